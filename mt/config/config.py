@@ -1,0 +1,52 @@
+"""The whole config: its sections, and the checks that need more than one of them."""
+
+from typing import Self
+
+from pydantic import model_validator
+
+from mt.config.data import DataConfig
+from mt.config.model import ModelConfig
+from mt.config.section import Section
+from mt.config.tokenizer import TokenizerConfig
+from mt.config.training import CheckpointConfig, ScheduleConfig, TrainingConfig, ValidationConfig
+
+
+class Config(Section):
+    """Everything that decides a run."""
+
+    data: DataConfig
+    """Where the sentence pairs come from."""
+
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    """How text becomes ids."""
+
+    model: ModelConfig = ModelConfig()
+    """The shape of the Transformer."""
+
+    schedule: ScheduleConfig = ScheduleConfig()
+    """The learning rate."""
+
+    training: TrainingConfig = TrainingConfig()
+    """How the model learns, and when it stops."""
+
+    validation: ValidationConfig = ValidationConfig()
+    """How the model is judged while it trains."""
+
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    """How the run is saved."""
+
+    @model_validator(mode="after")
+    def _check_across_sections(self) -> Self:
+        if self.model.share_embeddings and not self.tokenizer.shared:
+            raise ValueError(
+                "model.share_embeddings needs tokenizer.shared: true, "
+                "because one embedding can serve both languages only where they share one vocabulary."
+            )
+        training = self.training
+        limits = (training.max_steps, training.max_epochs, training.max_target_tokens, training.max_minutes)
+        if all(limit is None for limit in limits) and self.validation.patience is None:
+            raise ValueError(
+                "nothing ends this run: set training.max_steps, training.max_epochs, "
+                "training.max_target_tokens, training.max_minutes or validation.patience."
+            )
+        return self

@@ -1,0 +1,25 @@
+"""What can go wrong for a user: each error is one sentence that says what, where and what to do."""
+
+
+class MtError(Exception):
+    """The base of every error that is the input's fault; the command line prints it and exits with 2."""
+
+
+class ConfigError(MtError):
+    """A config file or an override cannot be used."""
+
+
+class DataError(MtError):
+    """A corpus, a sentence or a tokenizer cannot be read or is not what it should be."""
+
+
+class CheckpointError(MtError):
+    """A checkpoint is missing, damaged, or was written by a newer version."""
+
+
+class RunError(MtError):
+    """A run directory is missing, locked, or does not fit what was asked of it."""
+
+
+class TrainingError(MtError):
+    """Training cannot go on: the loss is no number, say, or the device is not there."""

@@ -1,0 +1,1 @@
+"""The only rooms where everything meets, one file a command."""

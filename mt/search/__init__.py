@@ -1,0 +1,1 @@
+"""How a trained model speaks: finding the output that it finds likely."""

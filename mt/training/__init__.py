@@ -1,0 +1,1 @@
+"""What one run of training consists of: loss, schedule, step, validation, loop."""
