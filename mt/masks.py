@@ -17,5 +17,5 @@ def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
 
 
 def target_mask(ids: Tensor) -> Tensor:
-    """Real tokens that do not lie in the future: ``(B, T)`` -> ``(B, 1, T, T)`` (Vaswani et al. 2017, 3.2.3)."""
+    """Real tokens that do not lie in the future (section 3.2.3): ``(B, T)`` -> ``(B, 1, T, T)``."""
     return padding_mask(ids) & causal_mask(ids.size(1), ids.device)

@@ -1,0 +1,92 @@
+"""Scaled dot-product and multi-head attention (Vaswani et al. 2017, section 3.2)."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    """How much each query looks at each key (section 3.2.1): ``softmax(Q K^T / sqrt(K))``.
+
+    Args:
+        query: ``(B, H, Tq, K)``.
+        key: ``(B, H, Tk, K)``.
+        mask: Boolean, True = may attend, broadcastable to ``(B, H, Tq, Tk)``; None lets all attend to all.
+
+    Returns:
+        ``(B, H, Tq, Tk)``; each row sums to 1, but a row that may see nothing is all zeros.
+    """
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+    if mask is None:
+        return scores.softmax(-1)
+    # The smallest number rather than -inf, so that a row without any key gives no NaN; then exact zeros.
+    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    return scores.softmax(-1).masked_fill(~mask, 0.0)
+
+
+def plain_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    """Equation 1 of the paper as it stands there; torch's fused kernel computes the same, faster.
+
+    Shapes as in `attention_weights`; ``value`` is ``(B, H, Tk, K)`` and so is the result, with Tq for Tk.
+    """
+    return attention_weights(query, key, mask) @ value
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """``(B, T, D)`` -> ``(B, H, T, K)``, where ``D = H * K``."""
+    batch, length, d_model = x.shape
+    return x.view(batch, length, num_heads, d_model // num_heads).transpose(1, 2)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """``(B, H, T, K)`` -> ``(B, T, D)``, the inverse of `split_heads`."""
+    return x.transpose(1, 2).flatten(2)
+
+
+class MultiHeadAttention(nn.Module):
+    """Attention in H slices of the model's width side by side (section 3.2.2)."""
+
+    def __init__(self, d_model: int, num_heads: int, *, dropout: float = 0.0, bias: bool = True) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.query = nn.Linear(d_model, d_model, bias=bias)
+        self.key = nn.Linear(d_model, d_model, bias=bias)
+        self.value = nn.Linear(d_model, d_model, bias=bias)
+        self.output = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+        """Let each position of ``x`` gather from the positions of ``memory``.
+
+        Args:
+            x: ``(B, Tq, D)``, what asks.
+            memory: ``(B, Tk, D)``, what is looked at; ``x`` itself in self-attention.
+            mask: Boolean, True = may attend, broadcastable to ``(B, H, Tq, Tk)``.
+
+        Returns:
+            ``(B, Tq, D)``.
+        """
+        return self.attend(x, *self.keys_and_values(memory), mask)
+
+    def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """``(B, Tk, D)`` -> keys and values, each ``(B, H, Tk, K)``: what a cache keeps."""
+        return split_heads(self.key(memory), self.num_heads), split_heads(self.value(memory), self.num_heads)
+
+    def attend(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """As `forward`, over keys and values that are there already."""
+        heads = F.scaled_dot_product_attention(
+            split_heads(self.query(x), self.num_heads),
+            keys,
+            values,
+            attn_mask=mask,
+            dropout_p=self.dropout if self.training else 0.0,
+        )
+        output: Tensor = self.output(join_heads(heads))
+        return output
+
+    def weights(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+        """The weights that `forward` gathers with, before dropout: ``(B, H, Tq, Tk)``."""
+        keys, _ = self.keys_and_values(memory)
+        return attention_weights(split_heads(self.query(x), self.num_heads), keys, mask)

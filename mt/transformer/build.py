@@ -1,0 +1,68 @@
+"""From sizes to a model with its first weights: the one place of this folder that sees a config."""
+
+from torch import nn
+
+from mt.config.model import ModelConfig
+from mt.transformer.decoder import Decoder
+from mt.transformer.embedding import PositionalEmbedding
+from mt.transformer.encoder import Encoder
+from mt.transformer.layer import LayerShape
+from mt.transformer.transformer import Transformer
+
+
+def build_transformer(
+    config: ModelConfig, *, src_vocab_size: int, tgt_vocab_size: int, max_length: int
+) -> Transformer:
+    """Build the model and draw its weights from torch's generator.
+
+    Args:
+        config: The sizes and variants.
+        src_vocab_size: Entries of the source vocabulary.
+        tgt_vocab_size: V, entries of the target vocabulary.
+        max_length: The longest sentence in tokens, on either side.
+    """
+    shape = LayerShape(
+        d_model=config.d_model,
+        num_heads=config.num_heads,
+        d_ff=config.d_ff,
+        dropout=config.dropout,
+        attention_dropout=config.attention_dropout,
+        activation=config.activation,
+        norm_first=config.norm_first,
+        bias=config.bias,
+    )
+    tgt_tokens = nn.Embedding(tgt_vocab_size, config.d_model)
+    src_tokens = tgt_tokens if config.share_embeddings else nn.Embedding(src_vocab_size, config.d_model)
+    model = Transformer(
+        Encoder(shape, config.num_encoder_layers),
+        Decoder(shape, config.num_decoder_layers),
+        PositionalEmbedding(src_tokens, max_length, config.dropout),
+        PositionalEmbedding(tgt_tokens, max_length, config.dropout),
+        nn.Linear(config.d_model, tgt_vocab_size, bias=False),
+    )
+    if config.tie_output:
+        model.output.weight = tgt_tokens.weight
+    initialise(model)
+    return model
+
+
+def initialise(model: nn.Module) -> None:
+    """Draw the first weights.
+
+    ==================  =====================================================================
+    linear weights      Xavier uniform (Glorot and Bengio 2010), keeps the variance per layer
+    embeddings          normal with variance 1/D, so that times sqrt(D) they are as large as
+                        the positions that are added to them, and tied logits start near 1
+    biases              0
+    layer norms         gain 1, bias 0
+    ==================  =====================================================================
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    # After the linear layers: a tied output projection is an embedding first.
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)

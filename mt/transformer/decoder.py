@@ -1,0 +1,81 @@
+"""The stack that writes the target (Vaswani et al. 2017, section 3.1)."""
+
+from typing import cast
+
+from torch import Tensor, nn
+
+from mt.transformer.cache import DecoderCache, LayerCache
+from mt.transformer.layer import LayerShape
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention over the target, attention over the source, then the feed-forward network."""
+
+    def __init__(self, shape: LayerShape) -> None:
+        super().__init__()
+        self.self_attention = shape.attention()
+        self.cross_attention = shape.attention()
+        self.feed_forward = shape.feed_forward()
+        self.self_attention_residual = shape.residual()
+        self.cross_attention_residual = shape.residual()
+        self.feed_forward_residual = shape.residual()
+
+    def forward(self, x: Tensor, memory: Tensor, src_mask: Tensor | None, tgt_mask: Tensor) -> Tensor:
+        """All target positions at once: ``(B, T, D)`` over memory ``(B, S, D)`` -> ``(B, T, D)``."""
+        x = self.self_attention_residual(x, lambda h: self.self_attention(h, h, tgt_mask))
+        x = self.cross_attention_residual(x, lambda h: self.cross_attention(h, memory, src_mask))
+        output: Tensor = self.feed_forward_residual(x, self.feed_forward)
+        return output
+
+    def start_cache(self, memory: Tensor, max_length: int) -> LayerCache:
+        """An empty cache that holds the keys and values of the source ``(B, S, D)``."""
+        cross_keys, cross_values = self.cross_attention.keys_and_values(memory)
+        return LayerCache(cross_keys, cross_values, max_length)
+
+    def step(self, x: Tensor, cache: LayerCache, src_mask: Tensor | None, start: int) -> Tensor:
+        """The one target position ``start``: ``(B, 1, D)`` -> ``(B, 1, D)``, its keys and values cached."""
+
+        def attend_to_past(h: Tensor) -> Tensor:
+            # No mask: the cache holds the past and the present, never the future.
+            keys, values = cache.append(*self.self_attention.keys_and_values(h), start)
+            return self.self_attention.attend(h, keys, values, None)
+
+        def attend_to_source(h: Tensor) -> Tensor:
+            return self.cross_attention.attend(h, cache.cross_keys, cache.cross_values, src_mask)
+
+        x = self.self_attention_residual(x, attend_to_past)
+        x = self.cross_attention_residual(x, attend_to_source)
+        output: Tensor = self.feed_forward_residual(x, self.feed_forward)
+        return output
+
+
+class Decoder(nn.Module):
+    """``num_layers`` layers of the same shape, one on top of the other."""
+
+    def __init__(self, shape: LayerShape, num_layers: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(num_layers))
+        self.norm = shape.final_norm()
+
+    def forward(self, x: Tensor, memory: Tensor, src_mask: Tensor | None, tgt_mask: Tensor) -> Tensor:
+        """Embedded target ``(B, T, D)`` over memory ``(B, S, D)`` -> hidden ``(B, T, D)``."""
+        for layer in self.layers:
+            x = layer(x, memory, src_mask, tgt_mask)
+        hidden: Tensor = self.norm(x)
+        return hidden
+
+    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> DecoderCache:
+        """A cache with the keys and values of the source computed, once for all steps."""
+        layers = [layer.start_cache(memory, max_length) for layer in self._typed_layers()]
+        return DecoderCache(layers, src_mask)
+
+    def step(self, x: Tensor, cache: DecoderCache) -> Tensor:
+        """The next target position, embedded ``(B, 1, D)``, -> hidden ``(B, 1, D)``; the cache grows."""
+        for layer, layer_cache in zip(self._typed_layers(), cache.layers, strict=True):
+            x = layer.step(x, layer_cache, cache.src_mask, cache.length)
+        cache.length += 1
+        hidden: Tensor = self.norm(x)
+        return hidden
+
+    def _typed_layers(self) -> list[DecoderLayer]:
+        return cast("list[DecoderLayer]", list(self.layers))

@@ -1,0 +1,42 @@
+"""Dropout (Srivastava et al. 2014), with masks that are cheap to draw on a CPU."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+_LEVELS = 2**16
+
+
+class Dropout(nn.Module):
+    """Zero a share ``p`` of the elements in training and scale the rest by ``1 / (1 - p)``.
+
+    On a CPU, torch draws one random number for each element, one after the other, and so spends more time
+    on dropout than on any other layer. Here each 64-bit draw serves four elements with 16 bits each, which
+    rounds ``p`` to a multiple of 1/65536. The bits come from torch's own generator, so that its state is all
+    that resuming needs. Elsewhere torch's own dropout is fast.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape; the same in evaluation."""
+        if not self.training or self.p == 0.0:
+            return x
+        if x.device.type != "cpu":
+            return F.dropout(x, self.p)
+        return x * _scaled_mask(x, self.p)
+
+    def extra_repr(self) -> str:
+        """For ``print(model)``."""
+        return f"p={self.p}"
+
+
+def _scaled_mask(x: Tensor, p: float) -> Tensor:
+    """Zeros, and ``1 / (1 - p)`` where an element stays; shape and type of ``x``."""
+    num_zero_levels = round(p * _LEVELS)
+    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    levels = draws.view(torch.int16)[: x.numel()].view(x.shape)
+    stays = levels >= num_zero_levels - _LEVELS // 2
+    return stays.to(x.dtype).mul_(_LEVELS / (_LEVELS - num_zero_levels))

@@ -1,0 +1,24 @@
+"""The position-wise feed-forward network (Vaswani et al. 2017, section 3.3)."""
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+Activation = Literal["relu", "gelu"]
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with a non-linearity between, applied to each position alike (equation 2)."""
+
+    def __init__(
+        self, d_model: int, d_ff: int, *, activation: Activation = "relu", bias: bool = True
+    ) -> None:
+        super().__init__()
+        self.inner = nn.Linear(d_model, d_ff, bias=bias)
+        self.outer = nn.Linear(d_ff, d_model, bias=bias)
+        self.activation: nn.Module = nn.ReLU() if activation == "relu" else nn.GELU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, T, D)`` -> ``(B, T, D)``."""
+        output: Tensor = self.outer(self.activation(self.inner(x)))
+        return output

@@ -1,0 +1,29 @@
+"""Add and norm: what stands around every sub-layer (Vaswani et al. 2017, sections 3.1 and 5.4)."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from mt.transformer.dropout import Dropout
+
+
+class Residual(nn.Module):
+    """A sub-layer with a way around it; the only place that knows pre-norm from post-norm.
+
+    Post-norm is the paper's. Pre-norm leaves the way around untouched from bottom to top, which trains
+    more steadily (Xiong et al. 2020), and needs one more norm at the top of the stack.
+    """
+
+    def __init__(self, d_model: int, *, dropout: float, norm_first: bool, bias: bool = True) -> None:
+        super().__init__()
+        self.norm_first = norm_first
+        self.norm = nn.LayerNorm(d_model, bias=bias)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """``(B, T, D)`` -> ``(B, T, D)``; ``sublayer`` keeps the shape."""
+        if self.norm_first:
+            output: Tensor = x + self.dropout(sublayer(self.norm(x)))
+        else:
+            output = self.norm(x + self.dropout(sublayer(x)))
+        return output

@@ -1,0 +1,66 @@
+"""The whole model: encoder, decoder, and the projection to the vocabulary (Vaswani et al. 2017, figure 1)."""
+
+from torch import Tensor, nn
+
+from mt.transformer.cache import DecoderCache
+from mt.transformer.decoder import Decoder
+from mt.transformer.embedding import PositionalEmbedding
+from mt.transformer.encoder import Encoder
+
+
+class Transformer(nn.Module):
+    """`encode` and `decode` are the two seams that training and search meet it at."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        decoder: Decoder,
+        src_embedding: PositionalEmbedding,
+        tgt_embedding: PositionalEmbedding,
+        output: nn.Linear,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+        self.src_embedding = src_embedding
+        self.tgt_embedding = tgt_embedding
+        self.output = output
+
+    def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
+        """Predict each next target token, given those before it (teacher forcing).
+
+        Args:
+            src_ids: ``(B, S)``.
+            src_mask: ``(B, 1, 1, S)``, True where a source token is real.
+            tgt_ids: ``(B, T)``, beginning with BOS.
+            tgt_mask: ``(B, 1, T, T)``, True where a target token may look.
+
+        Returns:
+            Logits ``(B, T, V)``.
+        """
+        memory = self.encode(src_ids, src_mask)
+        return self.project(self.decode(tgt_ids, memory, src_mask, tgt_mask))
+
+    def encode(self, src_ids: Tensor, src_mask: Tensor | None) -> Tensor:
+        """Source ``(B, S)`` -> memory ``(B, S, D)``."""
+        memory: Tensor = self.encoder(self.src_embedding(src_ids), src_mask)
+        return memory
+
+    def decode(self, tgt_ids: Tensor, memory: Tensor, src_mask: Tensor | None, tgt_mask: Tensor) -> Tensor:
+        """Target ``(B, T)`` over memory ``(B, S, D)`` -> hidden ``(B, T, D)``."""
+        hidden: Tensor = self.decoder(self.tgt_embedding(tgt_ids), memory, src_mask, tgt_mask)
+        return hidden
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """Hidden ``(..., D)`` -> logits ``(..., V)``."""
+        logits: Tensor = self.output(hidden)
+        return logits
+
+    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> DecoderCache:
+        """An empty cache for decoding up to ``max_length`` tokens over this memory."""
+        return self.decoder.start_cache(memory, src_mask, max_length)
+
+    def decode_step(self, ids: Tensor, cache: DecoderCache) -> Tensor:
+        """The next target token of each row ``(B,)`` -> logits of the one after it ``(B, V)``."""
+        embedded = self.tgt_embedding(ids[:, None], start=cache.length)
+        return self.project(self.decoder.step(embedded, cache)[:, 0])
