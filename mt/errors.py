@@ -23,3 +23,7 @@ class RunError(MtError):
 
 class TrainingError(MtError):
     """Training cannot go on: the loss is no number, say, or the device is not there."""
+
+
+class DeviceError(MtError):
+    """The device that was asked for is not there, or cannot do what was asked of it."""

@@ -23,17 +23,17 @@ class DataConfig(Section):
     tgt: str = Field(min_length=1)
     """The language translated to, likewise."""
 
-    num_train_pairs: int | None = Field(None, ge=1)
+    num_train_pairs: int | None = Field(default=None, ge=1)
     """Train on the first so many pairs only, or generate so many; null takes all of the corpus."""
 
-    held_out_fraction: float = Field(0.02, gt=0, lt=0.5)
+    held_out_fraction: float = Field(default=0.02, gt=0, lt=0.5)
     """Share held out for a validation or test split that the corpus lacks, chosen by a hash of the source."""
 
-    max_length: int = Field(128, ge=4)
+    max_length: int = Field(default=128, ge=4)
     """The longest sentence in tokens, its end mark included; longer training pairs are dropped and counted."""
 
-    seed: int = Field(1, ge=0)
+    seed: int = Field(default=1, ge=0)
     """What the built-in corpora are generated from."""
 
-    hub_timeout_seconds: float = Field(10.0, gt=0, json_schema_extra=MAY_CHANGE)
+    hub_timeout_seconds: float = Field(default=10.0, gt=0, json_schema_extra=MAY_CHANGE)
     """How long the Hub may take to answer before it is taken for unreachable."""

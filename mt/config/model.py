@@ -10,25 +10,25 @@ from mt.config.section import Section
 class ModelConfig(Section):
     """The sizes and variants of the Transformer (Vaswani et al. 2017, table 3)."""
 
-    d_model: int = Field(256, ge=2)
+    d_model: int = Field(default=256, ge=2)
     """Width of embeddings and of everything between the layers."""
 
-    num_heads: int = Field(4, ge=1)
+    num_heads: int = Field(default=4, ge=1)
     """Attention heads; d_model must be a multiple of it."""
 
-    num_encoder_layers: int = Field(3, ge=1)
+    num_encoder_layers: int = Field(default=3, ge=1)
     """Layers that read the source."""
 
-    num_decoder_layers: int = Field(3, ge=1)
+    num_decoder_layers: int = Field(default=3, ge=1)
     """Layers that write the target."""
 
-    d_ff: int = Field(1024, ge=1)
+    d_ff: int = Field(default=1024, ge=1)
     """Inner width of the position-wise feed-forward network; the paper's is 4 times d_model."""
 
-    dropout: float = Field(0.1, ge=0, lt=1)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
     """Share of zeros after each sub-layer and on the embeddings (section 5.4)."""
 
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    attention_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of zeros among the attention weights; the paper has none there."""
 
     activation: Literal["relu", "gelu"] = "relu"

@@ -13,16 +13,16 @@ class ScheduleConfig(Section):
     kind: Literal["noam", "inverse_sqrt", "cosine", "constant"] = "inverse_sqrt"
     """The curve after the warm-up; noam is the paper's, whose peak follows from d_model (section 5.3)."""
 
-    learning_rate: float = Field(1e-3, gt=0)
+    learning_rate: float = Field(default=1e-3, gt=0)
     """The peak that the warm-up ends at; noam computes its own and does not read this."""
 
-    factor: float = Field(1.0, gt=0)
+    factor: float = Field(default=1.0, gt=0)
     """A factor on noam's learning rate; the other kinds do not read it."""
 
-    warmup_steps: int = Field(1000, ge=0)
+    warmup_steps: int = Field(default=1000, ge=0)
     """Steps of linear rise from zero; noam needs at least 1."""
 
-    total_steps: int | None = Field(None, ge=1)
+    total_steps: int | None = Field(default=None, ge=1)
     """The step at which cosine reaches zero; the other kinds do not read it."""
 
     @model_validator(mode="after")
@@ -40,10 +40,10 @@ class ScheduleConfig(Section):
 class TrainingConfig(Section):
     """Batches, loss, optimizer, device, and when to stop."""
 
-    seed: int = Field(1, ge=0)
+    seed: int = Field(default=1, ge=0)
     """What weights, dropout and the order of the data are drawn from."""
 
-    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", json_schema_extra=MAY_CHANGE)
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=MAY_CHANGE)
     """auto takes CUDA, else Apple's MPS, else the CPU."""
 
     precision: Literal["float32", "bf16", "fp16"] = "float32"
@@ -52,67 +52,70 @@ class TrainingConfig(Section):
     compile: bool = False
     """Compile the model with torch.compile: slow to start, often faster on CUDA."""
 
-    batch_tokens: int = Field(4096, ge=1)
+    batch_tokens: int = Field(default=4096, ge=1)
     """Tokens of the longer side of a batch, padding included."""
 
-    num_micro_batches: int = Field(1, ge=1)
+    num_micro_batches: int = Field(default=1, ge=1)
     """Batches whose gradients are accumulated into one step."""
 
-    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """Probability spread evenly over the whole vocabulary (section 5.4)."""
 
-    adam_beta1: float = Field(0.9, ge=0, lt=1)
+    adam_beta1: float = Field(default=0.9, ge=0, lt=1)
     """Decay of Adam's mean of gradients."""
 
-    adam_beta2: float = Field(0.98, ge=0, lt=1)
+    adam_beta2: float = Field(default=0.98, ge=0, lt=1)
     """Decay of Adam's mean of squared gradients."""
 
-    adam_epsilon: float = Field(1e-9, gt=0)
+    adam_epsilon: float = Field(default=1e-9, gt=0)
     """Keeps Adam from dividing by zero."""
 
-    clip_norm: float | None = Field(1.0, gt=0)
+    clip_norm: float | None = Field(default=1.0, gt=0)
     """The largest norm of the gradient; null does not clip."""
 
-    max_steps: int | None = Field(None, ge=1, json_schema_extra=MAY_CHANGE)
+    max_steps: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
     """Stop after so many steps."""
 
-    max_epochs: int | None = Field(None, ge=1, json_schema_extra=MAY_CHANGE)
+    max_epochs: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
     """Stop after so many passes over the training split."""
 
-    max_target_tokens: int | None = Field(None, ge=1, json_schema_extra=MAY_CHANGE)
+    max_target_tokens: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
     """Stop after so many target tokens, padding not counted."""
 
-    max_minutes: float | None = Field(None, gt=0, json_schema_extra=MAY_CHANGE)
+    max_minutes: float | None = Field(default=None, gt=0, json_schema_extra=MAY_CHANGE)
     """Stop after so many minutes of training, those before a resume included."""
 
-    log_every_steps: int = Field(20, ge=1, json_schema_extra=MAY_CHANGE)
+    max_skipped_steps: int = Field(default=20, ge=1, json_schema_extra=MAY_CHANGE)
+    """Give up after so many steps in a row whose gradient is no number; such a step changes nothing."""
+
+    log_every_steps: int = Field(default=20, ge=1, json_schema_extra=MAY_CHANGE)
     """Steps between two points of the training curves."""
 
 
 class ValidationConfig(Section):
     """How the model is judged while it trains."""
 
-    every_steps: int = Field(500, ge=1, json_schema_extra=MAY_CHANGE)
+    every_steps: int = Field(default=500, ge=1, json_schema_extra=MAY_CHANGE)
     """Steps between two validations; there is always one at the end."""
 
     metric: Literal["bleu", "chrf", "loss"] = "bleu"
     """What decides which checkpoint is the best, and when to stop early."""
 
-    patience: int | None = Field(None, ge=1, json_schema_extra=MAY_CHANGE)
+    patience: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
     """Stop after so many validations without a gain; null never does."""
 
-    num_samples: int = Field(4, ge=0, json_schema_extra=MAY_CHANGE)
+    num_samples: int = Field(default=4, ge=0, json_schema_extra=MAY_CHANGE)
     """Validation sentences whose translations are shown."""
 
-    batch_sentences: int = Field(128, ge=1, json_schema_extra=MAY_CHANGE)
+    batch_sentences: int = Field(default=128, ge=1, json_schema_extra=MAY_CHANGE)
     """Sentences that are translated at a time."""
 
 
 class CheckpointConfig(Section):
     """How often the run is saved, and how many checkpoints stay."""
 
-    every_steps: int = Field(500, ge=1, json_schema_extra=MAY_CHANGE)
+    every_steps: int = Field(default=500, ge=1, json_schema_extra=MAY_CHANGE)
     """Steps between two checkpoints; each new best and the last step are saved as well."""
 
-    keep: int = Field(3, ge=1, json_schema_extra=MAY_CHANGE)
+    keep: int = Field(default=3, ge=1, json_schema_extra=MAY_CHANGE)
     """The newest so many stay, and always the best."""

@@ -1,5 +1,7 @@
 """The whole model: encoder, decoder, and the projection to the vocabulary (Vaswani et al. 2017, figure 1)."""
 
+from collections.abc import Mapping
+
 from torch import Tensor, nn
 
 from mt.transformer.cache import DecoderCache
@@ -64,3 +66,23 @@ class Transformer(nn.Module):
         """The next target token of each row ``(B,)`` -> logits of the one after it ``(B, V)``."""
         embedded = self.tgt_embedding(ids[:, None], start=cache.length)
         return self.project(self.decoder.step(embedded, cache)[:, 0])
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every parameter once, under its first name; tied ones do not stand twice."""
+        return {name: parameter.detach() for name, parameter in self.named_parameters()}
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy in what `weights` gave.
+
+        Raises:
+            ValueError: If the names or shapes are not those of this model.
+        """
+        own = self.weights()
+        if own.keys() != weights.keys():
+            odd = sorted(own.keys() ^ weights.keys())
+            raise ValueError(f"these weights belong to another model: it differs in {', '.join(odd[:3])}")
+        for name, weight in own.items():
+            if weight.shape != weights[name].shape:
+                theirs = tuple(weights[name].shape)
+                raise ValueError(f"{name} has the shape {theirs}, and not {tuple(weight.shape)}")
+            weight.copy_(weights[name])

@@ -1,0 +1,153 @@
+"""``checkpoint.json``: what a checkpoint says of itself, sealed, and the checksums of its other parts."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from mt import __version__
+from mt.errors import CheckpointError
+
+FORMAT_VERSION = 1
+RECORD = "checkpoint.json"
+_MAX_RECORD_BYTES = 1_000_000
+_BLANK_SEAL = "0" * 64
+
+
+class DamagedError(CheckpointError):
+    """A part of a checkpoint is not what was saved; the message is the reason, for others to build on."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a sound ``checkpoint.json`` says; the other parts are verified when they are loaded."""
+
+    folder: Path
+    """Its folder, whose name is the name of the checkpoint."""
+
+    step: int
+    """Optimizer steps taken when it was saved."""
+
+    best: bool
+    """Whether it was the best of the run when it was saved."""
+
+    metrics: dict[str, float]
+    """Its validation scores."""
+
+    environment: dict[str, object]
+    """What it was made with: versions, device, threads."""
+
+    checksums: dict[str, str]
+    """SHA-256 of each other part, by file name."""
+
+    @property
+    def name(self) -> str:
+        """Such as ``step_0004000``."""
+        return self.folder.name
+
+
+def record_text(checkpoint: Checkpoint) -> str:
+    """The text of its ``checkpoint.json``."""
+    return _seal(
+        {
+            "format_version": FORMAT_VERSION,
+            "mt_version": __version__,
+            "step": checkpoint.step,
+            "best": checkpoint.best,
+            "metrics": checkpoint.metrics,
+            "environment": checkpoint.environment,
+            "checksums": checkpoint.checksums,
+        }
+    )
+
+
+def read_record(folder: Path) -> Checkpoint:
+    """Read and verify the ``checkpoint.json`` in ``folder``.
+
+    Raises:
+        DamagedError: If it is missing, altered, or does not belong to this folder.
+        CheckpointError: If it is sound, but of a format newer than this version of ``mt`` can read.
+    """
+    content = _unseal(_read_text(folder / RECORD))
+    version = content.get("format_version")
+    if type(version) is int and version > FORMAT_VERSION:
+        raise CheckpointError(
+            f"Checkpoint {folder} has format {version}, and mt {__version__} reads formats up to "
+            f"{FORMAT_VERSION}. Read it with mt {content.get('mt_version')}, which wrote it, or newer."
+        )
+    try:
+        checkpoint = TypeAdapter(Checkpoint).validate_python({**content, "folder": folder})
+    except ValidationError as error:
+        raise DamagedError(f"{RECORD} has the wrong fields") from error
+    if checkpoint.name != step_name(checkpoint.step):
+        raise DamagedError(f"{RECORD} is that of step {checkpoint.step}")
+    return checkpoint
+
+
+def verify_part(checkpoint: Checkpoint, part: str) -> Path:
+    """Compare the file ``part`` of ``checkpoint`` with its checksum; its path.
+
+    Raises:
+        DamagedError: If it is missing, cannot be read, or differs.
+    """
+    path = checkpoint.folder / part
+    with _open_part(path) as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != checkpoint.checksums.get(part):
+        raise DamagedError(f"{part} is not what was saved (its checksum differs)")
+    return path
+
+
+def step_name(step: int) -> str:
+    """The name of the checkpoint of one step; sort by the number, which may grow longer."""
+    return f"step_{step:07d}"
+
+
+@contextmanager
+def _open_part(path: Path) -> Iterator[BufferedReader]:
+    """Open a file, and only a file: a named pipe in its place would keep us waiting for ever."""
+    try:
+        if not path.is_file():
+            raise DamagedError(f"{path.name} is missing")
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise DamagedError(f"{path.name} cannot be read ({error.strerror})") from error
+
+
+def _read_text(path: Path) -> str:
+    with _open_part(path) as file:
+        data = file.read(_MAX_RECORD_BYTES + 1)
+    if len(data) > _MAX_RECORD_BYTES:
+        raise DamagedError(f"{path.name} is larger than any that mt writes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise DamagedError(f"{path.name} is not what was saved (it is no text)") from error
+
+
+def _seal(content: Mapping[str, object]) -> str:
+    """JSON whose first value is the checksum of all its bytes, with zeros in the place of that checksum.
+
+    Over the bytes and not over what they mean, so that any format to come can be told from a damaged one.
+    """
+    blank = json.dumps({"seal": _BLANK_SEAL, **content}, indent=2) + "\n"
+    return blank.replace(_BLANK_SEAL, hashlib.sha256(blank.encode()).hexdigest(), 1)
+
+
+def _unseal(text: str) -> dict[str, Any]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{RECORD} is not what was saved (it is no JSON)") from error
+    if not isinstance(content, dict) or not isinstance(seal := content.pop("seal", None), str):
+        raise DamagedError(f"{RECORD} is not what was saved (it has no seal)")
+    if hashlib.sha256(text.replace(seal, _BLANK_SEAL, 1).encode()).hexdigest() != seal:
+        raise DamagedError(f"{RECORD} is not what was saved (its checksum differs)")
+    return content

@@ -1,0 +1,44 @@
+"""The commands of `mt`.
+
+Each command imports what it needs when it is called, so that ``mt --help`` does not wait for torch.
+"""
+
+from typing import Annotated
+
+import typer
+
+import mt
+from mt.cli.evaluate import evaluate
+from mt.cli.init import init
+from mt.cli.train import train
+from mt.cli.translate import translate
+
+app = typer.Typer(
+    name="mt",
+    help="Train a Transformer that translates: one YAML file and a parallel corpus in, a model out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mt {mt.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options that stand before the command."""
+
+
+app.command()(init)
+app.command()(train)
+app.command()(translate)
+app.command()(evaluate)

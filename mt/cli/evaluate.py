@@ -1,0 +1,39 @@
+"""`mt evaluate`: the scores of a run, each with its signature."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from mt.cli.logs import show_logs
+from mt.cli.options import CheckpointOption, DeviceOption, RunOption, find_run
+
+
+def evaluate(
+    run: RunOption = None,
+    split: Annotated[
+        Literal["train", "validation", "test"], typer.Option(help="Which part of the corpus.")
+    ] = "test",
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Another corpus in the same languages. Default: the run's own."),
+    ] = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+) -> None:
+    """Translate a split, print its scores with their signatures, and keep the translations in the run."""
+    show_logs()
+    found = find_run(run)
+    from mt.device import choose_device
+    from mt.pipeline.evaluate import run_evaluation
+
+    result = run_evaluation(
+        found, split=split, checkpoint=checkpoint, device=choose_device(device), data_path=data
+    )
+    for score in result.scores.values():
+        typer.echo(str(score))
+    typer.echo(f"exact sentences {result.exact:.2f} %")
+    if result.exact_by_length is not None:
+        typer.echo("words  sentences  exact")
+        for length, (count, exact) in result.exact_by_length.items():
+            typer.echo(f"{length:5}  {count:9,}  {exact:6.2f} %")
+    typer.echo(f"{result.num_sentences:,} translations: {found.hypotheses_file(split)}", err=True)

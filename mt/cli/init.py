@@ -1,0 +1,34 @@
+"""`mt init`: a config for a corpus that the user has."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mt.cli.logs import show_logs
+from mt.errors import ConfigError
+
+
+def init(
+    data: Annotated[str, typer.Option(metavar="PATH", help="A folder, a file, a Hub id, or builtin:primer.")],
+    src: Annotated[str, typer.Option(metavar="LANGUAGE", help="The language to translate from, such as en.")],
+    tgt: Annotated[str, typer.Option(metavar="LANGUAGE", help="The language to translate to, such as de.")],
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The configuration of a Hub corpus.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: SRC-TGT.yaml.")
+    ] = None,
+) -> None:
+    """Look at a corpus and write a commented config for it."""
+    from mt.pipeline.init import propose_config
+
+    show_logs()
+    file = output or Path(f"{src}-{tgt}.yaml")
+    if file.exists():
+        raise ConfigError(f"{file} exists already. Choose another file with --output.")
+    proposal = propose_config(data, src, tgt, name=name)
+    from mt.atomic_files import write_text_atomically
+
+    write_text_atomically(file, proposal)
+    typer.echo(f"Wrote {file}. Train with it:  mt train --config {file}")

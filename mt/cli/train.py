@@ -1,0 +1,69 @@
+"""`mt train`: parse, train, say how it ended."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mt.cli.logs import show_logs
+from mt.cli.options import RUNS
+
+
+def train(
+    config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The YAML file of the run.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Override an option, such as model.d_model=512; repeatable."
+        ),
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            "--run", metavar="PATH", help="The run directory. Default: runs/ and the config file's name."
+        ),
+    ] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Move an existing run aside and begin anew.")
+    ] = False,
+) -> None:
+    """Train a model, or go on where a run stopped: the same command again resumes it exactly.
+
+    Exit codes: 0 finished; 2 something is wrong with the input, said in a sentence; 130, 143 or 138
+    stopped by Ctrl-C, SIGTERM or SIGUSR1, with all of it saved.
+    """
+    from mt.config.load import load_config
+    from mt.pipeline.train import run_training
+    from mt.run_directory import RunDirectory
+
+    show_logs()
+    loaded = load_config(config, overrides or [])
+    directory = RunDirectory(run or RUNS / config.stem)
+    outcome = run_training(loaded, directory, restart=restart)
+    if outcome.finished is None:
+        typer.echo(
+            f"Stopped at step {outcome.state.step:,}, saved. The same command goes on from there.", err=True
+        )
+        raise typer.Exit(outcome.exit_code)
+    if outcome.was_finished:
+        typer.echo(
+            f"{directory.path} is finished: {outcome.finished}. To train it further, raise that limit; to begin "
+            "anew, add --restart.",
+            err=True,
+        )
+        return
+    minutes = outcome.state.seconds / 60
+    best = outcome.state.best_value
+    typer.echo(
+        f"Finished: {outcome.finished}, after {outcome.state.step:,} steps, "
+        f"{outcome.state.num_target_tokens:,} target tokens and {minutes:.1f} minutes.",
+        err=True,
+    )
+    if best is not None:
+        typer.echo(f"Best validation {loaded.validation.metric}: {best:.2f}", err=True)
+    typer.echo(
+        f'Translate with it:  mt translate --run {directory.path} "..."\n'
+        f"Score it:           mt evaluate --run {directory.path} --split test\n"
+        f"Watch the curves:   tensorboard --logdir {directory.tensorboard_dir}",
+        err=True,
+    )

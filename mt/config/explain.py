@@ -1,0 +1,146 @@
+"""pydantic's complaints about a config, as sentences: where, which key, what was given, what is accepted."""
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from mt.config.config import Config
+from mt.config.located_yaml import MAX_DIGITS, KeyPath, Place, one_short_line, plain_scalar
+
+SECTIONS: dict[str, dict[str, FieldInfo]] = {
+    name: field.annotation.model_fields for name, field in Config.model_fields.items() if field.annotation
+}
+"""The fields of each section, by its name."""
+
+_MAX_SENTENCES = 20
+_KINDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+_BOUNDS = {"gt": "above {}", "ge": "of at least {}", "lt": "below {}", "min_length": "that is not empty"}
+_YES_NO = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+
+
+def explain(error: ValidationError, places: dict[KeyPath, Place], file: str) -> str:
+    """Every complaint of ``error`` as a sentence, one a line, in the order of the file.
+
+    Args:
+        error: What validating a ``Config`` raised.
+        places: Where each value stands, in the order of the file.
+        file: What to name for a value that stands nowhere.
+    """
+    order = {path: index for index, path in enumerate(places)}
+    found: list[tuple[int, str]] = []
+    for details in error.errors(include_url=False)[:_MAX_SENTENCES]:
+        path = _blamed(details, places)
+        while path and path not in places:
+            path = path[:-1]
+        where, position = (places[path].where, order[path]) if path else (file, -1)
+        found.append((position, f"{where}: {_sentence(details, places)}"))
+    lines = [sentence for _, sentence in sorted(found, key=lambda pair: pair[0])]
+    if error.error_count() > _MAX_SENTENCES:
+        lines.append(f"... and {error.error_count() - _MAX_SENTENCES} more.")
+    return "\n".join(lines)
+
+
+def accepted(field: FieldInfo) -> str:
+    """What a field takes, such as 'a whole number of at least 1 or null'."""
+    kinds = _kinds(field)
+    if words := choices(field):
+        what = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
+    else:
+        what = next(_KINDS[kind] for kind in kinds if kind is not NoneType)
+    bounds = [
+        words.format(getattr(mark, name))
+        for mark in field.metadata
+        for name, words in _BOUNDS.items()
+        if hasattr(mark, name)
+    ]
+    if bounds:
+        what += " " + " and ".join(bounds)
+    return f"{what} or null" if NoneType in kinds else what
+
+
+def choices(field: FieldInfo) -> tuple[str, ...]:
+    """The words that a field chooses from; empty where it is no choice of words."""
+    return get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+
+
+def unknown_key(path: KeyPath) -> str:
+    """The sentence for a key that the config does not have, with the one that was probably meant."""
+    *parents, key = path
+    known = f"unknown key '{one_short_line('.'.join(path))}'."
+    homes = [name for name, fields in SECTIONS.items() if key in fields]
+    if homes:
+        return f"{known} It belongs to " + " or to ".join(f"{name}: {name}.{key}" for name in homes) + "."
+    if not parents and (nested := key.split("."))[0] in SECTIONS and len(nested) == 2:
+        return f"{known} Write '{nested[0]}:' and beneath it, indented, '{one_short_line(nested[1])}:'."
+    if parents and (close := _closest(key, SECTIONS[parents[0]])):
+        return f"{known} Did you mean '{close}'?"
+    everywhere = {field: f"{name}.{field}" for name, fields in SECTIONS.items() for field in fields}
+    everywhere |= {name: name for name in SECTIONS if not parents}
+    if close := _closest(key, everywhere):
+        return f"{known} Did you mean '{everywhere[close]}'?"
+    if parents:
+        return f"{known} The keys of {parents[0]} are {', '.join(SECTIONS[parents[0]])}."
+    return f"{known} The sections are {', '.join(SECTIONS)}."
+
+
+def _blamed(details: ErrorDetails, places: dict[KeyPath, Place]) -> KeyPath:
+    """The value that a complaint is about; of several, the one that was written last."""
+    path = tuple(str(part) for part in details["loc"])
+    if details["type"] != "value_error":
+        return path
+    named = {tuple(key.split(".")) for key in re.findall(r"\b[a-z]+\.[a-z]\w*", details["msg"])}
+    return next((place for place in reversed(places) if place in named), path)
+
+
+def _sentence(details: ErrorDetails, places: dict[KeyPath, Place]) -> str:
+    path = tuple(str(part) for part in details["loc"])
+    if details["type"] == "value_error":
+        return str(details["ctx"]["error"])
+    if details["type"] == "extra_forbidden":
+        return unknown_key(path)
+    written = places[path].written if path in places else ""
+    if len(path) == 1:
+        return f"'{path[0]}' must be a section, that is, keys indented beneath it, not {written}."
+    section, key = path
+    field = SECTIONS[section][key]
+    if details["type"] == "missing":
+        return f"{section}.{key} is missing, and has no default. {field.description}"
+    given = details["input"]
+    instead = f"not {written}" if written else "but it is empty"
+    return f"{section}.{key} must be {accepted(field)}, {instead}.{_hint(field, given, written)}"
+
+
+def _hint(field: FieldInfo, given: object, written: str) -> str:
+    """What the user probably has to change, with a blank in front; empty where nobody can tell."""
+    kinds = _kinds(field)
+    if str in kinds:
+        return f" Put it in quotes: '{written}'." if isinstance(given, bool | int | float) else ""
+    if int in kinds and isinstance(given, float) and given.is_integer() and abs(given) < 10**MAX_DIGITS:
+        return f" Write {int(given)}."
+    if not isinstance(given, str):
+        return ""
+    if words := choices(field):
+        close = _closest(given, words)
+    elif bool in kinds:
+        close = _YES_NO.get(given.lower())
+    else:
+        if isinstance(plain_scalar(given), int | float):
+            return " Remove the quotes."
+        too_long = sum(character.isdigit() for character in given) > MAX_DIGITS
+        return f" A number has at most {MAX_DIGITS} digits." if too_long else ""
+    return f" Did you mean {close}?" if close else ""
+
+
+def _kinds(field: FieldInfo) -> tuple[Any, ...]:
+    """The types that a field takes: one, or one and None."""
+    return (field.annotation,) if choices(field) else get_args(field.annotation) or (field.annotation,)
+
+
+def _closest(word: str, known: Iterable[str]) -> str | None:
+    return next(iter(get_close_matches(word.lower(), known, n=1)), None)

@@ -1,0 +1,105 @@
+"""From a YAML file and ``--set`` overrides to a ``Config``, or to sentences that say what is wrong."""
+
+import errno
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from mt.config.config import Config
+from mt.config.explain import SECTIONS, explain, unknown_key
+from mt.config.located_yaml import KeyPath, Place, one_short_line, read_yaml
+from mt.errors import ConfigError
+
+_MAX_BYTES = 1_000_000
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a config, and change it by what was given with ``--set``.
+
+    Args:
+        path: A YAML file.
+        overrides: Each ``section.key=value``, the value as it would stand in the file; of two for one key the
+            later wins.
+
+    Raises:
+        ConfigError: If the file or an override cannot be used; its message lists all that is wrong, one a
+            line.
+    """
+    value, places = read_yaml(_read_text(path), lambda line: f"{path}, line {line}")
+    if value is None:
+        raise ConfigError(
+            f"{path}: this file is empty. A config needs data.path, data.src and data.tgt at least."
+        )
+    if not isinstance(value, dict):
+        raise ConfigError(
+            f"{path}: a config is made of sections such as 'data:' with keys beneath them, "
+            f"but this file holds {places[()].written}."
+        )
+    # A section that is missing, or stands there with nothing beneath it, leaves every key at its default.
+    sections = value | {name: {} for name in SECTIONS if value.get(name) is None}
+    for override in overrides:
+        _apply(override, sections, places)
+    try:
+        return Config.model_validate(sections)
+    except ValidationError as error:
+        raise ConfigError(explain(error, places, str(path))) from error
+
+
+def _apply(override: str, sections: dict[str, object], places: dict[KeyPath, Place]) -> None:
+    """Set one key as ``section.key=value`` asks, and note that it was the command line that did."""
+    where = f"--set {one_short_line(override)}"
+    dotted, equals, text = override.partition("=")
+    section, _, key = dotted.strip().partition(".")
+    if not equals or not section or (section in SECTIONS and not key):
+        raise ConfigError(f"{where}: the form is --set section.key=value, such as --set training.seed=2.")
+    if section not in SECTIONS:
+        raise ConfigError(f"{where}: {unknown_key((section,))}")
+    value, written = read_yaml(text, lambda _: where)
+    keys = sections[section]
+    if isinstance(keys, dict):  # Where it is not, validating the file says so.
+        keys[key] = value
+        # Removed first, so that the command line comes after the file in the order of places.
+        places.pop((section, key), None)
+        places[section, key] = Place(where, written[()].written if written else "")
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: {_why_unreadable(path, error)}") from error
+    if len(content) > _MAX_BYTES:
+        raise ConfigError(f"{path}: this file is larger than {_MAX_BYTES:,} bytes, so it cannot be a config.")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}, line {line}: this is not UTF-8 text. Save the file as UTF-8.") from error
+
+
+def _why_unreadable(path: Path, error: OSError) -> str:
+    if error.errno == errno.EISDIR:
+        return f"this is a folder. Give a config file{_such_as(path)}."
+    if error.errno != errno.ENOENT:
+        return f"this file cannot be read: {error.strerror}."
+    if not path.parent.is_dir():
+        return f"there is no such file, nor is there a folder '{path.parent}'."
+    neighbours = {file.name: str(file) for file in _configs_in(path.parent)}
+    close = get_close_matches(path.name, neighbours, n=1)
+    if close:
+        return f"there is no such file. Did you mean '{neighbours[close[0]]}'?"
+    return f"there is no such file. Give a config file{_such_as(path.parent)}."
+
+
+def _such_as(folder: Path) -> str:
+    return next((f", such as '{file}'" for file in _configs_in(folder)), "")
+
+
+def _configs_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(file for file in folder.iterdir() if file.suffix in {".yaml", ".yml"})
+    except OSError:  # The suggestion is a courtesy: a folder that may not be listed has none.
+        return []

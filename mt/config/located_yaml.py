@@ -1,0 +1,172 @@
+"""YAML that remembers where each value stands, and in which no value means something surprising.
+
+PyYAML is asked for the syntax only. What a scalar means follows YAML 1.2: in PyYAML's own YAML 1.1, ``no``
+(Norwegian) is false, ``1e-4`` is text, ``1:30`` is 90 and ``010`` is 8.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import yaml
+
+from mt.errors import ConfigError
+
+KeyPath = tuple[str, ...]
+Scalar = str | int | float | bool | None
+
+MAX_DIGITS = 18  # What fits into 64 bits; a longer row of digits is text, such as the name of a commit.
+_WHOLE = rf"(?:0|[1-9](?:_?[0-9]){{0,{MAX_DIGITS - 1}}})"
+_INT = re.compile(rf"[-+]?{_WHOLE}")
+_FLOAT = re.compile(rf"[-+]?(?:\.[0-9]+|{_WHOLE}(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_WORDS: dict[str, Scalar] = {"": None, "~": None}
+_WORDS |= dict.fromkeys(("null", "Null", "NULL"))
+_WORDS |= dict.fromkeys(("true", "True", "TRUE"), True)
+_WORDS |= dict.fromkeys(("false", "False", "FALSE"), False)
+
+# A config is two deep; a file that is nested much deeper is refused before it can exhaust the stack.
+_MAX_DEPTH = 20
+_MAX_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value stands, and how it is written there."""
+
+    where: str
+    """The beginning of an error message, such as ``configs/my.yaml, line 14``."""
+
+    written: str
+    """The value as the user wrote it, quotes included, in one short line; empty where nothing is written."""
+
+
+def plain_scalar(text: str) -> Scalar:
+    """What ``text`` means in YAML where no quotes stand around it."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return text
+
+
+def one_short_line(text: str) -> str:
+    """``text`` as an error message can show it: on one line, cut where it is long, no control characters."""
+    words = " ".join(text.split())
+    line = "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in words
+    )
+    return line if len(line) <= _MAX_SHOWN else line[: _MAX_SHOWN - 1] + "…"
+
+
+def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyPath, Place]]:
+    """Read one YAML document made of mappings, lists and scalars.
+
+    Args:
+        text: The document.
+        where: Names the place of a line, counted from 1, for error messages.
+
+    Returns:
+        The value, and the place of each value that keys lead to, in the order of the text.
+
+    Raises:
+        ConfigError: If ``text`` is not YAML, has a key twice, is nested too deeply, or uses anchors or tags.
+    """
+    reader = _Reader(text, where)
+    try:
+        return reader.read(), reader.places
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ConfigError(
+            f"{where(line)}: YAML does not allow the character U+{error.character:04X}."
+        ) from error
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(error, where) from error
+    except (ValueError, OverflowError) as error:  # PyYAML leaks them, for "\UFFFFFFFF" say.
+        raise ConfigError(f"{where(reader.line)}: this is not valid YAML: {error}.") from error
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, where: Callable[[int], str]) -> ConfigError:
+    """PyYAML's error as a sentence: where it noticed, what, and where the thing began that it was reading."""
+    line = error.problem_mark.line + 1 if error.problem_mark else 1
+    began = error.context_mark.line + 1 if error.context_mark else line
+    context = f" {error.context} from line {began}" if began != line else ""
+    hint = " Indent with spaces, not with tabs." if "'\\t'" in str(error.problem) else ""
+    return ConfigError(f"{where(line)}: this is not valid YAML: {error.problem}{context}.{hint}")
+
+
+class _Reader:
+    """Builds the value from PyYAML's events, and notes the place of each."""
+
+    def __init__(self, text: str, where: Callable[[int], str]) -> None:
+        self.text = text
+        self.where = where
+        self.line = 1
+        self.places: dict[KeyPath, Place] = {}
+        self.events = self._checked_events()
+
+    def read(self) -> object:
+        """The only document's value; None for an empty text."""
+        value = None
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if self.places:
+                    raise self._refusal("a second document begins here ('---'), but a config is one.")
+                value = self._value(next(self.events), (), self.line)
+        return value
+
+    def _checked_events(self) -> Iterator[yaml.Event]:
+        """PyYAML's events, without those that let a small file grow or name Python objects."""
+        for event in yaml.parse(self.text, Loader=yaml.SafeLoader):
+            if event.start_mark is not None:
+                self.line = event.start_mark.line + 1
+            if getattr(event, "anchor", None) is not None:
+                raise self._refusal(
+                    "anchors and aliases (& and *) are not used here; write the value out, or quote the text."
+                )
+            if getattr(event, "tag", None) is not None:
+                raise self._refusal(
+                    "tags (a word after !) are not used here; leave it out, or quote the text."
+                )
+            yield event
+
+    def _refusal(self, what: str) -> ConfigError:
+        return ConfigError(f"{self.where(self.line)}: {what}")
+
+    def _value(self, event: yaml.Event, path: KeyPath, line: int) -> object:
+        if len(path) > _MAX_DEPTH:
+            raise self._refusal("this is nested too deeply.")
+        if isinstance(event, yaml.ScalarEvent):
+            self.places[path] = Place(self.where(line), one_short_line(self._written(event)))
+            return plain_scalar(event.value) if event.style is None else event.value
+        if isinstance(event, yaml.SequenceStartEvent):
+            self.places[path] = Place(self.where(line), "a list")
+            items = self._until(yaml.SequenceEndEvent)
+            return [self._value(item, (*path, "[]"), self.line) for item in items]
+        self.places[path] = Place(self.where(line), "a mapping")
+        return self._mapping(path)
+
+    def _mapping(self, path: KeyPath) -> dict[str, object]:
+        mapping: dict[str, object] = {}
+        for event in self._until(yaml.MappingEndEvent):
+            if not isinstance(event, yaml.ScalarEvent):
+                raise self._refusal("a key must be a word, not a list or a mapping.")
+            key, line = event.value, self.line
+            here = (*path, key)
+            if key in mapping:
+                raise self._refusal(
+                    f"the key '{one_short_line('.'.join(here))}' is there already, "
+                    f"in {self.places[here].where}. Keep one of the two."
+                )
+            mapping[key] = self._value(next(self.events), here, line)
+        return mapping
+
+    def _written(self, event: yaml.Event) -> str:
+        if event.start_mark is None or event.end_mark is None:
+            return ""
+        return self.text[event.start_mark.index : event.end_mark.index]
+
+    def _until(self, end: type[yaml.Event]) -> Iterator[yaml.Event]:
+        while not isinstance(event := next(self.events), end):
+            yield event

@@ -1,0 +1,83 @@
+"""A ``Config`` as YAML, with each field's documentation as a comment; and what differs between two."""
+
+import re
+import textwrap
+from collections.abc import Collection
+
+import yaml
+from pydantic.fields import FieldInfo
+
+from mt.config.config import Config
+from mt.config.explain import SECTIONS, choices
+from mt.config.located_yaml import Scalar
+
+_COMMENT_WIDTH = 100
+
+# Words that need no quotes for any reader of YAML; to those of YAML 1.1, no, on and y are booleans.
+_PLAIN = re.compile(
+    r"(?!(?:null|true|false|yes|no|on|off|y|n)$)[a-z/](?:[\w./:-]*[\w/])?", re.ASCII | re.IGNORECASE
+)
+
+
+def config_to_yaml(config: Config, *, comments: bool = True, keys: Collection[str] | None = None) -> str:
+    """The YAML that loads back to ``config``, every default written out.
+
+    Args:
+        config: What to write.
+        comments: Put the documentation of each section and field above it.
+        keys: Write these alone, such as ``data.path``, and leave the rest to its defaults; None writes all.
+    """
+    sections: list[str] = []
+    for section, fields in SECTIONS.items():
+        lines: list[str] = []
+        for key, field in fields.items():
+            if keys is None or f"{section}.{key}" in keys:
+                lines += _comment(_documentation(field), indent="  ") if comments else []
+                lines.append(f"  {key}: {_scalar(_value(config, section, key))}")
+        if lines:
+            about = _comment(str(Config.model_fields[section].description), indent="") if comments else []
+            sections.append("\n".join([*about, f"{section}:", *lines]))
+    return "\n\n".join(sections) + "\n"
+
+
+def differences(old: Config, new: Config) -> list[str]:
+    """What keeps a run of ``old`` from being continued under ``new``, such as 'training.seed: 1 -> 2'.
+
+    Fields that do not change the mathematics of a run (limits, intervals, the device) may differ: the list is
+    empty where nothing else does.
+    """
+    lines: list[str] = []
+    for section, fields in SECTIONS.items():
+        for key, field in fields.items():
+            before, after = _value(old, section, key), _value(new, section, key)
+            if before != after and not _may_change(field):
+                lines.append(f"{section}.{key}: {_scalar(before)} -> {_scalar(after)}")
+    return lines
+
+
+def _value(config: Config, section: str, key: str) -> Scalar:
+    value: Scalar = getattr(getattr(config, section), key)
+    return value
+
+
+def _may_change(field: FieldInfo) -> bool:
+    return isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("may_change") is True
+
+
+def _documentation(field: FieldInfo) -> str:
+    words = choices(field)
+    return f"{field.description} One of {', '.join(words)}." if words else str(field.description)
+
+
+def _comment(text: str, *, indent: str) -> list[str]:
+    prefix = f"{indent}# "
+    return textwrap.wrap(text, _COMMENT_WIDTH, initial_indent=prefix, subsequent_indent=prefix)
+
+
+def _scalar(value: Scalar) -> str:
+    """``value`` so that every reader of YAML takes it for what it is."""
+    if not isinstance(value, str):
+        return yaml.safe_dump(value).split("\n", 1)[0]
+    if _PLAIN.fullmatch(value):
+        return value
+    return yaml.safe_dump(value, default_style='"', allow_unicode=True, width=float("inf")).rstrip("\n")

@@ -1,0 +1,104 @@
+"""What the model is trained on: sentences padded to a rectangle, shifted and masked.
+
+One convention holds in all of `data`: a sentence is its raw ids, with neither BOS nor EOS, which are added
+here. A sentence's *length* counts one of them, so that it is the number of positions that the sentence takes
+in `src_ids`, in `tgt_ids` and in `labels`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from mt.masks import padding_mask, target_mask
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
+
+Sentences = Sequence[Sequence[int] | npt.NDArray[np.integer]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentence pairs, ready for the model.
+
+    Attributes:
+        src_ids: ``(B, S)``; each row ends with EOS, then PAD.
+        src_mask: ``(B, 1, 1, S)``; True where the encoder and the cross-attention may look.
+        tgt_ids: ``(B, T)``, the decoder's input; each row begins with BOS.
+        tgt_mask: ``(B, 1, T, T)``; True where the decoder may look: real tokens, none in the future.
+        labels: ``(B, T)``, what is to be predicted; ends with EOS, PAD where there is nothing to predict.
+        num_target_tokens: Labels that are not PAD.
+    """
+
+    src_ids: Tensor
+    src_mask: Tensor
+    tgt_ids: Tensor
+    tgt_mask: Tensor
+    labels: Tensor
+    num_target_tokens: int
+
+    def to(self, device: torch.device | str) -> Self:
+        """Return the batch on ``device``; from pinned memory the copy runs beside the computing."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> Self:
+        """Return the batch in page-locked memory, from where CUDA copies without waiting."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        return type(self)(
+            src_ids=change(self.src_ids),
+            src_mask=change(self.src_mask),
+            tgt_ids=change(self.tgt_ids),
+            tgt_mask=change(self.tgt_mask),
+            labels=change(self.labels),
+            num_target_tokens=self.num_target_tokens,
+        )
+
+
+def pad(sentences: Sentences, *, first: int | None = None, last: int | None = None) -> Tensor:
+    """Write sentences into a rectangle, filled with PAD on the right.
+
+    Args:
+        sentences: At least one; each a list or array of ids, possibly empty.
+        first: An id to put before each sentence, such as BOS.
+        last: An id to put after each sentence, such as EOS.
+
+    Returns:
+        ``(B, T)`` int64, T being the longest sentence with what was put before and after it.
+    """
+    arrays = [np.asarray(sentence, dtype=np.int64) for sentence in sentences]
+    lengths = np.array([len(array) for array in arrays])[:, None]
+    start = int(first is not None)
+    width = start + int(lengths.max()) + int(last is not None)
+    padded = np.full((len(arrays), width), PAD_ID, dtype=np.int64)
+    position = np.arange(width) - start
+    # A boolean mask picks its places row by row, which is the order of the ids laid end to end.
+    padded[(position >= 0) & (position < lengths)] = np.concatenate(arrays)
+    if first is not None:
+        padded[:, 0] = first
+    if last is not None:
+        padded[position == lengths] = last
+    return torch.from_numpy(padded)
+
+
+def collate(src: Sentences, tgt: Sentences) -> Batch:
+    """Pad, shift and mask sentence pairs.
+
+    Args:
+        src: Raw source ids, with neither BOS nor EOS.
+        tgt: Raw target ids, likewise; ``tgt[i]`` translates ``src[i]``.
+    """
+    src_ids = pad(src, last=EOS_ID)
+    tgt_ids = pad(tgt, first=BOS_ID)
+    return Batch(
+        src_ids=src_ids,
+        src_mask=padding_mask(src_ids),
+        tgt_ids=tgt_ids,
+        tgt_mask=target_mask(tgt_ids),
+        labels=pad(tgt, last=EOS_ID),
+        num_target_tokens=sum(len(sentence) + 1 for sentence in tgt),
+    )

@@ -1,0 +1,73 @@
+"""Pairs of the primer: which split a combination belongs to, and no pair twice.
+
+The test split holds out *combinations* of subject, verb and object: training has boys who read, and people who read poems,
+but a boy who reads a poem is in the test split only. So a good score shows grammar, not memory. The words themselves are
+the same everywhere.
+"""
+
+from collections.abc import Iterator
+from functools import cache, partial
+from hashlib import blake2b
+from itertools import accumulate
+from random import Random
+
+from mt.data.primer.drawing import Drawing
+from mt.data.primer.patterns import PATTERNS
+from mt.errors import DataError
+
+# Of 256 parts of all combinations; what is left is the training split's.
+_TEST, _VALIDATION = 26, 26
+# So many repetitions in a row mean that there is nothing new to be had in reasonable time.
+_PATIENCE = 5000
+
+
+def primer_pairs(split: str, num_pairs: int, seed: int) -> Iterator[tuple[str, str]]:
+    """Yield ``num_pairs`` distinct (English, German) pairs, the same for the same arguments.
+
+    Pairs are drawn independently of ``num_pairs``: fewer are the beginning of more.
+
+    Args:
+        split: "train", "validation" or "test"; no combination of subject, verb and object is in two of them.
+        num_pairs: How many; there are millions.
+        seed: Of the drawing, not of the splits, which are the same for every seed.
+
+    Raises:
+        DataError: If the split is not one of the three, or has no such number of pairs.
+    """
+    if split not in ("train", "validation", "test"):
+        raise DataError(f"builtin:primer has no split {split!r}; it has train, validation and test.")
+    random = Random(f"primer {split} {seed}")
+    drawing = Drawing(random, partial(_is_in, split))
+    patterns = [pattern for pattern, _ in PATTERNS]
+    cumulative = list(accumulate(weight for _, weight in PATTERNS))
+    seen: set[int] = set()
+    repetitions = 0
+    while len(seen) < num_pairs:
+        [pattern] = random.choices(patterns, cum_weights=cumulative)
+        pair = pattern(drawing)
+        # Eight bytes a sentence instead of the sentence: ten million stay well within a gigabyte.
+        digest = int.from_bytes(blake2b(pair[0].encode(), digest_size=8).digest(), "big")
+        if digest not in seen:
+            seen.add(digest)
+            repetitions = 0
+            yield pair
+            continue
+        repetitions += 1
+        if repetitions == _PATIENCE:
+            raise DataError(
+                f"builtin:primer has no {num_pairs:,} distinct pairs in its {split} split; "
+                f"ask for {len(seen):,} or fewer."
+            )
+
+
+def split_of(subject: str, verb: str, completion: str) -> str:
+    """The split that a combination of lemmas belongs to, by a hash that is the same everywhere and always."""
+    part = blake2b(f"{subject}|{verb}|{completion}".encode(), digest_size=1).digest()[0]
+    if part < _TEST:
+        return "test"
+    return "validation" if part < _TEST + _VALIDATION else "train"
+
+
+@cache
+def _is_in(split: str, subject: str, verb: str, completion: str) -> bool:
+    return split_of(subject, verb, completion) == split

@@ -1,0 +1,1 @@
+"""Where sentence pairs come from: the Hub, local files, and the built-in corpora, all as `Source`."""

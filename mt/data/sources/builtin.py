@@ -1,0 +1,47 @@
+"""The corpora that are generated, so that everything works with no network."""
+
+from collections.abc import Iterator
+
+from mt.data.primer.generate import primer_pairs
+from mt.data.reverse import reverse_pairs
+from mt.data.sources.source import SPLITS, NumberedPair, Part, Source, Split, did_you_mean
+from mt.errors import DataError
+
+PREFIX = "builtin:"
+PRIMER = "builtin:primer"
+REVERSE = "builtin:reverse"
+
+NUM_PAIRS: dict[str, dict[Split, int]] = {
+    PRIMER: {"train": 40_000, "validation": 500, "test": 1_000},
+    REVERSE: {"train": 20_000, "validation": 500, "test": 1_000},
+}
+
+
+def builtin_source(path: str, src: str, tgt: str, *, num_train_pairs: int | None, seed: int) -> Source:
+    """The built-in corpus ``path``, with ``num_train_pairs`` for training where that is given.
+
+    Raises:
+        DataError: If there is no such corpus, or it is not of these languages.
+    """
+    if path not in NUM_PAIRS:
+        raise DataError(
+            f"data.path: there is no built-in corpus {path!r}, only {PRIMER} and {REVERSE}."
+            f"{did_you_mean(path, NUM_PAIRS)}"
+        )
+    if path == PRIMER and {src, tgt} != {"en", "de"}:
+        raise DataError(
+            f"{PRIMER} is English and German: data.src and data.tgt must be en and de, or de and en, "
+            f"not {src!r} and {tgt!r}."
+        )
+    sizes = NUM_PAIRS[path] | ({} if num_train_pairs is None else {"train": num_train_pairs})
+    pairs = {split: _pairs(path, split, sizes[split], seed, swapped=src == "de") for split in SPLITS}
+    return Source("built-in", {split: [Part(f"{path}, {split}", "row", pairs[split])] for split in SPLITS})
+
+
+def _pairs(path: str, split: Split, num_pairs: int, seed: int, *, swapped: bool) -> Iterator[NumberedPair]:
+    if path == REVERSE:
+        generated, swapped = reverse_pairs(split, num_pairs, seed), False
+    else:
+        generated = primer_pairs(split, num_pairs, seed)
+    for number, (src, tgt) in enumerate(generated, start=1):
+        yield (number, tgt, src) if swapped else (number, src, tgt)

@@ -1,0 +1,56 @@
+"""What ``data.path`` means: a built-in corpus, something on disk, or a corpus on the Hugging Face Hub."""
+
+import re
+from pathlib import Path
+
+from mt.config.data import DataConfig
+from mt.data.sources.builtin import PREFIX, builtin_source
+from mt.data.sources.files import table_format
+from mt.data.sources.hub import hub_source
+from mt.data.sources.local import find_local, neighbours
+from mt.data.sources.source import Source, did_you_mean
+from mt.errors import ConfigError, DataError
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+# Names from before Hub ids had a namespace, as tutorials still use them.
+LEGACY_NAMES = {
+    "opus_books": "Helsinki-NLP/opus_books",
+    "opus100": "Helsinki-NLP/opus-100",
+    "opus-100": "Helsinki-NLP/opus-100",
+    "europarl": "Helsinki-NLP/europarl",
+    "news_commentary": "Helsinki-NLP/news_commentary",
+    "kde4": "Helsinki-NLP/kde4",
+    "tatoeba": "Helsinki-NLP/tatoeba",
+    "iwslt2017": "IWSLT/iwslt2017",
+    "multi30k": "bentrevett/multi30k",
+    **{f"wmt{year}": f"wmt/wmt{year}" for year in range(14, 20)},
+}
+
+
+def find_source(config: DataConfig) -> Source:
+    """The corpus that ``config.path`` names; what is on disk goes before what is on the Hub.
+
+    Raises:
+        ConfigError: If source and target language are the same.
+        DataError: If nothing of that name is found, or it cannot be used.
+    """
+    src, tgt = config.src, config.tgt
+    if src == tgt:
+        raise ConfigError(f"data.src and data.tgt are both {src!r}: name the two languages of the corpus.")
+    if config.path.startswith(PREFIX):
+        return builtin_source(config.path, src, tgt, num_train_pairs=config.num_train_pairs, seed=config.seed)
+    path = Path(config.path).expanduser()
+    if local := find_local(path, src, tgt):
+        return local
+    hub_id = LEGACY_NAMES.get(config.path, config.path)
+    if not HUB_ID.fullmatch(hub_id) or table_format(path) is not None:
+        known = [*neighbours(path, src), *LEGACY_NAMES]
+        raise DataError(
+            f"data.path: there is no file or folder {config.path!r}, nor {config.path}.{src} with "
+            f"{config.path}.{tgt}. It may be a folder, a file, a Hub id such as bentrevett/multi30k, "
+            f"builtin:primer or builtin:reverse.{did_you_mean(str(path), known)}"
+        )
+    return hub_source(
+        hub_id, src, tgt, name=config.name, revision=config.revision, limit_seconds=config.hub_timeout_seconds
+    )

@@ -1,0 +1,112 @@
+"""Finding the files of a corpus on disk: a folder, one file, or the stem of parallel text."""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+from mt.data.sources.files import TABLE_FORMATS, parallel_part, table_format, table_part
+from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, listed
+from mt.errors import DataError
+
+# train.jsonl, train.csv.gz, or a piece of a table as large ones are cut: train-00000-of-00003.parquet
+TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-(?P<num_pieces>\d+))?(?P<suffix>\.\w+?(\.gz)?)")
+
+
+def find_local(path: Path, src: str, tgt: str) -> Source | None:
+    """The corpus at ``path``, or None where there is nothing of that name.
+
+    Raises:
+        DataError: If something is there that is no corpus.
+    """
+    try:
+        if path.is_dir():
+            return Source("folder", _folder_splits(path, src, tgt))
+        if path.is_file():
+            return Source("file", {"train": [_file_part(path, src, tgt)]})
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
+    if parallel := _find_parallel(path, src, tgt):
+        return Source("parallel text", {"train": [parallel]})
+    return None
+
+
+def neighbours(path: Path, src: str) -> list[str]:
+    """What data.path could have been meant instead of ``path``, where nothing is: names beside it."""
+    if not path.parent.is_dir():
+        return []
+    names = [entry.name.removesuffix(f".{src}") for entry in sorted(path.parent.iterdir())]
+    return [str(path.with_name(name)) for name in names if not name.startswith(".")]
+
+
+def _file_part(path: Path, src: str, tgt: str) -> Part:
+    if table_format(path) is not None:
+        return table_part(path, src, tgt)
+    for language in (src, tgt):
+        for ending in (f".{language}", f".{language}.gz"):
+            if path.name.endswith(ending):
+                raise DataError(
+                    f"{path} is one side of a parallel text: let data.path be what both sides share, "
+                    f"{str(path).removesuffix(ending)}."
+                )
+    raise DataError(
+        f"{path} has no ending that tells its format: name it {', '.join(TABLE_FORMATS)} (and .gz), or "
+        f"bring plain text as two files such as {path.stem}.{src} and {path.stem}.{tgt}."
+    )
+
+
+def _folder_splits(folder: Path, src: str, tgt: str) -> dict[Split, list[Part]]:
+    files = sorted(entry for entry in folder.iterdir() if entry.is_file())
+    splits: dict[Split, list[Part]] = {}
+    for split, names in SPLIT_NAMES.items():
+        found = [parts for name in names for parts in _find_parts(folder, files, name, src, tgt)]
+        if len(found) > 1:
+            raise DataError(
+                f"{folder} holds the {split} split more than once: "
+                f"{' or '.join(parts[0].where for parts in found)}. Keep one of them there."
+            )
+        if found:
+            splits[split] = found[0]
+    if "train" not in splits:
+        raise DataError(
+            f"{folder} holds no training split that can be read: call it train.jsonl, train.parquet, "
+            f"train.csv, train.tsv, or train.{src} and train.{tgt}. "
+            f"The folder holds {listed(file.name for file in files) or 'no files'}."
+        )
+    return splits
+
+
+def _find_parts(folder: Path, files: list[Path], split_name: str, src: str, tgt: str) -> list[list[Part]]:
+    """Each way in which the folder holds a split: a table, a table in pieces, or parallel text."""
+    tables: dict[tuple[str, str | None], list[Path]] = defaultdict(list)
+    for file in files:
+        parsed = TABLE_NAME.fullmatch(file.name)
+        if parsed and parsed["split"] == split_name and table_format(file) is not None:
+            tables[parsed["suffix"], parsed["num_pieces"]].append(file)
+    for (suffix, num_pieces), pieces in tables.items():
+        if num_pieces is not None and len(pieces) != int(num_pieces):
+            raise DataError(
+                f"{folder} holds {len(pieces)} of the {int(num_pieces)} pieces of {split_name}{suffix}: "
+                f"fetch those that are missing."
+            )
+    found = [[table_part(piece, src, tgt) for piece in pieces] for pieces in tables.values()]
+    if parallel := _find_parallel(folder / split_name, src, tgt):
+        found.append([parallel])
+    return found
+
+
+def _find_parallel(stem: Path, src: str, tgt: str) -> Part | None:
+    src_path, tgt_path = _text_file(stem, src), _text_file(stem, tgt)
+    if src_path is None and tgt_path is None:
+        return None
+    if src_path is None or tgt_path is None:
+        missing = src if src_path is None else tgt
+        raise DataError(f"{src_path or tgt_path} has no partner: {stem}.{missing} is not there.")
+    return parallel_part(src_path, tgt_path)
+
+
+def _text_file(stem: Path, language: str) -> Path | None:
+    for ending in (f".{language}", f".{language}.gz"):
+        path = stem.with_name(stem.name + ending)
+        if path.is_file():
+            return path
+    return None

@@ -1,0 +1,106 @@
+"""`mt init`: look at a corpus and propose a config for it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mt.config.config import Config
+from mt.config.data import DataConfig
+from mt.config.model import ModelConfig
+from mt.config.training import ScheduleConfig, TrainingConfig, ValidationConfig
+from mt.config.write import config_to_yaml
+from mt.data.corpus import Corpus, load_corpus
+from mt.data.dataset import encode_pairs
+from mt.pipeline.prepare import make_tokenizers
+
+# What a reader decides first; every other option keeps its default.
+KEYS = (
+    "data.path",
+    "data.name",
+    "data.src",
+    "data.tgt",
+    "data.max_length",
+    "tokenizer.min_frequency",
+    "model.d_model",
+    "model.num_heads",
+    "model.num_encoder_layers",
+    "model.num_decoder_layers",
+    "model.d_ff",
+    "model.dropout",
+    "schedule.learning_rate",
+    "schedule.warmup_steps",
+    "training.batch_tokens",
+    "training.max_epochs",
+    "validation.every_steps",
+    "validation.patience",
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model for corpora of up to so many pairs."""
+
+    most_pairs: float
+    model: ModelConfig
+    learning_rate: float
+    warmup_steps: int
+    max_epochs: int
+
+
+# Small corpora are learnt by heart, so they get a small model and much dropout; large ones the paper's base.
+SIZES = (
+    Size(20_000, ModelConfig(d_model=128, num_heads=4, d_ff=512, dropout=0.3), 2e-3, 500, 60),
+    Size(1_000_000, ModelConfig(d_model=256, num_heads=4, d_ff=1024, dropout=0.2), 1e-3, 1000, 30),
+    Size(
+        math.inf,
+        ModelConfig(
+            d_model=512, num_heads=8, d_ff=2048, num_encoder_layers=6, num_decoder_layers=6, dropout=0.1
+        ),
+        7e-4,
+        4000,
+        20,
+    ),
+)
+
+
+def propose_config(path: str, src: str, tgt: str, *, name: str | None = None) -> str:
+    """A commented config for the corpus at ``path``, with what was seen there at its head.
+
+    Raises:
+        DataError: If there is no such corpus, or it cannot be used.
+    """
+    data = DataConfig(path=path, src=src, tgt=tgt, name=name)
+    corpus = load_corpus(data)
+    num_pairs = len(corpus.train)
+    size = next(size for size in SIZES if num_pairs <= size.most_pairs)
+    config = Config(
+        data=data,
+        model=size.model,
+        schedule=ScheduleConfig(learning_rate=size.learning_rate, warmup_steps=size.warmup_steps),
+        training=TrainingConfig(max_epochs=size.max_epochs),
+        validation=ValidationConfig(patience=8),
+    )
+    config, seen = _look_at_lengths(corpus, config)
+    head = [
+        f"# {path}: {num_pairs:,} training pairs, "
+        f"{len(corpus.validation):,} validation, {len(corpus.test):,} test.",
+        *(f"# {line}" for line in seen),
+        "# Options that are not here keep their defaults; the run directory's config.yaml shows them all.",
+    ]
+    return "\n".join(head) + "\n\n" + config_to_yaml(config, keys=KEYS)
+
+
+def _look_at_lengths(corpus: Corpus, config: Config) -> tuple[Config, list[str]]:
+    """Choose data.max_length so that all but the longest of a thousand pairs fit, and say what was seen."""
+    src_tokenizer, tgt_tokenizer = make_tokenizers(corpus.train, config)
+    pairs, _ = encode_pairs(corpus.train, src_tokenizer, tgt_tokenizer, max_length=None)
+    longest = np.maximum(pairs.src.lengths, pairs.tgt.lengths)
+    fits_most = int(np.quantile(longest, 0.999))
+    max_length = max(32, -(-fits_most // 16) * 16)
+    seen = [
+        f"Tokens in a sentence: {pairs.src.lengths.mean():.1f} source, {pairs.tgt.lengths.mean():.1f} target "
+        f"on average; 99.9 % of the pairs have at most {fits_most}.",
+        f"Vocabulary: {src_tokenizer.size:,} source and {tgt_tokenizer.size:,} target words.",
+    ]
+    return config.model_copy(update={"data": config.data.model_copy(update={"max_length": max_length})}), seen

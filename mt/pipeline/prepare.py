@@ -1,0 +1,140 @@
+"""From a config to training pairs: corpus, tokenizers, ids, all recorded in the run directory."""
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import cast
+
+import datasets
+
+from mt.atomic_files import write_text_atomically
+from mt.config.config import Config
+from mt.data.corpus import Corpus, load_corpus
+from mt.data.dataset import EncodedPairs, encode_pairs
+from mt.data.tokenizer import Tokenizer, train_tokenizer
+from mt.errors import DataError, RunError
+from mt.run_directory import RunDirectory
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What training needs of the data."""
+
+    corpus: Corpus
+    src_tokenizer: Tokenizer
+    tgt_tokenizer: Tokenizer
+    train: EncodedPairs
+    validation: EncodedPairs
+
+
+def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
+    """Load the corpus, make or load the tokenizers, turn the text into ids.
+
+    Args:
+        config: The run's config.
+        run: Where tokenizers and the description of the corpus are kept.
+        resuming: Whether the run has a checkpoint: then its tokenizers are taken, and its corpus must not
+            have changed.
+
+    Raises:
+        DataError: If the corpus cannot be used.
+        RunError: If it is not the one that this run began with.
+    """
+    corpus = load_corpus(config.data)
+    if resuming:
+        src_tokenizer, tgt_tokenizer = load_tokenizers(run)
+    else:
+        src_tokenizer, tgt_tokenizer = make_tokenizers(corpus.train, config)
+        src_tokenizer.save(run.src_tokenizer_file)
+        tgt_tokenizer.save(run.tgt_tokenizer_file)
+    tokenizers = (src_tokenizer, tgt_tokenizer)
+    train, dropped = encode_pairs(corpus.train, *tokenizers, max_length=config.data.max_length)
+    if not len(train):
+        raise DataError(
+            f"no training pair is left: of {len(corpus.train):,} pairs {dropped['empty']:,} are empty on a "
+            f"side and {dropped['too long']:,} are longer than data.max_length ({config.data.max_length})."
+        )
+    validation, left_out = encode_pairs(corpus.validation, *tokenizers, max_length=config.data.max_length)
+    description = {
+        **corpus.description,
+        "dropped_in_training": dropped,
+        "left_out_of_validation_loss": left_out,
+        "vocabulary_sizes": {"src": src_tokenizer.size, "tgt": tgt_tokenizer.size},
+    }
+    if resuming:
+        _refuse_changed_corpus(run, corpus)
+    else:
+        write_text_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
+    _report(corpus, train, dropped, left_out, src_tokenizer, tgt_tokenizer)
+    return Prepared(corpus, *tokenizers, train, validation)
+
+
+def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
+    """Tokenizers for source and target, made from these training pairs only; the same one where shared."""
+    if config.tokenizer.shared:
+        shared = train_tokenizer(chain(_texts(pairs, "src"), _texts(pairs, "tgt")), config.tokenizer)
+        return shared, shared
+    return (
+        train_tokenizer(_texts(pairs, "src"), config.tokenizer),
+        train_tokenizer(_texts(pairs, "tgt"), config.tokenizer),
+    )
+
+
+def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers of a run, source and target."""
+    return Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
+
+
+def _texts(pairs: datasets.Dataset, column: str) -> Iterator[str]:
+    for start in range(0, len(pairs), 10_000):
+        rows: Iterable[str] = pairs[start : start + 10_000][column]
+        yield from rows
+
+
+def _refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
+    """Compare the text that the run began with, not its path, which may be another one today."""
+    try:
+        then = json.loads(run.corpus_file.read_text(encoding="utf-8"))["splits"]
+        now = cast("dict[str, dict[str, object]]", corpus.description["splits"])
+        changed = [name for name in now if then[name]["fingerprint"] != now[name]["fingerprint"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{run.corpus_file} cannot be read ({error}), so nothing tells whether the corpus is still the "
+            "one this run began with. Train anew with --restart, which moves this run aside."
+        ) from error
+    if changed:
+        raise RunError(
+            f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Give the "
+            "old one back, train into a new directory with --run, or start over with --restart, which moves "
+            "the old run aside."
+        )
+
+
+def _report(
+    corpus: Corpus,
+    train: EncodedPairs,
+    dropped: dict[str, int],
+    left_out: dict[str, int],
+    src_tokenizer: Tokenizer,
+    tgt_tokenizer: Tokenizer,
+) -> None:
+    LOG.info(
+        "corpus: %s training pairs, %s validation, %s test; vocabulary %s source, %s target",
+        f"{len(train):,}",
+        f"{len(corpus.validation):,}",
+        f"{len(corpus.test):,}",
+        f"{src_tokenizer.size:,}",
+        f"{tgt_tokenizer.size:,}",
+    )
+    for reason, count in dropped.items():
+        if count:
+            LOG.warning("dropped %s training pairs: %s", f"{count:,}", reason)
+    if sum(left_out.values()):
+        LOG.warning(
+            "%s validation pairs are empty or too long and not in the validation loss; all are scored",
+            f"{sum(left_out.values()):,}",
+        )

@@ -1,0 +1,261 @@
+"""`mt train`: everything meets here, once, in the order in which it is needed."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from mt.atomic_files import write_text_atomically
+from mt.checkpoint.record import Checkpoint
+from mt.checkpoint.store import CheckpointStore
+from mt.config.config import Config
+from mt.config.load import load_config
+from mt.config.write import config_to_yaml, differences
+from mt.data.batch import Batch, collate
+from mt.data.dataset import EncodedPairs
+from mt.data.sampler import ordered_batches
+from mt.device import choose_device
+from mt.errors import RunError
+from mt.pipeline.environment import describe_environment, environment_differences
+from mt.pipeline.interruption import Interruption
+from mt.pipeline.prepare import Prepared, prepare
+from mt.pipeline.translator import Translator, build_model
+from mt.run_directory import RunDirectory
+from mt.seeding import random_state, restore_random_state, seed_everything
+from mt.training.batch_stream import BatchStream
+from mt.training.loop import Callbacks, train
+from mt.training.objective import Objective
+from mt.training.precision import Precision
+from mt.training.progress import Progress
+from mt.training.state import TrainingState
+from mt.training.validation import ValidationResult, validate
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a sitting of training ended."""
+
+    finished: str | None
+    """Why the run is finished, in words; None where it was interrupted and can go on."""
+    state: TrainingState
+    exit_code: int = 0
+    was_finished: bool = False
+    """Whether it was so before this sitting, which then did nothing."""
+
+
+@dataclass
+class Trainee:
+    """All that changes while a run learns, and so all that a checkpoint holds."""
+
+    objective: Objective
+    optimizer: torch.optim.Optimizer
+    precision: Precision
+    state: TrainingState
+
+    def training_state(self) -> dict[str, object]:
+        """Everything besides the weights, as tensors and plain types."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.precision.scaler.state_dict(),
+            "state": self.state.to_dict(),
+            "random": random_state(),
+        }
+
+    def restore(self, weights: dict[str, torch.Tensor], saved: dict[str, Any]) -> None:
+        """Take up where `training_state` was taken; the random state last, after all that draws from it."""
+        self.objective.model.load_weights(weights)
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.precision.scaler.load_state_dict(saved["scaler"])
+        self.state = TrainingState.from_dict(saved["state"])
+        restore_random_state(saved["random"])
+
+
+def run_training(config: Config, run: RunDirectory, *, restart: bool = False) -> Outcome:
+    """Train, or go on training, or find that the run is finished.
+
+    Args:
+        config: What to train.
+        run: Where; made where there is none.
+        restart: Move an existing run aside and begin anew.
+
+    Raises:
+        MtError: If config, corpus, checkpoints or device do not allow it; nothing that was there is lost.
+    """
+    device = choose_device(config.training.device)
+    precision = Precision(config.training.precision, device)
+    if restart and run.exists:
+        LOG.info("moved the old run to %s", run.set_aside())
+    with run.lock(), Interruption() as interruption:
+        if run.exists:
+            _refuse_changed_config(run, config)
+        write_text_atomically(run.config_file, config_to_yaml(config))
+        with _log_file(run):
+            store = CheckpointStore(run.checkpoints_dir)
+            checkpoint = _newest_sound(store)
+            saved = store.load_training_state(checkpoint) if checkpoint else {}
+            state = TrainingState.from_dict(saved["state"]) if checkpoint else TrainingState()
+            if (finished := state.reached_limit(config.training, config.validation)) is not None:
+                return Outcome(finished, state, was_finished=True)
+            seed_everything(config.training.seed)
+            prepared = prepare(config, run, resuming=checkpoint is not None)
+            model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(device)
+            trainee = Trainee(Objective(model), _optimizer(model, config), precision, state)
+            environment = describe_environment(device)
+            if checkpoint is not None:
+                trainee.restore(store.load_model(checkpoint), saved)
+                _report_resuming(run, checkpoint, environment)
+            LOG.info(
+                "model: %s parameters, on %s (%s threads)",
+                f"{sum(parameter.numel() for parameter in model.parameters()):,}",
+                environment["device_name"],
+                environment["num_threads"],
+            )
+            finished = _train(config, run, store, prepared, trainee, environment, interruption)
+    return Outcome(finished, trainee.state, 0 if finished else interruption.exit_code)
+
+
+def _train(
+    config: Config,
+    run: RunDirectory,
+    store: CheckpointStore,
+    prepared: Prepared,
+    trainee: Trainee,
+    environment: dict[str, str | int],
+    interruption: Interruption,
+) -> str | None:
+    """Give the loop what it needs; why the run is finished, or None where it was interrupted."""
+    objective, state = trainee.objective, trainee.state
+    if config.training.compile:
+        objective.compile(dynamic=True)
+    stream = BatchStream(
+        prepared.train,
+        batch_tokens=config.training.batch_tokens,
+        num_micro_batches=config.training.num_micro_batches,
+        seed=config.training.seed,
+    )
+    translator = Translator(config, objective.model, prepared.src_tokenizer, prepared.tgt_tokenizer)
+    sources, references = list(prepared.corpus.validation["src"]), list(prepared.corpus.validation["tgt"])
+    device = objective.model.output.weight.device
+
+    def validate_model() -> ValidationResult:
+        return validate(
+            objective,
+            (batch.to(device) for batch in _validation_batches(prepared.validation, config)),
+            trainee.precision,
+            translate=lambda texts: translator.translate(texts, show_progress=True),
+            sources=sources,
+            references=references,
+        )
+
+    def save(figures: dict[str, float], is_best: bool) -> None:
+        store.save(
+            state.step,
+            objective.model.weights(),
+            trainee.training_state(),
+            metrics=figures,
+            environment=environment,
+            best=is_best,
+            keep=config.checkpoint.keep,
+        )
+
+    with Progress(
+        run.tensorboard_dir, run.metrics_file, state=state, total_steps=_expected_steps(config, stream, state)
+    ) as progress:
+
+        def show(result: ValidationResult) -> None:
+            places = _spread(len(sources), config.validation.num_samples)
+            samples = [(sources[place], result.hypotheses[place], references[place]) for place in places]
+            progress.validation(state, result, samples)
+
+        callbacks = Callbacks(validate=validate_model, show=show, save=save, interrupted=interruption)
+        return train(
+            objective,
+            stream,
+            trainee.optimizer,
+            trainee.precision,
+            config=config,
+            state=state,
+            callbacks=callbacks,
+            progress=progress,
+        )
+
+
+def _refuse_changed_config(run: RunDirectory, config: Config) -> None:
+    changed = differences(load_config(run.config_file), config)
+    if changed:
+        fields = "\n  ".join(changed)
+        raise RunError(
+            f"{run.path} was begun with another config:\n  {fields}\n"
+            "Train into a new directory with --run, or start over with --restart, which moves it aside."
+        )
+
+
+def _newest_sound(store: CheckpointStore) -> Checkpoint | None:
+    checkpoint, damaged = store.recover()
+    for name, reason in damaged.items():
+        LOG.warning("checkpoint %s is damaged and left alone: %s", store.directory / name, reason)
+    return checkpoint
+
+
+def _report_resuming(run: RunDirectory, checkpoint: Checkpoint, environment: dict[str, str | int]) -> None:
+    LOG.info("resuming %s from step %s", run.path, f"{checkpoint.step:,}")
+    for difference in environment_differences(checkpoint.environment, environment):
+        LOG.warning("resuming is not exact to the bit, for this differs: %s", difference)
+
+
+def _optimizer(model: torch.nn.Module, config: Config) -> torch.optim.Optimizer:
+    training = config.training
+    # The fused kernel updates all parameters in one pass; the learning rate is set at each step.
+    return torch.optim.Adam(
+        model.parameters(),
+        lr=0.0,
+        betas=(training.adam_beta1, training.adam_beta2),
+        eps=training.adam_epsilon,
+        fused=True,
+    )
+
+
+def _validation_batches(pairs: EncodedPairs, config: Config) -> Iterator[Batch]:
+    for indices in ordered_batches(
+        pairs.src.lengths, pairs.tgt.lengths, batch_tokens=config.training.batch_tokens
+    ):
+        yield collate(*pairs.select(indices))
+
+
+def _expected_steps(config: Config, stream: BatchStream, state: TrainingState) -> int | None:
+    """At which step the run will end, by those limits that tell; None where none does."""
+    training = config.training
+    expected = []
+    if training.max_steps is not None:
+        expected.append(training.max_steps)
+    if training.max_epochs is not None:
+        expected.append(training.max_epochs * stream.num_steps(state.epoch))
+    if training.max_target_tokens is not None:
+        tokens_per_step = stream.num_target_tokens / stream.num_steps(state.epoch)
+        expected.append(round(training.max_target_tokens / tokens_per_step))
+    return min(expected, default=None)
+
+
+def _spread(length: int, count: int) -> list[int]:
+    """Up to ``count`` places spread evenly over ``length``."""
+    count = min(count, length)
+    return [length * number // count for number in range(count)]
+
+
+@contextmanager
+def _log_file(run: RunDirectory) -> Iterator[None]:
+    """Write what is logged to the run's own log as well."""
+    handler = logging.FileHandler(run.log_file, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("mt")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()

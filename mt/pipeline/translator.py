@@ -1,0 +1,146 @@
+"""Text in, text out: tokenizers, model and search together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from tqdm import tqdm
+
+from mt.checkpoint.store import CheckpointStore
+from mt.config.config import Config
+from mt.config.load import load_config
+from mt.data.batch import pad
+from mt.data.tokenizer import Tokenizer
+from mt.errors import CheckpointError
+from mt.masks import padding_mask
+from mt.pipeline.long_lines import pieces_of
+from mt.run_directory import RunDirectory
+from mt.search.greedy import greedy_search
+from mt.search.hypothesis import Hypothesis, length_limit
+from mt.search.sampling import sample
+from mt.special_tokens import EOS_ID
+from mt.transformer.build import build_transformer
+from mt.transformer.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Draw translations instead of searching the likeliest."""
+
+    temperature: float
+    seed: int
+
+
+def build_model(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> Transformer:
+    """The model of this config for these vocabularies, with first weights."""
+    return build_transformer(
+        config.model,
+        src_vocab_size=src_tokenizer.size,
+        tgt_vocab_size=tgt_tokenizer.size,
+        max_length=config.data.max_length,
+    )
+
+
+class Translator:
+    """A model with its tokenizers."""
+
+    def __init__(
+        self, config: Config, model: Transformer, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
+    ) -> None:
+        self.config = config
+        self._model = model
+        self._src_tokenizer = src_tokenizer
+        self._tgt_tokenizer = tgt_tokenizer
+
+    @classmethod
+    def from_run(cls, run: RunDirectory, *, checkpoint: str = "best", device: torch.device) -> Self:
+        """Load a run's model from the named checkpoint, and from no other.
+
+        Raises:
+            RunError: If there is no such run.
+            CheckpointError: If that checkpoint is missing or damaged.
+        """
+        run.require()
+        config = load_config(run.config_file)
+        tokenizers = Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
+        store = CheckpointStore(run.checkpoints_dir)
+        found = store.require(checkpoint)
+        model = build_model(config, *tokenizers)
+        try:
+            model.load_weights(store.load_model(found))
+        except ValueError as error:
+            raise CheckpointError(f"{found.folder} does not fit {run.config_file}: {error}.") from error
+        return cls(config, model.to(device).eval(), *tokenizers)
+
+    @torch.inference_mode()
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        sampling: Sampling | None = None,
+        keep_unk: bool = False,
+        refuse_long: bool = False,
+        first_line: int = 1,
+        show_progress: bool = False,
+    ) -> list[str]:
+        """Translate lines: one out for one in, in order, an empty one for an empty one.
+
+        Args:
+            texts: The lines.
+            sampling: Draw with this temperature and seed; None searches greedily.
+            keep_unk: Let the unknown-word token stand in the output.
+            refuse_long: Whether a sentence longer than the model reads is an error, or cut and translated
+                in parts. A long *line* is split at its sentence ends in any case.
+            first_line: The number of the first line, for messages and for the draws of sampling.
+            show_progress: Draw a progress bar on stderr, if that is a terminal.
+
+        Raises:
+            DataError: If a sentence is too long and ``refuse_long``.
+        """
+        max_length = self.config.data.max_length
+        pieces = pieces_of(
+            texts,
+            self._src_tokenizer.encode_batch,
+            max_length=max_length,
+            first_line=first_line,
+            refuse_long=refuse_long,
+        )
+        # Long ones first: what does not fit into memory fails at once, not at the end.
+        order = sorted(range(len(pieces)), key=lambda place: -len(pieces[place][1]))
+        width = self.config.validation.batch_sentences
+        found: dict[int, str] = {}
+        with tqdm(total=len(pieces), unit=" sentences", disable=None if show_progress else True) as bar:
+            for start in range(0, len(order), width):
+                places = order[start : start + width]
+                hypotheses = self._search(
+                    [pieces[place][1] for place in places],
+                    [first_line + pieces[place][0] for place in places],
+                    sampling,
+                    keep_unk,
+                )
+                for place, hypothesis in zip(places, hypotheses, strict=True):
+                    found[place] = self._tgt_tokenizer.decode(hypothesis.ids)
+                bar.update(len(places))
+        lines: list[list[str]] = [[] for _ in texts]
+        for place, (index, _) in enumerate(pieces):
+            lines[index].append(found[place])
+        return [" ".join(parts) for parts in lines]
+
+    def _search(
+        self,
+        sentences: Sequence[Sequence[int]],
+        line_numbers: list[int],
+        sampling: Sampling | None,
+        keep_unk: bool,
+    ) -> list[Hypothesis]:
+        device = self._model.output.weight.device
+        max_length = self.config.data.max_length
+        src_ids = pad(sentences, last=EOS_ID).to(device)
+        limits = [length_limit(len(ids) + 1, max_length) for ids in sentences]
+        arguments = (self._model, src_ids, padding_mask(src_ids), limits)
+        if sampling is None:
+            return greedy_search(*arguments, keep_unk=keep_unk)
+        # Seeds of neighbouring lines must not be those of a neighbouring --seed.
+        seeds = [sampling.seed * 1_000_003 + line for line in line_numbers]
+        return sample(*arguments, temperature=sampling.temperature, seeds=seeds, keep_unk=keep_unk)

@@ -1,0 +1,207 @@
+"""The only room that knows file names inside ``runs/<name>/``; its lock, and which run is the newest."""
+
+import contextlib
+import errno
+import fcntl
+import itertools
+import os
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from mt.atomic_files import make_folder, remove_leftovers, sync_folder
+from mt.errors import RunError
+
+_MAX_NEIGHBOURS_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The files of one run. Making this object touches no disk."""
+
+    path: Path
+
+    @property
+    def config_file(self) -> Path:
+        """Every option of the run, defaults written out; a folder that has it is a run."""
+        return self.path / "config.yaml"
+
+    @property
+    def src_tokenizer_file(self) -> Path:
+        """How source text becomes ids."""
+        return self.path / "src_tokenizer.json"
+
+    @property
+    def tgt_tokenizer_file(self) -> Path:
+        """How target text becomes ids."""
+        return self.path / "tgt_tokenizer.json"
+
+    @property
+    def corpus_file(self) -> Path:
+        """What was loaded: source, revision, pairs, and what was dropped and why."""
+        return self.path / "corpus.json"
+
+    @property
+    def log_file(self) -> Path:
+        """The log lines of all of the run's processes, one after another."""
+        return self.path / "train.log"
+
+    @property
+    def metrics_file(self) -> Path:
+        """The figures of the curves, one JSON object a line."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def tensorboard_dir(self) -> Path:
+        """The curves for TensorBoard."""
+        return self.path / "tensorboard"
+
+    @property
+    def checkpoints_dir(self) -> Path:
+        """Where the checkpoint store lives."""
+        return self.path / "checkpoints"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held by the one process that trains here; it stays when that process ends, unlocked and empty."""
+        return self.path / "lock"
+
+    def hypotheses_file(self, split: str) -> Path:
+        """The translations of one split of the corpus, one a line."""
+        return self.path / f"hypotheses.{split}.txt"
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a run here."""
+        return self.config_file.is_file()
+
+    def require(self) -> Self:
+        """Return this run.
+
+        Raises:
+            RunError: If there is none here; the message names the runs beside it.
+        """
+        if self.exists:
+            return self
+        neighbours = [run.path.name for run in _runs_in(self.path.parent)]
+        if neighbours:
+            shown = ", ".join(neighbours[:_MAX_NEIGHBOURS_SHOWN])
+            more = ", ..." if len(neighbours) > _MAX_NEIGHBOURS_SHOWN else ""
+            advice = f"Runs beside it: {shown}{more}."
+        else:
+            advice = "Train one: mt train --config configs/quickstart.yaml"
+        raise RunError(f"There is no run in {self.path}: it has no {self.config_file.name}. {advice}")
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the only one who trains here, for the length of a ``with``; makes the folder if need be.
+
+        The system drops the lock when the process ends, however it ends. Half-written files that a killed
+        process left in the run directory are removed.
+
+        Raises:
+            RunError: At once, if another process (or this one) holds it, or the folder cannot be written.
+        """
+        try:
+            make_folder(self.path)
+            descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise self._unusable(error) from error
+        try:
+            self._take_lock(descriptor)
+            try:
+                yield
+            finally:
+                os.ftruncate(descriptor, 0)
+                # Closing alone would leave the lock to a forked child that inherited the descriptor.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+        finally:
+            os.close(descriptor)
+
+    def _take_lock(self, descriptor: int) -> None:
+        """Lock the open lock file and write into it who holds it."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Another process may have moved the run aside since the file was opened, and the file with it.
+            if not os.path.samestat(os.fstat(descriptor), self.lock_file.stat()):
+                raise FileNotFoundError(errno.ENOENT, "it was moved a moment ago")
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
+            remove_leftovers(self.path)
+        except BlockingIOError:
+            raise RunError(
+                f"{self.path} is in use by {_read_holder(descriptor)}, which is training there. "
+                "Wait for it or stop it, or train somewhere else with --run PATH."
+            ) from None
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError) -> RunError:
+        return RunError(
+            f"Cannot use {self.path} as a run directory: {error.strerror}. "
+            "Choose a folder on a disk that can be written and locked, with --run PATH."
+        )
+
+    def set_aside(self) -> Path:
+        """Move this run out of the way, to ``<name>.old-1`` or the next free number; its new place.
+
+        Takes the lock itself, so call it before ``lock``.
+
+        Raises:
+            RunError: If there is no run here, someone trains in it, or it cannot be moved.
+        """
+        self.require()
+        # "." has no name to add to.
+        path = self.path if self.path.name else self.path.absolute()
+        free = (path.with_name(f"{path.name}.old-{n}") for n in itertools.count(1))
+        aside = next(candidate for candidate in free if not os.path.lexists(candidate))
+        with self.lock():
+            try:
+                path.rename(aside)
+                sync_folder(aside.parent)
+            except OSError as error:
+                raise RunError(
+                    f"Cannot move {self.path} aside to {aside}: {error.strerror}. "
+                    "Make its parent folder writable, or train somewhere else with --run PATH."
+                ) from error
+        return aside
+
+    def _newest_checkpoint_time(self) -> int | None:
+        """When its newest checkpoint was written, in nanoseconds; None where it has none."""
+        times = []
+        for record in self.checkpoints_dir.glob("step_*/checkpoint.json"):
+            with contextlib.suppress(FileNotFoundError):  # A training that runs may just have pruned it.
+                times.append(record.stat().st_mtime_ns)
+        return max(times, default=None)
+
+
+def newest_run(runs: Path) -> RunDirectory:
+    """The run in the folder ``runs`` whose newest checkpoint is the newest of all.
+
+    Raises:
+        RunError: If no run there has a checkpoint.
+    """
+    times = ((run._newest_checkpoint_time(), run) for run in _runs_in(runs))
+    saved = [(time, run) for time, run in times if time is not None]
+    if not saved:
+        raise RunError(
+            f"No run in {runs} has a checkpoint yet. Train one: mt train --config configs/quickstart.yaml"
+        )
+    return max(saved, key=lambda pair: pair[0])[1]
+
+
+def _runs_in(folder: Path) -> list[RunDirectory]:
+    """Every run in ``folder``, by name."""
+    if not folder.is_dir():
+        return []
+    return [run for run in map(RunDirectory, sorted(folder.iterdir())) if run.exists]
+
+
+def _read_holder(lock_file: int) -> str:
+    """Who wrote itself into the lock file; the text of a file is not trusted to be what it should be."""
+    text = os.pread(lock_file, 300, 0).decode(errors="replace")
+    match = re.fullmatch(r"(\d+) (\S+)\n", text)
+    return f"process {match[1]} on {match[2]}" if match else "another process"

@@ -1,0 +1,33 @@
+"""In which numbers a step computes: float32, or mixed with bf16 or fp16 (Micikevicius et al. 2018)."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal
+
+import torch
+
+from mt.errors import DeviceError
+
+
+class Precision:
+    """Autocasting, and for fp16 the scaling of the loss that keeps small gradients from vanishing."""
+
+    def __init__(self, name: Literal["float32", "bf16", "fp16"], device: torch.device) -> None:
+        """Choose the numbers.
+
+        Raises:
+            DeviceError: If mixed precision is asked for on a device that only gets slower by it.
+        """
+        if name != "float32" and device.type != "cuda":
+            raise DeviceError(
+                f"training.precision: {name} needs a CUDA device, and this run trains on {device.type}. "
+                "Set training.precision=float32."
+            )
+        self._device = device
+        self._dtype = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
+        self.scaler = torch.amp.GradScaler(device.type, enabled=name == "fp16")
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The context in which the forward pass and the loss are computed."""
+        if self._dtype is None:
+            return nullcontext()
+        return torch.autocast(self._device.type, dtype=self._dtype)

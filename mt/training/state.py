@@ -1,0 +1,79 @@
+"""What a run remembers besides weights and optimizer: where it is, and how well it did."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from mt.config.training import TrainingConfig, ValidationConfig
+
+
+@dataclass
+class TrainingState:
+    """Plain numbers, so that a checkpoint needs no pickle."""
+
+    step: int = 0
+    """Optimizer steps taken."""
+    epoch: int = 0
+    """Passes over the training split that are complete."""
+    batch: int = 0
+    """Batches of the present epoch that are used up."""
+    num_target_tokens: int = 0
+    """Real target tokens trained on."""
+    seconds: float = 0.0
+    """Time spent training and validating, over all sittings."""
+    best_value: float | None = None
+    """Best value so far of the metric that was chosen."""
+    num_validations_without_gain: int = 0
+    num_skipped_steps: int = 0
+    """Steps whose gradient was no number, so far."""
+    num_skipped_in_a_row: int = 0
+    logged_loss: float = 0.0
+    """Summed loss of the steps since the last point of the training curves, in nats."""
+    logged_tokens: int = 0
+    """Target tokens of those steps. Kept here so that a resumed run draws the same curves."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Names and values, for a checkpoint."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
+
+    def record_step(self, loss: float, num_target_tokens: int, *, updated: bool) -> None:
+        """Count a step with this loss per token; one not ``updated`` counts as skipped, its loss left out."""
+        self.step += 1
+        self.num_target_tokens += num_target_tokens
+        if updated:
+            self.num_skipped_in_a_row = 0
+            self.logged_loss += loss * num_target_tokens
+            self.logged_tokens += num_target_tokens
+        else:
+            self.num_skipped_steps += 1
+            self.num_skipped_in_a_row += 1
+
+    def record_validation(self, value: float, metric: str) -> bool:
+        """Remember the chosen metric's newest value; return whether it is the best so far."""
+        better = self.best_value is None or (
+            value < self.best_value if metric == "loss" else value > self.best_value
+        )
+        if better:
+            self.best_value = value
+        self.num_validations_without_gain = 0 if better else self.num_validations_without_gain + 1
+        return better
+
+    def reached_limit(self, training: TrainingConfig, validation: ValidationConfig) -> str | None:
+        """Why the run is finished, in words; None while it is not."""
+        minutes = self.seconds / 60
+        if training.max_steps is not None and self.step >= training.max_steps:
+            return f"training.max_steps ({training.max_steps:,}) reached"
+        if training.max_epochs is not None and self.epoch >= training.max_epochs:
+            return f"training.max_epochs ({training.max_epochs:,}) reached"
+        if training.max_target_tokens is not None and self.num_target_tokens >= training.max_target_tokens:
+            return f"training.max_target_tokens ({training.max_target_tokens:,}) reached"
+        if training.max_minutes is not None and minutes >= training.max_minutes:
+            return f"training.max_minutes ({training.max_minutes:g}) reached"
+        if validation.patience is not None and self.num_validations_without_gain >= validation.patience:
+            return f"no gain in {validation.patience} validations (validation.patience)"
+        return None

@@ -1,0 +1,72 @@
+"""How good the model is by now: its loss, and the scores of what it translates."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from mt.data.batch import Batch
+from mt.metrics import Score, score_translations
+from mt.training.objective import Objective
+from mt.training.precision import Precision
+
+
+@dataclass(frozen=True)
+class ValidationResult:
+    """What one validation found."""
+
+    loss: float
+    """Cross-entropy without smoothing, in nats per real target token."""
+    scores: dict[str, Score]
+    hypotheses: list[str]
+
+    @property
+    def perplexity(self) -> float:
+        """``exp(loss)``: among how many tokens the model seems to choose."""
+        return math.exp(min(self.loss, 700.0))
+
+    def values(self) -> dict[str, float]:
+        """All figures by name, the names that `validation.metric` knows among them."""
+        scores = {name: score.value for name, score in self.scores.items()}
+        return {"loss": self.loss, "perplexity": self.perplexity, **scores}
+
+
+def validate(
+    objective: Objective,
+    batches: Iterable[Batch],
+    precision: Precision,
+    *,
+    translate: Callable[[Sequence[str]], list[str]],
+    sources: Sequence[str],
+    references: Sequence[str],
+) -> ValidationResult:
+    """Judge the model in evaluation mode, and put it back as it was.
+
+    Args:
+        objective: The model with its loss.
+        batches: The validation pairs, on the model's device.
+        precision: The numbers to compute the loss in.
+        translate: Sources to translations, one for each, in order.
+        sources: The text of the validation split.
+        references: Its translations.
+    """
+    was_training = objective.training
+    objective.eval()
+    try:
+        loss = validation_loss(objective, batches, precision)
+        hypotheses = translate(sources)
+    finally:
+        objective.train(was_training)
+    return ValidationResult(loss, score_translations(hypotheses, references), hypotheses)
+
+
+@torch.inference_mode()
+def validation_loss(objective: Objective, batches: Iterable[Batch], precision: Precision) -> float:
+    """Cross-entropy without smoothing, in nats per real target token; NaN where there is no batch."""
+    total, num_target_tokens = 0.0, 0
+    for batch in batches:
+        with precision.autocast():
+            total += float(objective(batch, 0.0))
+        num_target_tokens += batch.num_target_tokens
+    return total / num_target_tokens if num_target_tokens else math.nan

@@ -1,0 +1,89 @@
+"""Small checkpoints whose every tensor and value is a function of the step."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from mt.checkpoint.record import Checkpoint
+from mt.checkpoint.store import CheckpointStore
+
+
+def model_of(step: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(step)
+    return {
+        "embedding.weight": torch.randn(11, 4, generator=generator),
+        "norm.bias": torch.randn(4, generator=generator, dtype=torch.float64),
+        "half": torch.randn(3, 5, generator=generator).to(torch.bfloat16),
+        "count": torch.tensor(step),
+        "empty": torch.empty(0, 4),
+    }
+
+
+def training_state_of(step: int) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(step)
+    weight = torch.nn.Parameter(torch.randn(3, 2, generator=generator))
+    optimizer = torch.optim.Adam([weight])
+    weight.grad = torch.randn(3, 2, generator=generator)
+    optimizer.step()
+    return {
+        "optimizer": optimizer.state_dict(),
+        "random": generator.get_state(),
+        "epoch": 3,
+        "best_score": float("-inf"),
+        "nested": [1, 2, (3, "x", None, True)],
+    }
+
+
+def same(left: object, right: object) -> bool:
+    """Equal in value, type, dtype and order of keys, however deep."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        return left.dtype == right.dtype and torch.equal(left, right)
+    if isinstance(left, dict) and isinstance(right, dict):
+        return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return left == right
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CheckpointStore:
+    return CheckpointStore(tmp_path / "checkpoints")
+
+
+@pytest.fixture
+def save(store: CheckpointStore) -> Callable[..., Checkpoint]:
+    """Saves the checkpoint of one step: ``save(step, best=False, keep=3)``."""
+
+    def save(step: int, *, best: bool = False, keep: int = 3) -> Checkpoint:
+        return store.save(
+            step,
+            model_of(step),
+            training_state_of(step),
+            metrics={"bleu": step / 100},
+            environment={"torch": "2", "threads": 2},
+            best=best,
+            keep=keep,
+        )
+
+    return save
+
+
+@pytest.fixture
+def is_whole(store: CheckpointStore) -> Callable[[Checkpoint], bool]:
+    """Says whether a checkpoint loads, and is what was saved for its step."""
+
+    def is_whole(checkpoint: Checkpoint) -> bool:
+        model = store.load_model(checkpoint)
+        expected = model_of(checkpoint.step)
+        state = store.load_training_state(checkpoint)
+        return same({name: model[name] for name in expected}, expected) and same(
+            state, training_state_of(checkpoint.step)
+        )
+
+    return is_whole

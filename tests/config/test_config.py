@@ -1,0 +1,155 @@
+"""The models' own checks, without any file."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from mt.config.config import Config
+from mt.config.section import Section
+
+SECTIONS: dict[str, type[Section]] = {
+    name: section
+    for name, field in Config.model_fields.items()
+    if isinstance(section := field.annotation, type) and issubclass(section, Section)
+}
+FIELDS = [(name, key) for name, section in SECTIONS.items() for key in section.model_fields]
+
+
+def config(**sections: dict[str, Any]) -> Config:
+    """The smallest config, changed by ``sections``."""
+    values: dict[str, dict[str, Any]] = {
+        "data": {"path": "builtin:primer", "src": "en", "tgt": "de"},
+        "training": {"max_steps": 1},
+    }
+    for name, keys in sections.items():
+        values[name] = values.get(name, {}) | keys
+    return Config.model_validate(values)
+
+
+def test_only_the_corpus_and_its_languages_have_no_default() -> None:
+    required = [(name, key) for name, key in FIELDS if SECTIONS[name].model_fields[key].is_required()]
+    assert required == [("data", "path"), ("data", "src"), ("data", "tgt")]
+
+
+@pytest.mark.parametrize("section", [name for name in SECTIONS if name != "data"])
+def test_a_section_left_out_is_the_section_with_its_own_defaults(section: str) -> None:
+    assert Config.model_fields[section].get_default() == SECTIONS[section]()
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_defaults_pass_their_own_checks(section: str) -> None:
+    values = getattr(config(), section).model_dump()
+    assert SECTIONS[section].model_validate(values).model_dump() == values
+
+
+@pytest.mark.parametrize(("section", "key"), FIELDS)
+def test_every_field_is_documented_in_a_sentence(section: str, key: str) -> None:
+    description = SECTIONS[section].model_fields[key].description
+    assert description
+    assert description.endswith(".")
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_config_is_frozen(section: str) -> None:
+    built = config()
+    part = getattr(built, section)
+    key = next(iter(SECTIONS[section].model_fields))
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(built, section, part)
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(part, key, getattr(part, key))
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_unknown_keys_are_refused(section: str) -> None:
+    with pytest.raises(ValidationError, match="extra_forbidden"):
+        config(**{section: {"no_such_key": 1}})
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("data", "path", ""),
+        ("data", "src", ""),
+        ("data", "tgt", True),
+        ("data", "held_out_fraction", 0),
+        ("data", "held_out_fraction", 0.5),
+        ("data", "max_length", 3),
+        ("data", "seed", -1),
+        ("data", "hub_timeout_seconds", 0),
+        ("tokenizer", "min_frequency", 0),
+        ("tokenizer", "max_size", 4),
+        ("model", "d_model", "256"),
+        ("model", "d_model", 256.0),
+        ("model", "num_heads", True),
+        ("model", "dropout", 1),
+        ("model", "dropout", -0.1),
+        ("model", "activation", "tanh"),
+        ("model", "bias", 1),
+        ("schedule", "learning_rate", float("nan")),
+        ("schedule", "learning_rate", float("inf")),
+        ("schedule", "warmup_steps", -1),
+        ("training", "batch_tokens", 0),
+        ("training", "num_micro_batches", 0),
+        ("training", "label_smoothing", 1),
+        ("training", "clip_norm", 0),
+        ("training", "max_steps", 0),
+        ("validation", "metric", "BLEU"),
+        ("checkpoint", "keep", 0),
+    ],
+)
+def test_values_out_of_range_or_of_another_type_are_refused(section: str, key: str, value: object) -> None:
+    with pytest.raises(ValidationError, match=f"1 validation error for Config\n{section}.{key}\n"):
+        config(**{section: {key: value}})
+
+
+def test_a_whole_number_is_a_number() -> None:
+    built = config(schedule={"learning_rate": 1})
+    assert built.schedule.learning_rate == 1.0
+    assert isinstance(built.schedule.learning_rate, float)
+
+
+def test_the_width_is_a_multiple_of_the_heads_and_the_message_lists_those_that_fit() -> None:
+    with pytest.raises(
+        ValidationError, match=r"model\.d_model \(12\).*num_heads \(5\).*from 1, 2, 3, 4, 6, 12\."
+    ):
+        config(model={"d_model": 12, "num_heads": 5})
+    assert config(model={"d_model": 12, "num_heads": 6}).model.num_heads == 6
+
+
+def test_the_width_is_even() -> None:
+    with pytest.raises(ValidationError, match=r"model\.d_model \(9\) must be even"):
+        config(model={"d_model": 9, "num_heads": 3})
+
+
+@pytest.mark.parametrize("total_steps", [None, 1, 10])
+def test_cosine_falls_after_the_warm_up(total_steps: int | None) -> None:
+    with pytest.raises(ValidationError, match=r"schedule\.total_steps.*schedule\.warmup_steps \(10\)"):
+        config(schedule={"kind": "cosine", "warmup_steps": 10, "total_steps": total_steps})
+    assert (
+        config(schedule={"kind": "cosine", "warmup_steps": 10, "total_steps": 11}).schedule.total_steps == 11
+    )
+
+
+def test_noam_needs_a_warm_up() -> None:
+    with pytest.raises(ValidationError, match=r"schedule\.warmup_steps must be at least 1"):
+        config(schedule={"kind": "noam", "warmup_steps": 0})
+    assert config(schedule={"kind": "constant", "warmup_steps": 0}).schedule.warmup_steps == 0
+
+
+def test_one_embedding_needs_one_vocabulary() -> None:
+    with pytest.raises(ValidationError, match=r"model\.share_embeddings needs tokenizer\.shared"):
+        config(model={"share_embeddings": True})
+    assert config(model={"share_embeddings": True}, tokenizer={"shared": True}).model.share_embeddings
+
+
+@pytest.mark.parametrize("limit", ["max_steps", "max_epochs", "max_target_tokens", "max_minutes"])
+def test_a_run_ends_by_any_one_limit(limit: str) -> None:
+    assert getattr(config(training={"max_steps": None, limit: 7}).training, limit) == 7
+
+
+def test_a_run_that_nothing_ends_is_refused_but_patience_ends_it() -> None:
+    with pytest.raises(ValidationError, match="nothing ends this run"):
+        config(training={"max_steps": None})
+    assert config(training={"max_steps": None}, validation={"patience": 3}).validation.patience == 3

@@ -1,0 +1,238 @@
+"""Each mistake in a config, and the sentence that answers it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mt.config.explain import SECTIONS
+from mt.config.load import load_config
+from mt.errors import ConfigError
+
+Write = Callable[[str], Path]
+
+DATA = "data:\n  path: builtin:primer\n  src: en\n  tgt: de\n"  # Lines 1 to 4,
+SMALLEST = DATA + "training:\n  max_steps: 10\n"  # ... 5 and 6; what a test appends begins in line 7.
+FIELDS = [(section, key) for section, fields in SECTIONS.items() for key in fields]
+
+
+def complaint(path: Path, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        load_config(path, overrides)
+    return str(raised.value)
+
+
+# What is appended to the smallest config, and the message (its end left out where it has no full stop here).
+MISTAKES = [
+    (
+        "model:\n  num_head: 4\n",
+        "line 8: unknown key 'model.num_head'. Did you mean 'num_heads'?",
+    ),
+    (
+        "model:\n  D-Model: 4\n",
+        "line 8: unknown key 'model.D-Model'. Did you mean 'd_model'?",
+    ),
+    (
+        "num_heads: 4\n",
+        "line 7: unknown key 'num_heads'. It belongs to model: model.num_heads.",
+    ),
+    (
+        "model:\n  seed: 4\n",
+        "line 8: unknown key 'model.seed'. It belongs to data: data.seed or to training: training.seed.",
+    ),
+    ("modle:\n  d_model: 4\n", "line 7: unknown key 'modle'. Did you mean 'model'?"),
+    ("warmup: 4\n", "line 7: unknown key 'warmup'. Did you mean 'schedule.warmup_steps'?"),
+    (
+        "model.d_model: 4\n",
+        "line 7: unknown key 'model.d_model'. Write 'model:' and beneath it, indented, 'd_model:'.",
+    ),
+    (
+        "checkpoint:\n  zzz: 1\n",
+        "line 8: unknown key 'checkpoint.zzz'. The keys of checkpoint are every_steps, keep.",
+    ),
+    (
+        "zzz: 1\n",
+        "line 7: unknown key 'zzz'. "
+        "The sections are data, tokenizer, model, schedule, training, validation, checkpoint.",
+    ),
+    (
+        "\nmodel:\n  d_model: '64'\n",
+        "line 9: model.d_model must be a whole number of at least 2, not '64'. Remove the quotes.",
+    ),
+    (
+        "model:\n  d_model: 6e1\n",
+        "line 8: model.d_model must be a whole number of at least 2, not 6e1. Write 60.",
+    ),
+    (
+        "model:\n  d_model:\n",
+        "line 8: model.d_model must be a whole number of at least 2, but it is empty.",
+    ),
+    (
+        "model:\n  d_model: [1,\n    2]\n",
+        "line 8: model.d_model must be a whole number of at least 2, not a list.",
+    ),
+    (
+        "model:\n  d_model: {a: 1}\n",
+        "line 8: model.d_model must be a whole number of at least 2, not a mapping.",
+    ),
+    (
+        "model:\n  dropout: 1.5\n",
+        "line 8: model.dropout must be a number of at least 0 and below 1, not 1.5.",
+    ),
+    (
+        "model:\n  dropout: 1\n",
+        "line 8: model.dropout must be a number of at least 0 and below 1, not 1.",
+    ),
+    (
+        "model:\n  dropout: 0,1\n",
+        "line 8: model.dropout must be a number of at least 0 and below 1, not 0,1.",
+    ),
+    (
+        "model:\n  activation: gleu\n",
+        "line 8: model.activation must be relu or gelu, not gleu. Did you mean gelu?",
+    ),
+    (
+        "schedule:\n  kind: Cosine\n",
+        "line 8: schedule.kind must be one of noam, inverse_sqrt, cosine, constant, not Cosine. "
+        "Did you mean cosine?",
+    ),
+    (
+        "schedule:\n  learning_rate: 1e999\n",
+        "line 8: schedule.learning_rate must be a number above 0, not 1e999.",
+    ),
+    (
+        "model:\n  bias: yes\n",
+        "line 8: model.bias must be true or false, not yes. Did you mean true?",
+    ),
+    ("model:\n  bias: 1\n", "line 8: model.bias must be true or false, not 1."),
+    (
+        "  max_minutes: 1:30\n",
+        "line 7: training.max_minutes must be a number above 0 or null, not 1:30.",
+    ),
+    (
+        "  seed: 1234567890123456789\n",
+        "line 7: training.seed must be a whole number of at least 0, not 1234567890123456789. "
+        "A number has at most 18 digits.",
+    ),
+    (
+        "model: 3\n",
+        "line 7: 'model' must be a section, that is, keys indented beneath it, not 3.",
+    ),
+    (
+        "model:\n- d_model: 3\n",
+        "line 7: 'model' must be a section, that is, keys indented beneath it, not a list.",
+    ),
+    (
+        "model:\n  d_model: 200\n  num_heads: 7\n",
+        "line 9: model.d_model (200) must be a multiple of model.num_heads (7), "
+        "because each head gets an equal slice. "
+        "For this width choose num_heads from 1, 2, 4, 5, 8, 10, 20, 25, 40, 50.",
+    ),
+    (
+        "model:\n  share_embeddings: true\n",
+        "line 8: model.share_embeddings needs tokenizer.shared: true, "
+        "because one embedding can serve both languages only where they share one vocabulary.",
+    ),
+    (
+        "model:\n  d_ff: 1\n  d_ff: 2\n",
+        "line 9: the key 'model.d_ff' is there already, in configs/my.yaml, line 8. Keep one of the two.",
+    ),
+    ("model:\n  d_ff: *x\n", "line 8: anchors and aliases (& and *) are not used here; "),
+    (" a: b: c\n", "line 7: this is not valid YAML: "),
+    (
+        "model\nschedule:\n  kind: noam\n",
+        "line 8: this is not valid YAML: could not find expected ':' "
+        "while scanning a simple key from line 7.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("appended", "message"), MISTAKES)
+def test_a_mistake_is_answered_with_its_place_and_what_is_accepted(
+    appended: str, message: str, write_config: Write
+) -> None:
+    answer = complaint(write_config(SMALLEST + appended)).removeprefix("configs/my.yaml, ")
+    assert answer == message if message.endswith((".", "?")) else answer.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("  path: ''\n", "data.path must be text that is not empty, not ''."),
+        ("  path:\n", "data.path must be text that is not empty, but it is empty."),
+        ("  path: 1e5\n", "data.path must be text that is not empty, not 1e5. Put it in quotes: '1e5'."),
+        ("  path: true\n", "data.path must be text that is not empty, not true. Put it in quotes: 'true'."),
+        (
+            "  path: x\n  revision: 12345\n",
+            "data.revision must be text or null, not 12345. Put it in quotes: '12345'.",
+        ),
+    ],
+)
+def test_text_that_reads_as_something_else(line: str, message: str, write_config: Write) -> None:
+    answer = complaint(write_config(SMALLEST.replace("  path: builtin:primer\n", line)))
+    assert answer == f"configs/my.yaml, line {1 + line.count(chr(10))}: {message}"
+
+
+@pytest.mark.parametrize(("section", "key"), FIELDS)
+def test_every_field_refuses_a_list_by_file_line_and_name(
+    section: str, key: str, write_config: Write
+) -> None:
+    values: dict[str, dict[str, Any]] = {
+        "data": {"path": "x", "src": "en", "tgt": "de"},
+        "training": {"max_steps": 1},
+    }
+    values.setdefault(section, {})[key] = "[1]"
+    lines: list[str] = []
+    for name, keys in values.items():
+        lines += [f"{name}:", *(f"  {word}: {value}" for word, value in keys.items())]
+    answer = complaint(write_config("\n".join(lines)))
+    assert answer.startswith(
+        f"configs/my.yaml, line {lines.index(f'  {key}: [1]') + 1}: {section}.{key} must be "
+    )
+    assert answer.endswith(", not a list.")
+
+
+def test_all_mistakes_are_listed_in_the_order_of_the_file(write_config: Write) -> None:
+    answer = complaint(
+        write_config(SMALLEST + "zzz: 1\nmodel:\n  bias: 1\n  nope: 1\n  d_model: x\n"),
+        "data.seed=x",
+        "data.nope=1",
+    )
+    assert [line.partition(": ")[0] for line in answer.split("\n")] == [
+        "configs/my.yaml, line 7",
+        "configs/my.yaml, line 9",
+        "configs/my.yaml, line 10",
+        "configs/my.yaml, line 11",
+        "--set data.seed=x",
+        "--set data.nope=1",
+    ]
+
+
+def test_a_flood_of_mistakes_is_cut(write_config: Write) -> None:
+    answer = complaint(write_config(SMALLEST + "".join(f"zzz{i}: 1\n" for i in range(5000)))).split("\n")
+    assert answer[0].startswith("configs/my.yaml, line 7: unknown key 'zzz0'.")
+    assert answer[20:] == ["... and 4980 more."]
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "missing"),
+    [
+        ("data:\n  src: en\ntraining:\n  max_steps: 1\n", "configs/my.yaml, line 1", ["path", "tgt"]),
+        ("# none\ndata:\n", "configs/my.yaml, line 2", ["path", "src", "tgt"]),
+        ("training:\n  max_steps: 1\n", "configs/my.yaml", ["path", "src", "tgt"]),
+    ],
+)
+def test_missing_keys_are_named_and_explained(
+    text: str, where: str, missing: list[str], write_config: Write
+) -> None:
+    assert complaint(write_config(text)).split("\n") == [
+        f"{where}: data.{key} is missing, and has no default. {SECTIONS['data'][key].description}"
+        for key in missing
+    ]
+
+
+def test_a_check_of_what_nobody_wrote_names_the_file(write_config: Write) -> None:
+    assert complaint(write_config(DATA)).startswith(
+        "configs/my.yaml: nothing ends this run: set training.max_steps"
+    )

@@ -1,0 +1,146 @@
+"""What YAML means here, and where its values stand."""
+
+import time
+
+import pytest
+
+from mt.config.located_yaml import one_short_line, plain_scalar, read_yaml
+from mt.errors import ConfigError
+
+
+def read(text: str) -> object:
+    return read_yaml(text, lambda line: f"line {line}")[0]
+
+
+# YAML 1.2.2, section 10.3.2: null, booleans, numbers; and words that YAML 1.1 takes for anything but text.
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", None),
+        ("~", None),
+        ("null", None),
+        ("true", True),
+        ("False", False),
+        ("0", 0),
+        ("-12", -12),
+        ("+12", 12),
+        ("1_000", 1000),
+        ("32_000_000", 32_000_000),
+        ("1e-4", 0.0001),
+        ("5e-5", 0.00005),
+        ("1E+3", 1000.0),
+        ("12e03", 12000.0),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("-0.25", -0.25),
+        ("1_000.5", 1000.5),
+        ("no", "no"),
+        ("yes", "yes"),
+        ("on", "on"),
+        ("off", "off"),
+        ("y", "y"),
+        ("1:30", "1:30"),
+        ("010", "010"),
+        ("0x10", "0x10"),
+        ("0o17", "0o17"),
+        ("1__0", "1__0"),
+        ("1_", "1_"),
+        ("_1", "_1"),
+        ("1e", "1e"),
+        (".", "."),
+        ("2024-01-01", "2024-01-01"),
+        (".inf", ".inf"),
+        (".nan", ".nan"),
+        ("1 2", "1 2"),
+        ("٣", "٣"),
+        ("9" * 18, 999_999_999_999_999_999),
+        ("9" * 19, "9" * 19),
+    ],
+)
+def test_plain_scalars(text: str, value: object) -> None:
+    for read_value in (plain_scalar(text), read(f"key: {text}\n")["key"]):  # type: ignore[index]
+        assert read_value == value
+        assert type(read_value) is type(value)
+
+
+@pytest.mark.parametrize("quoted", ["'3'", '"3"', "|-\n  3", ">-\n  3"])
+def test_what_is_quoted_is_text(quoted: str) -> None:
+    assert read(f"key: {quoted}\n") == {"key": "3"}
+
+
+def test_keys_are_text_whatever_they_look_like() -> None:
+    assert read("no: 1\n2: 2\nnull: 3\n1.5: 4\n") == {"no": 1, "2": 2, "null": 3, "1.5": 4}
+
+
+def test_places_hold_the_line_of_the_key_and_the_value_as_written() -> None:
+    text = "# head\r\na:\r\n  b: '3'  # three\r\n\r\n  c:\r\n    1e3\r\n  d: [1,\r\n    {e: 2}]\r\nf:\r\n"
+    value, places = read_yaml(text, lambda line: f"line {line}")
+    assert value == {"a": {"b": "3", "c": 1000.0, "d": [1, {"e": 2}]}, "f": None}
+    assert [(place.where, place.written) for place in places.values()][1:5] == [
+        ("line 2", "a mapping"),
+        ("line 3", "'3'"),
+        ("line 5", "1e3"),
+        ("line 7", "a list"),
+    ]
+    assert (places[("f",)].where, places[("f",)].written) == ("line 9", "")
+
+
+def test_nothing_is_null() -> None:
+    assert read("") is None
+    assert read("# only a comment\n") is None
+    assert read("---\n") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: 2\na: 3\n", r"line 3: the key 'a' is there already, in line 1\. Keep one of the two\."),
+        ("a:\n  b: 1\n  b: 1\n", r"line 3: the key 'a\.b' is there already, in line 2"),
+        ("a: {b: 1, 'b': 1}\n", r"line 1: the key 'a\.b' is there already, in line 1"),
+        ("a: 1\nb: &anchor 2\n", "line 2: anchors and aliases"),
+        ("a: 1\nb: *anchor\n", "line 2: anchors and aliases"),
+        ("a: 1\nb: !!python/object/apply:os.system [ls]\n", "line 2: tags"),
+        ("a: !!int '3'\n", "line 1: tags"),
+        ("!!map {a: 3}\n", "line 1: tags"),
+        ("? [a]\n: 1\n", "line 1: a key must be a word"),
+        ("a: 1\n---\nb: 1\n", "line 2: a second document begins here"),
+        ("a: 1\nb: [1, 2\n", "line 3: this is not valid YAML"),
+        ("a: b: c\n", "line 1: this is not valid YAML: mapping values are not allowed here"),
+        ("a:\n\tb: 1\n", r"line 2: this is not valid YAML.*Indent with spaces, not with tabs\."),
+        ("a: 1\nb: \x00\n", r"line 2: YAML does not allow the character U\+0000\."),
+        ('a: "\\UFFFFFFFF"\n', "line 1: this is not valid YAML"),
+        ("%YAML 1." + "1" * 5000 + "\n---\na: 1\n", "line 1: this is not valid YAML"),
+    ],
+)
+def test_what_is_no_yaml_of_ours_is_refused_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{message}") as raised:
+        read(text)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_billion_laughs_are_refused_at_once() -> None:
+    lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
+    with pytest.raises(ConfigError, match="anchors and aliases"):
+        read("\n".join(lines))
+
+
+@pytest.mark.parametrize("opening", ["[", "{", "- ", "[a: ", "{a: ", "? "])
+def test_deep_nesting_is_refused_before_it_costs_stack_or_time(opening: str) -> None:
+    start = time.perf_counter()
+    with pytest.raises(ConfigError):
+        read(opening * (500_000 // len(opening)))
+    assert time.perf_counter() - start < 2
+
+
+def test_deep_nesting_by_indentation_is_refused() -> None:
+    text = "".join("  " * depth + f"k{depth}:\n" for depth in range(500))
+    with pytest.raises(ConfigError, match="line 22: this is nested too deeply"):
+        read(text)
+
+
+def test_what_a_message_shows_is_one_short_line_without_control_characters() -> None:
+    assert one_short_line("a\n  b\tc") == "a b c"
+    assert one_short_line("\x1b[31mred\ud800") == "�[31mred�"
+    assert one_short_line("x" * 60) == "x" * 60
+    assert one_short_line("x" * 61) == "x" * 59 + "…"

@@ -1,0 +1,156 @@
+"""A config as YAML and back, and what differs between two."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mt.config.config import Config
+from mt.config.explain import SECTIONS, choices
+from mt.config.load import load_config
+from mt.config.write import config_to_yaml, differences
+
+BASE: dict[str, dict[str, Any]] = {
+    "data": {"path": "builtin:primer", "src": "en", "tgt": "no"},
+    "training": {"max_steps": 1000},
+}
+NASTY_WORDS = (
+    "no Yes on y null ~ true 1e-4 1_000 010 0x1F 1:30 2024-01-01 .inf # = << ' \" \\ - --- ... a: &a *a !a %a @a [a] "
+    "{a \x00 \x7f \x85 \u2028 \ufeff é 中文 😀 ~/corpus /data/opus ../shared/data builtin:reverse C:\\corpus"
+)
+NASTY_TEXTS = [
+    *NASTY_WORDS.split(" "),
+    *("a: b", "a #b", "- a", " a ", "a, b", "a\nb", "a\tb", "\n", "x" * 300, "Helsinki-NLP/opus_books"),
+]
+
+
+def with_changes(**changes: object) -> Config:
+    """The base config with ``section__key=value`` changed."""
+    values = {name: dict(keys) for name, keys in BASE.items()}
+    for name, value in changes.items():
+        section, key = name.split("__")
+        values.setdefault(section, {})[key] = value
+    return Config.model_validate(values)
+
+
+def random_config(chance: random.Random) -> Config:
+    """A valid config in which about half of the fields are not at their defaults."""
+    changes: dict[str, object] = {}
+    for section, fields in SECTIONS.items():
+        for key, field in fields.items():
+            old = getattr(getattr(with_changes(), section), key)
+            changes[f"{section}__{key}"] = old
+            if chance.random() < 0.5 or key in {"kind", "d_model", "num_heads", "share_embeddings"}:
+                continue
+            if words := choices(field):
+                changes[f"{section}__{key}"] = chance.choice(words)
+            elif isinstance(old, bool):
+                changes[f"{section}__{key}"] = chance.random() < 0.5
+            elif isinstance(old, int):
+                changes[f"{section}__{key}"] = old + chance.randrange(10 ** chance.randrange(1, 15))
+            elif isinstance(old, float):
+                changes[f"{section}__{key}"] = old * 10 ** -(10 * chance.random()) * chance.random() or old
+            elif field.annotation in (str, str | None):
+                changes[f"{section}__{key}"] = chance.choice(NASTY_TEXTS)
+    return with_changes(**changes)
+
+
+def test_a_written_config_loads_back_equal(write_config: Callable[[str], Path]) -> None:
+    chance = random.Random(1)
+    for _ in range(25):
+        config = random_config(chance)
+        for comments in (True, False):
+            assert load_config(write_config(config_to_yaml(config, comments=comments))) == config
+
+
+@pytest.mark.parametrize("text", NASTY_TEXTS)
+def test_any_text_survives_being_written(text: str, write_config: Callable[[str], Path]) -> None:
+    config = with_changes(data__path=text)
+    assert load_config(write_config(config_to_yaml(config))).data.path == text
+
+
+def test_other_readers_of_yaml_see_the_same_values() -> None:
+    """PyYAML's own loader follows YAML 1.1, where 1e-9 is text and no is false."""
+    chance = random.Random(2)
+    for config in [with_changes(), *(random_config(chance) for _ in range(25))]:
+        assert yaml.safe_load(config_to_yaml(config)) == config.model_dump()
+
+
+def test_every_value_is_written_out_below_its_documentation() -> None:
+    config = with_changes()
+    written = config_to_yaml(config)
+    assert written == config_to_yaml(config)
+    joined = " ".join(line.strip().removeprefix("# ") for line in written.splitlines())
+    for section, fields in SECTIONS.items():
+        assert f" {section}: " in joined
+        for key, field in fields.items():
+            assert field.description
+            documented = joined.index(field.description)
+            assert joined.index(f" {key}: ", documented) > documented
+    assert max(len(line) for line in written.splitlines()) <= 100
+    assert "#" not in config_to_yaml(config, comments=False)
+
+
+def test_a_choice_is_documented_with_its_words() -> None:
+    assert "One of noam, inverse_sqrt, cosine, constant." in config_to_yaml(with_changes()).replace(
+        "\n  # ", " "
+    )
+
+
+def test_a_few_keys_make_a_short_recipe(write_config: Callable[[str], Path]) -> None:
+    config = with_changes()
+    recipe = config_to_yaml(
+        config, comments=False, keys=["training.max_steps", "data.tgt", "data.src", "data.path"]
+    )
+    assert recipe == (
+        'data:\n  path: builtin:primer\n  src: en\n  tgt: "no"\n\ntraining:\n  max_steps: 1000\n'
+    )
+    assert load_config(write_config(recipe)) == config
+
+
+def test_differences_name_field_and_both_values() -> None:
+    assert differences(with_changes(), with_changes()) == []
+    assert differences(with_changes(), with_changes(training__seed=2, data__path="a b", data__name="x")) == [
+        'data.path: builtin:primer -> "a b"',
+        "data.name: null -> x",
+        "training.seed: 1 -> 2",
+    ]
+
+
+def test_limits_intervals_and_the_device_may_change_when_a_run_goes_on() -> None:
+    later = with_changes(
+        training__max_steps=2000,
+        training__max_minutes=3.0,
+        training__device="cpu",
+        training__log_every_steps=7,
+        validation__patience=9,
+        validation__every_steps=7,
+        checkpoint__keep=9,
+        checkpoint__every_steps=7,
+    )
+    assert differences(with_changes(), later) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model__d_ff": 2},
+        {"model__dropout": 0.2},
+        {"schedule__learning_rate": 0.5},
+        {"schedule__total_steps": 5},
+        {"training__batch_tokens": 5},
+        {"training__num_micro_batches": 2},
+        {"training__precision": "bf16"},
+        {"tokenizer__min_frequency": 1},
+        {"data__max_length": 9},
+        {"data__num_train_pairs": 9},
+        {"validation__metric": "loss"},
+    ],
+)
+def test_what_changes_the_mathematics_may_not_change(change: dict[str, object]) -> None:
+    section, key = next(iter(change)).split("__")
+    (line,) = differences(with_changes(), with_changes(**change))
+    assert line.startswith(f"{section}.{key}: ")

@@ -1,0 +1,76 @@
+"""Batches against torch's own padding, and against masks written out by hand."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from mt.data.batch import collate, pad
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
+
+
+def random_sentences(num_sentences: int, seed: int) -> list[list[int]]:
+    generator = np.random.default_rng(seed)
+    return [generator.integers(4, 50, generator.integers(0, 12)).tolist() for _ in range(num_sentences)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pad_equals_pad_sequence_of_torch(seed: int) -> None:
+    sentences = random_sentences(7, seed)
+    expected = pad_sequence([torch.tensor(s).long() for s in sentences], True, PAD_ID)
+    assert torch.equal(pad(sentences), expected)
+    expected = pad_sequence([torch.tensor([BOS_ID, *s, EOS_ID]) for s in sentences], True, PAD_ID)
+    assert torch.equal(pad(sentences, first=BOS_ID, last=EOS_ID), expected)
+
+
+def test_pad_takes_arrays_as_lists() -> None:
+    sentences = random_sentences(7, seed=1)
+    assert torch.equal(pad([np.array(s, dtype=np.int32) for s in sentences]), pad(sentences))
+
+
+def test_pad_takes_empty_sentences() -> None:
+    assert pad([[], []]).shape == (2, 0)
+    assert pad([[], []], last=EOS_ID).tolist() == [[EOS_ID], [EOS_ID]]
+
+
+def test_collate_written_out_by_hand() -> None:
+    batch = collate([[10, 11], [12]], [[20], [21, 22]])
+    assert batch.src_ids.tolist() == [[10, 11, EOS_ID], [12, EOS_ID, PAD_ID]]
+    assert batch.tgt_ids.tolist() == [[BOS_ID, 20, PAD_ID], [BOS_ID, 21, 22]]
+    assert batch.labels.tolist() == [[20, EOS_ID, PAD_ID], [21, 22, EOS_ID]]
+    assert batch.src_mask.tolist() == [[[[True, True, True]]], [[[True, True, False]]]]
+    assert batch.tgt_mask.tolist() == [
+        [[[True, False, False], [True, True, False], [True, True, False]]],
+        [[[True, False, False], [True, True, False], [True, True, True]]],
+    ]
+    assert batch.num_target_tokens == 5
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_label_is_the_next_decoder_input(seed: int) -> None:
+    batch = collate(random_sentences(9, seed), random_sentences(9, seed + 100))
+    going_on = (batch.labels != PAD_ID) & (batch.labels != EOS_ID)
+    assert torch.equal(batch.tgt_ids[:, 1:][going_on[:, :-1]], batch.labels[:, :-1][going_on[:, :-1]])
+    assert torch.equal(batch.tgt_ids != PAD_ID, batch.labels != PAD_ID)
+    assert batch.num_target_tokens == int((batch.labels != PAD_ID).sum())
+
+
+def test_every_row_may_attend_to_something_even_where_a_sentence_is_empty() -> None:
+    batch = collate([[], [5]], [[], [6]])
+    assert batch.src_mask.any(-1).all()
+    assert batch.tgt_mask.any(-1).all()
+
+
+def test_to_moves_every_tensor() -> None:
+    batch = collate([[10, 11]], [[20]]).to("meta")
+    tensors = [batch.src_ids, batch.src_mask, batch.tgt_ids, batch.tgt_mask, batch.labels]
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    assert batch.num_target_tokens == 2
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_pinned_batch_reaches_the_gpu_unchanged() -> None:
+    batch = collate(random_sentences(9, 1), random_sentences(9, 2))
+    moved = batch.pin_memory().to("cuda")
+    assert torch.equal(moved.tgt_ids.cpu(), batch.tgt_ids)
+    assert torch.equal(moved.tgt_mask.cpu(), batch.tgt_mask)

@@ -1,0 +1,218 @@
+"""What is checked, dropped, carved and described, whatever the source."""
+
+import json
+import shutil
+import subprocess
+from math import sqrt
+from pathlib import Path
+
+import pytest
+
+from mt.config.data import DataConfig
+from mt.data.corpus import Corpus, carved_split, load_corpus, load_split
+from mt.errors import DataError
+
+SPLITS = ("train", "validation", "test")
+
+
+def write(path: Path, rows: list[object]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def config(path: Path, **fields: object) -> DataConfig:
+    return DataConfig.model_validate({"path": str(path), "src": "en", "tgt": "de", **fields})
+
+
+def numbered(count: int, start: int = 0) -> list[object]:
+    return [{"en": f"sentence number {i}", "de": f"Satz {i}"} for i in range(start, start + count)]
+
+
+def sources(corpus: Corpus, split: str) -> list[str]:
+    return list(getattr(corpus, split)["src"])
+
+
+def splits_of(corpus: Corpus) -> dict[str, dict[str, object]]:
+    """The description's splits, after a round trip through JSON."""
+    description = json.loads(json.dumps(corpus.description))
+    assert description == corpus.description
+    splits: dict[str, dict[str, object]] = description["splits"]
+    return splits
+
+
+def test_training_rows_without_text_are_dropped_and_counted_under_their_reason(tmp_path: Path) -> None:
+    bad = [
+        {"en": "a", "de": None},
+        {"en": "a"},
+        {"en": None, "de": None},
+        {"en": " \t\u3000", "de": "b"},
+        {"en": "a", "de": ""},
+        {"en": 7, "de": "b"},
+        {"en": "a", "de": ["b"]},
+    ]
+    write(tmp_path / "train.jsonl", [*numbered(2), *bad, *numbered(1, start=2)])
+    write(tmp_path / "dev.jsonl", numbered(1))
+    write(tmp_path / "test.jsonl", numbered(1))
+    corpus = load_corpus(config(tmp_path))
+    assert sources(corpus, "train") == ["sentence number 0", "sentence number 1", "sentence number 2"]
+    assert splits_of(corpus)["train"]["dropped"] == {
+        "the target is missing": 2,
+        "the source is missing": 1,
+        "the source is empty": 1,
+        "the target is empty": 1,
+        "the source is not text": 1,
+        "the target is not text": 1,
+    }
+
+
+def test_no_row_left_to_train_on_says_why(tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", [{"en": "a", "de": ""}] * 3 + [{"en": 1, "de": "b"}])
+    with pytest.raises(
+        DataError, match="can be trained on: in 3 rows the target is empty, in 1 rows the source is not"
+    ):
+        load_corpus(config(tmp_path))
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"en": None, "de": "b"}, "the source is missing"),
+        ({"en": "a"}, "the target is missing"),
+        ({"en": "a", "de": 3}, "the target is not text"),
+    ],
+)
+def test_evaluation_rows_without_text_are_an_error_with_file_and_line(
+    tmp_path: Path, split: str, row: object, reason: str
+) -> None:
+    for name in SPLITS:
+        write(tmp_path / f"{name}.jsonl", [*numbered(2), row] if name == split else numbered(2))
+    with pytest.raises(DataError, match=rf"{split}\.jsonl, line 3: {reason}\. Nothing is dropped"):
+        load_corpus(config(tmp_path))
+
+
+def test_evaluation_lines_are_never_dropped(tmp_path: Path) -> None:
+    (tmp_path / "train.en").write_text("a\n\nc\n", encoding="utf-8")
+    (tmp_path / "train.de").write_text("x\ny\n\n", encoding="utf-8")
+    for name in ("dev", "test"):
+        (tmp_path / f"{name}.en").write_text("\nb\nc\n\n", encoding="utf-8")
+        (tmp_path / f"{name}.de").write_text("x\ny\n\n\n", encoding="utf-8")
+    corpus = load_corpus(config(tmp_path))
+    assert corpus.train[:] == {"src": ["a"], "tgt": ["x"]}
+    for split in (corpus.validation, corpus.test):
+        assert split[:] == {"src": ["", "b", "c", ""], "tgt": ["x", "y", "", ""]}
+
+
+def test_a_lone_surrogate_is_no_text_in_any_split(tmp_path: Path) -> None:
+    for split in SPLITS:
+        for name in SPLITS:
+            write(tmp_path / f"{name}.jsonl", numbered(2))
+        write(tmp_path / f"{split}.jsonl", [*numbered(4), {"en": "a", "de": "b \udfff"}])
+        with pytest.raises(DataError, match=rf"{split}\.jsonl, line 5: '\\udfff' is half a character"):
+            load_corpus(config(tmp_path))
+
+
+def test_carved_splits_are_disjoint_complete_and_of_the_expected_size(tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", numbered(10_000))
+    corpus = load_corpus(config(tmp_path, held_out_fraction=0.1))
+    by_split = {split: sources(corpus, split) for split in SPLITS}
+    assert sorted(sum(by_split.values(), [])) == sorted(f"sentence number {i}" for i in range(10_000))
+    for split in ("validation", "test"):  # five standard deviations of a binomial distribution
+        assert abs(len(by_split[split]) - 1000) < 5 * sqrt(10_000 * 0.1 * 0.9)
+    assert [splits_of(corpus)[split]["origin"] for split in SPLITS] == ["given", "carved", "carved"]
+
+
+def test_carving_does_not_move_a_pair_when_others_are_added_or_the_order_changes(tmp_path: Path) -> None:
+    few, many = tmp_path / "few.jsonl", tmp_path / "many.jsonl"
+    write(few, numbered(500))
+    write(many, [*numbered(700, start=500), *reversed(numbered(500))])
+    first, second = load_corpus(config(few)), load_corpus(config(many))
+    for split in SPLITS:
+        assert set(sources(first, split)) <= set(sources(second, split))
+
+
+def test_pairs_with_the_same_source_stay_together_however_they_are_spaced(tmp_path: Path) -> None:
+    spacings = ["{} {}", " {}  {} ", "{}\t{}", "{}\u00a0{}"]
+    rows: list[object] = [
+        {"en": spacing.format("word", i), "de": f"{spacing} {i}"} for i in range(300) for spacing in spacings
+    ]
+    write(tmp_path / "train.jsonl", rows)
+    corpus = load_corpus(config(tmp_path, held_out_fraction=0.2))
+    seen = [{" ".join(text.split()) for text in sources(corpus, split)} for split in SPLITS]
+    assert sum(len(words) for words in seen) == 300
+    assert all(
+        len(sources(corpus, split)) == 4 * len(words) for split, words in zip(SPLITS, seen, strict=True)
+    )
+
+
+@pytest.mark.skipif(shutil.which("b2sum") is None, reason="b2sum comes with GNU coreutils")
+def test_carving_follows_the_blake2b_of_coreutils() -> None:
+    for text in ("A man sleeps.", "Ein Mädchen klettert.", "中文"):
+        digest = subprocess.run(["b2sum", "-l", "64"], input=text.encode(), capture_output=True, check=True)
+        position = int(digest.stdout.split()[0], 16) / 2**64
+        for fraction in (0.1, 0.3, 0.49):
+            expected = "validation" if position < fraction else "test" if position < 2 * fraction else "train"
+            assert carved_split(text, fraction) == expected
+
+
+def test_only_the_missing_split_is_carved_and_from_its_own_place(tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", numbered(1000))
+    both = load_corpus(config(tmp_path))
+    write(tmp_path / "valid.jsonl", numbered(3))
+    corpus = load_corpus(config(tmp_path))
+    assert sources(corpus, "validation") == [f"sentence number {i}" for i in range(3)]
+    assert sources(corpus, "test") == sources(both, "test")
+    assert len(corpus.train) == len(both.train) + len(both.validation)
+    assert [splits_of(corpus)[split]["origin"] for split in SPLITS] == ["given", "given", "carved"]
+
+
+def test_the_number_of_training_pairs_limits_only_training(tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", numbered(1000))
+    whole, limited = load_corpus(config(tmp_path)), load_corpus(config(tmp_path, num_train_pairs=100))
+    assert sources(limited, "train") == sources(whole, "train")[:100]
+    assert sources(limited, "test") == sources(whole, "test")
+    write(tmp_path / "dev.jsonl", numbered(3))
+    write(tmp_path / "test.jsonl", numbered(3))
+    assert sources(load_corpus(config(tmp_path, num_train_pairs=2)), "train") == [
+        "sentence number 0",
+        "sentence number 1",
+    ]
+
+
+@pytest.mark.parametrize(("count", "fraction"), [(3, 0.01), (1, 0.49)])
+def test_a_corpus_too_small_to_be_split_says_so(tmp_path: Path, count: int, fraction: float) -> None:
+    write(tmp_path / "train.jsonl", numbered(count))
+    with pytest.raises(
+        DataError, match=r"too small to be split: none .* data\.held_out_fraction=0\.\d+\. Add"
+    ):
+        load_corpus(config(tmp_path, held_out_fraction=fraction))
+
+
+def test_the_fingerprint_tells_texts_apart_and_nothing_else(tmp_path: Path) -> None:
+    def fingerprints(folder: str, rows: list[object]) -> list[object]:
+        (tmp_path / folder).mkdir()
+        for name in SPLITS:
+            write(tmp_path / folder / f"{name}.jsonl", rows)
+        return [split["fingerprint"] for split in splits_of(load_corpus(config(tmp_path / folder))).values()]
+
+    first = fingerprints("first", [{"en": "a", "de": "bc"}])
+    assert len(set(first)) == 1
+    assert fingerprints("extra column", [{"de": "bc", "en": "a", "fr": "x"}]) == first
+    assert fingerprints("shifted", [{"en": "ab", "de": "c"}]) != first
+
+
+def test_more_pairs_than_fit_one_chunk_keep_their_order(tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", numbered(25_000))
+    write(tmp_path / "dev.jsonl", numbered(1))
+    write(tmp_path / "test.jsonl", numbered(1))
+    assert sources(load_corpus(config(tmp_path)), "train") == [f"sentence number {i}" for i in range(25_000)]
+
+
+def test_one_split_is_the_same_as_that_of_the_whole_corpus(tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", numbered(1000))
+    write(tmp_path / "test.jsonl", numbered(5, start=2000))
+    corpus = load_corpus(config(tmp_path))
+    assert load_split(config(tmp_path), "train")[:] == corpus.train[:]
+    assert load_split(config(tmp_path), "validation")[:] == corpus.validation[:]
+    assert load_split(config(tmp_path), "test")[:] == corpus.test[:]
+    write(tmp_path / "train.jsonl", ["damaged"])
+    assert len(load_split(config(tmp_path), "test")) == 5

@@ -1,0 +1,84 @@
+"""Encoded pairs against a plain loop over the same text, with a tokenizer simple enough to see through."""
+
+from collections.abc import Sequence
+
+import datasets
+import numpy as np
+import pytest
+
+from mt.data import dataset
+from mt.data.dataset import EncodedPairs, encode_pairs
+
+
+class WordLengths:
+    """A word's id is 10 plus its number of letters."""
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[10 + len(word) for word in text.split()] for text in texts]
+
+
+def encode(
+    src: list[str], tgt: list[str], max_length: int | None = None
+) -> tuple[EncodedPairs, dict[str, int]]:
+    pairs = datasets.Dataset.from_dict({"src": src, "tgt": tgt})
+    return encode_pairs(pairs, WordLengths(), WordLengths(), max_length=max_length)
+
+
+def test_without_a_limit_every_pair_stays() -> None:
+    src, tgt = ["a bb", "", "ccc " * 1000], ["dd", "e", ""]
+    pairs, dropped = encode(src, tgt)
+    assert len(pairs) == 3
+    assert [ids.tolist() for ids in pairs.src] == WordLengths().encode_batch(src)
+    assert [ids.tolist() for ids in pairs.tgt] == WordLengths().encode_batch(tgt)
+    assert dropped == {"empty": 0, "too long": 0}
+
+
+def test_training_pairs_that_are_empty_or_too_long_are_dropped_and_counted() -> None:
+    fits, too_long = "a b c", "a b c d"
+    src = [fits, too_long, fits, "", "  ", fits, too_long, "a"]
+    tgt = [fits, fits, too_long, fits, fits, "", "", "b"]
+    pairs, dropped = encode(src, tgt, max_length=4)  # three words and the end mark
+    assert len(pairs) == 2
+    assert [ids.tolist() for ids in pairs.tgt] == [[11, 11, 11], [11]]
+    assert dropped == {"empty": 4, "too long": 2}
+
+
+def test_lengths_count_the_end_mark() -> None:
+    pairs, _ = encode(["a b", ""], ["c", "d e f"])
+    assert pairs.src.lengths.tolist() == [3, 1]
+    assert pairs.tgt.lengths.tolist() == [2, 4]
+
+
+def test_chunks_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(1)
+    src, tgt = ([" ".join("x" * n for n in generator.integers(1, 9, k)) for k in range(25)] for _ in range(2))
+    whole, dropped = encode(src, tgt, max_length=20)
+    monkeypatch.setattr(dataset, "CHUNK_SIZE", 4)
+    pieces, dropped_in_pieces = encode(src, tgt, max_length=20)
+    assert dropped == dropped_in_pieces == {"empty": 1, "too long": 5}
+    for one, other in [(whole.src, pieces.src), (whole.tgt, pieces.tgt)]:
+        assert np.array_equal(one.ids, other.ids)
+        assert np.array_equal(one.offsets, other.offsets)
+
+
+def test_an_empty_split_has_no_pairs() -> None:
+    pairs, _ = encode([], [], max_length=4)
+    assert len(pairs) == 0
+    assert pairs.src.lengths.tolist() == []
+
+
+def test_select_gives_the_pairs_asked_for() -> None:
+    pairs, _ = encode(["a", "bb", "ccc"], ["dddd", "eeeee", "ffffff"])
+    src, tgt = pairs.select(np.array([2, 0]))
+    assert [ids.tolist() for ids in src] == [[13], [11]]
+    assert [ids.tolist() for ids in tgt] == [[16], [14]]
+
+
+def test_ids_take_four_bytes_a_token() -> None:
+    pairs, _ = encode(["a b c"] * 100, ["d e"] * 100)
+    assert pairs.src.ids.nbytes == 4 * 300
+
+
+def test_no_progress_bar_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    encode(["a"] * 10, ["b"] * 10)
+    assert capfd.readouterr() == ("", "")

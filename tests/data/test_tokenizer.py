@@ -1,0 +1,263 @@
+"""Text comes back from its ids; vocabularies equal those of the library's own trainer."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import tokenizers
+from tokenizers.models import WordLevel
+from tokenizers.trainers import WordLevelTrainer
+
+from mt.config.tokenizer import TokenizerConfig
+from mt.data import word_level
+from mt.data.tokenizer import Tokenizer, normalise_spacing, train_tokenizer
+from mt.errors import DataError
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
+
+NASTY = [
+    "",
+    " \t ",
+    "Two men, one dog -- and (maybe) a cat.",
+    "The zorblax didn't cost $3.50, Mr. Smith-Jones!",
+    'Er sagte: "Ich komme!" – „Wirklich?“, fragte sie …',
+    "L'uomo dell'isola; l’été, aujourd'hui",
+    "« Bonjour ! » dit-il : « Ça va ? »",
+    "a , b ,c, d(e)f ( g ) h( i )j \"k\" ' l ' m'n",
+    "?!... !? --> <-- :-) ;-( 50% #1 @x a/b\\c 1,000.5 _under_score_",
+    "tab\tand\r\nline\x0bends\x0c\x1cof\x1deach\x1ekind\x1f\x85here\u2028and\u2029there",
+    "no\xa0break\u202fspace\u3000wide\u2009thin",
+    "zero\u200bwidth\u200djoiner \ufeffbom \u200eleft\u200f right",
+    "👨‍👩‍👧‍👦 ❤️ 👍🏽! 1️⃣ 🇩🇪🇫🇷 x👍y",
+    "[EOS] [UNK] <s> </s> <unk> <pad><s> < s > a<pad>b </s",
+    "x￭y ￭ ￭￭ ￭. .￭ (￭ a ￭)",
+    "▁ ▁▁ a▁b 中▁国 中 ▁ 国",
+    "\ue000 \ue000a \ue000\ue000b ￭\ue000c \ue000",
+    "我是中国人。",
+    "我 是 中国 人 。 ( 你 )？「好」 2024年 A型 type型 B 型",
+    "東京タワーへ コーヒー を 飲みに行く。ｺｰﾋｰ ・ が",
+    "สวัสดีครับ ผม ชื่อ John ที่นี่(ครับ) ฿100 ๆ ๏ นิวยอร์กเป็นเมือง",
+    "ສະບາຍດີ ជំរាបសួរ មិត្ត မင်္ဂလာပါ ခင်ဗျာ",
+    "a\u0e31 b \u0e31 \u0e31c (\u0e31) ก\u0301 ก\u0301\u0e31 中\ufe00国",
+    "السَّلامُ عَلَيْكُمْ، كيف حالك؟",
+    "हिन्दी में लिखा हुआ। क्‍ष",
+    "e\u0301te\u0301 .\u0301 \u0301 \u0301x ,\u0301y",
+    "안녕하세요, 세계! Привет, мир… Γειά σου;",
+    "nul\x00in\x00side \x00 \x01\x7f",
+    "\U0010ffff\ufffe\U000e0100 \U0001f600\U0001d400",
+]
+FULL = TokenizerConfig(min_frequency=1, max_size=10**9)
+
+
+def fuzzed(num_texts: int) -> list[str]:
+    """Random strings in which what is difficult in `NASTY` meets at random."""
+    generator = random.Random(1)
+    pieces = [*sorted(set("".join(NASTY))), *"  \t. ,ab￭▁\ue000中ก", *SPECIAL_TOKENS]
+    return ["".join(generator.choices(pieces, k=generator.randrange(25))) for _ in range(num_texts)]
+
+
+def words(tokenizer: Tokenizer) -> list[str]:
+    return tokenizer.tokens(range(tokenizer.size))
+
+
+@pytest.fixture(scope="module")
+def nasty() -> Tokenizer:
+    return train_tokenizer(NASTY, FULL)
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_text_comes_back_with_its_spacing_normalised(nasty: Tokenizer, text: str) -> None:
+    assert nasty.decode(nasty.encode(text)) == normalise_spacing(text)
+
+
+def test_random_texts_come_back() -> None:
+    texts = fuzzed(2000)
+    tokenizer = train_tokenizer(texts, FULL)
+    for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
+        assert tokenizer.decode(ids) == normalise_spacing(text)
+        assert not set(ids) & {PAD_ID, UNK_ID, BOS_ID, EOS_ID}
+
+
+def test_normalise_spacing_by_hand() -> None:
+    assert normalise_spacing("\t a \u2028\xa0b\x1cc \u3000") == "a b c"
+    assert normalise_spacing("zero\u200bwidth") == "zero\u200bwidth"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('She said: "don\'t!"', 'She said ￭: "￭ don ￭\'￭ t ￭! ￭"'),
+        ("(a) - b-c", "(￭ a ￭) - b ￭-￭ c"),
+        ("« a ! »", "« a ! »"),
+        ("他 说hello 世界。", "他 ▁ 说 hello ▁ 世 界 ￭。"),
+        ("ที่ นี่", "ที่ ▁ นี่"),
+        ("コーヒー", "コ ー ヒ ー"),
+        ("हिन्दी में", "हिन्दी में"),
+        ("3.50 $", "3 ￭.￭ 50 $"),
+    ],
+)
+def test_tokens_by_hand(text: str, expected: str) -> None:
+    tokenizer = train_tokenizer([text], FULL)
+    assert tokenizer.tokens(tokenizer.encode(text)) == expected.split(" ")
+
+
+def test_a_word_has_one_id_wherever_it_stands() -> None:
+    text = 'Ball (Ball) "Ball" Ball\'s -Ball- Ball, den/Ball/den'
+    tokenizer = train_tokenizer([text], FULL)
+    assert [word for word in words(tokenizer) if "Ball" in word] == ["Ball"]
+    assert Counter(tokenizer.tokens(tokenizer.encode(text)))["Ball"] == 7
+
+
+def test_the_plain_library_gives_the_same_ids_and_text(nasty: Tokenizer) -> None:
+    plain = tokenizers.Tokenizer.from_str(nasty.to_json())
+    for text in NASTY:
+        ids = plain.encode(text).ids
+        assert ids == nasty.encode(text)
+        assert plain.decode([BOS_ID, *ids, EOS_ID, PAD_ID, PAD_ID]) == normalise_spacing(text)
+
+
+def test_special_tokens_have_their_fixed_ids(nasty: Tokenizer) -> None:
+    assert words(nasty)[: len(SPECIAL_TOKENS)] == list(SPECIAL_TOKENS)
+
+
+def test_begin_end_and_padding_leave_no_trace(nasty: Tokenizer) -> None:
+    ids = nasty.encode("Bonjour !")
+    assert nasty.decode([BOS_ID, *ids, EOS_ID, PAD_ID]) == "Bonjour !"
+    assert nasty.decode([EOS_ID, PAD_ID]) == nasty.decode([]) == ""
+
+
+def test_ids_that_no_text_encodes_to_decode_to_normal_spacing(nasty: Tokenizer) -> None:
+    generator = random.Random(1)
+    for _ in range(500):
+        text = nasty.decode(generator.choices(range(nasty.size), k=8))
+        assert text == normalise_spacing(text)
+
+
+# The tutorials' defects.
+
+
+def test_an_unknown_word_does_not_disappear() -> None:
+    tokenizer = train_tokenizer(["The didn't cost $ 3.50, Mr. Smith-Jones!"], FULL)
+    ids = tokenizer.encode("The zorblax didn't cost $3.50, Mr. Smith-Jones!")
+    assert ids[1] == UNK_ID
+    assert tokenizer.decode([BOS_ID, *ids]).startswith(f"The {UNK} didn't cost ")
+
+
+def test_an_apostrophe_is_put_back_where_it_was(nasty: Tokenizer) -> None:
+    assert nasty.decode(nasty.encode("L'uomo")) == "L'uomo"
+
+
+def test_text_that_looks_like_a_special_token_stays_text(nasty: Tokenizer, tmp_path: Path) -> None:
+    nasty.save(tmp_path / "tokenizer.json")
+    for tokenizer in (nasty, Tokenizer.load(tmp_path / "tokenizer.json")):
+        for text in ("<s> a </s> <unk> <pad><s> [EOS] [UNK]", *SPECIAL_TOKENS):
+            ids = tokenizer.encode(text)
+            assert not set(ids) & {PAD_ID, UNK_ID, BOS_ID, EOS_ID}
+            assert tokenizer.decode(ids) == text
+
+
+def test_special_tokens_that_a_file_declares_are_not_looked_for_in_text(
+    nasty: Tokenizer, tmp_path: Path
+) -> None:
+    plain = tokenizers.Tokenizer.from_str(nasty.to_json())
+    plain.add_special_tokens(list(SPECIAL_TOKENS))
+    plain.save(str(tmp_path / "tokenizer.json"))
+    assert plain.encode("a</s>b").ids[1] == EOS_ID
+    assert EOS_ID not in Tokenizer.load(tmp_path / "tokenizer.json").encode("a</s>b")
+
+
+def test_words_of_other_text_than_was_trained_on_are_unknown() -> None:
+    tokenizer = train_tokenizer(["a b c"], FULL)
+    assert tokenizer.encode("a d c") == [tokenizer.encode("a")[0], UNK_ID, tokenizer.encode("c")[0]]
+
+
+# Vocabularies.
+
+
+@pytest.mark.parametrize(("min_frequency", "max_size"), [(1, 10**9), (2, 10**9), (5, 10**9), (1, 50)])
+@pytest.mark.parametrize("chunks_at_a_time", [0, 10, 500_000])
+def test_vocabulary_equals_that_of_the_library_trainer(
+    monkeypatch: pytest.MonkeyPatch, min_frequency: int, max_size: int, chunks_at_a_time: int
+) -> None:
+    monkeypatch.setattr(word_level, "CHUNKS_AT_A_TIME", chunks_at_a_time)
+    texts = NASTY + fuzzed(300)
+    ours = train_tokenizer(texts, TokenizerConfig(min_frequency=min_frequency, max_size=max_size))
+    theirs = tokenizers.Tokenizer.from_str(ours.to_json())
+    trainer = WordLevelTrainer(
+        vocab_size=max_size,
+        min_frequency=min_frequency,
+        special_tokens=list(SPECIAL_TOKENS),
+        show_progress=False,
+    )
+    theirs.train_from_iterator(texts, trainer)
+    assert {word: i for i, word in enumerate(words(ours))} == theirs.get_vocab()
+
+
+def test_the_most_frequent_words_are_kept() -> None:
+    text = "c c c b b b b a a d"
+    tokenizer = train_tokenizer([text], TokenizerConfig(min_frequency=1, max_size=len(SPECIAL_TOKENS) + 2))
+    assert words(tokenizer) == [*SPECIAL_TOKENS, "b", "c"]
+    tokenizer = train_tokenizer([text], TokenizerConfig(min_frequency=2, max_size=100))
+    assert words(tokenizer) == [*SPECIAL_TOKENS, "b", "c", "a"]
+
+
+def test_training_is_deterministic_and_knows_no_order_of_lines() -> None:
+    texts = NASTY + fuzzed(300)
+    assert train_tokenizer(texts, FULL).to_json() == train_tokenizer(texts[::-1], FULL).to_json()
+
+
+def test_no_word_frequent_enough_is_an_error() -> None:
+    with pytest.raises(DataError, match=r"no word that occurs 2 times or more \(tokenizer.min_frequency\)"):
+        train_tokenizer(["a b c"], TokenizerConfig(min_frequency=2, max_size=100))
+
+
+# Files and bad input.
+
+
+def test_a_loaded_tokenizer_equals_the_saved_one(nasty: Tokenizer, tmp_path: Path) -> None:
+    nasty.save(tmp_path / "tokenizer.json")
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert loaded.to_json() == nasty.to_json()
+    assert loaded.encode_batch(NASTY) == nasty.encode_batch(NASTY) == [nasty.encode(text) for text in NASTY]
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot read the tokenizer .*gone\.json: No such file"):
+        Tokenizer.load(tmp_path / "gone.json")
+    with pytest.raises(DataError, match="cannot read the tokenizer"):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("length", [0, 1, 500, -1])
+def test_a_truncated_file_is_an_error(nasty: Tokenizer, tmp_path: Path, length: int) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(nasty.to_json().encode()[:length])
+    with pytest.raises(DataError, match=r"tokenizer\.json is damaged"):
+        Tokenizer.load(path)
+
+
+def test_a_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="is damaged"):
+        Tokenizer.load(path)
+
+
+def test_a_foreign_tokenizer_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    tokenizers.Tokenizer(WordLevel({"[UNK]": 0, "<pad>": 1}, unk_token="[UNK]")).save(str(path))
+    with pytest.raises(DataError, match="is not a tokenizer of mt: the id of <pad> is 1, and must be 0"):
+        Tokenizer.load(path)
+
+
+def test_half_a_surrogate_pair_is_an_error(nasty: Tokenizer) -> None:
+    for text in ("a \ud800b", "中\udfff"):
+        with pytest.raises(DataError, match=r"is not valid Unicode.*U\+D[8F]"):
+            nasty.encode(text)
+        with pytest.raises(DataError, match="is not valid Unicode"):
+            train_tokenizer(["fine", text], FULL)
+
+
+def test_a_very_long_line_comes_back(nasty: Tokenizer) -> None:
+    text = " ".join(NASTY * 30)
+    assert nasty.decode(nasty.encode(text)) == normalise_spacing(text)

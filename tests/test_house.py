@@ -1,0 +1,152 @@
+"""The plan of the house, held: floors, sizes, names, and no option that nobody reads."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from mt.config.config import Config
+
+PACKAGE = Path(__file__).parent.parent / "mt"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# Imports go down; on one floor only inside one folder. A room is a folder, or a file of the top folder.
+FLOORS = {
+    "errors": 0,
+    "special_tokens": 0,
+    "config": 1,
+    "masks": 1,
+    "seeding": 1,
+    "device": 1,
+    "atomic_files": 0,
+    "run_directory": 1,
+    "data": 2,
+    "transformer": 2,
+    "checkpoint": 2,
+    "search": 3,
+    "metrics": 3,
+    "training": 4,
+    "pipeline": 5,
+    "cli": 6,
+    "__main__": 7,
+}
+MAX_LINES = 400
+MAX_FUNCTION_LINES = 70
+
+
+def _room(module: str) -> str:
+    """``mt.data.batch`` -> ``data``; ``mt`` itself, which holds the version, has no room."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def _module(file: Path) -> str:
+    return ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imports(tree: ast.AST) -> list[tuple[ast.stmt, str]]:
+    found: list[tuple[ast.stmt, str]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(node, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            found.append((node, node.module or ""))
+    return found
+
+
+@pytest.mark.parametrize("file", FILES, ids=_module)
+def test_imports_go_down(file: Path) -> None:
+    room = _room(_module(file))
+    for _, imported in _imports(ast.parse(file.read_text())):
+        if not imported.startswith("mt.") or room == "":
+            continue
+        other = _room(imported)
+        assert other == room or FLOORS[other] < FLOORS[room], f"{_module(file)} imports {imported}"
+
+
+def test_every_room_has_its_floor() -> None:
+    rooms = {_room(_module(file)) for file in FILES} - {""}
+    assert rooms == set(FLOORS)
+
+
+@pytest.mark.parametrize("file", FILES, ids=_module)
+def test_imports_stand_at_the_top_outside_cli(file: Path) -> None:
+    tree = ast.parse(file.read_text())
+    if _room(_module(file)) == "cli":
+        return
+    inside = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    hidden = [name for node, name in _imports(tree) if id(node) in inside]
+    assert not hidden
+
+
+def test_the_command_line_imports_nothing_heavy_at_its_top() -> None:
+    heavy = {"torch", "datasets", "tokenizers", "pydantic", "sacrebleu", "numpy", "yaml"}
+    for file in [*(PACKAGE / "cli").glob("*.py"), PACKAGE / "__main__.py"]:
+        for node in ast.parse(file.read_text()).body:
+            names = {name.split(".")[0] for _, name in _imports(ast.Module([node], []))}
+            is_for_types_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+            assert is_for_types_only or not names & heavy, file
+
+
+@pytest.mark.parametrize("file", FILES, ids=_module)
+def test_no_file_is_crowded_and_no_function_long(file: Path) -> None:
+    text = file.read_text()
+    assert text.count("\n") <= MAX_LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < MAX_FUNCTION_LINES, node.name
+
+
+@pytest.mark.parametrize("file", FILES, ids=_module)
+def test_no_drawers(file: Path) -> None:
+    assert not re.search(r"util|helper|common|misc", _module(file))
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if f.name == "__init__.py"], ids=_module)
+def test_init_files_hold_a_docstring_only(file: Path) -> None:
+    docstring, *rest = ast.parse(file.read_text()).body
+    assert isinstance(docstring, ast.Expr)
+    assert file.parent == PACKAGE or not rest
+
+
+def test_every_option_is_read_by_somebody_outside_the_config() -> None:
+    read = {
+        node.attr
+        for file in FILES
+        if _room(_module(file)) != "config"
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+    for section_name, section in Config.model_fields.items():
+        assert section.annotation is not None
+        for field in section.annotation.model_fields:
+            assert field in read, f"nobody reads {section_name}.{field}"
+
+
+def test_every_option_is_documented() -> None:
+    for section in Config.model_fields.values():
+        assert section.annotation is not None
+        for name, field in section.annotation.model_fields.items():
+            assert field.description, name
+
+
+@pytest.mark.parametrize("file", FILES, ids=_module)
+def test_no_pickle_and_no_remote_code(file: Path) -> None:
+    tree = ast.parse(file.read_text())
+    names = {name.split(".")[0] for _, name in _imports(tree)}
+    assert not names & {"pickle", "dill", "shelve", "marshal"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+            assert "trust_remote_code" not in keywords
+            if isinstance(node.func, ast.Attribute) and ast.unparse(node.func) == "torch.load":
+                assert ast.unparse(keywords["weights_only"]) == "True"
+            if isinstance(node.func, ast.Attribute) and ast.unparse(node.func) == "yaml.load":
+                assert "Safe" in ast.unparse(node.args[1] if len(node.args) > 1 else keywords["Loader"])
