@@ -148,5 +148,10 @@ def test_no_pickle_and_no_remote_code(file: Path) -> None:
             assert "trust_remote_code" not in keywords
             if isinstance(node.func, ast.Attribute) and ast.unparse(node.func) == "torch.load":
                 assert ast.unparse(keywords["weights_only"]) == "True"
-            if isinstance(node.func, ast.Attribute) and ast.unparse(node.func) == "yaml.load":
-                assert "Safe" in ast.unparse(node.args[1] if len(node.args) > 1 else keywords["Loader"])
+
+
+@pytest.mark.parametrize("file", FILES, ids=_module)
+def test_yaml_is_loaded_safely(file: Path) -> None:
+    text = file.read_text()
+    assert not re.search(r"yaml\.(unsafe_load|full_load|UnsafeLoader|FullLoader|Loader\b)", text)
+    assert "yaml.load(" not in text or "SafeLoader" in text

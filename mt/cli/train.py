@@ -47,8 +47,8 @@ def train(
         raise typer.Exit(outcome.exit_code)
     if outcome.was_finished:
         typer.echo(
-            f"{directory.path} is finished: {outcome.finished}. To train it further, raise that limit; to begin "
-            "anew, add --restart.",
+            f"{directory.path} is finished: {outcome.finished}. "
+            "To train it further, raise that limit; to begin anew, add --restart.",
             err=True,
         )
         return

@@ -28,7 +28,7 @@ def translate(
         bool, typer.Option("--sample", help="Draw a translation instead of taking the likeliest words.")
     ] = False,
     temperature: Annotated[
-        float, typer.Option(min=0.01, help="With --sample: below 1 more careful, above 1 more daring.")
+        float, typer.Option(min=0.01, max=100.0, help="With --sample: below 1 more careful, above 1 more daring.")
     ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="With --sample: the same seed draws the same.")] = 1,
     keep_unk: Annotated[
@@ -58,8 +58,8 @@ def translate(
             show_progress=file is not None,
         )
         number_of_first += len(lines)
-        for translation in translations:
-            sys.stdout.write(translation + "\n")
+        # Bytes, because what goes in is UTF-8 and so is what comes out, whatever the locale says.
+        sys.stdout.buffer.write("".join(line + "\n" for line in translations).encode())
         sys.stdout.flush()
 
 
@@ -77,7 +77,9 @@ def _blocks(sentences: list[str] | None, file: Path | None) -> Iterator[list[str
     else:
         if sys.stdin.isatty():
             typer.echo("Type a sentence and press Enter; Ctrl-D ends.", err=True)
-        yield from _arriving(_lines(sys.stdin.buffer, "standard input"))
+        # Not through sys.stdin: Python takes its lock as it ends, and aborts where the thread still reads.
+        with open(sys.stdin.fileno(), "rb", closefd=False) as stream:  # noqa: PTH123
+            yield from _arriving(_lines(stream, "standard input"))
 
 
 def _lines(stream: BinaryIO, name: str) -> Iterator[str]:

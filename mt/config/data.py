@@ -30,7 +30,7 @@ class DataConfig(Section):
     """Share held out for a validation or test split that the corpus lacks, chosen by a hash of the source."""
 
     max_length: int = Field(default=128, ge=4)
-    """The longest sentence in tokens, its end mark included; longer training pairs are dropped and counted."""
+    """The longest sentence in tokens, end mark included; longer training pairs are dropped and counted."""
 
     seed: int = Field(default=1, ge=0)
     """What the built-in corpora are generated from."""

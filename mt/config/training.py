@@ -29,8 +29,8 @@ class ScheduleConfig(Section):
     def _check_kind(self) -> Self:
         if self.kind == "cosine" and (self.total_steps is None or self.total_steps <= self.warmup_steps):
             raise ValueError(
-                f"schedule.total_steps ({self.total_steps}) must be greater than schedule.warmup_steps "
-                f"({self.warmup_steps}), because the cosine falls from the end of the warm-up to there."
+                "schedule.kind: cosine needs schedule.total_steps greater than schedule.warmup_steps "
+                f"({self.warmup_steps}), because it falls from the end of the warm-up to there."
             )
         if self.kind == "noam" and self.warmup_steps < 1:
             raise ValueError("schedule.warmup_steps must be at least 1 where schedule.kind is noam.")

@@ -71,7 +71,6 @@ class Trainee:
         self.objective.model.load_weights(weights)
         self.optimizer.load_state_dict(saved["optimizer"])
         self.precision.scaler.load_state_dict(saved["scaler"])
-        self.state = TrainingState.from_dict(saved["state"])
         restore_random_state(saved["random"])
 
 
@@ -91,12 +90,12 @@ def run_training(config: Config, run: RunDirectory, *, restart: bool = False) ->
     if restart and run.exists:
         LOG.info("moved the old run to %s", run.set_aside())
     with run.lock(), Interruption() as interruption:
-        if run.exists:
+        store = CheckpointStore(run.checkpoints_dir)
+        checkpoint = _newest_sound(store)
+        if checkpoint is not None:
             _refuse_changed_config(run, config)
         write_text_atomically(run.config_file, config_to_yaml(config))
         with _log_file(run):
-            store = CheckpointStore(run.checkpoints_dir)
-            checkpoint = _newest_sound(store)
             saved = store.load_training_state(checkpoint) if checkpoint else {}
             state = TrainingState.from_dict(saved["state"]) if checkpoint else TrainingState()
             if (finished := state.reached_limit(config.training, config.validation)) is not None:
@@ -131,7 +130,9 @@ def _train(
     """Give the loop what it needs; why the run is finished, or None where it was interrupted."""
     objective, state = trainee.objective, trainee.state
     if config.training.compile:
-        objective.compile(dynamic=True)
+        # The stacks, where the time goes; the loss works in chunks, which gain nothing by it.
+        objective.model.encoder.compile(dynamic=True)
+        objective.model.decoder.compile(dynamic=True)
     stream = BatchStream(
         prepared.train,
         batch_tokens=config.training.batch_tokens,

@@ -142,5 +142,5 @@ class Translator:
         if sampling is None:
             return greedy_search(*arguments, keep_unk=keep_unk)
         # Seeds of neighbouring lines must not be those of a neighbouring --seed.
-        seeds = [sampling.seed * 1_000_003 + line for line in line_numbers]
+        seeds = [(sampling.seed * 1_000_003 + line) % 2**63 for line in line_numbers]
         return sample(*arguments, temperature=sampling.temperature, seeds=seeds, keep_unk=keep_unk)

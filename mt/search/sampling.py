@@ -1,5 +1,6 @@
 """Sampling: at each step a token drawn by its probability, sharpened or flattened by a temperature."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -35,15 +36,17 @@ def sample(
         One hypothesis for each row, in order.
 
     Raises:
-        ValueError: If the temperature is not above 0.
+        ValueError: If the temperature is not a number above 0.
     """
-    if temperature <= 0:
-        raise ValueError(f"temperature must be above 0, not {temperature}")
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature must be a number above 0, not {temperature}")
     # One uniform number a step picks the token at which the summed probability passes it (inverse transform).
     uniforms = torch.stack([_uniforms(seed, max(limits)) for seed in seeds]).to(src_ids.device)
 
     def draw(logits: Tensor, rows: Tensor, step: int) -> Tensor:
-        cumulative = (logits / temperature).softmax(-1).cumsum(-1)
+        # The likeliest at 0, where no temperature, however small, makes it infinite.
+        shifted = logits - logits.amax(-1, keepdim=True)
+        cumulative = (shifted / temperature).softmax(-1).cumsum(-1)
         # Of the total that rounding left, not of 1; clamped, for the product may round up to that total.
         threshold = uniforms[rows, step, None] * cumulative[:, -1:]
         drawn = torch.searchsorted(cumulative, threshold, right=True).squeeze(-1)

@@ -1,4 +1,4 @@
-"""What training minimises: the model and its loss as one module, the thing that is compiled as a whole."""
+"""What training minimises: the model and its loss as one module."""
 
 from torch import Tensor, nn
 
@@ -16,5 +16,8 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch, smoothing: float) -> Tensor:
         """The summed label-smoothed cross-entropy over the real target tokens of the batch: ``()``."""
-        logits: Tensor = self.model(batch.src_ids, batch.src_mask, batch.tgt_ids, batch.tgt_mask)
-        return smoothed_cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), smoothing)
+        memory = self.model.encode(batch.src_ids, batch.src_mask)
+        hidden = self.model.decode(batch.tgt_ids, memory, batch.src_mask, batch.tgt_mask)
+        return smoothed_cross_entropy(
+            hidden.flatten(0, 1), self.model.output.weight, batch.labels.flatten(), smoothing
+        )

@@ -19,8 +19,15 @@ class LayerCache:
         self._values = cross_values.new_empty(batch, heads, max_length, width)
 
     def append(self, keys: Tensor, values: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """Put ``(B, H, T, K)`` keys and values at position ``start``; return all up to their end."""
+        """Put ``(B, H, T, K)`` keys and values at position ``start``; return all up to their end.
+
+        Raises:
+            ValueError: If they go beyond ``max_length``.
+        """
         end = start + keys.size(2)
+        if end > self._keys.size(2):
+            # Writing to an empty slice changes nothing and raises nothing.
+            raise ValueError(f"a cache of {self._keys.size(2)} tokens has no room for {end}")
         self._keys[:, :, start:end] = keys
         self._values[:, :, start:end] = values
         return self._keys[:, :, :end], self._values[:, :, :end]

@@ -35,7 +35,8 @@ class Dropout(nn.Module):
 
 def _scaled_mask(x: Tensor, p: float) -> Tensor:
     """Zeros, and ``1 / (1 - p)`` where an element stays; shape and type of ``x``."""
-    num_zero_levels = round(p * _LEVELS)
+    # Below 1, so that a p that rounds to it gives no division by zero.
+    num_zero_levels = min(round(p * _LEVELS), _LEVELS - 1)
     draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     levels = draws.view(torch.int16)[: x.numel()].view(x.shape)
     stays = levels >= num_zero_levels - _LEVELS // 2

@@ -23,7 +23,15 @@ class PositionalEmbedding(nn.Module):
         self.register_buffer("positions", positions, persistent=False)
 
     def forward(self, ids: Tensor, start: int = 0) -> Tensor:
-        """``(B, T)`` ids, the first at position ``start``, -> ``(B, T, D)``."""
-        positions = self.positions[start : start + ids.size(1)]
+        """``(B, T)`` ids, the first at position ``start``, -> ``(B, T, D)``.
+
+        Raises:
+            ValueError: If the last of them stands beyond ``max_length``.
+        """
+        end = start + ids.size(1)
+        if end > self.positions.size(0):
+            # A slice beyond the table is short or empty, and broadcasting would hide it.
+            raise ValueError(f"there is no position {end - 1} in a model of {self.positions.size(0)} positions")
+        positions = self.positions[start:end]
         embedded: Tensor = self.dropout(self.tokens(ids) * self.scale + positions)
         return embedded

@@ -85,4 +85,5 @@ class Transformer(nn.Module):
             if weight.shape != weights[name].shape:
                 theirs = tuple(weights[name].shape)
                 raise ValueError(f"{name} has the shape {theirs}, and not {tuple(weight.shape)}")
+        for name, weight in own.items():
             weight.copy_(weights[name])

@@ -197,6 +197,12 @@ def test_a_record_that_is_something_else_is_damaged(store: CheckpointStore, save
         store.require("latest")
 
 
+def test_a_record_of_a_size_that_mt_never_writes_is_not_read(store: CheckpointStore, save: Save) -> None:
+    rewrite_record(save(1).folder, environment={"note": "x" * 2_000_000})
+    with pytest.raises(CheckpointError, match=r"checkpoint\.json is larger than any that mt writes"):
+        store.require("latest")
+
+
 class Malicious:
     """Writes a file where a pickle of it is opened without care."""
 

@@ -16,8 +16,9 @@ VALID = Config.model_validate(
     {"data": {"path": "builtin:primer", "src": "en", "tgt": "de"}, "training": {"max_steps": 1000}}
 )
 WORDS = (
-    "null ~ true no yes 0 -1 1 7 999999 1_0 0.5 -0.0 1e-4 1e5 1e999 1e-999 .nan .inf nan 010 0x1F 1:30 2024-01-01 "
-    "text '3' '' ' \" [ [] {} { *a | >- % @ ` ? << !!python/name:os.system é中😀 \x00 \x1b[31m \ufeff"
+    "null ~ true no yes 0 -1 1 7 999999 1_0 0.5 -0.0 1e-4 1e5 1e999 1e-999 .nan .inf nan 010 0x1F 1:30 "
+    "2024-01-01 text '3' '' ' \" [ [] {} { *a | >- % @ ` ? << !!python/name:os.system "
+    "é中😀 \x00 \x1b[31m \ufeff"
 )
 VALUES = [
     *WORDS.split(" "),

@@ -18,8 +18,9 @@ BASE: dict[str, dict[str, Any]] = {
     "training": {"max_steps": 1000},
 }
 NASTY_WORDS = (
-    "no Yes on y null ~ true 1e-4 1_000 010 0x1F 1:30 2024-01-01 .inf # = << ' \" \\ - --- ... a: &a *a !a %a @a [a] "
-    "{a \x00 \x7f \x85 \u2028 \ufeff é 中文 😀 ~/corpus /data/opus ../shared/data builtin:reverse C:\\corpus"
+    "no Yes on y null ~ true 1e-4 1_000 010 0x1F 1:30 2024-01-01 .inf # = << ' \" \\ - --- ... a: "
+    "&a *a !a %a @a [a] {a \x00 \x7f \x85 \u2028 \ufeff é 中文 😀 ~/corpus /data/opus ../shared/data "
+    "builtin:reverse C:\\corpus"
 )
 NASTY_TEXTS = [
     *NASTY_WORDS.split(" "),

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,15 +15,13 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-MAIN_COMMIT = "a" * 40
-
 
 @dataclass
 class Repository:
     """One corpus of the Hub: for each branch, tag or commit the commit, and for each commit its files."""
 
-    commits: dict[str, dict[str, bytes]]
-    references: dict[str, str] = field(default_factory=lambda: {"main": MAIN_COMMIT})
+    commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    references: dict[str, str] = field(default_factory=dict)
     is_gated: bool = False
 
     def commit_of(self, revision: str) -> str | None:
@@ -32,28 +30,84 @@ class Repository:
 
 
 class Hub(ThreadingHTTPServer):
-    """Answers the routes that `datasets` uses, and misbehaves on demand."""
+    """Answers the routes that `datasets` uses, and misbehaves on demand.
+
+    Attributes:
+        repositories: The corpora by their ids.
+        num_busy_answers: So many requests are answered with 503 before the next is served.
+        num_cut_bodies: So many downloads of files named ``*.jsonl`` end in the middle.
+        is_silent: Requests are accepted, and never answered.
+    """
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, home: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.home = home
+        self.endpoint = f"http://127.0.0.1:{self.server_port}"
         self.repositories: dict[str, Repository] = {}
         self.num_busy_answers = 0
-        self.cut_bodies_of: dict[str, int] = {}
-        self.requests: list[str] = []
+        self.num_cut_bodies = 0
         self.is_silent = False
-        self.may_answer = threading.Event()
+        self.may_end = threading.Event()
 
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+    def add(self, hub_id: str, files: Mapping[str, str | bytes], revision: str = "main") -> str:
+        """Add a commit that holds ``files``, let ``revision`` point at it, and give its name."""
+        contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
+        commit = hashlib.sha1(repr(contents).encode()).hexdigest()
+        repository = self.repositories.setdefault(hub_id, Repository())
+        repository.commits[commit] = contents
+        repository.references[revision] = commit
+        return commit
 
-    def add(self, hub_id: str, **files: str) -> None:
-        """Add a corpus whose only commit holds these files; ``__`` in a name stands for a dot."""
-        self.repositories[hub_id] = Repository(
-            {MAIN_COMMIT: {name.replace("__", "."): text.encode() for name, text in files.items()}}
+    def load(self, *configs: dict[str, object]) -> list[dict[str, Any]]:
+        """Load corpora one after the other in a fresh process: ``HF_ENDPOINT`` is read at import.
+
+        The outcomes hold ``description``, ``train`` and ``test``, or ``error``; and ``seconds`` and ``log``.
+        """
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+        environment |= {
+            "HF_ENDPOINT": self.endpoint,
+            "HF_HOME": str(self.home),
+            "HF_UPDATE_DOWNLOAD_COUNTS": "0",
+        }
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                LOAD_CORPORA,
+                json.dumps([{"src": "en", "tgt": "de", **c} for c in configs]),
+            ],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
+        assert done.returncode == 0, done.stderr
+        # What the libraries print by themselves is clutter.
+        assert done.stderr == ""
+        outcomes: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+        return outcomes
+
+
+LOAD_CORPORA = """
+import io, json, logging, sys, time
+from mt.config.data import DataConfig
+from mt.data.corpus import load_corpus
+from mt.errors import MtError
+for fields in json.loads(sys.argv[1]):
+    log = logging.StreamHandler(io.StringIO())
+    logging.getLogger("mt").handlers = [log]
+    logging.getLogger("mt").propagate = False
+    start = time.monotonic()
+    try:
+        corpus = load_corpus(DataConfig(**fields))
+        outcome = {"description": corpus.description, "train": corpus.train[:], "test": corpus.test[:]}
+    except MtError as error:
+        outcome = {"error": str(error)}
+    print(json.dumps(outcome | {"seconds": time.monotonic() - start, "log": log.stream.getvalue()}))
+"""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -75,9 +129,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         hub, path = self.server, unquote(urlsplit(self.path).path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        hub.requests.append(f"{self.command} {path}")
         if hub.is_silent:
-            hub.may_answer.wait()
+            hub.may_end.wait()
             self.close_connection = True
             return
         if hub.num_busy_answers > 0:
@@ -118,7 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers["Accept-Ranges"] = "bytes"
         span = self.headers.get("Range")
         if span is None:
-            self._send(200, content, headers, cut_name=file)
+            self._send(200, content, headers, may_be_cut=file.endswith(".jsonl"))
             return
         first, last = span.removeprefix("bytes=").split("-")
         begin, end = int(first), min(int(last or len(content)), len(content) - 1)
@@ -129,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
     def _send(
-        self, status: int, body: bytes, headers: dict[str, str] | None = None, cut_name: str | None = None
+        self, status: int, body: bytes, headers: dict[str, str] | None = None, may_be_cut: bool = False
     ) -> None:
         self.send_response(status)
         for name, value in (headers or {}).items():
@@ -138,8 +191,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
-        if self.server.cut_bodies_of.get(cut_name or "", 0) > 0:
-            self.server.cut_bodies_of[cut_name or ""] -= 1
+        if may_be_cut and self.server.num_cut_bodies > 0:
+            self.server.num_cut_bodies -= 1
             self.wfile.write(body[: len(body) // 2])
             self.close_connection = True
             return
@@ -174,70 +227,25 @@ def _paths_info(files: dict[str, bytes], body: bytes) -> list[dict[str, object]]
     paths = [unquote(pair.split("=")[1]) for pair in body.decode().split("&") if pair.startswith("paths=")]
     if body.startswith(b"{"):
         paths = json.loads(body)["paths"]
-    known = {name for name in files} | {"/".join(name.split("/")[:-1]) for name in files if "/" in name}
+    known = set(files) | {"/".join(name.split("/")[:-1]) for name in files if "/" in name}
     return [_entry(files, path) for path in paths if path in known]
 
 
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    server = Hub()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield server
-    server.may_answer.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+@pytest.fixture(scope="session")
+def new_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Hub]]:
+    """Makes a `Hub` that runs until the tests are over, whose users have an empty cache."""
+    running: list[tuple[Hub, threading.Thread]] = []
 
+    def make() -> Hub:
+        hub = Hub(tmp_path_factory.mktemp("hf_home"))
+        thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        running.append((hub, thread))
+        return hub
 
-LOAD_CORPORA = """
-import json, logging, sys, time, warnings
-warnings.simplefilter("error", UserWarning)
-from mt.config.data import DataConfig
-from mt.data.corpus import load_corpus
-from mt.errors import MtError
-logging.basicConfig(level=logging.WARNING, format="log: %(message)s")
-for fields in json.loads(sys.argv[1]):
-    start = time.monotonic()
-    try:
-        corpus = load_corpus(DataConfig(**fields))
-        outcome = {"description": corpus.description, "train": corpus.train[:], "test": corpus.test[:]}
-    except MtError as error:
-        outcome = {"error": str(error)}
-    print(json.dumps(outcome | {"seconds": time.monotonic() - start}), flush=True)
-"""
-
-LoadFromHub = Callable[..., list[dict[str, Any]]]
-
-
-@pytest.fixture
-def load_from_hub(tmp_path: Path, hub: Hub) -> LoadFromHub:
-    """Load corpora one after the other in a fresh process, for ``HF_ENDPOINT`` is read when the Hub is imported.
-
-    The outcomes are dictionaries: ``description``, ``train`` and ``test``, or ``error``; and ``seconds``. The last
-    has the whole of stderr under ``stderr``.
-    """
-
-    def load(*configs: dict[str, object], endpoint: str = hub.endpoint) -> list[dict[str, Any]]:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-        environment |= {
-            "HF_ENDPOINT": endpoint,
-            "HF_HOME": str(tmp_path / "hf_home"),
-            "HF_UPDATE_DOWNLOAD_COUNTS": "0",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-        }
-        fields = [{"src": "en", "tgt": "de", "hub_timeout_seconds": 2.0, **config} for config in configs]
-        done = subprocess.run(
-            [sys.executable, "-c", LOAD_CORPORA, json.dumps(fields)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        outcomes: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
-        outcomes[-1]["stderr"] = done.stderr
-        return outcomes
-
-    return load
+    yield make
+    for hub, thread in running:
+        hub.may_end.set()
+        hub.shutdown()
+        thread.join()
+        hub.server_close()

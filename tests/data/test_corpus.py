@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from itertools import chain
 from math import sqrt
 from pathlib import Path
 
@@ -115,7 +116,7 @@ def test_carved_splits_are_disjoint_complete_and_of_the_expected_size(tmp_path: 
     write(tmp_path / "train.jsonl", numbered(10_000))
     corpus = load_corpus(config(tmp_path, held_out_fraction=0.1))
     by_split = {split: sources(corpus, split) for split in SPLITS}
-    assert sorted(sum(by_split.values(), [])) == sorted(f"sentence number {i}" for i in range(10_000))
+    assert sorted(chain(*by_split.values())) == sorted(f"sentence number {i}" for i in range(10_000))
     for split in ("validation", "test"):  # five standard deviations of a binomial distribution
         assert abs(len(by_split[split]) - 1000) < 5 * sqrt(10_000 * 0.1 * 0.9)
     assert [splits_of(corpus)[split]["origin"] for split in SPLITS] == ["given", "carved", "carved"]

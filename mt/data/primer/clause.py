@@ -12,9 +12,10 @@ Every German clause is built around two brackets, which its verb fills:
     weil                           der Junge heute das Fenster            aufmacht
     ====================  =======  =====================================  ==========
 
-*Verb second*: in a statement exactly one constituent stands in front of the finite verb; if it is not the subject, the
-subject follows the verb. *Verb first*: a yes/no question leaves the front empty. *Verb last*: in a subordinate clause the
-conjunction takes the left bracket, and the finite verb joins the others on the right. The middle is the same in all three.
+*Verb second*: in a statement exactly one constituent stands in front of the finite verb; if it is not the
+subject, the subject follows the verb. *Verb first*: a yes/no question leaves the front empty. *Verb last*: in
+a subordinate clause the conjunction takes the left bracket, and the finite verb joins the others on the
+right. The middle is the same in all three.
 """
 
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ _AUXILIARIES = load_lexicon().auxiliaries
 
 @dataclass(frozen=True)
 class Adjunct:
-    """Words that no case or agreement changes any more: "in the park" and "im Park"; ``lemma`` is the noun in it."""
+    """Words that nothing changes any more, "in the park" and "im Park"; ``lemma`` is the noun in them."""
 
     english: str
     german: str
@@ -111,9 +112,10 @@ def _constituent(clause: Clause, slot: Slot) -> str:
 def _middle(clause: Clause, front: Slot | None) -> list[str]:
     """All between the brackets but what stands in front; empty strings where there is nothing.
 
-    What the listener knows comes early, what is new comes late: pronouns, then the time, then things known ("das Buch"),
-    then the circumstances, then things new ("ein Buch"). "nicht" stands before the circumstances and the complement; what
-    is known and not part of what is denied steps in front of the time, and leaves "heute nicht" together.
+    What the listener knows comes early, what is new comes late: pronouns, then the time, then what is known
+    ("das Buch"), then the circumstances, then what is new ("ein Buch"). "nicht" stands before the
+    circumstances and the complement; in a negated clause, and beside "nie" and "schon", what is known steps
+    before the time as well, so that time and negation stay together: "das Buch heute nicht".
     """
 
     def unless_in_front(slot: Slot) -> str:
@@ -136,7 +138,6 @@ def _middle(clause: Clause, front: Slot | None) -> list[str]:
 
 def _objects(clause: Clause, front: Slot | None) -> tuple[list[str], list[str], list[str]]:
     """Sort the objects into (pronouns, known, new).
-
 
     Among nouns the dative comes first ("dem Kind das Buch"), among pronouns the accusative ("es ihm").
     """

@@ -8,7 +8,6 @@ from typing import TypeVar
 from mt.data.primer.clause import Adjunct, Clause
 from mt.data.primer.lexicon import Case, Modal, Noun, Place, Tense, Time, Verb, load_lexicon
 from mt.data.primer.noun_phrase import (
-    A,
     BARE,
     MANY,
     NO,
@@ -19,6 +18,7 @@ from mt.data.primer.noun_phrase import (
     SOME,
     THE,
     THIS,
+    A,
     Determiner,
     Phrase,
     name,
@@ -30,11 +30,13 @@ from mt.data.primer.noun_phrase import (
 
 T = TypeVar("T")
 Allowed = Callable[[str, str, str], bool]
-# A determiner and whether it stands with a plural; drawn uniformly, so what is more frequent is written more often.
+# A determiner, and whether its noun is a plural; drawn uniformly, so the frequent ones are repeated.
 Choices = tuple[tuple[Determiner, bool], ...]
 
 _LEXICON = load_lexicon()
 _PRONOUNS = tuple(pronoun(key) for key in _LEXICON.pronouns)
+# Every verb has a form for "ich" alone, which is to be seen often enough to be learnt.
+_SUBJECT_PRONOUNS = _PRONOUNS + 3 * (pronoun("I"),)
 _FIRST_PERSON = frozenset({"I", "we"})
 _NAMES = (
     *(name(first, "m") for first in _LEXICON.names["he"]),
@@ -44,31 +46,35 @@ _NAMES = (
 )
 _COMPANIONS = tuple(noun for noun in _LEXICON.nouns.values() if noun.classes & {"person", "pet"})
 _PERSONS = tuple(noun for noun in _LEXICON.nouns.values() if "person" in noun.classes)
+_UNIQUE = frozenset({"kin", "royal"})
 _OWNED = frozenset({"own", "kin", "pet"})
 _MODALS = tuple(_LEXICON.modals.values())
 _TIMES = {
     key: tuple(time for time in _LEXICON.times if key in time.tenses)
     for key in ("habit", "progressive", "modal", "future", "past", "perfect")
 }
+_SPANS = {key: tuple(span for span in _LEXICON.spans if key in span.tenses) for key in ("past", "future")}
+# What one does not do by the clock: "I often forget my key", but hardly "every evening".
+_TIMES["seldom"] = tuple(time for time in _TIMES["habit"] if time.middle)
 _ONE, _SEVERAL = False, True
-
+_NUMBERED: Choices = tuple((number, _SEVERAL) for number in NUMBERS)
 _SUBJECT: Choices = (
-    *[(THE, _ONE)] * 10,
-    *[(THE, _SEVERAL)] * 6,
-    *[(A, _ONE)] * 4,
-    *[(THIS, _ONE)] * 2,
-    *[(THIS, _SEVERAL)] * 2,
-    (NO, _ONE),
-    (MANY, _SEVERAL),
-    (SOME, _SEVERAL),
-    *((number, _SEVERAL) for number in NUMBERS[::2]),
-)
-_NEW: Choices = (
-    *[(A, _ONE)] * 10,
-    *[(BARE, _SEVERAL)] * 6,
+    *[(THE, _ONE)] * 20,
+    *[(THE, _SEVERAL)] * 12,
+    *[(A, _ONE)] * 9,
+    *[(THIS, _ONE)] * 4,
+    *[(THIS, _SEVERAL)] * 4,
+    *[(NO, _ONE)] * 2,
     *[(MANY, _SEVERAL)] * 2,
     *[(SOME, _SEVERAL)] * 2,
-    *((number, _SEVERAL) for number in NUMBERS[::2]),
+    *_NUMBERED,
+)
+_NEW: Choices = (
+    *[(A, _ONE)] * 22,
+    *[(BARE, _SEVERAL)] * 12,
+    *[(MANY, _SEVERAL)] * 4,
+    *[(SOME, _SEVERAL)] * 6,
+    *_NUMBERED,
 )
 _KNOWN: Choices = (
     *[(THE, _ONE)] * 8,
@@ -76,17 +82,22 @@ _KNOWN: Choices = (
     *[(THIS, _ONE)] * 2,
     *[(THIS, _SEVERAL)] * 2,
 )
+# "my brother", "the king": hardly "this brother" or "seven kings".
+_KIN: Choices = (*[(THE, _ONE)] * 3, *[(THE, _SEVERAL)] * 2)
+_A: Choices = ((A, _ONE),)
+_THE: Choices = ((THE, _ONE),)
 _DENIED: Choices = (*[(NOT_A, _ONE)] * 2, (NOT_BARE, _SEVERAL))
 _SUBSTANCE_NEW: Choices = ((BARE, _ONE),)
 _SUBSTANCE_KNOWN: Choices = (*[(THE, _ONE)] * 4, (THIS, _ONE))
 _SUBSTANCE_DENIED: Choices = ((NOT_BARE, _ONE),)
 
-_TENSES: tuple[Tense, ...] = (
-    *("present",) * 5,
+_PRESENT: tuple[Tense, ...] = ("present", "progressive")
+TENSES: tuple[Tense, ...] = (
+    *("present",) * 7,
     *("progressive",) * 5,
     *("future",) * 2,
     *("past",) * 5,
-    *("perfect",) * 2,
+    *("perfect",) * 4,
     *("modal",) * 4,
 )
 
@@ -117,8 +128,8 @@ class Drawing:
         *,
         subject: Phrase | None = None,
         object: Phrase | None = None,
-        tenses: Sequence[Tense] = _TENSES,
-        negation: float = 0.16,
+        tenses: Sequence[Tense] = TENSES,
+        negation: float = 0.2,
     ) -> Clause:
         """Draw until the combination of subject, verb and object is allowed."""
         while True:
@@ -136,8 +147,8 @@ class Drawing:
         *,
         subject: Phrase | None = None,
         object: Phrase | None = None,
-        tenses: Sequence[Tense] = _TENSES,
-        negation: float = 0.16,
+        tenses: Sequence[Tense] = TENSES,
+        negation: float = 0.2,
     ) -> Clause:
         """Draw a clause whose combination may be one of another split.
 
@@ -150,6 +161,8 @@ class Drawing:
         """
         verb = self.choose(verbs)
         subject = subject or self.subject(verb.subjects)
+        if subject.agreement == "ich" and tenses is TENSES and self.chance(0.8):
+            tenses = _PRESENT
         tense = _possible(verb, self.choose(tenses))
         modal = self.choose(_MODALS) if tense == "modal" else None
         time = self.time(verb, tense)
@@ -157,7 +170,7 @@ class Drawing:
         if tense == "perfect":
             time = _TIMES["perfect"][1 if negated else 0]
         # Nobody loses the same key every day; and "has not read a book yet" has no simple German order.
-        wants_new = verb.once and tense == "present" and not negated
+        wants_new = (verb.owns or (verb.once and tense == "present")) and not negated
         wants_known = negated and tense == "perfect"
         taken = [subject.lemma]
         object = object or self._object(verb, taken, negated, wants_new, wants_known)
@@ -178,11 +191,11 @@ class Drawing:
 
     def subject(self, nouns: Sequence[Noun]) -> Phrase:
         """Somebody who acts: a pronoun, a name, or one of ``nouns``."""
-        if self.chance(0.25):
-            return self.choose(_PRONOUNS)
+        if self.chance(0.3):
+            return self.choose(_SUBJECT_PRONOUNS)
         if self.chance(0.15):
             return self.choose(_NAMES)
-        return self._noun_phrase(self.choose(nouns), _SUBJECT, adjectives=0.2)
+        return self._noun_phrase(self.choose(nouns), _SUBJECT, adjectives=0.3)
 
     def person(self, nouns: Sequence[Noun], taken: Sequence[str], known: bool) -> Phrase:
         """Somebody who is not one of ``taken``: a pronoun, a name, or one of ``nouns``."""
@@ -204,9 +217,10 @@ class Drawing:
         if verb.state:
             return self.choose(_TIMES["past"]) if tense == "past" else None
         if tense == "present":
-            return self.choose(_TIMES["habit"]) if verb.once or self.chance(0.75) else None
+            habit = _TIMES["seldom" if verb.no_ing else "habit"]
+            return self.choose(habit) if verb.once or self.chance(0.75) else None
         if tense in ("past", "future") and self.chance(0.25):
-            return self.choose([span for span in _LEXICON.spans if tense in span.tenses])
+            return self.choose(_SPANS[tense])
         if tense == "past" or self.chance({"progressive": 0.6, "modal": 0.5}.get(tense, 0.85)):
             return self.choose(_TIMES[tense])
         return None
@@ -218,13 +232,16 @@ class Drawing:
         return place, self._noun_phrase(place.noun, choices, adjectives=0.15, owned=0.25)
 
     def thing(self, noun: Noun, *, adjectives: float = 0.0) -> Phrase:
-        """ "the apple", "these apples", "my apples": something known."""
+        """Something known: "the apple", "these apples", "my apples"."""
         return self._noun_phrase(noun, _KNOWN if noun.plural else _SUBSTANCE_KNOWN, adjectives, owned=0.25)
 
     def _noun_phrase(self, noun: Noun, choices: Choices, adjectives: float, owned: float = 0.4) -> Phrase:
+        if not noun.classes.isdisjoint(_UNIQUE) and choices is not _NEW and choices is not _DENIED:
+            choices, owned = _KIN, 0.7
         determiner, plural = self.choose(choices)
         if determiner is THE and noun.classes & _OWNED and self.chance(owned):
             determiner = self.choose(POSSESSIVES)
+            plural = plural and "only" not in noun.classes
         adjective = self.choose(noun.adjectives) if noun.adjectives and self.chance(adjectives) else None
         return noun_phrase(noun, determiner, plural, adjective)
 
@@ -233,26 +250,21 @@ class Drawing:
     ) -> Phrase | None:
         if not verb.objects:
             return None
+        share_denied = 0.9 if verb.object_case == "dative" else 0.4
+        denied = negated and not wants_known and not verb.german_preposition
+        denied = denied and (verb.owns or self.chance(share_denied))
         while True:
-            noun = self.choose(verb.objects)
+            noun = self.choose(self.choose(verb.objects))
+            unique = not verb.owns and not noun.classes.isdisjoint(_UNIQUE)
+            if noun.english in taken or (denied and unique):
+                continue
+            if denied:
+                return self._noun_phrase(noun, _DENIED if noun.plural else _SUBSTANCE_DENIED, adjectives=0.42)
             if "person" in noun.classes and not wants_new and self.chance(0.35):
                 return self.person(_PERSONS, taken, known=True)
-            if noun.english in taken:
-                continue
-            known, new, denied = (
-                (_KNOWN, _NEW, _DENIED)
-                if noun.plural
-                else (_SUBSTANCE_KNOWN, _SUBSTANCE_NEW, _SUBSTANCE_DENIED)
-            )
-            if wants_new:
-                choices = new
-            elif wants_known or (negated and verb.german_preposition):
-                choices = known
-            elif negated:
-                choices = denied if self.chance(0.4) else known
-            else:
-                choices = new if self.chance(0.45) else known
-            return self._noun_phrase(noun, choices, adjectives=0.35)
+            new = wants_new or not (wants_known or negated or self.chance(0.55))
+            choices = _choices(verb, noun, new and not unique)
+            return self._noun_phrase(noun, choices, adjectives=0.42)
 
     def _complement(self, verb: Verb, negated: bool) -> Adjunct:
         place, phrase = self.place(verb.locations or verb.destinations, known=negated)
@@ -289,8 +301,18 @@ class Drawing:
         return _adjunct("with", "mit", somebody, "dative")
 
 
+def _choices(verb: Verb, noun: Noun, new: bool) -> Choices:
+    if not noun.plural:
+        return _SUBSTANCE_NEW if new else _SUBSTANCE_KNOWN
+    if verb.singular:
+        return _A if new else _THE
+    if new:
+        return _A if verb.single else _NEW
+    return _KNOWN
+
+
 def triple(clause: Clause) -> tuple[str, str, str]:
-    """What a split is made by: the lemmas of subject, verb, and object (or of what else completes the verb)."""
+    """What a split is made by: the lemmas of subject, verb and object (or what else completes the verb)."""
     if clause.object:
         completion = clause.object.lemma
     else:
@@ -317,6 +339,7 @@ def _adjunct(english: str, german: str, phrase: Phrase, case: Case) -> Adjunct:
 
 
 def at(place: Place, phrase: Phrase) -> Adjunct:
+    """Where somebody is: "at the station", "am Bahnhof"."""
     return replace(_adjunct(*place.at, phrase, "dative"), is_place=True)
 
 

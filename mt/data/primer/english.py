@@ -1,4 +1,4 @@
-"""English word order: the subject before the verb, and "do" where a question or "not" has no other auxiliary."""
+"""English word order: the subject before the verb, and "do" where there is no other auxiliary."""
 
 from mt.data.primer.clause import Clause, Slot
 from mt.data.primer.lexicon import Agreement, Modal, Verb
@@ -14,7 +14,13 @@ def english_clause(clause: Clause, front: Slot | None = None) -> str:
     words = [clause.time.english] if clause.time and front == "time" else []
     words.append(clause.subject.english)
     return _join(
-        [*words, *_with_not(auxiliary, clause), _middle_time(clause), rest, *_after_verb(clause, front)]
+        [
+            *words,
+            *_with_not(auxiliary, clause),
+            _middle_time(clause, front),
+            rest,
+            *_after_verb(clause, front),
+        ]
     )
 
 
@@ -24,7 +30,14 @@ def english_question(clause: Clause, front: Slot | None = None) -> str:
         return english_clause(clause)
     auxiliary, rest = _verb_words(clause, needs_auxiliary=True)
     negation = "not" if clause.negated else ""
-    words = [_asked(clause, front), auxiliary, clause.subject.english, negation, _middle_time(clause), rest]
+    words = [
+        _asked(clause, front),
+        auxiliary,
+        clause.subject.english,
+        negation,
+        _middle_time(clause, front),
+        rest,
+    ]
     return _join([*words, *_after_verb(clause, front)])
 
 
@@ -77,8 +90,8 @@ def _with_not(auxiliary: str, clause: Clause) -> list[str]:
     return ["cannot"] if auxiliary == "can" else [auxiliary, "not"]
 
 
-def _middle_time(clause: Clause) -> str:
-    return clause.time.english if clause.time and clause.time.middle else ""
+def _middle_time(clause: Clause, front: Slot | None) -> str:
+    return clause.time.english if clause.time and clause.time.middle and front != "time" else ""
 
 
 def _asked(clause: Clause, front: Slot | None) -> str:
@@ -102,7 +115,7 @@ def _after_verb(clause: Clause, front: Slot | None) -> list[str]:
 
 
 def _objects(clause: Clause, front: Slot | None) -> list[str]:
-    """Particle and objects: "picks up the child", but "picks him up"; "gives him a book", but "gives it to him"."""
+    """Particle and objects: "picks up the child", "picks him up"; "gives him a book", "gives it to him"."""
     particle, receiver = clause.verb.particle, clause.receiver
     thing = clause.object if front != "object" else None
     if thing is None:

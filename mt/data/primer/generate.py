@@ -1,22 +1,24 @@
 """Pairs of the primer: which split a combination belongs to, and no pair twice.
 
-The test split holds out *combinations* of subject, verb and object: training has boys who read, and people who read poems,
-but a boy who reads a poem is in the test split only. So a good score shows grammar, not memory. The words themselves are
-the same everywhere.
+The test split holds out *combinations* of subject, verb and object: training has boys who read, and people
+who read poems, but a boy who reads a poem may be in the test split only. So a good score shows grammar, not
+memory. The words themselves are the same everywhere.
 """
 
 from collections.abc import Iterator
 from functools import cache, partial
 from hashlib import blake2b
-from itertools import accumulate
 from random import Random
 
 from mt.data.primer.drawing import Drawing
 from mt.data.primer.patterns import PATTERNS
+from mt.data.primer.sentence import Sentence
 from mt.errors import DataError
 
 # Of 256 parts of all combinations; what is left is the training split's.
 _TEST, _VALIDATION = 26, 26
+# Words of an English sentence.
+_SHORTEST, _LONGEST = 4, 16
 # So many repetitions in a row mean that there is nothing new to be had in reasonable time.
 _PATIENCE = 5000
 
@@ -24,7 +26,7 @@ _PATIENCE = 5000
 def primer_pairs(split: str, num_pairs: int, seed: int) -> Iterator[tuple[str, str]]:
     """Yield ``num_pairs`` distinct (English, German) pairs, the same for the same arguments.
 
-    Pairs are drawn independently of ``num_pairs``: fewer are the beginning of more.
+    Fewer are the beginning of more.
 
     Args:
         split: "train", "validation" or "test"; no combination of subject, verb and object is in two of them.
@@ -34,28 +36,34 @@ def primer_pairs(split: str, num_pairs: int, seed: int) -> Iterator[tuple[str, s
     Raises:
         DataError: If the split is not one of the three, or has no such number of pairs.
     """
+    for sentence in primer_sentences(split, num_pairs, seed):
+        yield sentence.english, sentence.german
+
+
+def primer_sentences(split: str, num_sentences: int, seed: int) -> Iterator[Sentence]:
+    """Yield the sentences behind ``primer_pairs``, which still know what clauses they say."""
     if split not in ("train", "validation", "test"):
         raise DataError(f"builtin:primer has no split {split!r}; it has train, validation and test.")
     random = Random(f"primer {split} {seed}")
     drawing = Drawing(random, partial(_is_in, split))
-    patterns = [pattern for pattern, _ in PATTERNS]
-    cumulative = list(accumulate(weight for _, weight in PATTERNS))
+    patterns = [pattern for pattern, weight in PATTERNS for _ in range(weight)]
     seen: set[int] = set()
     repetitions = 0
-    while len(seen) < num_pairs:
-        [pattern] = random.choices(patterns, cum_weights=cumulative)
-        pair = pattern(drawing)
-        # Eight bytes a sentence instead of the sentence: ten million stay well within a gigabyte.
-        digest = int.from_bytes(blake2b(pair[0].encode(), digest_size=8).digest(), "big")
+    while len(seen) < num_sentences:
+        sentence = drawing.choose(patterns)(drawing)
+        if not _SHORTEST <= sentence.english.count(" ") + 1 <= _LONGEST:
+            continue
+        # Eight bytes for a sentence instead of the sentence: ten million stay within a gigabyte.
+        digest = int.from_bytes(blake2b(sentence.english.encode(), digest_size=8).digest(), "big")
         if digest not in seen:
             seen.add(digest)
             repetitions = 0
-            yield pair
+            yield sentence
             continue
         repetitions += 1
         if repetitions == _PATIENCE:
             raise DataError(
-                f"builtin:primer has no {num_pairs:,} distinct pairs in its {split} split; "
+                f"builtin:primer has no {num_sentences:,} distinct pairs in its {split} split; "
                 f"ask for {len(seen):,} or fewer."
             )
 

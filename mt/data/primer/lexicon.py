@@ -56,8 +56,9 @@ class Place:
 class Verb:
     """A verb of both languages, and the things that make sense with it.
 
-    ``present`` holds one German form for each of ``AGREEMENTS``; ``preterite`` is empty but for the two verbs whose past
-    is no perfect ("war", "hatte"). ``subjects``, ``objects``, ``receivers``, ``seats`` and so on are the nouns that fit.
+    ``present`` holds one German form for each of ``AGREEMENTS``; ``preterite``, too, but only for the verb
+    whose past is no perfect ("war"). ``subjects``, ``objects`` (class by class), ``receivers`` and so on are
+    the nouns that fit; what the flags mean is said in verbs.yaml.
     """
 
     lemma: str
@@ -77,7 +78,7 @@ class Verb:
     object_case: Case
     german_preposition: str
     subjects: tuple[Noun, ...]
-    objects: tuple[Noun, ...]
+    objects: tuple[tuple[Noun, ...], ...]
     receivers: tuple[Noun, ...]
     locations: tuple[Place, ...]
     destinations: tuple[Place, ...]
@@ -89,6 +90,9 @@ class Verb:
     no_ing: bool
     once: bool
     unplanned: bool
+    single: bool
+    singular: bool
+    owns: bool
 
     @property
     def bare_infinitive(self) -> str:
@@ -117,6 +121,10 @@ class Modal:
     german: tuple[str, ...]
 
 
+# States, and what people do in them.
+Doings = tuple[tuple[Adjective, tuple[Verb, ...]], ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Lexicon:
     """All the words; ``pronouns`` and ``you`` map a name to the six columns of words.yaml."""
@@ -125,8 +133,11 @@ class Lexicon:
     adjectives: dict[str, Adjective]
     states: tuple[Adjective, ...]
     moods: tuple[Adjective, ...]
+    passing: tuple[Adjective, ...]
     places: dict[str, Place]
     verbs: tuple[Verb, ...]
+    leads_to: Doings
+    in_spite: Doings
     saying: tuple[Verb, ...]
     be: Verb
     pronouns: dict[str, list[str]]
@@ -160,13 +171,24 @@ def load_lexicon() -> Lexicon:
     def build(lemma: str, entry: dict[str, Any]) -> Verb:
         return _verb(lemma, entry, nouns, places, adjectives, preterites)
 
+    built = {lemma: build(lemma, entry) for lemma, entry in verbs["verbs"].items()}
+
+    def doings(key: str) -> Doings:
+        return tuple(
+            (adjectives[state], tuple(built[lemma] for lemma in lemmas))
+            for state, lemmas in grammar[key].items()
+        )
+
     return Lexicon(
         nouns=nouns,
         adjectives=adjectives,
         states=tuple(adjectives[name] for name in grammar["states"]),
         moods=tuple(adjectives[name] for name in grammar["moods"]),
+        passing=tuple(adjectives[name] for name in grammar["passing"]),
         places=places,
-        verbs=tuple(build(lemma, entry) for lemma, entry in verbs["verbs"].items()),
+        verbs=tuple(built.values()),
+        leads_to=doings("leads_to"),
+        in_spite=doings("in_spite"),
         saying=tuple(build(lemma, entry) for lemma, entry in verbs["saying"].items()),
         be=build("be", _BE | {"present": words["auxiliaries"]["sein"]}),
         pronouns=words["pronouns"],
@@ -238,10 +260,10 @@ def _verb(
     adjectives: dict[str, Adjective],
     preterites: dict[str, tuple[str, ...]],
 ) -> Verb:
-    def fitting(key: str, default: str = "") -> tuple[Noun, ...]:
-        """The nouns of the named classes (or the named noun), less those of the classes ``not_<key>``."""
-        wanted = set(entry.get(key, default).split())
-        unwanted = set(entry.get(f"not_{key}", "").split())
+    def fitting(class_names: str) -> tuple[Noun, ...]:
+        """The nouns of these classes (or of this name), less those that are no object of this verb."""
+        wanted = set(class_names.split())
+        unwanted = set(entry.get("not_object", "").split())
         chosen = [
             noun
             for noun in nouns.values()
@@ -253,7 +275,7 @@ def _verb(
         return tuple(chosen)
 
     def fitting_places(key: str) -> tuple[Place, ...]:
-        return tuple(places[noun.english] for noun in fitting(key) if noun.english in places)
+        return tuple(places[noun.english] for noun in fitting(entry.get(key, "")) if noun.english in places)
 
     third_person, past, participle, ing = entry["english"].split()
     infinitive, du, er, german_participle = entry["german"].split()
@@ -277,9 +299,9 @@ def _verb(
         auxiliary=entry.get("auxiliary", "haben"),
         object_case=_case(case),
         german_preposition=german_preposition,
-        subjects=fitting("subject", "person"),
-        objects=fitting("object"),
-        receivers=fitting("receiver"),
+        subjects=fitting(entry.get("subject", "person")),
+        objects=tuple(nouns for nouns in map(fitting, entry.get("object", "").split()) if nouns),
+        receivers=fitting(entry.get("receiver", "")),
         locations=fitting_places("location"),
         destinations=fitting_places("destination"),
         where=fitting_places("where"),
@@ -292,6 +314,9 @@ def _verb(
         no_ing=entry.get("no_ing", False),
         once=entry.get("once", False),
         unplanned=entry.get("unplanned", False),
+        single=entry.get("single", False),
+        singular=entry.get("singular", False),
+        owns=entry.get("owns", False),
     )
 
 

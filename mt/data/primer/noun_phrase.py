@@ -1,7 +1,8 @@
 """Noun phrases: articles, adjective endings and cases in German; "a" and "an" in English.
 
-A German adjective shows case and gender only where the word before it does not: after "der" it is *weak* (-e, -en), after
-"ein" it is *mixed* ("ein alter Mann", since "ein" says too little), with nothing or a number before it *strong*.
+A German adjective shows case and gender only where the word before it does not: after "der" it is *weak* (-e,
+-en), after "ein" it is *mixed* ("ein alter Mann", since "ein" says too little), and with nothing or a number
+before it *strong*.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ _ENDINGS = {
 }
 _THE = {"nominative": "der die das die", "accusative": "den die das die", "dative": "dem der dem den"}
 _CONTRACTIONS = {
-    "in dem": "im", "in das": "ins", "an dem": "am", "an das": "ans",
+    "in dem": "im", "in das": "ins", "an dem": "am",
     "zu dem": "zum", "zu der": "zur", "von dem": "vom",
 }  # fmt: skip
 
@@ -34,8 +35,8 @@ Declension = Literal["the", "der", "ein", "none"]
 class Determiner:
     """What stands before a noun: in English by number, in German as a stem and the endings it takes.
 
-    ``known`` says that the speaker takes the thing for known ("the", "my"): word order depends on it. ``denies`` marks
-    "kein" standing for "not ... a".
+    ``known`` says that the thing is taken for known ("the", "my"): word order depends on it. ``denies`` marks
+    "kein", which says "no" or "not ... a".
     """
 
     english: str
@@ -50,8 +51,9 @@ class Determiner:
 class Phrase:
     """A noun phrase, name or pronoun, ready for both languages.
 
-    ``german`` holds nominative, accusative and dative. ``gender`` is None for a plural. ``lemma`` names the thing itself,
-    whatever its number and article: splits are made by it.
+    ``german`` holds nominative, accusative and dative. ``gender`` is None for a plural. ``lemma`` names the
+    thing itself, whatever its number and article: splits are made by it. ``described`` says that there is an
+    adjective.
     """
 
     lemma: str
@@ -64,6 +66,7 @@ class Phrase:
     pronoun: bool = False
     denies: bool = False
     noun: Noun | None = None
+    described: bool = False
 
     def in_case(self, case: Case) -> str:
         """The German form in ``case``."""
@@ -107,6 +110,7 @@ def noun_phrase(
         known=determiner.known,
         denies=determiner.denies,
         noun=noun,
+        described=adjective is not None,
     )
 
 
@@ -140,7 +144,7 @@ def _ending(declension: str, case: Case, column: int) -> str:
 
 
 def _adjective_declension(determiner: Determiner) -> str:
-    # "viele", "einige" and "wie viele" look like "diese", but leave the adjective strong: "viele alte Männer".
+    # "viele" and "einige" look like "diese", but leave the adjective strong: "viele alte Männer".
     if determiner in (MANY, SOME, HOW_MANY):
         return "strong"
     return {"the": "weak", "der": "weak", "ein": "mixed", "none": "strong"}[determiner.declension]
@@ -154,7 +158,7 @@ def _inflected(noun: Noun, plural: bool, case: Case) -> str:
 
 @cache
 def pronoun(name: str) -> Phrase:
-    """The personal pronoun ``name`` ("I", "he", ...), or "familiar" and "formal" for the two kinds of "you"."""
+    """The personal pronoun ``name`` ("I", "he", ...); "familiar" and "formal" are the two kinds of "you"."""
     lexicon = load_lexicon()
     row = (lexicon.pronouns | lexicon.you)[name]
     subject, english_object, nominative, accusative, dative, agreement = row
@@ -174,10 +178,10 @@ def _agreement(name: str) -> Agreement:
 
 
 @cache
-def it(gender: Gender) -> Phrase:
-    """ "it", as the pronoun of something of this German gender."""
+def it(noun: Noun) -> Phrase:
+    """The pronoun "it" for a noun: German follows the gender of the noun."""
     forms = {"m": ("er", "ihn", "ihm"), "f": ("sie", "sie", "ihr"), "n": ("es", "es", "ihm")}
-    return Phrase("it", "it", "it", forms[gender], "er", pronoun=True)
+    return Phrase(noun.english, "it", "it", forms[noun.gender], "er", pronoun=True)
 
 
 @cache
@@ -200,7 +204,7 @@ def title_and_surname(surname: str, gender: Gender) -> Phrase:
 
 
 def pronoun_for(phrase: Phrase) -> Phrase | None:
-    """The pronoun that takes up a person again; None where German and English would disagree ("das Mädchen")."""
+    """The pronoun that takes up a person again; None where the languages disagree ("das Mädchen")."""
     if phrase.pronoun:
         return phrase
     if phrase.agreement == "wir":

@@ -1,0 +1,61 @@
+"""``builtin:reverse``: sentences of random words, and the same words in reversed order.
+
+The smallest task that needs attention over the whole sentence: the first word to write is the last one read.
+"""
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from random import Random
+
+from mt.errors import DataError
+
+MIN_WORDS, MAX_WORDS = 4, 16
+_LIST = """
+ant apple arm autumn bag ball banana bear bed bee bell bench bird boat book bottle box bread bridge
+brush bus cake camel candle carrot castle cat chair cheese cloud coat coin corn cow crown cup desk
+dog door dragon drum duck ear earth egg engine eye feather fire fish flag flower forest fork fox
+frog garden gate ghost goat gold grass hammer hand hat hill honey horse house ice island jacket jar
+key king kite knife ladder lake lamp leaf lemon lion map milk moon mountain mouse nail needle nest
+night nose ocean onion orange owl paint paper pear pencil piano pillow pond queen rabbit rain ring
+river road rocket roof rope rose salt sand school sea seed sheep ship shoe silver snake snow soap
+sock spoon star stone storm sugar summer sun table tea tent tiger tower train tree valley village
+violin wall water whale wheel wind window winter wolf wood
+"""
+WORDS = tuple(_LIST.split())
+
+# Of 256 parts of all sentences; what is left is the training split's.
+_TEST, _VALIDATION = 26, 26
+
+
+def reverse_pairs(split: str, num_pairs: int, seed: int) -> Iterator[tuple[str, str]]:
+    """Yield ``num_pairs`` distinct (sentence, reversed sentence) pairs, the same for the same arguments.
+
+    Lengths are uniform from ``MIN_WORDS`` to ``MAX_WORDS``, and so are words: only the order can be learnt.
+    Fewer pairs are the beginning of more.
+
+    Args:
+        split: "train", "validation" or "test"; no sentence is in two of them, whatever the seeds.
+        num_pairs: How many.
+        seed: Of the drawing.
+
+    Raises:
+        DataError: If the split is not one of the three.
+    """
+    if split not in ("train", "validation", "test"):
+        raise DataError(f"builtin:reverse has no split {split!r}; it has train, validation and test.")
+    random = Random(f"reverse {split} {seed}")
+    seen: set[int] = set()
+    while len(seen) < num_pairs:
+        words = random.choices(WORDS, k=random.randint(MIN_WORDS, MAX_WORDS))
+        sentence = " ".join(words)
+        digest = blake2b(sentence.encode(), digest_size=9).digest()
+        number = int.from_bytes(digest[1:], "big")
+        if _split_of(digest[0]) == split and number not in seen:
+            seen.add(number)
+            yield sentence, " ".join(reversed(words))
+
+
+def _split_of(part: int) -> str:
+    if part < _TEST:
+        return "test"
+    return "validation" if part < _TEST + _VALIDATION else "train"

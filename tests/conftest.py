@@ -1,0 +1,165 @@
+"""A tiny parallel corpus, a tiny config for it, and a run trained with that: a second or two for all tests."""
+
+import json
+import os
+import random
+import shutil
+import signal
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+import torch
+from tensorboard.summary.writer import event_file_writer
+
+from mt.config.config import Config
+from mt.config.load import load_config
+from mt.pipeline.train import Outcome, run_training
+from mt.run_directory import RunDirectory
+from mt.training.progress import Progress
+from mt.training.state import TrainingState
+from mt.training.step import StepResult
+
+SUBJECTS = {"the dog": "der Hund", "a child": "ein Kind", "my aunt": "meine Tante", "Anna": "Anna"}
+VERBS = {"sees": "sieht", "finds": "findet", "buys": "kauft", "paints": "malt"}
+OBJECTS = {"a house": "ein Haus", "the car": "das Auto", "milk": "Milch", "two red apples": "zwei rote Äpfel"}
+ENDINGS = {"!": "!", ".": ".", " today.": " heute."}
+
+CONFIG = """\
+data: {{path: "{corpus}", src: en, tgt: de, max_length: 16}}
+tokenizer: {{min_frequency: 1}}
+model: {{d_model: 16, num_heads: 2, d_ff: 32, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.2}}
+schedule: {{learning_rate: 0.02, warmup_steps: 5}}
+training: {{device: cpu, max_steps: 12, batch_tokens: 100, num_micro_batches: 2, log_every_steps: 1}}
+validation: {{every_steps: 4, num_samples: 2, batch_sentences: 8}}
+checkpoint: {{every_steps: 3, keep: 3}}
+"""
+
+
+class MakeConfig(Protocol):
+    def __call__(self, *overrides: str) -> Config: ...
+
+
+class TrainUntil(Protocol):
+    def __call__(
+        self, config: Config, path: Path, *, step: int | None = None, crash: bool = False
+    ) -> Outcome | None: ...
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """So that the processes of a parallel test run do not fight for the cores."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def event_files_in_order() -> None:
+    """TensorBoard reads event files by name: second, process, counter. Here many are written in one second."""
+    event_file_writer._global_uid = event_file_writer.AtomicCounter(1_000_000)
+
+
+def tiny_pairs() -> list[tuple[str, str]]:
+    """192 pairs of English and German, in an order that looks random."""
+    parts = product(SUBJECTS.items(), VERBS.items(), OBJECTS.items(), ENDINGS.items())
+    pairs = [
+        (f"{s_en} {v_en} {o_en}{e_en}", f"{s_de} {v_de} {o_de}{e_de}")
+        for (s_en, s_de), (v_en, v_de), (o_en, o_de), (e_en, e_de) in parts
+    ]
+    random.Random(1).shuffle(pairs)
+    return pairs
+
+
+@pytest.fixture(scope="session")
+def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of parallel text; ``zebra`` and ``Zebra`` stand in the validation and test splits alone."""
+    folder = tmp_path_factory.mktemp("corpus")
+    pairs = tiny_pairs()
+    unseen = [("the zebra sees milk.", "das Zebra sieht Milch.")]
+    splits = {"train": pairs[:160], "validation": pairs[160:171] + unseen, "test": pairs[171:] + unseen}
+    for split, rows in splits.items():
+        for column, language in enumerate(("en", "de")):
+            lines = "".join(row[column] + "\n" for row in rows)
+            (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_config_file(tiny_corpus: Path) -> Path:
+    """The config file of a run of a second, with dropout and with two micro-batches a step."""
+    file = tiny_corpus / "tiny.yaml"
+    file.write_text(CONFIG.format(corpus=tiny_corpus), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="session")
+def make_config(tiny_config_file: Path) -> MakeConfig:
+    """The tiny config with overrides, written as after ``--set``."""
+
+    def make(*overrides: str) -> Config:
+        return load_config(tiny_config_file, overrides)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def _trained(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trained") / "tiny"
+    config = make_config(
+        "training.max_steps=200",
+        "training.log_every_steps=20",
+        "validation.every_steps=100",
+        "checkpoint.every_steps=50",
+        "model.d_model=32",
+        "model.dropout=0.1",
+    )
+    run_training(config, RunDirectory(path))
+    return path
+
+
+@pytest.fixture
+def trained(_trained: Path, tmp_path: Path) -> RunDirectory:
+    """A finished run of 200 steps that translates its little language well; a copy, to be done with at will."""
+    return RunDirectory(Path(shutil.copytree(_trained, tmp_path / "runs" / "tiny")))
+
+
+@pytest.fixture
+def train_until(monkeypatch: pytest.MonkeyPatch) -> TrainUntil:
+    """Trains to the end, or sends this process SIGTERM after ``step``, or lets it ``crash`` there."""
+
+    def train(config: Config, path: Path, *, step: int | None = None, crash: bool = False) -> Outcome | None:
+        show_step = Progress.step
+
+        def end_at(
+            self: Progress, state: TrainingState, result: StepResult, learning_rate: float, *, log: bool
+        ) -> None:
+            show_step(self, state, result, learning_rate, log=log)
+            if state.step == step and crash:
+                raise Crash
+            if state.step == step:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Progress, "step", end_at)
+            try:
+                return run_training(config, RunDirectory(path))
+            except Crash:
+                return None
+
+    return train
+
+
+class Crash(Exception):
+    """Stands for a process that is killed."""
+
+
+@pytest.fixture(scope="session")
+def read_metrics() -> Callable[[Path], list[dict[str, float | str]]]:
+    """The lines of ``metrics.jsonl`` without what the clock says."""
+
+    def read(file: Path) -> list[dict[str, float | str]]:
+        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        return [{k: v for k, v in line.items() if k not in {"minutes", "tokens_per_second"}} for line in lines]
+
+    return read

@@ -1,0 +1,54 @@
+"""The generated corpora, as `load_corpus` gives them."""
+
+import pytest
+
+from mt.config.data import DataConfig
+from mt.data.corpus import load_corpus, load_split
+from mt.errors import DataError
+
+
+def config(path: str, src: str = "en", tgt: str = "de", **fields: object) -> DataConfig:
+    return DataConfig.model_validate({"path": path, "src": src, "tgt": tgt, **fields})
+
+
+@pytest.mark.parametrize(
+    ("path", "num_train_pairs"), [("builtin:primer", 40_000), ("builtin:reverse", 20_000)]
+)
+def test_the_usual_sizes_and_disjoint_sources(path: str, num_train_pairs: int) -> None:
+    corpus = load_corpus(config(path))
+    assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (num_train_pairs, 500, 1000)
+    train = set(corpus.train["src"])
+    assert not train & {*corpus.validation["src"], *corpus.test["src"]}
+    assert corpus.description["kind"] == "built-in"
+
+
+@pytest.mark.parametrize("path", ["builtin:primer", "builtin:reverse"])
+def test_a_number_of_pairs_and_a_seed(path: str) -> None:
+    corpus = load_corpus(config(path, num_train_pairs=300))
+    assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (300, 500, 1000)
+    assert load_corpus(config(path, num_train_pairs=300)).description == corpus.description
+    assert load_corpus(config(path, num_train_pairs=300, seed=2)).train[:] != corpus.train[:]
+
+
+def test_the_primer_goes_both_ways() -> None:
+    forth = load_split(config("builtin:primer"), "test")
+    back = load_split(config("builtin:primer", src="de", tgt="en"), "test")
+    assert (back["src"][:], back["tgt"][:]) == (forth["tgt"][:], forth["src"][:])
+
+
+def test_reversing_has_no_language() -> None:
+    rows = load_split(config("builtin:reverse", src="words", tgt="sdrow"), "test")[:]
+    assert all(src.split() == tgt.split()[::-1] for src, tgt in zip(rows["src"], rows["tgt"], strict=True))
+    assert load_split(config("builtin:reverse", src="de", tgt="en"), "test")[:] == rows
+
+
+def test_the_primer_is_english_and_german() -> None:
+    with pytest.raises(DataError, match=r"English and German: data\.src and data\.tgt .* not 'en' and 'fr'"):
+        load_corpus(config("builtin:primer", tgt="fr"))
+
+
+def test_a_built_in_corpus_that_is_not() -> None:
+    with pytest.raises(
+        DataError, match=r"no built-in corpus 'builtin:prime', only .*Did you mean 'builtin:primer'"
+    ):
+        load_corpus(config("builtin:prime"))

@@ -1,0 +1,209 @@
+"""A run that was stopped and resumed is the run that never stopped, bit for bit."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import mt.pipeline.train
+from mt.config.config import Config
+from mt.metrics import Score
+from mt.pipeline.train import Outcome, run_training
+from mt.run_directory import RunDirectory
+from mt.training.validation import ValidationResult
+
+Figures = list[dict[str, float | str]]
+
+
+class MakeConfig(Protocol):
+    def __call__(self, *overrides: str) -> Config: ...
+
+
+class TrainUntil(Protocol):
+    def __call__(
+        self, config: Config, path: Path, *, step: int | None = None, crash: bool = False
+    ) -> Outcome | None: ...
+
+
+@pytest.fixture(scope="module")
+def unbroken(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """Two epochs of six steps in one sitting."""
+    run = RunDirectory(tmp_path_factory.mktemp("unbroken"))
+    run_training(make_config(), run)
+    return run
+
+
+@pytest.fixture
+def assert_same(read_metrics: Callable[[Path], Figures]) -> Callable[[RunDirectory, RunDirectory], None]:
+    """Compares all that two runs left, but for what the clock says."""
+
+    def compare(one: RunDirectory, other: RunDirectory) -> None:
+        for pointer in ("latest", "best"):
+            left, right = [(run.checkpoints_dir / pointer).read_text().strip() for run in (one, other)]
+            assert left == right
+            left_folder, right_folder = one.checkpoints_dir / left, other.checkpoints_dir / right
+            assert_equal(load_file(left_folder / "model.safetensors"), load_file(right_folder / "model.safetensors"))
+            states = [
+                torch.load(folder / "training_state.pt", weights_only=True)
+                for folder in (left_folder, right_folder)
+            ]
+            assert [state["state"].pop("seconds") > 0 for state in states] == [True, True]
+            assert states[0]["optimizer"]["state"]
+            assert_equal(*states)
+        assert read_metrics(one.metrics_file) == read_metrics(other.metrics_file)
+        assert curves(one) == curves(other)
+
+    return compare
+
+
+def assert_equal(left: Any, right: Any) -> None:
+    """Compare nested containers, tensors with `torch.equal`."""
+    assert type(left) is type(right)
+    if isinstance(left, dict):
+        assert left.keys() == right.keys()
+        for key in left:
+            assert_equal(left[key], right[key])
+    elif isinstance(left, list | tuple):
+        assert len(left) == len(right)
+        for pair in zip(left, right, strict=True):
+            assert_equal(*pair)
+    elif isinstance(left, torch.Tensor):
+        assert torch.equal(left, right)
+    else:
+        assert left == right
+
+
+def curves(run: RunDirectory) -> dict[str, list[tuple[int, object]]]:
+    """What TensorBoard would show, by tag, as (step, value); the speed without its value."""
+    events = EventAccumulator(str(run.tensorboard_dir), size_guidance={"scalars": 0, "tensors": 0})
+    events.Reload()
+    found: dict[str, list[tuple[int, object]]] = {}
+    for tag in events.Tags()["scalars"]:
+        timed = tag == "train/tokens_per_second"
+        found[tag] = [(event.step, None if timed else event.value) for event in events.Scalars(tag)]
+    for tag in events.Tags()["tensors"]:
+        found[tag] = [(event.step, event.tensor_proto.string_val[0]) for event in events.Tensors(tag)]
+    return found
+
+
+@pytest.mark.parametrize(
+    "stops", [[7], [2, 6, 9], range(1, 12)], ids=["one", "three", "each"]
+)
+def test_signals_at_any_step(
+    stops: Sequence[int],
+    unbroken: RunDirectory,
+    make_config: MakeConfig,
+    train_until: TrainUntil,
+    tmp_path: Path,
+    assert_same: Callable[..., None],
+) -> None:
+    # Each sitting finds the run under another name, as on a disk that is mounted elsewhere.
+    path = tmp_path / "run"
+    for step in stops:
+        outcome = train_until(make_config(), path, step=step)
+        assert outcome is not None
+        assert (outcome.finished, outcome.exit_code, outcome.state.step) == (None, 143, step)
+        path = path.rename(tmp_path / f"moved-{step}")
+    outcome = train_until(make_config(), path)
+    assert outcome is not None
+    assert outcome.finished == "training.max_steps (12) reached"
+    assert_same(RunDirectory(path), unbroken)
+
+
+def test_limits_that_are_raised(
+    unbroken: RunDirectory, make_config: MakeConfig, tmp_path: Path, assert_same: Callable[..., None]
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    for steps in (4, 8, 12):
+        outcome = run_training(make_config(f"training.max_steps={steps}"), run)
+        assert outcome.state.step == steps
+        assert not outcome.was_finished
+    assert_same(run, unbroken)
+
+
+def test_crashes_lose_only_what_was_not_saved(
+    unbroken: RunDirectory,
+    make_config: MakeConfig,
+    train_until: TrainUntil,
+    tmp_path: Path,
+    assert_same: Callable[..., None],
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    for step in (2, 5, 11):  # Steps 0, 4 and 9 are the last that were saved.
+        assert train_until(make_config(), run.path, step=step, crash=True) is None
+        with run.metrics_file.open("a") as file:
+            file.write('{"step": 1, "kind": "tra')
+    train_until(make_config(), run.path)
+    assert_same(run, unbroken)
+
+
+def test_what_does_not_change_the_mathematics_may_change(
+    unbroken: RunDirectory, make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    train_until(make_config("checkpoint.every_steps=1"), run.path, step=5)
+    run_training(
+        make_config("validation.every_steps=3", "validation.batch_sentences=2", "checkpoint.keep=1"), run
+    )
+    weights = [load_file(r.checkpoints_dir / "step_0000012" / "model.safetensors") for r in (run, unbroken)]
+    assert_equal(*weights)
+
+
+def test_the_schedule_goes_on(
+    unbroken: RunDirectory, make_config: MakeConfig, tmp_path: Path, read_metrics: Callable[[Path], Figures]
+) -> None:
+    # Of its own total, not of the limit: a run of 4 steps that is made longer follows one cosine.
+    run = RunDirectory(tmp_path / "run")
+    cosine = ["schedule.kind=cosine", "schedule.total_steps=25"]
+    run_training(make_config("training.max_steps=4", *cosine), run)
+    run_training(make_config("training.max_steps=15", *cosine), run)
+    rates = {
+        line["step"]: line["learning_rate"]
+        for line in read_metrics(run.metrics_file)
+        if line["kind"] == "train"
+    }
+    assert rates[5] == pytest.approx(0.02)
+    assert rates[15] == pytest.approx(0.01)  # Half way between the end of the warm-up and the total.
+
+
+def test_early_stopping_counts_on(
+    make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_config(
+        "training.max_steps=null", "validation.every_steps=2", "validation.patience=3", "checkpoint.keep=1"
+    )
+    for path, stops in ((tmp_path / "unbroken", ()), (tmp_path / "stopped", (1, 7, 9))):
+        monkeypatch.setattr(mt.pipeline.train, "validate", scripted_bleu([5, 9, 8, 9, 8.5, 99]))
+        for step in stops:
+            train_until(config, path, step=step)
+        outcome = train_until(config, path)
+        assert outcome is not None
+        assert outcome.finished == "no gain in 3 validations (validation.patience)"
+        assert outcome.state.step == 10
+        assert outcome.state.best_value == 9
+        checkpoints = path / "checkpoints"
+        assert (checkpoints / "best").read_text() == "step_0000004\n"
+        assert sorted(folder.name for folder in checkpoints.glob("step*")) == ["step_0000004", "step_0000010"]
+    # Patience is a limit like others: more of it goes on.
+    outcome = run_training(
+        make_config("training.max_steps=null", "validation.every_steps=2", "validation.patience=4"),
+        RunDirectory(path),
+    )
+    assert outcome.state.best_value == 99
+
+
+def scripted_bleu(values: Sequence[float]) -> Callable[..., ValidationResult]:
+    """Stands for `validate`: the next value at each call, and the last for ever."""
+    left: Iterator[float] = iter(values)
+    last = values[-1]
+
+    def validate(*args: object, sources: Sequence[str], **kwargs: object) -> ValidationResult:
+        value = next(left, last)
+        scores = {"bleu": Score("BLEU", value, "nrefs:1"), "chrf": Score("chrF2", value, "nrefs:1")}
+        return ValidationResult(1 / value, scores, list(sources))
+
+    return validate

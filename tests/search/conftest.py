@@ -1,0 +1,115 @@
+"""Two models to search with: one that is a table written by hand, one that is a tiny random Transformer."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from mt.config.model import ModelConfig
+from mt.masks import padding_mask
+from mt.search.hypothesis import length_limit
+from mt.search.model import EncoderDecoder
+from mt.special_tokens import EOS_ID
+from mt.transformer.build import build_transformer
+from mt.transformer.cache import DecoderCache
+from mt.transformer.transformer import Transformer
+
+FIRST_SOURCE = 4
+"""The source id that names the first table."""
+
+
+class TableCache:
+    def __init__(self, which: Tensor) -> None:
+        self.which = which
+
+    def select(self, rows: Tensor) -> None:
+        self.which = self.which[rows]
+
+
+class TableModel:
+    """The newest token and the sentence's own table decide the logits of the next; a source is one id."""
+
+    def __init__(self, tables: Sequence[dict[int, list[float]]]) -> None:
+        """``tables[k][newest]`` are the logits after ``newest`` for the source id ``4 + k``."""
+        self.tables = tables
+        self.batch_sizes: list[int] = []
+        self.max_length = 0
+
+    def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
+        return src_ids[:, :1]
+
+    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> TableCache:
+        self.max_length = max_length
+        return TableCache(memory[:, 0] - FIRST_SOURCE)
+
+    def decode_step(self, ids: Tensor, cache: TableCache) -> Tensor:
+        self.batch_sizes.append(len(ids))
+        pairs = zip(cache.which.tolist(), ids.tolist(), strict=True)
+        return torch.tensor([self.tables[which][newest] for which, newest in pairs])
+
+
+def satisfies_the_protocol() -> list[EncoderDecoder[Any]]:
+    """The type checker's proof that either model will do."""
+    table: EncoderDecoder[TableCache] = TableModel([])
+    transformer: EncoderDecoder[DecoderCache] = random_transformer()
+    return [table, transformer]
+
+
+def random_transformer() -> Transformer:
+    """Weights so large that it has opinions, and an output layer of its own so that it does not just repeat.
+
+    With this seed some sentences end and some meet their limit, and unknown words would be written.
+    """
+    config = ModelConfig(
+        d_model=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=2, d_ff=32, tie_output=False
+    )
+    torch.manual_seed(0)
+    model = build_transformer(config, src_vocab_size=20, tgt_vocab_size=14, max_length=64).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.0)
+    return model.requires_grad_(False)
+
+
+@pytest.fixture
+def table_model() -> Callable[..., Any]:
+    """Makes a `TableModel` of these tables."""
+    return lambda *tables: TableModel(tables)
+
+
+@pytest.fixture
+def table_batch() -> Callable[[Sequence[int]], tuple[Tensor, Tensor]]:
+    """Source ids and mask of a batch of sentences, each given by the number of its table."""
+
+    def make(which: Sequence[int]) -> tuple[Tensor, Tensor]:
+        src_ids = torch.tensor(which)[:, None] + FIRST_SOURCE
+        return src_ids, padding_mask(src_ids)
+
+    return make
+
+
+@pytest.fixture
+def transformer() -> Transformer:
+    return random_transformer()
+
+
+@pytest.fixture
+def sentences() -> list[list[int]]:
+    """Twelve random sources of 1 to 9 tokens and EOS."""
+    generator = torch.Generator().manual_seed(11)
+    lengths = torch.randint(1, 10, (12,), generator=generator).tolist()
+    return [[*torch.randint(4, 20, (n,), generator=generator).tolist(), EOS_ID] for n in lengths]
+
+
+@pytest.fixture
+def make_batch() -> Callable[..., tuple[Tensor, Tensor, list[int]]]:
+    """Source ids, mask and limits of sentences, with more padding than needed where ``padding`` says so."""
+
+    def make(sentences: Sequence[list[int]], padding: int = 0) -> tuple[Tensor, Tensor, list[int]]:
+        src_ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(s) for s in sentences], batch_first=True)
+        src_ids = torch.nn.functional.pad(src_ids, (0, padding))
+        return src_ids, padding_mask(src_ids), [length_limit(len(s), 64) for s in sentences]
+
+    return make

@@ -1,0 +1,100 @@
+"""Greedy search with a real Transformer against a loop without cache and without a batch."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from mt.masks import padding_mask, target_mask
+from mt.search.greedy import greedy_search
+from mt.search.hypothesis import Hypothesis
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from mt.transformer.transformer import Transformer
+
+MakeBatch = Callable[..., tuple[Tensor, Tensor, list[int]]]
+
+
+def naive_search(model: Transformer, sentence: list[int], limit: int, *, keep_unk: bool = False) -> Hypothesis:
+    """The whole prefix anew at each step, one sentence at a time."""
+    src_ids, tgt_ids, score = torch.tensor([sentence]), [BOS_ID], 0.0
+    while len(tgt_ids) <= limit:
+        prefix = torch.tensor([tgt_ids])
+        logits = model(src_ids, padding_mask(src_ids), prefix, target_mask(prefix))[0, -1]
+        log_probs = logits.log_softmax(-1)
+        allowed = [i for i in range(14) if i not in {PAD_ID, BOS_ID} and (keep_unk or i != UNK_ID)]
+        best = max(allowed, key=lambda i: float(log_probs[i]))
+        score += float(log_probs[best])
+        if best == EOS_ID:
+            return Hypothesis(tgt_ids[1:], score, finished=True)
+        tgt_ids.append(best)
+    return Hypothesis(tgt_ids[1:], score, finished=False)
+
+
+def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    for ours, theirs in zip(found, expected, strict=True):
+        assert list(ours.ids) == list(theirs.ids)
+        assert ours.score == pytest.approx(theirs.score, abs=1e-4)
+        assert ours.finished == theirs.finished
+
+
+@pytest.mark.parametrize("keep_unk", [False, True])
+def test_greedy_equals_a_naive_loop(
+    keep_unk: bool, transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+) -> None:
+    src_ids, src_mask, limits = make_batch(sentences)
+    found = greedy_search(transformer, src_ids, src_mask, limits, keep_unk=keep_unk)
+    expected = [
+        naive_search(transformer, sentence, limit, keep_unk=keep_unk)
+        for sentence, limit in zip(sentences, limits, strict=True)
+    ]
+    assert_same(found, expected)
+    # Otherwise the comparison would prove little.
+    assert {hypothesis.finished for hypothesis in found} == {True, False}
+    assert len({len(hypothesis.ids) for hypothesis in found}) > 4
+    assert any(UNK_ID in hypothesis.ids for hypothesis in found) == keep_unk
+
+
+@pytest.mark.parametrize("padding", [0, 5])
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [[i] for i in range(12)],
+        [list(range(12))[::-1]],
+        [[3, 7, 1], [0, 2, 4, 5, 6], [11, 10], [9, 8]],
+        [[5, 5, 5, 0], [1, 2, 3, 4, 6, 7, 8, 9, 10, 11]],
+    ],
+    ids=["alone", "reversed", "grouped", "repeated"],
+)
+def test_same_sentence_same_translation_in_any_batch_order_and_padding(
+    groups: list[list[int]],
+    padding: int,
+    transformer: Transformer,
+    sentences: list[list[int]],
+    make_batch: MakeBatch,
+) -> None:
+    expected = greedy_search(transformer, *make_batch(sentences))
+    for group in groups:
+        found = greedy_search(transformer, *make_batch([sentences[i] for i in group], padding))
+        assert_same(found, [expected[i] for i in group])
+
+
+def test_neighbour_of_any_limit_changes_nothing(
+    transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+) -> None:
+    """Rows that leave early, or stay long, change nothing for the others."""
+    src_ids, src_mask, limits = make_batch(sentences)
+    expected = greedy_search(transformer, src_ids, src_mask, limits)
+    for changed in (1, 2, 60):
+        varied = [limit if i % 2 else changed for i, limit in enumerate(limits)]
+        found = greedy_search(transformer, src_ids, src_mask, varied)
+        assert_same(found[1::2], expected[1::2])
+
+
+def test_special_tokens_are_never_written(
+    transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+) -> None:
+    with torch.no_grad():
+        transformer.output.weight[[PAD_ID, BOS_ID, UNK_ID]] *= 5
+    for hypothesis in greedy_search(transformer, *make_batch(sentences)):
+        assert not {PAD_ID, BOS_ID, UNK_ID, EOS_ID} & set(hypothesis.ids)

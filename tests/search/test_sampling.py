@@ -1,0 +1,149 @@
+"""Sampling by its frequencies: they must be those of softmax(logits / T), within a chi-square bound."""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from mt.search.greedy import greedy_search
+from mt.search.hypothesis import Hypothesis
+from mt.search.sampling import sample
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from mt.transformer.transformer import Transformer
+
+A, B, C, D = 4, 5, 6, 7
+#             PAD  UNK  BOS  EOS   a    b     c    d
+LOGITS = [5.0, 4.0, 3.0, 0.5, 2.0, 1.0, -0.5, 0.0]
+TABLE = dict.fromkeys([BOS_ID, UNK_ID, A, B, C, D], LOGITS)
+NUM_DRAWS = 6000
+
+MakeModel = Callable[..., Any]
+MakeTableBatch = Callable[[list[int]], tuple[Tensor, Tensor]]
+MakeBatch = Callable[..., tuple[Tensor, Tensor, list[int]]]
+
+
+def probabilities(temperature: float, allowed: list[int]) -> dict[int, float]:
+    weights = {token: math.exp(LOGITS[token] / temperature) for token in allowed}
+    return {token: weight / sum(weights.values()) for token, weight in weights.items()}
+
+
+def chi_square(counts: Counter[Any], expected: dict[Any, float]) -> float:
+    total = sum(counts.values())
+    assert set(counts) <= set(expected)
+    return sum((counts[key] - total * p) ** 2 / (total * p) for key, p in expected.items())
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("keep_unk", [False, True])
+def test_frequencies_are_those_of_the_softmax(
+    keep_unk: bool, temperature: float, table_model: MakeModel, table_batch: MakeTableBatch
+) -> None:
+    found = sample(
+        table_model(TABLE),
+        *table_batch([0] * NUM_DRAWS),
+        [1] * NUM_DRAWS,
+        temperature=temperature,
+        seeds=range(NUM_DRAWS),
+        keep_unk=keep_unk,
+    )
+    counts = Counter(hypothesis.ids[0] if hypothesis.ids else EOS_ID for hypothesis in found)
+    allowed = [*([UNK_ID] if keep_unk else []), EOS_ID, A, B, C, D]
+    # With 5 degrees of freedom chi-square passes 25.7 once in ten thousand times.
+    assert chi_square(counts, probabilities(temperature, allowed)) < 25.7
+
+
+def test_steps_are_drawn_independently(table_model: MakeModel, table_batch: MakeTableBatch) -> None:
+    found = sample(
+        table_model(TABLE),
+        *table_batch([0] * NUM_DRAWS),
+        [2] * NUM_DRAWS,
+        temperature=1.0,
+        seeds=range(NUM_DRAWS),
+    )
+    single = probabilities(1.0, [EOS_ID, A, B, C, D])
+    pairs = {(i, j): single[i] * single[j] for i in single for j in single if i != EOS_ID}
+    expected = {(EOS_ID,): single[EOS_ID], **pairs}
+    counts = Counter((*found_ids.ids, EOS_ID)[:2] for found_ids in found)
+    assert {len(key) for key in counts} == {1, 2}
+    # 20 degrees of freedom: 52.4 once in ten thousand times.
+    assert chi_square(counts, expected) < 52.4
+
+
+def test_score_is_the_log_probability_at_temperature_one(
+    table_model: MakeModel, table_batch: MakeTableBatch
+) -> None:
+    found = sample(
+        table_model(TABLE), *table_batch([0] * 20), [5] * 20, temperature=2.0, seeds=list(range(20))
+    )
+    normaliser = math.log(sum(math.exp(logit) for logit in LOGITS))
+    for hypothesis in found:
+        tokens = [*hypothesis.ids, *([EOS_ID] if hypothesis.finished else [])]
+        expected = sum(LOGITS[token] - normaliser for token in tokens)
+        assert hypothesis.score == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [1e-4, 1e-30, 1e-38])
+def test_temperature_near_zero_is_greedy(
+    temperature: float, transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+) -> None:
+    batch = make_batch(sentences)
+    greedy = greedy_search(transformer, *batch)
+    found = sample(transformer, *batch, temperature=temperature, seeds=range(len(sentences)))
+    assert [list(hypothesis.ids) for hypothesis in found] == [list(hypothesis.ids) for hypothesis in greedy]
+
+
+def test_high_temperature_draws_evenly(table_model: MakeModel, table_batch: MakeTableBatch) -> None:
+    found = sample(
+        table_model(TABLE), *table_batch([0] * 3000), [1] * 3000, temperature=1e30, seeds=range(3000)
+    )
+    counts = Counter(hypothesis.ids[0] if hypothesis.ids else EOS_ID for hypothesis in found)
+    assert chi_square(counts, dict.fromkeys([EOS_ID, A, B, C, D], 0.2)) < 23.5
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, -math.inf, math.nan])
+def test_temperature_must_be_a_number_above_zero(
+    temperature: float, table_model: MakeModel, table_batch: MakeTableBatch
+) -> None:
+    with pytest.raises(ValueError, match="temperature must be a number above 0, not"):
+        sample(table_model(TABLE), *table_batch([0]), [1], temperature=temperature, seeds=[1])
+
+
+def test_same_seed_same_draw_in_any_batch(
+    transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+) -> None:
+    seeds = [7 * i + 1 for i in range(len(sentences))]
+
+    def draw(rows: list[int], padding: int = 0) -> list[Hypothesis]:
+        batch = make_batch([sentences[i] for i in rows], padding)
+        torch.manual_seed(len(rows))  # the global generator must not matter
+        return sample(transformer, *batch, temperature=1.0, seeds=[seeds[i] for i in rows])
+
+    rows = list(range(len(sentences)))
+    expected = draw(rows)
+    assert len({tuple(hypothesis.ids) for hypothesis in expected}) == len(expected)
+    for group in ([[i] for i in rows], [rows[::-1]], [[5, 2, 2], [0, 1, 9]]):
+        for part in group:
+            for found, i in zip(draw(part, padding=3), part, strict=True):
+                assert list(found.ids) == list(expected[i].ids)
+                assert found.score == pytest.approx(expected[i].score, abs=1e-4)
+
+
+def test_neighbour_with_a_longer_limit_changes_no_draw(
+    table_model: MakeModel, table_batch: MakeTableBatch
+) -> None:
+    model = table_model(TABLE)
+    (alone,) = sample(model, *table_batch([0]), [9], temperature=1.0, seeds=[3])
+    for other_limit in (1, 15, 16, 17, 400):
+        found = sample(model, *table_batch([0, 0]), [9, other_limit], temperature=1.0, seeds=[3, 8])
+        assert found[0] == alone
+
+
+def test_other_seed_other_draw(table_model: MakeModel, table_batch: MakeTableBatch) -> None:
+    flat = {token: [0.0] * 3 + [-9.0] + [0.0] * 4 for token in TABLE}
+    found = sample(table_model(flat), *table_batch([0] * 9), [20] * 9, temperature=1.0, seeds=range(9))
+    assert len({tuple(hypothesis.ids) for hypothesis in found}) == 9
+    assert not {PAD_ID, BOS_ID, UNK_ID} & {token for hypothesis in found for token in hypothesis.ids}

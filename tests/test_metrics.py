@@ -1,0 +1,66 @@
+"""Scores against sacreBLEU's own functions."""
+
+import pytest
+import sacrebleu
+
+from mt.errors import DataError
+from mt.metrics import exact_match, score_translations
+
+HYPOTHESES = ["Der Hund läuft schnell über die Straße.", "Das ist gut!", "Ein Mann liest ein altes Buch ."]
+REFERENCES = ["Der Hund rennt schnell über die Straße.", "Das ist gut!", "Ein Mann liest ein altes Buch."]
+
+
+def test_scores_equal_those_of_sacrebleu() -> None:
+    scores = score_translations(HYPOTHESES, REFERENCES)
+    assert list(scores) == ["bleu", "chrf"]
+    assert scores["bleu"].value == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
+    assert scores["chrf"].value == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
+    assert 0 < scores["bleu"].value < 100
+
+
+def test_scores_are_of_the_corpus_and_not_means_of_sentences() -> None:
+    bleu = score_translations(HYPOTHESES, REFERENCES)["bleu"].value
+    alone = [score_translations([h], [r])["bleu"].value for h, r in zip(HYPOTHESES, REFERENCES, strict=True)]
+    assert abs(bleu - sum(alone) / len(alone)) > 1
+
+
+def test_perfect_translations_score_100() -> None:
+    scores = score_translations(REFERENCES, REFERENCES)
+    assert scores["bleu"].value == pytest.approx(100)
+    assert scores["chrf"].value == pytest.approx(100)
+
+
+def test_no_score_is_printed_without_its_signature() -> None:
+    scores = score_translations(HYPOTHESES, REFERENCES)
+    version = sacrebleu.__version__
+    bleu = f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
+    chrf = f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}"
+    assert scores["bleu"].signature == bleu
+    assert scores["chrf"].signature == chrf
+    assert str(scores["bleu"]) == f"BLEU {scores['bleu'].value:.2f}  ({bleu})"
+    assert str(scores["chrf"]) == f"chrF2 {scores['chrf'].value:.2f}  ({chrf})"
+
+
+def test_empty_translations_are_scored_and_not_dropped() -> None:
+    hypotheses = ["", *HYPOTHESES[1:]]
+    expected = sacrebleu.corpus_bleu(hypotheses, [REFERENCES]).score
+    assert score_translations(hypotheses, REFERENCES)["bleu"].value == expected
+    assert expected < score_translations(HYPOTHESES, REFERENCES)["bleu"].value
+
+
+@pytest.mark.parametrize("num_hypotheses", [0, 2])
+def test_unequal_numbers_of_lines_are_refused(num_hypotheses: int) -> None:
+    with pytest.raises(DataError, match=rf"^{num_hypotheses} translations .* 3 references"):
+        score_translations(HYPOTHESES[:num_hypotheses], REFERENCES)
+
+
+def test_nothing_to_score_is_refused() -> None:
+    with pytest.raises(DataError, match="the references are empty"):
+        score_translations([], [])
+
+
+def test_exact_match_is_a_share_in_percent() -> None:
+    assert exact_match(["a b", "c", "d ", "e"], ["a b", "c", "d", "E"]) == 50.0
+    assert exact_match(["a"], ["a"]) == 100.0
+    with pytest.raises(ValueError, match="longer"):
+        exact_match(["a"], ["a", "b"])

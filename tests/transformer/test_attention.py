@@ -1,0 +1,163 @@
+"""Attention against torch's own function and module."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mt.masks import causal_mask, padding_mask
+from mt.transformer.attention import (
+    MultiHeadAttention,
+    attention_weights,
+    join_heads,
+    plain_attention,
+    split_heads,
+)
+
+B, H, TQ, TK, K = 3, 2, 5, 7, 4
+GradientCheck = Callable[[Tensor, Tensor, list[Tensor], list[Tensor]], None]
+
+
+def random_mask(*shape: int) -> Tensor:
+    """About half of it True, and in each row at least the first key."""
+    mask = torch.rand(shape) < 0.5
+    mask[..., 0] = True
+    return mask
+
+
+def random_heads(num_queries: int, num_keys: int) -> tuple[Tensor, Tensor, Tensor]:
+    query, key, value = (torch.randn(B, H, length, K) for length in (num_queries, num_keys, num_keys))
+    return query.requires_grad_(), key.requires_grad_(), value.requires_grad_()
+
+
+@pytest.mark.parametrize(
+    "mask_shape",
+    [None, (B, 1, 1, TK), (B, 1, TQ, TK), (1, 1, TQ, TK), (B, H, TQ, TK), (1, H, 1, TK), (TQ, TK)],
+)
+def test_plain_attention_equals_that_of_torch(
+    mask_shape: tuple[int, ...] | None, assert_equal_gradients: GradientCheck
+) -> None:
+    heads = random_heads(TQ, TK)
+    mask = None if mask_shape is None else random_mask(*mask_shape)
+    ours = plain_attention(*heads, mask)
+    theirs = F.scaled_dot_product_attention(*heads, attn_mask=mask)
+    torch.testing.assert_close(ours, theirs)
+    assert_equal_gradients(ours, theirs, list(heads), list(heads))
+
+
+def test_causal_mask_equals_that_of_torch(assert_equal_gradients: GradientCheck) -> None:
+    heads = random_heads(TK, TK)
+    ours = plain_attention(*heads, causal_mask(TK))
+    theirs = F.scaled_dot_product_attention(*heads, is_causal=True)
+    torch.testing.assert_close(ours, theirs)
+    assert_equal_gradients(ours, theirs, list(heads), list(heads))
+
+
+def test_weights_of_each_query_sum_to_one_over_the_keys_it_may_see() -> None:
+    query, key, _ = random_heads(TQ, TK)
+    mask = random_mask(B, 1, TQ, TK)
+    weights = attention_weights(query, key, mask)
+    assert weights.shape == (B, H, TQ, TK)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(B, H, TQ))
+    assert weights[~mask.expand_as(weights)].eq(0).all()
+
+
+def test_query_that_may_see_nothing_gets_zeros_and_no_nan(assert_equal_gradients: GradientCheck) -> None:
+    heads = random_heads(TQ, TK)
+    mask = random_mask(B, 1, TQ, TK)
+    mask[1, :, 2] = False
+    ours = plain_attention(*heads, mask)
+    assert ours[1, :, 2].eq(0).all()
+    assert attention_weights(heads[0], heads[1], mask)[1, :, 2].eq(0).all()
+    theirs = F.scaled_dot_product_attention(*heads, attn_mask=mask)
+    torch.testing.assert_close(ours, theirs)
+    assert_equal_gradients(ours, theirs, list(heads), list(heads))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_masks_work_in_half_precision(dtype: torch.dtype) -> None:
+    query, key, value = (x.detach() for x in random_heads(TQ, TK))
+    mask = random_mask(B, 1, TQ, TK)
+    mask[0, :, 0] = False
+    weights = attention_weights(query.to(dtype), key.to(dtype), mask)
+    assert weights.dtype == dtype
+    torch.testing.assert_close(weights.float(), attention_weights(query, key, mask), atol=0.02, rtol=0.02)
+    attention = MultiHeadAttention(8, 2)
+    x = torch.randn(2, 5, 8)
+    expected = attention(x, x, causal_mask(5))
+    halved = attention.to(dtype)(x.to(dtype), x.to(dtype), causal_mask(5))
+    torch.testing.assert_close(halved.float(), expected, atol=0.02, rtol=0.05)
+
+
+def test_heads_are_slices_of_the_width() -> None:
+    x = torch.arange(2 * 3 * 8).view(2, 3, 8)
+    heads = split_heads(x, 4)
+    assert heads.shape == (2, 4, 3, 2)
+    assert heads[1, 2].equal(x[1, :, 4:6])
+    assert join_heads(heads).equal(x)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("num_heads", [1, 2, 8])
+@pytest.mark.parametrize("case", ["self", "cross", "masked"])
+def test_multi_head_attention_equals_that_of_torch(
+    case: str,
+    num_heads: int,
+    bias: bool,
+    randomise: Callable[[nn.Module], None],
+    copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None],
+    assert_equal_gradients: GradientCheck,
+) -> None:
+    ours = MultiHeadAttention(16, num_heads, bias=bias)
+    randomise(ours)
+    theirs = nn.MultiheadAttention(16, num_heads, bias=bias, batch_first=True)
+    copy_attention(ours, theirs)
+    x = torch.randn(B, TQ, 16, requires_grad=True)
+    memory = x if case == "self" else torch.randn(B, TK, 16, requires_grad=True)
+    mask = random_mask(B, num_heads, TQ, memory.size(1)) if case == "masked" else None
+    # In nn.MultiheadAttention True means "may not", and the heads stand in the batch.
+    their_mask = None if mask is None else ~mask.flatten(0, 1)
+
+    output = ours(x, memory, mask)
+    their_output, their_weights = theirs(
+        x, memory, memory, attn_mask=their_mask, need_weights=True, average_attn_weights=False
+    )
+    torch.testing.assert_close(output, their_output)
+    torch.testing.assert_close(ours.weights(x, memory, mask), their_weights)
+    assert_equal_gradients(output, their_output, [x, memory], [x, memory])
+
+
+def test_padding_mask_equals_the_key_padding_mask_of_torch(
+    copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None],
+) -> None:
+    ours, theirs = MultiHeadAttention(16, 4), nn.MultiheadAttention(16, 4, batch_first=True)
+    copy_attention(ours, theirs)
+    x, memory = torch.randn(2, TQ, 16), torch.randn(2, 4, 16)
+    mask = padding_mask(torch.tensor([[5, 6, 7, 8], [5, 6, 0, 0]]))
+    their_output, _ = theirs(x, memory, memory, key_padding_mask=~mask[:, 0, 0])
+    torch.testing.assert_close(ours(x, memory, mask), their_output)
+
+
+def test_without_bias_there_is_none() -> None:
+    names = [name for name, _ in MultiHeadAttention(16, 4, bias=False).named_parameters()]
+    assert names == ["query.weight", "key.weight", "value.weight", "output.weight"]
+
+
+def test_dropout_works_in_training_alone_and_keeps_the_mean() -> None:
+    attention = MultiHeadAttention(8, 2, dropout=0.5)
+    x = torch.randn(1, 6, 8).expand(4000, 6, 8)
+    expected = attention.eval()(x, x, None)
+    assert attention(x, x, None).equal(expected)
+    dropped = attention.train()(x, x, None)
+    assert (dropped[0] - dropped[1]).abs().max() > 0.05
+    torch.testing.assert_close(dropped.mean(0), expected[0], atol=0.05, rtol=0)
+
+
+def test_shown_weights_are_those_before_dropout() -> None:
+    attention = MultiHeadAttention(8, 2, dropout=0.5)
+    x = torch.randn(2, 6, 8)
+    weights = attention.train().weights(x, x, None)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 6))
+    assert weights.equal(attention.eval().weights(x, x, None))

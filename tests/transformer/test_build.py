@@ -1,0 +1,159 @@
+"""Sizes by a formula written by hand, variants by what they share, first weights by their distribution."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from mt.masks import padding_mask, target_mask
+from mt.transformer.dropout import Dropout
+from mt.transformer.embedding import PositionalEmbedding
+from mt.transformer.transformer import Transformer
+
+Make = Callable[..., Transformer]
+
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"norm_first": False},
+    {"bias": False},
+    {"bias": False, "norm_first": False},
+    {"activation": "gelu"},
+    {"tie_output": False},
+    {"share_embeddings": True, "tgt_vocab_size": 11},
+    {"share_embeddings": True, "tgt_vocab_size": 11, "tie_output": False},
+    {"num_encoder_layers": 3, "num_decoder_layers": 1},
+    {"num_encoder_layers": 1, "num_decoder_layers": 4},
+    {"d_ff": 5},
+    {"num_heads": 16},
+    {"dropout": 0.3, "attention_dropout": 0.2},
+]
+
+
+def num_parameters(
+    *,
+    src_vocab_size: int = 11,
+    tgt_vocab_size: int = 13,
+    d_ff: int = 24,
+    num_encoder_layers: int = 2,
+    num_decoder_layers: int = 2,
+    norm_first: bool = True,
+    bias: bool = True,
+    tie_output: bool = True,
+    share_embeddings: bool = False,
+    **_without_influence: Any,
+) -> int:
+    d = 16
+    attention = 4 * (d * d + bias * d)
+    feed_forward = 2 * d * d_ff + bias * (d_ff + d)
+    norm = d + bias * d
+    encoder = num_encoder_layers * (attention + feed_forward + 2 * norm) + norm_first * norm
+    decoder = num_decoder_layers * (2 * attention + feed_forward + 3 * norm) + norm_first * norm
+    num_rows = tgt_vocab_size + (not share_embeddings) * src_vocab_size + (not tie_output) * tgt_vocab_size
+    return encoder + decoder + num_rows * d
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_every_variant_has_the_parameters_of_the_formula_and_learns_all_of_them(
+    changes: dict[str, Any], make_model: Make
+) -> None:
+    model = make_model(**changes).train()
+    assert sum(p.numel() for p in model.parameters()) == num_parameters(**changes)
+    src_ids, tgt_ids = torch.randint(4, 11, (4, 6)), torch.randint(4, 11, (4, 5))
+    logits = model(src_ids, padding_mask(src_ids), tgt_ids, target_mask(tgt_ids))
+    assert logits.shape == (4, 5, changes.get("tgt_vocab_size", 13))
+    logits.logsumexp(-1).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        # Softmax does not see what is added to all keys alike.
+        assert "key.bias" in name or parameter.grad.any(), name
+
+
+def test_tied_output_is_the_target_embedding(make_model: Make) -> None:
+    model = make_model()
+    assert model.output.weight is model.tgt_embedding.tokens.weight
+    assert model.output.weight.data_ptr() == model.tgt_embedding.tokens.weight.data_ptr()
+    assert model.src_embedding.tokens.weight is not model.tgt_embedding.tokens.weight
+    untied = make_model(tie_output=False)
+    assert untied.output.weight is not untied.tgt_embedding.tokens.weight
+
+
+def test_shared_embeddings_are_one(make_model: Make) -> None:
+    model = make_model(share_embeddings=True, tgt_vocab_size=11)
+    assert model.src_embedding.tokens is model.tgt_embedding.tokens
+    assert model.output.weight is model.src_embedding.tokens.weight
+
+
+def test_sizes_of_the_two_vocabularies_are_apart(make_model: Make) -> None:
+    model = make_model(src_vocab_size=7, tgt_vocab_size=21)
+    assert model.src_embedding.tokens.weight.shape == (7, 16)
+    assert model.tgt_embedding.tokens.weight.shape == (21, 16)
+    assert model.output.weight.shape == (21, 16)
+
+
+def test_variants_reach_the_layers(make_model: Make) -> None:
+    model = make_model(num_encoder_layers=3, num_decoder_layers=1, d_ff=40, activation="gelu", num_heads=8)
+    assert len(model.encoder.layers) == 3
+    assert len(model.decoder.layers) == 1
+    assert model.encoder.layers[2].feed_forward.inner.weight.shape == (40, 16)
+    assert isinstance(model.decoder.layers[0].feed_forward.activation, nn.GELU)
+    assert model.decoder.layers[0].cross_attention.num_heads == 8
+
+
+def test_dropout_is_in_both_stacks_and_on_both_embeddings(make_model: Make) -> None:
+    model = make_model(dropout=0.3, attention_dropout=0.2)
+    shares = [module.p for module in model.modules() if isinstance(module, Dropout)]
+    assert shares == [0.3] * (2 * 2 + 2 * 3 + 2)
+    embeddings = [module for module in model.modules() if isinstance(module, PositionalEmbedding)]
+    assert [embedding.dropout.p for embedding in embeddings] == [0.3, 0.3]
+    assert {m.dropout for m in model.modules() if hasattr(m, "keys_and_values")} == {0.2}
+
+
+def test_linear_weights_are_xavier_uniform(make_model: Make) -> None:
+    model = make_model(d_model=64, d_ff=160, tie_output=False, tgt_vocab_size=50)
+    linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    assert len(linears) == 2 * (4 + 2) + 2 * (8 + 2) + 1
+    for linear in linears:
+        bound = math.sqrt(6 / (linear.in_features + linear.out_features))
+        weight = linear.weight.detach()
+        assert 0.98 * bound < weight.abs().max() <= bound
+        assert float(weight.std()) == pytest.approx(bound / math.sqrt(3), rel=0.06)
+        assert abs(float(weight.mean())) < 5 * bound / math.sqrt(3 * weight.numel())
+
+
+@pytest.mark.parametrize("tie_output", [True, False])
+def test_embeddings_are_as_large_as_the_positions(tie_output: bool, make_model: Make) -> None:
+    model = make_model(d_model=64, tie_output=tie_output, src_vocab_size=200, tgt_vocab_size=300)
+    for embedding in (model.src_embedding, model.tgt_embedding):
+        weight = embedding.tokens.weight.detach()
+        assert float(weight.std()) == pytest.approx(64**-0.5, rel=0.05)
+        assert float((weight * embedding.scale).square().mean().sqrt()) == pytest.approx(1, rel=0.05)
+        assert float(weight.abs().max()) > 3 * 64**-0.5  # normal, not uniform
+
+
+def test_tied_logits_start_near_one(make_model: Make) -> None:
+    model = make_model(d_model=64, tgt_vocab_size=300)
+    ids = torch.randint(4, 11, (8, 10))
+    logits = model(ids, padding_mask(ids), ids, target_mask(ids))
+    assert 0.5 < float(logits.detach().std()) < 2
+
+
+def test_biases_start_at_zero_and_gains_at_one(make_model: Make) -> None:
+    for name, parameter in make_model().named_parameters():
+        if name.endswith("bias"):
+            assert parameter.eq(0).all(), name
+        elif "norm" in name:
+            assert parameter.eq(1).all(), name
+            assert parameter.shape == (16,)
+
+
+def test_weights_are_drawn_from_the_generator_of_torch(make_model: Make) -> None:
+    torch.manual_seed(5)
+    first, second = make_model().weights(), make_model().weights()
+    torch.manual_seed(5)
+    again = make_model().weights()
+    assert all(again[name].equal(weight) for name, weight in first.items())
+    assert not second["src_embedding.tokens.weight"].equal(first["src_embedding.tokens.weight"])

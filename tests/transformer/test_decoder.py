@@ -1,0 +1,91 @@
+"""The decoder against ``torch.nn.TransformerDecoder`` with copied weights, and against itself step by step."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mt.masks import causal_mask, padding_mask, target_mask
+from mt.transformer.attention import MultiHeadAttention
+from mt.transformer.decoder import Decoder, DecoderLayer
+from mt.transformer.layer import LayerShape
+
+# Source and target of unlike length, so that a decoder that looks at the wrong one is found out.
+SRC_IDS = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 0, 0], [5, 0, 0, 0, 0]])
+TGT_IDS = torch.tensor([[2, 5, 6, 0], [2, 5, 6, 7], [2, 0, 0, 0]])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_decoder_equals_that_of_torch(
+    norm_first: bool,
+    activation: Literal["relu", "gelu"],
+    bias: bool,
+    randomise: Callable[[nn.Module], None],
+    copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None],
+    assert_equal_gradients: Callable[[Tensor, Tensor, list[Tensor], list[Tensor]], None],
+) -> None:
+    shape = LayerShape(16, 4, 24, activation=activation, norm_first=norm_first, bias=bias)
+    ours = Decoder(shape, 2).eval()
+    randomise(ours)
+    theirs = nn.TransformerDecoder(
+        nn.TransformerDecoderLayer(16, 4, 24, 0.0, activation, 1e-5, True, norm_first, bias),
+        num_layers=2,
+        norm=nn.LayerNorm(16, bias=bias) if norm_first else None,
+    ).eval()
+    for our_layer, their_layer in zip(ours.layers, theirs.layers, strict=True):
+        assert isinstance(our_layer, DecoderLayer)
+        assert isinstance(their_layer, nn.TransformerDecoderLayer)
+        copy_attention(our_layer.self_attention, their_layer.self_attn)
+        copy_attention(our_layer.cross_attention, their_layer.multihead_attn)
+        their_layer.linear1.load_state_dict(our_layer.feed_forward.inner.state_dict())
+        their_layer.linear2.load_state_dict(our_layer.feed_forward.outer.state_dict())
+        their_layer.norm1.load_state_dict(our_layer.self_attention_residual.norm.state_dict())
+        their_layer.norm2.load_state_dict(our_layer.cross_attention_residual.norm.state_dict())
+        their_layer.norm3.load_state_dict(our_layer.feed_forward_residual.norm.state_dict())
+    if theirs.norm is not None:
+        theirs.norm.load_state_dict(ours.norm.state_dict())
+
+    x = torch.randn(3, 4, 16, requires_grad=True)
+    memory = torch.randn(3, 5, 16, requires_grad=True)
+    output = ours(x, memory, padding_mask(SRC_IDS), target_mask(TGT_IDS))
+    their_output = theirs(
+        x,
+        memory,
+        tgt_mask=~causal_mask(4)[0, 0],
+        tgt_key_padding_mask=TGT_IDS == 0,
+        memory_key_padding_mask=SRC_IDS == 0,
+    )
+    torch.testing.assert_close(output, their_output, atol=2e-5, rtol=1e-4)
+    first, their_first = ours.layers[0], theirs.layers[0]
+    assert_equal_gradients(
+        output,
+        their_output,
+        [x, memory, first.feed_forward.inner.weight, first.cross_attention.output.weight],
+        [x, memory, their_first.linear1.weight, their_first.multihead_attn.out_proj.weight],
+    )
+
+
+def test_what_was_written_before_is_attended_to() -> None:
+    decoder = Decoder(LayerShape(16, 4, 24), 1).eval()
+    x, memory = torch.randn(1, 4, 16), torch.randn(1, 5, 16)
+    changed = x.clone()
+    changed[:, 1] = torch.randn(16)
+    difference = decoder(changed, memory, None, causal_mask(4)) - decoder(x, memory, None, causal_mask(4))
+    moved = difference.abs().amax(-1)[0]
+    assert moved[0] == 0
+    assert (moved[1:] > 1e-3).all()
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_steps_over_a_cache_equal_all_positions_at_once(norm_first: bool) -> None:
+    decoder = Decoder(LayerShape(16, 4, 24, norm_first=norm_first), 2).eval()
+    x, memory, mask = torch.randn(3, 6, 16), torch.randn(3, 5, 16), padding_mask(SRC_IDS)
+    expected = decoder(x, memory, mask, causal_mask(6))
+    cache = decoder.start_cache(memory, mask, max_length=6)
+    for t in range(6):
+        assert cache.length == t
+        torch.testing.assert_close(decoder.step(x[:, t : t + 1], cache)[:, 0], expected[:, t], atol=1e-5, rtol=1e-4)

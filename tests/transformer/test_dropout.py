@@ -1,0 +1,124 @@
+"""Dropout by its statistics: shares within five standard deviations, exact scales, honest gradients."""
+
+import math
+
+import pytest
+import torch
+
+from mt.transformer.dropout import Dropout
+
+N = 2**18
+
+
+def dropped_ones(p: float, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    dropped: torch.Tensor = Dropout(p)(torch.ones(shape, dtype=dtype))
+    return dropped
+
+
+@pytest.fixture(autouse=True)
+def _reseed() -> None:
+    torch.manual_seed(20)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.1, 0.25, 0.3, 0.5, 0.9])
+def test_share_of_zeros_and_mean(p: float) -> None:
+    y = dropped_ones(p, N)
+    deviation = math.sqrt(p * (1 - p) / N)
+    assert abs(float((y == 0).float().mean()) - p) < 5 * deviation
+    assert abs(float(y.mean()) - 1) < 5 * deviation / (1 - p)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_every_place_in_a_draw_has_the_same_share(p: float) -> None:
+    shares = (dropped_ones(p, N) == 0).float().view(-1, 16).mean(0)
+    assert (shares - p).abs().max() < 5 * math.sqrt(p * (1 - p) / (N / 16))
+
+
+def test_neighbours_are_independent() -> None:
+    kept = (dropped_ones(0.5, N) != 0).float() * 2 - 1
+    for lag in (1, 2, 3, 4, 5, 8, 16, 64, 1024):
+        assert abs(float((kept[:-lag] * kept[lag:]).mean())) < 5 / math.sqrt(N)
+
+
+@pytest.mark.parametrize("p", [0.125, 0.25, 0.5, 0.75])
+def test_scale_is_exact(p: float) -> None:
+    assert dropped_ones(p, 1000).unique().tolist() == [0.0, float(torch.tensor(1 / (1 - p)))]
+
+
+def test_scale_is_within_the_rounding_of_p() -> None:
+    low, high = dropped_ones(0.1, 1000).unique().tolist()
+    assert low == 0
+    assert high == pytest.approx(1 / 0.9, rel=1e-5)
+
+
+def test_same_seed_same_zeros_and_each_call_others() -> None:
+    torch.manual_seed(3)
+    first, second = dropped_ones(0.5, 100), dropped_ones(0.5, 100)
+    assert not first.equal(second)
+    torch.manual_seed(3)
+    assert dropped_ones(0.5, 100).equal(first)
+    state = torch.get_rng_state()
+    third = dropped_ones(0.5, 100)
+    torch.set_rng_state(state)
+    assert dropped_ones(0.5, 100).equal(third)
+    assert not third.equal(first)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_where_nothing_is_dropped_nothing_is_drawn(training: bool) -> None:
+    x = torch.randn(5, 7)
+    state = torch.get_rng_state()
+    assert Dropout(0.0 if training else 0.5).train(training)(x).equal(x)
+    assert torch.get_rng_state().equal(state)
+
+
+def test_gradient_goes_through_what_is_kept_and_nowhere_else() -> None:
+    x = torch.randn(9, 11, requires_grad=True)
+    y = Dropout(0.25)(x)
+    direction = torch.randn(9, 11)
+    (gradient,) = torch.autograd.grad(y, x, direction)
+    scales = torch.where(y == 0, 0.0, torch.tensor(1 / 0.75))
+    torch.testing.assert_close(gradient, direction * scales, rtol=0, atol=0)
+    torch.testing.assert_close(y, x * scales, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("shape", [(), (0, 4), (1,), (2,), (3,), (5,), (5, 7), (3, 5, 7), (1, 1, 1, 2)])
+def test_any_shape(shape: tuple[int, ...]) -> None:
+    y = dropped_ones(0.5, *shape)
+    assert y.shape == shape
+    assert set(y.flatten().tolist()) <= {0.0, 2.0}
+
+
+def test_input_that_is_not_contiguous() -> None:
+    x = torch.randn(6, 8).t()[1:, ::2]
+    y = Dropout(0.5)(x)
+    assert not x.is_contiguous()
+    assert ((y == 0) | (y == 2 * x)).all()
+    assert (y == 0).any()
+    assert (y != 0).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_type_stays(dtype: torch.dtype) -> None:
+    y = dropped_ones(0.1, 1000, dtype=dtype)
+    assert y.dtype == dtype
+    assert float(y.max()) == pytest.approx(1 / 0.9, rel=torch.finfo(dtype).eps + 1e-5)
+    assert (y == 0).float().mean() == pytest.approx(0.1, abs=0.05)
+
+
+def test_p_that_rounds_to_one_gives_no_division_by_zero() -> None:
+    assert dropped_ones(1 - 1e-9, 100).isfinite().all()
+
+
+def test_input_is_left_alone() -> None:
+    x = torch.ones(100)
+    Dropout(0.5)(x)
+    assert x.eq(1).all()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_share_and_mean_on_cuda() -> None:
+    y = Dropout(0.25)(torch.ones(N, device="cuda"))
+    deviation = math.sqrt(0.25 * 0.75 / N)
+    assert abs(float((y == 0).float().mean()) - 0.25) < 5 * deviation
+    assert abs(float(y.mean()) - 1) < 5 * deviation / 0.75

@@ -1,0 +1,66 @@
+"""Embeddings by the formula of sections 3.4 and 3.5."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from mt.transformer.embedding import PositionalEmbedding
+from mt.transformer.positional_encoding import positional_encoding
+
+D, MAX_LENGTH = 16, 20
+IDS = torch.tensor([[3, 5, 0], [7, 3, 3]])
+
+
+def make(dropout: float = 0.0) -> PositionalEmbedding:
+    return PositionalEmbedding(nn.Embedding(9, D), MAX_LENGTH, dropout)
+
+
+@pytest.mark.parametrize("start", [0, 4, MAX_LENGTH - 3])
+def test_embedding_is_scaled_row_plus_position(start: int) -> None:
+    embedding = make()
+    embedded = embedding(IDS, start)
+    positions = positional_encoding(MAX_LENGTH, D)
+    for row in range(2):
+        for column in range(3):
+            token = embedding.tokens.weight[IDS[row, column]]
+            expected = token * math.sqrt(D) + positions[start + column]
+            torch.testing.assert_close(embedded[row, column], expected)
+
+
+def test_one_token_at_a_time_equals_all_at_once() -> None:
+    embedding = make()
+    steps = [embedding(IDS[:, t : t + 1], start=t) for t in range(3)]
+    assert torch.cat(steps, dim=1).equal(embedding(IDS))
+
+
+def test_every_token_learns_pad_too_for_the_model_does_not_know_it() -> None:
+    embedding = make()
+    embedding(IDS).sum().backward()
+    gradient = embedding.tokens.weight.grad
+    assert gradient is not None
+    assert gradient[:, 0].tolist() == pytest.approx([4 * n for n in [1, 0, 0, 3, 0, 1, 0, 1, 0]])
+
+
+@pytest.mark.parametrize(("length", "start"), [(MAX_LENGTH + 1, 0), (1, MAX_LENGTH), (2, MAX_LENGTH - 1)])
+def test_position_beyond_the_table_is_refused(length: int, start: int) -> None:
+    with pytest.raises(ValueError, match=rf"position {start + length - 1} .* {MAX_LENGTH}"):
+        make()(torch.ones(1, length, dtype=torch.long), start)
+
+
+def test_full_length_fits() -> None:
+    assert make()(torch.ones(1, MAX_LENGTH, dtype=torch.long)).shape == (1, MAX_LENGTH, D)
+
+
+def test_dropout_works_in_training_alone() -> None:
+    embedding = make(dropout=0.5)
+    dropped = embedding.train()(IDS.repeat(50, 1))
+    assert (dropped == 0).float().mean() == pytest.approx(0.5, abs=0.05)
+    assert (embedding.eval()(IDS) != 0).all()
+
+
+def test_positions_are_not_saved_but_move_with_the_module() -> None:
+    embedding = make()
+    assert list(embedding.state_dict()) == ["tokens.weight"]
+    assert embedding.to("meta").positions.device.type == "meta"

@@ -1,0 +1,73 @@
+"""The encoder against ``torch.nn.TransformerEncoder`` with copied weights."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mt.masks import padding_mask
+from mt.transformer.attention import MultiHeadAttention
+from mt.transformer.encoder import Encoder, EncoderLayer
+from mt.transformer.layer import LayerShape
+
+SRC_IDS = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 0, 0], [5, 0, 0, 0, 0]])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_encoder_equals_that_of_torch(
+    norm_first: bool,
+    activation: Literal["relu", "gelu"],
+    bias: bool,
+    randomise: Callable[[nn.Module], None],
+    copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None],
+    assert_equal_gradients: Callable[[Tensor, Tensor, list[Tensor], list[Tensor]], None],
+) -> None:
+    shape = LayerShape(16, 4, 24, activation=activation, norm_first=norm_first, bias=bias)
+    ours = Encoder(shape, 2).eval()
+    randomise(ours)
+    theirs = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(16, 4, 24, 0.0, activation, 1e-5, True, norm_first, bias),
+        num_layers=2,
+        norm=nn.LayerNorm(16, bias=bias) if norm_first else None,
+        enable_nested_tensor=False,
+    ).eval()
+    for our_layer, their_layer in zip(ours.layers, theirs.layers, strict=True):
+        assert isinstance(our_layer, EncoderLayer)
+        assert isinstance(their_layer, nn.TransformerEncoderLayer)
+        copy_attention(our_layer.self_attention, their_layer.self_attn)
+        their_layer.linear1.load_state_dict(our_layer.feed_forward.inner.state_dict())
+        their_layer.linear2.load_state_dict(our_layer.feed_forward.outer.state_dict())
+        their_layer.norm1.load_state_dict(our_layer.self_attention_residual.norm.state_dict())
+        their_layer.norm2.load_state_dict(our_layer.feed_forward_residual.norm.state_dict())
+    if theirs.norm is not None:
+        theirs.norm.load_state_dict(ours.norm.state_dict())
+
+    x = torch.randn(3, 5, 16, requires_grad=True)
+    mask = padding_mask(SRC_IDS)
+    output = ours(x, mask)
+    their_output = theirs(x, src_key_padding_mask=~mask[:, 0, 0])
+    torch.testing.assert_close(output, their_output, atol=2e-5, rtol=1e-4)
+    first, their_first = ours.layers[0], theirs.layers[0]
+    assert_equal_gradients(
+        output,
+        their_output,
+        [x, first.feed_forward.inner.weight, first.self_attention.output.weight],
+        [x, their_first.linear1.weight, their_first.self_attn.out_proj.weight],
+    )
+
+
+def test_without_a_mask_all_attend_to_all() -> None:
+    encoder = Encoder(LayerShape(16, 4, 24), 1).eval()
+    x = torch.randn(2, 5, 16)
+    torch.testing.assert_close(encoder(x, None), encoder(x, torch.ones(2, 1, 1, 5, dtype=torch.bool)))
+
+
+def test_encoder_knows_no_order_of_its_own() -> None:
+    encoder = Encoder(LayerShape(16, 4, 24), 2).eval()
+    x = torch.randn(2, 5, 16)
+    order = torch.tensor([3, 1, 4, 0, 2])
+    torch.testing.assert_close(encoder(x[:, order], None), encoder(x, None)[:, order], atol=1e-5, rtol=1e-4)

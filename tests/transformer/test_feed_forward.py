@@ -1,0 +1,37 @@
+"""The feed-forward network by equation 2, and by torch's own layers."""
+
+import math
+
+import pytest
+import torch
+
+from mt.transformer.feed_forward import FeedForward
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_relu_by_equation_2(bias: bool) -> None:
+    network = FeedForward(4, 12, bias=bias)
+    x = torch.randn(2, 3, 4)
+    inner = x @ network.inner.weight.T + (network.inner.bias if bias else 0)
+    expected = inner.clamp(min=0) @ network.outer.weight.T + (network.outer.bias if bias else 0)
+    torch.testing.assert_close(network(x), expected)
+
+
+def test_gelu_by_the_normal_distribution() -> None:
+    network = FeedForward(4, 12, activation="gelu")
+    x = torch.randn(2, 3, 4)
+    inner = network.inner(x)
+    shares = 0.5 * (1 + torch.erf(inner / math.sqrt(2)))
+    torch.testing.assert_close(network(x), network.outer(inner * shares))
+
+
+def test_inner_width_and_biases() -> None:
+    shapes = {name: tuple(p.shape) for name, p in FeedForward(4, 12).named_parameters()}
+    assert shapes == {"inner.weight": (12, 4), "inner.bias": (12,), "outer.weight": (4, 12), "outer.bias": (4,)}
+    assert not [name for name, _ in FeedForward(4, 12, bias=False).named_parameters() if "bias" in name]
+
+
+def test_each_position_is_treated_alike_and_alone() -> None:
+    network = FeedForward(4, 12)
+    x = torch.randn(1, 5, 4)
+    torch.testing.assert_close(network(x)[:, 3], network(x[:, 3]))

@@ -1,0 +1,41 @@
+"""One shape makes all sub-layers; the final norm exists exactly when the norm comes first."""
+
+import pytest
+from torch import nn
+
+from mt.transformer.decoder import Decoder
+from mt.transformer.dropout import Dropout
+from mt.transformer.encoder import Encoder
+from mt.transformer.layer import LayerShape
+
+
+@pytest.mark.parametrize("stack", [Encoder, Decoder])
+def test_final_norm_exists_exactly_when_the_norm_comes_first(stack: type[Encoder] | type[Decoder]) -> None:
+    assert isinstance(stack(LayerShape(8, 2, 16, norm_first=True), 1).norm, nn.LayerNorm)
+    assert not list(stack(LayerShape(8, 2, 16, norm_first=False), 1).norm.parameters())
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_without_bias_there_is_none_anywhere(norm_first: bool) -> None:
+    shape = LayerShape(8, 2, 16, norm_first=norm_first, bias=False)
+    stacks = nn.ModuleList([Encoder(shape, 2), Decoder(shape, 2)])
+    assert not [name for name, _ in stacks.named_parameters() if "bias" in name]
+    shape = LayerShape(8, 2, 16, norm_first=norm_first, bias=True)
+    stacks = nn.ModuleList([Encoder(shape, 2), Decoder(shape, 2)])
+    for module in stacks.modules():
+        if isinstance(module, nn.Linear | nn.LayerNorm):
+            assert module.bias is not None
+
+
+def test_every_sublayer_has_the_dropout_of_the_shape() -> None:
+    shape = LayerShape(8, 2, 16, dropout=0.3, attention_dropout=0.2)
+    encoder, decoder = Encoder(shape, 2), Decoder(shape, 2)
+    for stack, num_sublayers in ((encoder, 2 * 2), (decoder, 3 * 2)):
+        assert [m.p for m in stack.modules() if isinstance(m, Dropout)] == [0.3] * num_sublayers
+    assert decoder.layers[1].cross_attention.dropout == 0.2
+    assert encoder.layers[0].self_attention.dropout == 0.2
+
+
+def test_layers_share_no_weights() -> None:
+    parameters = list(Encoder(LayerShape(8, 2, 16), 3).parameters())
+    assert len({p.data_ptr() for p in parameters}) == len(parameters)

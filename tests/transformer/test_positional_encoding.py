@@ -1,0 +1,45 @@
+"""Positions by the paper's formula, one number after the other in plain Python."""
+
+import math
+
+import pytest
+import torch
+
+from mt.transformer.positional_encoding import positional_encoding
+
+
+@pytest.mark.parametrize("d_model", [2, 6, 16, 512])
+def test_every_number_by_the_formula(d_model: int) -> None:
+    table = positional_encoding(6001, d_model)
+    assert table.shape == (6001, d_model)
+    assert table.dtype == torch.float32
+    for position in (0, 1, 2, 17, 999, 6000):
+        expected = []
+        for i in range(d_model // 2):
+            angle = position / 10_000 ** (2 * i / d_model)
+            expected += [math.sin(angle), math.cos(angle)]
+        assert table[position].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_far_positions_are_as_exact() -> None:
+    position = 200_000
+    expected = [math.sin(position), math.cos(position), math.sin(position / 100), math.cos(position / 100)]
+    assert positional_encoding(position + 1, 4)[-1].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_rows_have_the_same_norm() -> None:
+    norms = positional_encoding(300, 32).norm(dim=-1)
+    torch.testing.assert_close(norms, torch.full((300,), math.sqrt(32 / 2)))
+
+
+def test_products_depend_on_the_distance_alone() -> None:
+    table = positional_encoding(200, 16)
+    for distance in (1, 7, 50):
+        products = (table[:-distance] * table[distance:]).sum(-1)
+        torch.testing.assert_close(products, products[0].expand_as(products), atol=1e-5, rtol=0)
+
+
+def test_no_two_positions_are_alike() -> None:
+    table = positional_encoding(2000, 16)
+    distances = torch.cdist(table, table) + torch.eye(2000) * 9
+    assert distances.min() > 0.01

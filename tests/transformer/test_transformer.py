@@ -1,0 +1,197 @@
+"""What must hold of the whole model: masks are obeyed, the cache changes nothing, weights go out and in."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mt.masks import padding_mask, target_mask
+from mt.special_tokens import BOS_ID, PAD_ID
+from mt.transformer.transformer import Transformer
+
+Make = Callable[..., Transformer]
+
+SRC_IDS = torch.tensor([[5, 6, 7, 8, 9, 3], [10, 6, 3, 0, 0, 0], [7, 8, 9, 10, 3, 0]])
+TGT_IDS = torch.tensor([[BOS_ID, 12, 11, 5, 0], [BOS_ID, 6, 0, 0, 0], [BOS_ID, 4, 5, 6, 7]])
+NORMS = pytest.mark.parametrize("norm_first", [True, False])
+
+
+def run(model: Transformer, src_ids: Tensor, tgt_ids: Tensor) -> Tensor:
+    logits: Tensor = model(src_ids, padding_mask(src_ids), tgt_ids, target_mask(tgt_ids))
+    return logits
+
+
+def pad_right(ids: Tensor, count: int) -> Tensor:
+    return nn.functional.pad(ids, (0, count), value=PAD_ID)
+
+
+@NORMS
+@pytest.mark.parametrize(("src_padding", "tgt_padding"), [(4, 0), (0, 4), (7, 3)])
+def test_more_padding_changes_no_output(
+    src_padding: int, tgt_padding: int, norm_first: bool, make_model: Make
+) -> None:
+    model = make_model(norm_first=norm_first)
+    expected = run(model, SRC_IDS, TGT_IDS)
+    padded = run(model, pad_right(SRC_IDS, src_padding), pad_right(TGT_IDS, tgt_padding))
+    real = TGT_IDS != PAD_ID
+    torch.testing.assert_close(padded[:, : TGT_IDS.size(1)][real], expected[real], atol=1e-5, rtol=1e-4)
+
+
+@NORMS
+def test_each_sentence_gets_the_same_alone_as_in_the_batch(norm_first: bool, make_model: Make) -> None:
+    model = make_model(norm_first=norm_first)
+    expected = run(model, SRC_IDS, TGT_IDS)
+    for row in range(3):
+        src_ids = SRC_IDS[row : row + 1, : int((SRC_IDS[row] != PAD_ID).sum())]
+        tgt_ids = TGT_IDS[row : row + 1, : int((TGT_IDS[row] != PAD_ID).sum())]
+        alone = run(model, src_ids, tgt_ids)[0]
+        torch.testing.assert_close(alone, expected[row, : len(alone)], atol=1e-5, rtol=1e-4)
+
+
+@NORMS
+def test_later_target_token_changes_no_earlier_output(norm_first: bool, make_model: Make) -> None:
+    model = make_model(norm_first=norm_first)
+    tgt_ids = TGT_IDS[2:]
+    expected = run(model, SRC_IDS[2:], tgt_ids)[0]
+    for position in range(1, tgt_ids.size(1)):
+        changed = tgt_ids.clone()
+        changed[0, position] = 11
+        logits = run(model, SRC_IDS[2:], changed)[0]
+        torch.testing.assert_close(logits[:position], expected[:position], atol=1e-6, rtol=0)
+        assert ((logits - expected)[position:].abs().amax(-1) > 1e-4).all()
+
+
+def test_every_source_token_and_its_place_matter(make_model: Make) -> None:
+    model = make_model()
+    expected = run(model, SRC_IDS[:1], TGT_IDS[:1])[0, 0]
+    swapped = SRC_IDS[:1, [1, 0, 2, 3, 4, 5]]
+    assert (run(model, swapped, TGT_IDS[:1])[0, 0] - expected).abs().max() > 1e-4
+    for position in range(SRC_IDS.size(1)):
+        changed = SRC_IDS[:1].clone()
+        changed[0, position] = 4
+        assert (run(model, changed, TGT_IDS[:1])[0, 0] - expected).abs().max() > 1e-4
+
+
+@NORMS
+def test_row_of_nothing_but_padding_gives_no_nan(norm_first: bool, make_model: Make) -> None:
+    model = make_model(norm_first=norm_first).train()
+    src_ids, tgt_ids = SRC_IDS.clone(), TGT_IDS.clone()
+    src_ids[1] = tgt_ids[1] = PAD_ID
+    src_ids[0] = PAD_ID
+    logits = run(model, src_ids, tgt_ids)
+    assert logits.isfinite().all()
+    logits.logsumexp(-1).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.isfinite().all(), name
+    cache = model.start_cache(model.encode(src_ids, padding_mask(src_ids)), padding_mask(src_ids), 2)
+    assert model.decode_step(tgt_ids[:, 0], cache).isfinite().all()
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm_first": False}, {"bias": False}, {"tie_output": False}], ids=str)
+def test_cached_steps_equal_the_uncached_forward(changes: dict[str, Any], make_model: Make) -> None:
+    model = make_model(**changes)
+    expected = run(model, SRC_IDS, TGT_IDS)
+    src_mask = padding_mask(SRC_IDS)
+    cache = model.start_cache(model.encode(SRC_IDS, src_mask), src_mask, TGT_IDS.size(1))
+    for t in range(TGT_IDS.size(1)):
+        logits = model.decode_step(TGT_IDS[:, t], cache)
+        real = TGT_IDS[:, t] != PAD_ID
+        torch.testing.assert_close(logits[real], expected[real, t], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [[2, 0, 1], [1, 1, 2, 0, 2], [2], [0, 2]])
+def test_cached_steps_equal_the_uncached_forward_after_rows_change(rows: list[int], make_model: Make) -> None:
+    model, index = make_model(), torch.tensor(rows)
+    src_mask = padding_mask(SRC_IDS)
+    before = torch.tensor([[BOS_ID, 4], [BOS_ID, 5], [BOS_ID, 6]])
+    after = torch.randint(4, 13, (len(rows), 3))
+    cache = model.start_cache(model.encode(SRC_IDS, src_mask), src_mask, 5)
+    for t in range(2):
+        model.decode_step(before[:, t], cache)
+    cache.select(index)
+    tgt_ids = torch.cat([before[index], after], dim=1)
+    expected = run(model, SRC_IDS[index], tgt_ids)
+    for t in range(2, 5):
+        logits = model.decode_step(tgt_ids[:, t], cache)
+        torch.testing.assert_close(logits, expected[:, t], atol=1e-5, rtol=1e-4)
+
+
+def test_two_caches_know_nothing_of_each_other(make_model: Make) -> None:
+    model, src_mask = make_model(), padding_mask(SRC_IDS)
+    memory = model.encode(SRC_IDS, src_mask)
+    alone = model.start_cache(memory, src_mask, 3)
+    expected = [model.decode_step(TGT_IDS[:, t], alone) for t in range(3)]
+    first, second = (model.start_cache(memory, src_mask, 3) for _ in range(2))
+    for t in range(3):
+        model.decode_step(TGT_IDS[:, t].flip(0), second)
+        assert model.decode_step(TGT_IDS[:, t], first).equal(expected[t])
+
+
+def test_modules_keep_no_tensor_of_what_they_computed(make_model: Make) -> None:
+    model = make_model(dropout=0.1, attention_dropout=0.1).train()
+    run(model, SRC_IDS, TGT_IDS)
+    kept = [name for m in model.modules() for name, value in vars(m).items() if isinstance(value, Tensor)]
+    assert kept == []
+    assert sum(buffer.numel() for buffer in model.buffers()) == 2 * 32 * 16  # the two tables of positions
+
+
+def test_project_is_a_linear_map_to_logits_without_softmax(make_model: Make) -> None:
+    model = make_model()
+    hidden = torch.randn(2, 3, 16)
+    logits = model.project(hidden)
+    assert logits.shape == (2, 3, 13)
+    torch.testing.assert_close(logits, hidden @ model.output.weight.T)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"tie_output": False}, {"share_embeddings": True, "tgt_vocab_size": 11}, {"norm_first": False}],
+    ids=str,
+)
+def test_weights_go_out_and_in(changes: dict[str, Any], make_model: Make) -> None:
+    model, other = make_model(**changes), make_model(**changes)
+    tgt_ids = TGT_IDS.clamp(max=10)
+    assert not run(other, SRC_IDS, tgt_ids).allclose(run(model, SRC_IDS, tgt_ids), atol=1e-3)
+    weights = {name: weight.clone() for name, weight in model.weights().items()}
+    assert len({weight.data_ptr() for weight in model.weights().values()}) == len(weights)
+    assert sum(weight.numel() for weight in weights.values()) == sum(p.numel() for p in model.parameters())
+    other.load_weights(weights)
+    assert run(other, SRC_IDS, tgt_ids).equal(run(model, SRC_IDS, tgt_ids))
+    assert (other.output.weight is other.tgt_embedding.tokens.weight) == changes.get("tie_output", True)
+
+
+def test_loaded_weights_are_a_copy_that_goes_on_learning(make_model: Make) -> None:
+    model, other = make_model(), make_model()
+    before = {name: weight.clone() for name, weight in model.weights().items()}
+    other.load_weights(model.weights())
+    run(other, SRC_IDS, TGT_IDS).logsumexp(-1).sum().backward()
+    torch.optim.SGD(other.parameters(), lr=1.0).step()
+    name = "tgt_embedding.tokens.weight"
+    assert not other.weights()[name].equal(before[name])
+    assert all(weight.equal(before[name]) for name, weight in model.weights().items())
+
+
+def test_weights_of_another_model_are_refused_by_name(make_model: Make) -> None:
+    model = make_model()
+    before = {name: weight.clone() for name, weight in model.weights().items()}
+    weights = model.weights()
+    with pytest.raises(ValueError, match=r"differs in encoder\.norm\.bias$"):
+        model.load_weights({name: weights[name] for name in weights if name != "encoder.norm.bias"})
+    with pytest.raises(ValueError, match=r"differs in extra\.weight$"):
+        model.load_weights(weights | {"extra.weight": torch.zeros(2)})
+    with pytest.raises(ValueError, match=r"differs in output\.weight$"):
+        model.load_weights(make_model(tie_output=False).weights())
+    assert all(weight.equal(before[name]) for name, weight in model.weights().items())
+
+
+def test_weights_of_another_shape_are_refused_and_nothing_is_copied(make_model: Make) -> None:
+    model = make_model()
+    before = {name: weight.clone() for name, weight in model.weights().items()}
+    with pytest.raises(
+        ValueError, match=r"tgt_embedding\.tokens\.weight has the shape \(14, 16\), and not \(13, 16\)"
+    ):
+        model.load_weights(make_model(tgt_vocab_size=14).weights())
+    assert all(weight.equal(before[name]) for name, weight in model.weights().items())
