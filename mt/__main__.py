@@ -1,6 +1,5 @@
 """The `mt` command, also as ``python -m mt``: on some systems another `mt` stands first on the path."""
 
-import os
 import sys
 
 from mt.cli.app import app
@@ -19,9 +18,11 @@ def main() -> None:
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read our output has enough, as in `mt translate ... | head`. Python would complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        # A full disk, a folder that may not be written. An output pipe that was closed is typer's affair.
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"mt: {where}{error.strerror or error}.", file=sys.stderr)
+        sys.exit(USER_ERROR)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A tiny parallel corpus, a tiny config for it, and a run trained with that: a second or two for all tests."""
+"""A tiny parallel corpus, a tiny config for it, and a run that was trained with that in two seconds."""
 
 import json
 import os
@@ -8,11 +8,14 @@ import signal
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 import torch
-from tensorboard.summary.writer import event_file_writer
+from tensorboard.backend.event_processing.plugin_event_accumulator import (  # type: ignore[import-untyped]
+    EventAccumulator,
+)
+from tensorboard.summary.writer import event_file_writer  # type: ignore[import-untyped]
+from tensorboard.util.tensor_util import make_ndarray  # type: ignore[import-untyped]
 
 from mt.config.config import Config
 from mt.config.load import load_config
@@ -38,14 +41,10 @@ checkpoint: {{every_steps: 3, keep: 3}}
 """
 
 
-class MakeConfig(Protocol):
-    def __call__(self, *overrides: str) -> Config: ...
+CLOCKS = {"minutes", "tokens_per_second"}
 
-
-class TrainUntil(Protocol):
-    def __call__(
-        self, config: Config, path: Path, *, step: int | None = None, crash: bool = False
-    ) -> Outcome | None: ...
+MakeConfig = Callable[..., Config]
+TrainUntil = Callable[..., Outcome | None]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -56,7 +55,7 @@ def one_thread() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def event_files_in_order() -> None:
-    """TensorBoard reads event files by name: second, process, counter. Here many are written in one second."""
+    """TensorBoard reads event files by second, process and counter, as text; here one second sees many."""
     event_file_writer._global_uid = event_file_writer.AtomicCounter(1_000_000)
 
 
@@ -120,7 +119,7 @@ def _trained(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def trained(_trained: Path, tmp_path: Path) -> RunDirectory:
-    """A finished run of 200 steps that translates its little language well; a copy, to be done with at will."""
+    """A finished run of 200 steps that translates its little language well; a copy for each test."""
     return RunDirectory(Path(shutil.copytree(_trained, tmp_path / "runs" / "tiny")))
 
 
@@ -136,7 +135,7 @@ def train_until(monkeypatch: pytest.MonkeyPatch) -> TrainUntil:
         ) -> None:
             show_step(self, state, result, learning_rate, log=log)
             if state.step == step and crash:
-                raise Crash
+                raise CrashError
             if state.step == step:
                 os.kill(os.getpid(), signal.SIGTERM)
 
@@ -144,13 +143,13 @@ def train_until(monkeypatch: pytest.MonkeyPatch) -> TrainUntil:
             patch.setattr(Progress, "step", end_at)
             try:
                 return run_training(config, RunDirectory(path))
-            except Crash:
+            except CrashError:
                 return None
 
     return train
 
 
-class Crash(Exception):
+class CrashError(Exception):
     """Stands for a process that is killed."""
 
 
@@ -160,6 +159,26 @@ def read_metrics() -> Callable[[Path], list[dict[str, float | str]]]:
 
     def read(file: Path) -> list[dict[str, float | str]]:
         lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        return [{k: v for k, v in line.items() if k not in {"minutes", "tokens_per_second"}} for line in lines]
+        return [
+            {k: v for k, v in line.items() if k not in {"minutes", "tokens_per_second"}} for line in lines
+        ]
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def read_curves() -> Callable[[Path], dict[str, list[tuple[int, object]]]]:
+    """What TensorBoard shows of a folder by tag, as (step, value), text in bytes; of speeds the step only."""
+
+    def read(folder: Path) -> dict[str, list[tuple[int, object]]]:
+        events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
+        events.Reload()
+        return {
+            tag: [
+                (event.step, None if "per_second" in tag else make_ndarray(event.tensor_proto).flat[0])
+                for event in events.Tensors(tag)
+            ]
+            for tag in events.Tags()["tensors"]
+        }
 
     return read

@@ -209,7 +209,7 @@ def test_who_waited_for_a_run_that_was_moved_does_not_train_in_the_moved_one(
         return descriptor
 
     monkeypatch.setattr(os, "open", move_after_opening)
-    with pytest.raises(RunError, match="Cannot use .*moved a moment ago"), run.lock():
+    with pytest.raises(RunError, match=r"Cannot use .*moved a moment ago"), run.lock():
         pass
 
 

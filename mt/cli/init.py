@@ -21,12 +21,16 @@ def init(
     ] = None,
 ) -> None:
     """Look at a corpus and write a commented config for it."""
-    from mt.pipeline.init import propose_config
-
     show_logs()
+    if not (data and src and tgt):
+        raise ConfigError("--data, --src and --tgt must not be empty.")
     file = output or Path(f"{src}-{tgt}.yaml")
     if file.exists():
         raise ConfigError(f"{file} exists already. Choose another file with --output.")
+    if not file.parent.is_dir():
+        raise ConfigError(f"There is no folder {file.parent} for {file.name}. Choose one with --output.")
+    from mt.pipeline.init import propose_config
+
     proposal = propose_config(data, src, tgt, name=name)
     from mt.atomic_files import write_text_atomically
 

@@ -1,11 +1,12 @@
 """`mt translate`: sentences in, translations out, one line for one line."""
 
+import os
 import queue
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import typer
 
@@ -14,6 +15,7 @@ from mt.cli.options import CheckpointOption, DeviceOption, RunOption, find_run
 from mt.errors import DataError
 
 MOST_LINES_AT_ONCE = 2000
+STDIN = 0
 
 
 def translate(
@@ -28,7 +30,8 @@ def translate(
         bool, typer.Option("--sample", help="Draw a translation instead of taking the likeliest words.")
     ] = False,
     temperature: Annotated[
-        float, typer.Option(min=0.01, max=100.0, help="With --sample: below 1 more careful, above 1 more daring.")
+        float,
+        typer.Option(min=0.01, max=100.0, help="With --sample: below 1 more careful, above 1 more daring."),
     ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="With --sample: the same seed draws the same.")] = 1,
     keep_unk: Annotated[
@@ -69,30 +72,33 @@ def _blocks(sentences: list[str] | None, file: Path | None) -> Iterator[list[str
         # A sentence with a line break in it is still one sentence.
         yield [" ".join(sentence.split()) for sentence in sentences]
     elif file is not None:
-        try:
-            with file.open("rb") as stream:
-                yield from _arriving(_lines(stream, str(file)))
-        except OSError as error:
-            raise DataError(f"{file} cannot be read: {error.strerror}.") from error
+        yield from _arriving(_lines(file, str(file)))
     else:
-        if sys.stdin.isatty():
+        if os.isatty(STDIN):
             typer.echo("Type a sentence and press Enter; Ctrl-D ends.", err=True)
-        # Not through sys.stdin: Python takes its lock as it ends, and aborts where the thread still reads.
-        with open(sys.stdin.fileno(), "rb", closefd=False) as stream:  # noqa: PTH123
-            yield from _arriving(_lines(stream, "standard input"))
+        yield from _arriving(_lines(STDIN, "standard input"))
 
 
-def _lines(stream: BinaryIO, name: str) -> Iterator[str]:
+def _lines(source: Path | int, name: str) -> Iterator[str]:
     """Lines end at a line feed and nowhere else, so that there are as many out as `wc -l` counts."""
-    for number, raw in enumerate(stream, start=1):
-        try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{name}, line {number} is not UTF-8 ({error.reason} at byte {error.start}). "
-                "Convert it, for example with iconv -f latin1 -t utf-8."
-            ) from error
-        yield line.rstrip("\r\n")
+    try:
+        # The reading thread alone opens and closes: to close, or to end Python, while it waits for input
+        # would wait for it, and sys.stdin would make Python abort.
+        with open(source, "rb", closefd=source != STDIN) as stream:
+            for number, raw in enumerate(stream, start=1):
+                yield _text(raw, name, number).rstrip("\r\n")
+    except OSError as error:
+        raise DataError(f"{name} cannot be read: {error.strerror}.") from error
+
+
+def _text(raw: bytes, name: str, number: int) -> str:
+    try:
+        return raw.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{name}, line {number} is not UTF-8 ({error.reason} at byte {error.start}). "
+            "Convert it, for example with iconv -f latin1 -t utf-8."
+        ) from error
 
 
 def _arriving(lines: Iterator[str]) -> Iterator[list[str]]:

@@ -39,7 +39,9 @@ class Interruption:
             signal.signal(number, handler)
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
-        if self.signal is not None and number == signal.SIGINT:
-            raise KeyboardInterrupt
+        if self.signal is not None:
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return
         self.signal = signal.Signals(number)
         LOG.warning("%s: finishing this step and saving; Ctrl-C once more stops at once", self.signal.name)

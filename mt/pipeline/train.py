@@ -18,7 +18,7 @@ from mt.data.batch import Batch, collate
 from mt.data.dataset import EncodedPairs
 from mt.data.sampler import ordered_batches
 from mt.device import choose_device
-from mt.errors import RunError
+from mt.errors import CheckpointError, RunError
 from mt.pipeline.environment import describe_environment, environment_differences
 from mt.pipeline.interruption import Interruption
 from mt.pipeline.prepare import Prepared, prepare
@@ -106,7 +106,13 @@ def run_training(config: Config, run: RunDirectory, *, restart: bool = False) ->
             trainee = Trainee(Objective(model), _optimizer(model, config), precision, state)
             environment = describe_environment(device)
             if checkpoint is not None:
-                trainee.restore(store.load_model(checkpoint), saved)
+                try:
+                    trainee.restore(store.load_model(checkpoint), saved)
+                except ValueError as error:
+                    raise CheckpointError(
+                        f"{checkpoint.folder} does not fit the tokenizers in {run.path}: {error}. "
+                        "Put the old ones back, or begin anew with --restart."
+                    ) from error
                 _report_resuming(run, checkpoint, environment)
             LOG.info(
                 "model: %s parameters, on %s (%s threads)",

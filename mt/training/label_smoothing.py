@@ -35,7 +35,9 @@ def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor, smoot
     Returns:
         ``()``, in nats.
     """
-    loss: Tensor = _ProjectedLoss.apply(hidden, weight, labels, smoothing)  # type: ignore[no-untyped-call]
+    # Asked here, for inside of `forward` gradients are always off, and a parameter always wants one.
+    with_gradient = torch.is_grad_enabled()
+    loss: Tensor = _ProjectedLoss.apply(hidden, weight, labels, smoothing, with_gradient)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -43,11 +45,13 @@ class _ProjectedLoss(torch.autograd.Function):
     """The gradient is a by-product of the loss: it is computed on the way and only scaled in `backward`."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, with_gradient: bool
+    ) -> Tensor:
         if torch.is_autocast_enabled(hidden.device.type):
             dtype = torch.get_autocast_dtype(hidden.device.type)
             hidden, weight = hidden.to(dtype), weight.to(dtype)
-        needs_gradient = any(ctx.needs_input_grad)
+        needs_gradient = with_gradient and any(ctx.needs_input_grad)
         if needs_gradient:
             hidden_gradient = torch.empty_like(hidden)
             weight_gradient = torch.zeros_like(weight)
@@ -67,9 +71,9 @@ class _ProjectedLoss(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         hidden_gradient, weight_gradient = ctx.saved_tensors
-        return hidden_gradient * gradients[0], weight_gradient * gradients[0], None, None
+        return hidden_gradient * gradients[0], weight_gradient * gradients[0], None, None, None
 
 
 def _loss_to_gradient(logits: Tensor, labels: Tensor, smoothing: float, needs_gradient: bool) -> Tensor:

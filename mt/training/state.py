@@ -1,5 +1,6 @@
 """What a run remembers besides weights and optimizer: where it is, and how well it did."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
@@ -55,8 +56,10 @@ class TrainingState:
 
     def record_validation(self, value: float, metric: str) -> bool:
         """Remember the chosen metric's newest value; return whether it is the best so far."""
-        better = self.best_value is None or (
-            value < self.best_value if metric == "loss" else value > self.best_value
+        better = (
+            self.best_value is None
+            or math.isnan(self.best_value)
+            or (value < self.best_value if metric == "loss" else value > self.best_value)
         )
         if better:
             self.best_value = value

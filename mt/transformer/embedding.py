@@ -31,7 +31,9 @@ class PositionalEmbedding(nn.Module):
         end = start + ids.size(1)
         if end > self.positions.size(0):
             # A slice beyond the table is short or empty, and broadcasting would hide it.
-            raise ValueError(f"there is no position {end - 1} in a model of {self.positions.size(0)} positions")
+            raise ValueError(
+                f"there is no position {end - 1} in a model of {self.positions.size(0)} positions"
+            )
         positions = self.positions[start:end]
         embedded: Tensor = self.dropout(self.tokens(ids) * self.scale + positions)
         return embedded

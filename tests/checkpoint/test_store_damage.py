@@ -83,16 +83,15 @@ def test_whoever_asks_for_a_damaged_one_gets_an_error_and_never_another(
         load(store.require("best"))
 
 
-def test_every_single_flipped_bit_of_the_record_is_found(save: Save) -> None:
+def test_a_flipped_bit_in_any_byte_of_the_record_is_found(save: Save) -> None:
     path = save(1).folder / "checkpoint.json"
     sound = path.read_bytes()
     for position in range(len(sound)):
-        for bit in range(8):
-            data = bytearray(sound)
-            data[position] ^= 1 << bit
-            path.write_bytes(data)
-            with pytest.raises(record.DamagedError):
-                record.read_record(path.parent)
+        data = bytearray(sound)
+        data[position] ^= 1 << position % 8
+        path.write_bytes(data)
+        with pytest.raises(record.DamagedError):
+            record.read_record(path.parent)
     path.write_bytes(sound)
     assert record.read_record(path.parent).step == 1
 

@@ -189,9 +189,9 @@ def test_half_built_checkpoints_are_not_seen_and_are_cleared_away(
 def test_everything_is_on_the_disk_before_it_is_renamed_and_pointed_at(
     store: CheckpointStore, save: Save, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each rename must find its file, or its folder and the files in it, fsynced, and so the rename before."""
+    """Each rename finds its file, or its folder and the files in it, fsynced, and the rename before it."""
     synced: set[int] = set()
-    renamed = []
+    renamed: list[str] = []
     really_fsync, really_rename, really_replace = os.fsync, os.rename, os.replace
 
     def fsync(descriptor: int) -> None:

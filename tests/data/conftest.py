@@ -23,6 +23,7 @@ class Repository:
     commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
     is_gated: bool = False
+    refuses_the_token: bool = False
 
     def commit_of(self, revision: str) -> str | None:
         commit = self.references.get(revision, revision)
@@ -149,6 +150,8 @@ class _Handler(BaseHTTPRequestHandler):
         commit = repository.commit_of(revision)
         if commit is None:
             self._send(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
+        elif repository.refuses_the_token:
+            self._send(401, b"{}", {"X-Error-Message": "Invalid credentials in Authorization header"})
         elif repository.is_gated and not is_api:
             self._send(403, b"{}", {"X-Error-Code": "GatedRepo"})
         elif verb == "resolve":

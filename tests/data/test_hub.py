@@ -57,6 +57,8 @@ def main_hub(new_hub: Callable[[], Hub]) -> Hub:
     hub.add("Helsinki-NLP/opus_books", books)
     hub.add("org/gated", three_splits(PAIRS))
     hub.repositories["org/gated"].is_gated = True
+    hub.add("org/private", three_splits(PAIRS))
+    hub.repositories["org/private"].refuses_the_token = True
     hub.add("org/script", {"script.py": "raise SystemExit('this must not run')", "data.zip": "x"})
     shards = {
         f"en-de/{split}/0000.parquet": nested_parquet(PAIRS) for split in ("train", "validation", "test")
@@ -82,6 +84,7 @@ CONFIGS: dict[str, dict[str, object]] = {
     "wrong name": {"path": "opus_books", "name": "en-ti"},
     "not found": {"path": "org/nothing"},
     "gated": {"path": "org/gated"},
+    "wrong token": {"path": "org/private"},
     "wrong revision": {"path": "bentrevett/multi30k", "revision": "v7"},
     "wrong column": {"path": "bentrevett/multi30k", "tgt": "ger"},
     "script": {"path": "org/script"},
@@ -145,6 +148,7 @@ def test_a_script_repository_loads_in_its_converted_form(outcomes: dict[str, Out
         ),
         ("not found", "data.path: there is no corpus 'org/nothing' on the Hub"),
         ("gated", "org/gated is gated: accept its terms at http://127.0.0.1"),
+        ("wrong token", "The Hub refuses to give org/private: "),
         (
             "wrong revision",
             "data.revision: bentrevett/multi30k has no commit, branch or tag 'v7' on the Hub.",

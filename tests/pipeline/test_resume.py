@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import mt.pipeline.train
 from mt.config.config import Config
@@ -19,14 +18,8 @@ from mt.training.validation import ValidationResult
 Figures = list[dict[str, float | str]]
 
 
-class MakeConfig(Protocol):
-    def __call__(self, *overrides: str) -> Config: ...
-
-
-class TrainUntil(Protocol):
-    def __call__(
-        self, config: Config, path: Path, *, step: int | None = None, crash: bool = False
-    ) -> Outcome | None: ...
+MakeConfig = Callable[..., Config]
+TrainUntil = Callable[..., Outcome | None]
 
 
 @pytest.fixture(scope="module")
@@ -38,24 +31,23 @@ def unbroken(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture
-def assert_same(read_metrics: Callable[[Path], Figures]) -> Callable[[RunDirectory, RunDirectory], None]:
+def assert_same(
+    read_metrics: Callable[[Path], Figures], read_curves: Callable[[Path], Any]
+) -> Callable[[RunDirectory, RunDirectory], None]:
     """Compares all that two runs left, but for what the clock says."""
 
     def compare(one: RunDirectory, other: RunDirectory) -> None:
         for pointer in ("latest", "best"):
             left, right = [(run.checkpoints_dir / pointer).read_text().strip() for run in (one, other)]
             assert left == right
-            left_folder, right_folder = one.checkpoints_dir / left, other.checkpoints_dir / right
-            assert_equal(load_file(left_folder / "model.safetensors"), load_file(right_folder / "model.safetensors"))
-            states = [
-                torch.load(folder / "training_state.pt", weights_only=True)
-                for folder in (left_folder, right_folder)
-            ]
+            folders = one.checkpoints_dir / left, other.checkpoints_dir / right
+            assert_equal(*(load_file(folder / "model.safetensors") for folder in folders))
+            states = [torch.load(folder / "training_state.pt", weights_only=True) for folder in folders]
             assert [state["state"].pop("seconds") > 0 for state in states] == [True, True]
             assert states[0]["optimizer"]["state"]
             assert_equal(*states)
         assert read_metrics(one.metrics_file) == read_metrics(other.metrics_file)
-        assert curves(one) == curves(other)
+        assert read_curves(one.tensorboard_dir) == read_curves(other.tensorboard_dir)
 
     return compare
 
@@ -77,22 +69,7 @@ def assert_equal(left: Any, right: Any) -> None:
         assert left == right
 
 
-def curves(run: RunDirectory) -> dict[str, list[tuple[int, object]]]:
-    """What TensorBoard would show, by tag, as (step, value); the speed without its value."""
-    events = EventAccumulator(str(run.tensorboard_dir), size_guidance={"scalars": 0, "tensors": 0})
-    events.Reload()
-    found: dict[str, list[tuple[int, object]]] = {}
-    for tag in events.Tags()["scalars"]:
-        timed = tag == "train/tokens_per_second"
-        found[tag] = [(event.step, None if timed else event.value) for event in events.Scalars(tag)]
-    for tag in events.Tags()["tensors"]:
-        found[tag] = [(event.step, event.tensor_proto.string_val[0]) for event in events.Tensors(tag)]
-    return found
-
-
-@pytest.mark.parametrize(
-    "stops", [[7], [2, 6, 9], range(1, 12)], ids=["one", "three", "each"]
-)
+@pytest.mark.parametrize("stops", [[7], [2, 6, 9], range(1, 12)], ids=["one", "three", "each"])
 def test_signals_at_any_step(
     stops: Sequence[int],
     unbroken: RunDirectory,

@@ -15,7 +15,9 @@ from mt.transformer.transformer import Transformer
 MakeBatch = Callable[..., tuple[Tensor, Tensor, list[int]]]
 
 
-def naive_search(model: Transformer, sentence: list[int], limit: int, *, keep_unk: bool = False) -> Hypothesis:
+def naive_search(
+    model: Transformer, sentence: list[int], limit: int, *, keep_unk: bool = False
+) -> Hypothesis:
     """The whole prefix anew at each step, one sentence at a time."""
     src_ids, tgt_ids, score = torch.tensor([sentence]), [BOS_ID], 0.0
     while len(tgt_ids) <= limit:

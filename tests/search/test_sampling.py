@@ -56,6 +56,20 @@ def test_frequencies_are_those_of_the_softmax(
     assert chi_square(counts, probabilities(temperature, allowed)) < 25.7
 
 
+@pytest.mark.parametrize(("uniform", "expected"), [(0.0, []), (1 - 2**-24, [D])])
+def test_lowest_and_highest_number_draw_the_first_and_last_token_allowed(
+    uniform: float,
+    expected: list[int],
+    table_model: MakeModel,
+    table_batch: MakeTableBatch,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch, "rand", lambda count, generator: torch.full((count,), uniform))
+    (found,) = sample(table_model(TABLE), *table_batch([0]), [1], temperature=1.0, seeds=[1])
+    assert list(found.ids) == expected
+    assert found.finished == (expected == [])
+
+
 def test_steps_are_drawn_independently(table_model: MakeModel, table_batch: MakeTableBatch) -> None:
     found = sample(
         table_model(TABLE),
@@ -65,8 +79,8 @@ def test_steps_are_drawn_independently(table_model: MakeModel, table_batch: Make
         seeds=range(NUM_DRAWS),
     )
     single = probabilities(1.0, [EOS_ID, A, B, C, D])
-    pairs = {(i, j): single[i] * single[j] for i in single for j in single if i != EOS_ID}
-    expected = {(EOS_ID,): single[EOS_ID], **pairs}
+    expected: dict[tuple[int, ...], float] = {(EOS_ID,): single[EOS_ID]}
+    expected |= {(i, j): single[i] * single[j] for i in single for j in single if i != EOS_ID}
     counts = Counter((*found_ids.ids, EOS_ID)[:2] for found_ids in found)
     assert {len(key) for key in counts} == {1, 2}
     # 20 degrees of freedom: 52.4 once in ten thousand times.

@@ -53,9 +53,7 @@ def test_unk_is_written_only_where_it_is_kept(table_model: MakeModel, table_batc
     assert found.score == pytest.approx(expected, abs=1e-5)
 
 
-def test_forbidden_tokens_are_hidden_from_who_chooses(
-    table_model: MakeModel, table_batch: MakeBatch
-) -> None:
+def test_forbidden_tokens_are_hidden_from_who_chooses(table_model: MakeModel, table_batch: MakeBatch) -> None:
     seen: list[list[int]] = []
 
     def choose(logits: Tensor, rows: Tensor, step: int) -> Tensor:
@@ -68,7 +66,9 @@ def test_forbidden_tokens_are_hidden_from_who_chooses(
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7])
-def test_what_never_ends_stops_at_its_limit(limit: int, table_model: MakeModel, table_batch: MakeBatch) -> None:
+def test_what_never_ends_stops_at_its_limit(
+    limit: int, table_model: MakeModel, table_batch: MakeBatch
+) -> None:
     model = table_model(ENDLESS)
     (found,) = write_stepwise(model, *table_batch([0]), [limit], likeliest)
     assert list(found.ids) == [A] * limit

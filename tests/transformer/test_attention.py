@@ -78,7 +78,7 @@ def test_query_that_may_see_nothing_gets_zeros_and_no_nan(assert_equal_gradients
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_masks_work_in_half_precision(dtype: torch.dtype) -> None:
-    query, key, value = (x.detach() for x in random_heads(TQ, TK))
+    query, key, _ = (x.detach() for x in random_heads(TQ, TK))
     mask = random_mask(B, 1, TQ, TK)
     mask[0, :, 0] = False
     weights = attention_weights(query.to(dtype), key.to(dtype), mask)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from mt.masks import padding_mask, target_mask
+from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.dropout import Dropout
 from mt.transformer.embedding import PositionalEmbedding
 from mt.transformer.transformer import Transformer
@@ -98,9 +99,10 @@ def test_variants_reach_the_layers(make_model: Make) -> None:
     model = make_model(num_encoder_layers=3, num_decoder_layers=1, d_ff=40, activation="gelu", num_heads=8)
     assert len(model.encoder.layers) == 3
     assert len(model.decoder.layers) == 1
-    assert model.encoder.layers[2].feed_forward.inner.weight.shape == (40, 16)
-    assert isinstance(model.decoder.layers[0].feed_forward.activation, nn.GELU)
-    assert model.decoder.layers[0].cross_attention.num_heads == 8
+    assert model.encoder.get_parameter("layers.2.feed_forward.inner.weight").shape == (40, 16)
+    assert isinstance(model.decoder.get_submodule("layers.0.feed_forward.activation"), nn.GELU)
+    attentions = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
+    assert [attention.num_heads for attention in attentions] == [8] * (3 + 2)
 
 
 def test_dropout_is_in_both_stacks_and_on_both_embeddings(make_model: Make) -> None:
@@ -109,7 +111,7 @@ def test_dropout_is_in_both_stacks_and_on_both_embeddings(make_model: Make) -> N
     assert shares == [0.3] * (2 * 2 + 2 * 3 + 2)
     embeddings = [module for module in model.modules() if isinstance(module, PositionalEmbedding)]
     assert [embedding.dropout.p for embedding in embeddings] == [0.3, 0.3]
-    assert {m.dropout for m in model.modules() if hasattr(m, "keys_and_values")} == {0.2}
+    assert {m.dropout for m in model.modules() if isinstance(m, MultiHeadAttention)} == {0.2}
 
 
 def test_linear_weights_are_xavier_uniform(make_model: Make) -> None:

@@ -1,4 +1,4 @@
-"""The decoder against ``torch.nn.TransformerDecoder`` with copied weights, and against itself step by step."""
+"""The decoder against ``torch.nn.TransformerDecoder`` with copied weights, and step by step."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -60,12 +60,21 @@ def test_decoder_equals_that_of_torch(
         memory_key_padding_mask=SRC_IDS == 0,
     )
     torch.testing.assert_close(output, their_output, atol=2e-5, rtol=1e-4)
-    first, their_first = ours.layers[0], theirs.layers[0]
     assert_equal_gradients(
         output,
         their_output,
-        [x, memory, first.feed_forward.inner.weight, first.cross_attention.output.weight],
-        [x, memory, their_first.linear1.weight, their_first.multihead_attn.out_proj.weight],
+        [
+            x,
+            memory,
+            ours.get_parameter("layers.0.feed_forward.inner.weight"),
+            ours.get_parameter("layers.0.cross_attention.output.weight"),
+        ],
+        [
+            x,
+            memory,
+            theirs.get_parameter("layers.0.linear1.weight"),
+            theirs.get_parameter("layers.0.multihead_attn.out_proj.weight"),
+        ],
     )
 
 
@@ -88,4 +97,6 @@ def test_steps_over_a_cache_equal_all_positions_at_once(norm_first: bool) -> Non
     cache = decoder.start_cache(memory, mask, max_length=6)
     for t in range(6):
         assert cache.length == t
-        torch.testing.assert_close(decoder.step(x[:, t : t + 1], cache)[:, 0], expected[:, t], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            decoder.step(x[:, t : t + 1], cache)[:, 0], expected[:, t], atol=1e-5, rtol=1e-4
+        )

@@ -51,12 +51,19 @@ def test_encoder_equals_that_of_torch(
     output = ours(x, mask)
     their_output = theirs(x, src_key_padding_mask=~mask[:, 0, 0])
     torch.testing.assert_close(output, their_output, atol=2e-5, rtol=1e-4)
-    first, their_first = ours.layers[0], theirs.layers[0]
     assert_equal_gradients(
         output,
         their_output,
-        [x, first.feed_forward.inner.weight, first.self_attention.output.weight],
-        [x, their_first.linear1.weight, their_first.self_attn.out_proj.weight],
+        [
+            x,
+            ours.get_parameter("layers.0.feed_forward.inner.weight"),
+            ours.get_parameter("layers.0.self_attention.output.weight"),
+        ],
+        [
+            x,
+            theirs.get_parameter("layers.0.linear1.weight"),
+            theirs.get_parameter("layers.0.self_attn.out_proj.weight"),
+        ],
     )
 
 

@@ -27,7 +27,12 @@ def test_gelu_by_the_normal_distribution() -> None:
 
 def test_inner_width_and_biases() -> None:
     shapes = {name: tuple(p.shape) for name, p in FeedForward(4, 12).named_parameters()}
-    assert shapes == {"inner.weight": (12, 4), "inner.bias": (12,), "outer.weight": (4, 12), "outer.bias": (4,)}
+    assert shapes == {
+        "inner.weight": (12, 4),
+        "inner.bias": (12,),
+        "outer.weight": (4, 12),
+        "outer.bias": (4,),
+    }
     assert not [name for name, _ in FeedForward(4, 12, bias=False).named_parameters() if "bias" in name]
 
 

@@ -3,6 +3,7 @@
 import pytest
 from torch import nn
 
+from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.decoder import Decoder
 from mt.transformer.dropout import Dropout
 from mt.transformer.encoder import Encoder
@@ -32,8 +33,9 @@ def test_every_sublayer_has_the_dropout_of_the_shape() -> None:
     encoder, decoder = Encoder(shape, 2), Decoder(shape, 2)
     for stack, num_sublayers in ((encoder, 2 * 2), (decoder, 3 * 2)):
         assert [m.p for m in stack.modules() if isinstance(m, Dropout)] == [0.3] * num_sublayers
-    assert decoder.layers[1].cross_attention.dropout == 0.2
-    assert encoder.layers[0].self_attention.dropout == 0.2
+    for stack, num_attentions in ((encoder, 2), (decoder, 4)):
+        shares = [m.dropout for m in stack.modules() if isinstance(m, MultiHeadAttention)]
+        assert shares == [0.2] * num_attentions
 
 
 def test_layers_share_no_weights() -> None:

@@ -82,7 +82,7 @@ def test_row_of_nothing_but_padding_gives_no_nan(norm_first: bool, make_model: M
     src_ids[0] = PAD_ID
     logits = run(model, src_ids, tgt_ids)
     assert logits.isfinite().all()
-    logits.logsumexp(-1).sum().backward()
+    logits.logsumexp(-1).sum().backward()  # type: ignore[no-untyped-call]
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
         assert parameter.grad.isfinite().all(), name
@@ -90,7 +90,9 @@ def test_row_of_nothing_but_padding_gives_no_nan(norm_first: bool, make_model: M
     assert model.decode_step(tgt_ids[:, 0], cache).isfinite().all()
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm_first": False}, {"bias": False}, {"tie_output": False}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"norm_first": False}, {"bias": False}, {"tie_output": False}], ids=str
+)
 def test_cached_steps_equal_the_uncached_forward(changes: dict[str, Any], make_model: Make) -> None:
     model = make_model(**changes)
     expected = run(model, SRC_IDS, TGT_IDS)
@@ -167,7 +169,7 @@ def test_loaded_weights_are_a_copy_that_goes_on_learning(make_model: Make) -> No
     model, other = make_model(), make_model()
     before = {name: weight.clone() for name, weight in model.weights().items()}
     other.load_weights(model.weights())
-    run(other, SRC_IDS, TGT_IDS).logsumexp(-1).sum().backward()
+    run(other, SRC_IDS, TGT_IDS).logsumexp(-1).sum().backward()  # type: ignore[no-untyped-call]
     torch.optim.SGD(other.parameters(), lr=1.0).step()
     name = "tgt_embedding.tokens.weight"
     assert not other.weights()[name].equal(before[name])

@@ -112,7 +112,7 @@ class Drawing:
 
     def __init__(self, random: Random, allowed: Allowed) -> None:
         self._random = random.random
-        self.allowed = allowed
+        self._allowed = allowed
 
     def chance(self, probability: float) -> bool:
         """True with ``probability``."""
@@ -139,7 +139,8 @@ class Drawing:
 
     def is_allowed(self, clause: Clause) -> bool:
         """Whether the split may use the clause's combination of subject, verb and object."""
-        return self.allowed(*triple(clause))
+        combination = triple(clause)
+        return combination is None or self._allowed(*combination)
 
     def draft(
         self,
@@ -161,7 +162,7 @@ class Drawing:
         """
         verb = self.choose(verbs)
         subject = subject or self.subject(verb.subjects)
-        if subject.agreement == "ich" and tenses is TENSES and self.chance(0.8):
+        if subject.agreement == "ich" and tenses is TENSES and self.chance(0.9):
             tenses = _PRESENT
         tense = _possible(verb, self.choose(tenses))
         modal = self.choose(_MODALS) if tense == "modal" else None
@@ -311,19 +312,22 @@ def _choices(verb: Verb, noun: Noun, new: bool) -> Choices:
     return _KNOWN
 
 
-def triple(clause: Clause) -> tuple[str, str, str]:
-    """What a split is made by: the lemmas of subject, verb and object (or what else completes the verb)."""
-    if clause.object:
-        completion = clause.object.lemma
-    else:
-        completion = clause.complement.lemma if clause.complement else ""
-    return clause.subject.lemma, clause.verb.lemma, completion
+def triple(clause: Clause) -> tuple[str, str, str] | None:
+    """Name what a split is made by: subject, verb, and object or what else completes the verb.
+
+    None for a pronoun and a verb with nothing more ("I laugh"), which every split may use: it is no
+    combination to hold out, but all there is of the form "lache".
+    """
+    completion = clause.object or clause.complement
+    if completion is None and clause.subject.pronoun:
+        return None
+    return clause.subject.lemma, clause.verb.lemma, completion.lemma if completion else ""
 
 
 def _possible(verb: Verb, tense: Tense) -> Tense:
     if verb.state:
         return "past" if tense == "past" and verb.preterite else "present"
-    if verb.unplanned and tense in ("modal", "future", "progressive"):
+    if verb.unplanned and tense in ("modal", "future"):
         return "past"
     return "present" if verb.no_ing and tense == "progressive" else tense
 

@@ -2,7 +2,8 @@
 
 The test split holds out *combinations* of subject, verb and object: training has boys who read, and people
 who read poems, but a boy who reads a poem may be in the test split only. So a good score shows grammar, not
-memory. The words themselves are the same everywhere.
+memory. The words themselves are the same everywhere, as are clauses of a pronoun and a verb alone ("I
+laugh").
 """
 
 from collections.abc import Iterator

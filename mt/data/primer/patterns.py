@@ -40,7 +40,7 @@ _LEXICON = load_lexicon()
 _WHEN, _WHY = Time("when", "wann", frozenset()), Time("why", "warum", frozenset())
 _BECAUSE, _ALTHOUGH, _IF = ("because", "weil"), ("although", "obwohl"), ("if", "wenn")
 _THAT, _WHETHER = ("that", "dass"), ("whether", "ob")
-_KNOW = tuple(verb for verb in _LEXICON.saying if verb.lemma == "know")
+[_KNOW] = [verb for verb in _LEXICON.saying if verb.lemma == "know"]
 
 _WITH_PERSON = tuple(
     verb
@@ -187,7 +187,7 @@ def if_(draw: Drawing) -> Sentence:
 
 def that(draw: Drawing) -> Sentence:
     """Say ``She hopes that the boy will come.``"""
-    main = without_denial(lambda: somebody_saying(draw, _LEXICON.saying, None))
+    main = without_denial(lambda: somebody_saying(draw, _LEXICON.saying))
     if draw.chance(0.25):
         content = something_described(draw) if draw.chance(0.5) else something_named(draw)[0]
     else:
@@ -200,8 +200,8 @@ def whether(draw: Drawing) -> Sentence:
     content = without_denial(lambda: subordinate_event(draw, negation=0))
     if draw.chance(0.4):
         addressee, you = somebody_spoken_to(draw)
-        return question_with_subordinate(somebody_saying(draw, _KNOW, you), _WHETHER, content, addressee)
-    main = without_denial(lambda: somebody_saying(draw, _KNOW, None))
+        return question_with_subordinate(Clause(you, _KNOW), _WHETHER, content, addressee)
+    main = without_denial(lambda: somebody_saying(draw, (_KNOW,)))
     return with_subordinate(replace(main, negated=True), _WHETHER, content)
 
 

@@ -45,8 +45,8 @@ def _described_by(adjective: Adjective) -> tuple[Noun, ...]:
     return tuple(noun for noun in _LEXICON.nouns.values() if adjective in noun.adjectives)
 
 
-# For each adjective the things that it is said of; and what can be counted, by gender: masculine and neuter twice,
-# since "ein alter" and "ein altes" are seen in few other places.
+# For each adjective the things that it is said of; and what can be counted, by gender: masculine and neuter
+# twice, since "ein alter" and "ein altes" are seen in few other places.
 _SAID_OF_THINGS = tuple(
     (adjective, things)
     for adjective in _LEXICON.adjectives.values()
@@ -100,10 +100,9 @@ def subordinate_event(draw: Drawing, negation: float = 0.16) -> Clause:
             return clause
 
 
-def somebody_saying(draw: Drawing, verbs: Sequence[Verb], subject: Phrase | None) -> Clause:
+def somebody_saying(draw: Drawing, verbs: Sequence[Verb]) -> Clause:
     """The main clause before "that" and "whether": it needs no time."""
-    clause = draw.clause(verbs, subject=subject, tenses=("present",), negation=0)
-    return replace(clause, time=None)
+    return replace(draw.clause(verbs, tenses=("present",), negation=0), time=None)
 
 
 def quality_of(draw: Drawing, noun: Noun) -> Adjunct:
@@ -178,12 +177,15 @@ def somebody_in_a_state(draw: Drawing, *, moods: bool) -> Clause:
 def same_person(
     draw: Drawing, doings: Doings, tenses: Sequence[Tense], *, state_first: bool
 ) -> tuple[Clause, Clause]:
-    """What somebody does and the state they are in; the clause that comes second has a pronoun for the person."""
+    """What somebody does, and the state they are in; the clause that comes second has a pronoun for them."""
     while True:
         adjective, verbs = draw.choose(doings)
-        main = without_denial(lambda verbs=verbs: draw.draft(verbs, tenses=tenses, negation=0))
+        main = draw.draft(verbs, tenses=tenses, negation=0)
         person, again = main.subject, pronoun_for(main.subject)
-        if again is None or person.described or (person.noun and "person" not in person.noun.classes):
+        # "If he is tired, he will sleep in three weeks"?
+        if denies(main) or again is None or main.time in _LEXICON.spans:
+            continue
+        if person.described or (person.noun and "person" not in person.noun.classes):
             continue
         state = Clause(person if state_first else again, _LEXICON.be, complement=quality(adjective))
         main = replace(main, subject=again) if state_first else main

@@ -60,7 +60,7 @@ def hub_source(
             splits[split] = [_part(found, f"the {split} split of {corpus}", src, tgt)]
     if "train" not in splits:
         raise DataError(f"{corpus} has no training split, only {listed(loaded)}: choose another corpus.")
-    return Source("hub", splits, revision=_cached_commit(loaded) or commit)
+    return Source("hub", splits, revision=commit or _cached_commit(loaded))
 
 
 def _part(dataset: datasets.Dataset, where: str, src: str, tgt: str) -> Part:
@@ -155,8 +155,8 @@ def _unusable(corpus: HubCorpus, error: Exception) -> DataError:
 def _not_cached(corpus: HubCorpus) -> DataError:
     return DataError(
         f"{corpus} is not cached, the Hub ({huggingface_hub.constants.ENDPOINT}) cannot be reached, and no "
-        f"file or folder here has that name. Check the network and run this once with it, or let data.path be "
-        f"a folder on this machine or builtin:primer."
+        f"file or folder here has that name. Check the network and run this once with it, or let data.path "
+        f"be a folder on this machine or builtin:primer."
     )
 
 

@@ -68,6 +68,8 @@ def newest_commit(corpus: HubCorpus, limit_seconds: float) -> str | None:
                 f"data.path: there is no corpus {corpus.hub_id!r} on the Hub (or it is private and needs "
                 f"`hf auth login`), and no file or folder of that name here."
             )
+        case HfHubHTTPError() if not _is_busy(answer):
+            raise DataError(f"The Hub refuses to give {corpus}: {in_one_line(answer)}.")
     log.warning(
         "%s does not answer (%s): it is treated as offline, and only what is cached can be used.",
         huggingface_hub.constants.ENDPOINT,
@@ -86,15 +88,17 @@ def _ask_for_commit(corpus: HubCorpus, deadline: float) -> str | Exception:
             )
             return info.sha or ValueError("the answer names no commit")
         except HfHubHTTPError as error:
-            # 429 and the 5xx say "not now"; the others are the answer.
-            is_busy = error.response.status_code == 429 or error.response.status_code >= 500
-            if not is_busy or time.monotonic() + SECONDS_BETWEEN_TRIES > deadline:
+            if not _is_busy(error) or time.monotonic() + SECONDS_BETWEEN_TRIES > deadline:
                 return error
             time.sleep(SECONDS_BETWEEN_TRIES)
-        except (
-            Exception
-        ) as error:  # the HTTP client's own errors: which client it is, the Hub's package decides
+        # Those of the HTTP client, too: which one that is, the Hub's package decides.
+        except Exception as error:
             return error
+
+
+def _is_busy(error: HfHubHTTPError) -> bool:
+    """Whether the status says "not now" and not what is wrong."""
+    return error.response.status_code == 429 or error.response.status_code >= 500
 
 
 def gated(corpus: HubCorpus) -> DataError:

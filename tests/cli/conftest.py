@@ -1,0 +1,73 @@
+"""The command line, called as a shell would: in this process, or in one of its own."""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import mt
+from mt.__main__ import main
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Work where nothing is, and put the logging back that a command sets up."""
+    monkeypatch.chdir(tmp_path)
+    logger = logging.getLogger("mt")
+    before = logger.level, logger.propagate, logger.handlers
+    yield
+    logger.level, logger.propagate, logger.handlers = before
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Calls ``main`` as ``mt ARGUMENTS`` would."""
+
+    def run(*arguments: str | Path) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["mt", *map(str, arguments)])
+        capfd.readouterr()
+        try:
+            main()
+            code: object = 0
+        except SystemExit as end:
+            code = end.code
+        assert isinstance(code, int)
+        return Ended(code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def start() -> Callable[..., subprocess.Popen[str]]:
+    """Starts ``python -m mt ARGUMENTS`` with pipes on all sides, with options of Python before ``-m``."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(
+            [str(Path(mt.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+        ),
+        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "100",
+    }
+
+    def run(*arguments: str | Path, python: tuple[str, ...] = (), **more: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, *python, "-m", "mt", *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            env=environment | more,
+        )
+
+    return run

@@ -1,0 +1,66 @@
+"""What `mt` says of itself, and how soon."""
+
+import re
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+
+import mt
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def imported(importtime: str) -> set[str]:
+    """The top-level packages named in what ``python -X importtime`` wrote."""
+    return {line.rsplit("|", 1)[1].strip().split(".")[0] for line in importtime.splitlines() if "|" in line}
+
+
+@pytest.mark.parametrize("command", ["init", "train", "translate", "evaluate"])
+def test_each_command_explains_itself(command: str, call: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, err = call(command, "--help")
+    assert (code, err) == (0, "")
+    assert re.search(rf"Usage: .*mt {command} \[OPTIONS\]", out)
+    assert command in call("--help")[1]
+
+
+def test_without_anything_it_helps(call: Callable[..., tuple[int, str, str]]) -> None:
+    assert "Usage: " in "".join(call()[1:])
+
+
+def test_version(call: Callable[..., tuple[int, str, str]]) -> None:
+    assert call("--version") == (0, f"mt {mt.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["trian"], "No such command 'trian'"),
+        (["train"], "Missing option '--config'"),
+        (["train", "--config"], "Option '--config' requires an argument"),
+        (["translate", "--tempo", "3"], "No such option: --tempo"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], says: str, call: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_help_waits_for_no_library(start: Start) -> None:
+    out, err = start("--help", python=("-X", "importtime")).communicate()
+    assert "translate" in out
+    assert "typer" in imported(err)
+    assert not {"torch", "datasets", "pydantic", "numpy", "tokenizers", "tensorboard"} & imported(err)
+
+
+@pytest.mark.slow
+def test_help_is_there_at_once(start: Start) -> None:
+    seconds = []
+    for _ in range(5):
+        began = time.perf_counter()
+        out, _ = start("train", "--help").communicate()
+        seconds.append(time.perf_counter() - began)
+        assert re.search("--config", out)
+    assert min(seconds) < 0.4

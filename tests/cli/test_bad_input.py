@@ -1,0 +1,190 @@
+"""Bad input gives one sentence and exit code 2, and nothing that was there is lost."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from mt.__main__ import main
+from mt.run_directory import RunDirectory
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def refuse(call: Call) -> Callable[..., str]:
+    """Calls a command, sees that it ends with a sentence and no more, and returns that."""
+
+    def run(*arguments: str | Path) -> str:
+        code, out, err = call(*arguments)
+        assert (code, out) == (2, "")
+        *before, last = err.removesuffix("\n").split("\n")
+        # No traceback, no warning of a library: only which run was taken goes before.
+        assert all(line.startswith("run: ") for line in before)
+        assert last.startswith("mt: ")
+        assert last.endswith((".", "?", ".yaml"))
+        return last
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("model.num_head=2", "unknown key 'model.num_head'. Did you mean 'num_heads'?"),
+        (
+            "training.max_steps=many",
+            "training.max_steps must be a whole number of at least 1 or null, not",
+        ),
+        ("model.num_heads=3", "model.d_model (16) must be a multiple of model.num_heads (3)"),
+        ("training.precision=bf16", "training.precision: bf16 needs a CUDA device"),
+        ("data.path=./nowhere/corpus", "there is no file or folder './nowhere/corpus'"),
+        ("data.tgt=en", "data.src and data.tgt are both 'en'"),
+    ],
+)
+def test_options(override: str, says: str, refuse: Callable[..., str], tiny_config_file: Path) -> None:
+    assert says in refuse("train", "-c", tiny_config_file, "--set", override)
+    # The next attempt is not hindered by what the failed one left.
+    assert not RunDirectory(Path("runs/tiny")).checkpoints_dir.exists()
+
+
+def test_config_file(refuse: Callable[..., str], tiny_config_file: Path) -> None:
+    assert "there is no such file" in refuse("train", "-c", "nowhere.yaml")
+    wrong = Path("wrong.yaml")
+    wrong.write_text(tiny_config_file.read_text() + "modle:\n  d_model: 8\n")
+    assert "wrong.yaml, line 8: unknown key 'modle'" in refuse("train", "-c", wrong)
+
+
+EN, DE = "one\ntwo\nthree\n", "eins\nzwei\ndrei\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"train.en": EN, "train.de": "eins\nzwei\n"}, "has 3 lines and corpus/train.de has 2"),
+        (
+            {"train.en": b"one\ntw\xff\n", "train.de": "eins\nzwei\n"},
+            "corpus/train.en, line 2: byte 3 (0xff)",
+        ),
+        ({"train.en": EN}, "corpus/train.en has no partner: corpus/train.de is not there"),
+        (
+            {"train.en": "", "train.de": ""},
+            "No pair of corpus/train.en and corpus/train.de can be",
+        ),
+        ({"train.jsonl": '{"en": "one", "fr": "un"}\n'}, "corpus/train.jsonl has no column 'de'"),
+        ({"train.jsonl": '{"en": "one", "de'}, "corpus/train.jsonl, line 1: this is no whole JSON value"),
+        ({}, "corpus holds no training split"),
+    ],
+    ids=["line counts", "encoding", "one side", "empty", "column", "cut short", "nothing"],
+)
+def test_corpus(
+    files: dict[str, str | bytes], says: str, refuse: Callable[..., str], tiny_config_file: Path
+) -> None:
+    corpus = Path("corpus")
+    corpus.mkdir()
+    for name, content in files.items():
+        (corpus / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    assert says in refuse("train", "-c", tiny_config_file, "--set", "data.path=corpus")
+    assert says in refuse("init", "--data", "corpus", "--src", "en", "--tgt", "de")
+    assert not Path("en-de.yaml").exists()
+
+
+@pytest.mark.parametrize("command", [["translate", "A dog."], ["evaluate"]], ids=["translate", "evaluate"])
+class TestNothingToUse:
+    def test_no_run(self, command: list[str], refuse: Callable[..., str]) -> None:
+        assert "No run in runs has a checkpoint yet. Train one: mt train --config" in refuse(*command)
+        assert "There is no run in mine" in refuse(*command, "--run", "mine")
+
+    def test_no_sound_checkpoint(
+        self, command: list[str], refuse: Callable[..., str], trained: RunDirectory
+    ) -> None:
+        newest = trained.checkpoints_dir / "step_0000200" / "model.safetensors"
+        newest.write_bytes(newest.read_bytes()[:-1])
+        sentence = refuse(*command, "--checkpoint", "latest")
+        assert "step_0000200 is damaged" in sentence
+        assert sentence.endswith("Sound ones there: step_0000100, step_0000150.")
+        for file in trained.checkpoints_dir.glob("step*/checkpoint.json"):
+            file.write_text("{}")
+        assert "There is no sound one to take instead." in refuse(*command)
+
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
+    @pytest.mark.usefixtures("trained")
+    def test_no_such_device(self, command: list[str], refuse: Callable[..., str]) -> None:
+        assert "no usable device 'cuda'. Choose auto or cpu" in refuse(*command, "--device", "cuda")
+        assert "no usable device 'gpu'" in refuse(*command, "--device", "gpu")
+
+
+def test_training_with_no_sound_checkpoint(
+    refuse: Callable[..., str], trained: RunDirectory, tiny_config_file: Path
+) -> None:
+    for file in trained.checkpoints_dir.glob("step*/checkpoint.json"):
+        file.write_text("{}")
+    sentence = refuse("train", "-c", tiny_config_file, "--run", trained.path)
+    assert "No checkpoint in" in sentence
+    assert "--restart" in sentence
+
+
+def test_a_run_that_was_begun_with_another_config(call: Call, tiny_config_file: Path) -> None:
+    assert call("train", "-c", tiny_config_file, "--set", "training.max_steps=1")[0] == 0
+    code, out, err = call("train", "-c", tiny_config_file, "--set", "training.seed=2")
+    assert (code, out) == (2, "")
+    assert "runs/tiny was begun with another config:\n  training.seed: 1 -> 2\n" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--file", "nowhere.txt"], "nowhere.txt cannot be read: No such file or directory"),
+        (["--file", "."], ". cannot be read: Is a directory"),
+        (["--file", "x", "A dog."], "give sentences or --file, not both"),
+        (["a " * 40], "line 1 has a sentence of 41 tokens, and this model reads at most 16"),
+        (["--checkpoint", "../..", "A dog."], "has no checkpoint '../..'"),
+        (["\udcff"], "is not valid Unicode"),
+    ],
+)
+@pytest.mark.usefixtures("trained")
+def test_translate(arguments: list[str], says: str, refuse: Callable[..., str]) -> None:
+    assert says in refuse("translate", *arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--sample", "--temperature", "0"],
+        ["--sample", "--temperature", "nan"],
+        ["--sample", "--temperature", "inf"],
+        ["--seed", "-1"],
+    ],
+)
+def test_translate_options(arguments: list[str], call: Call) -> None:
+    code, out, err = call("translate", *arguments, "A dog.")
+    assert (code, out) == (2, "")
+    assert "Invalid value for" in err
+    assert "Traceback" not in err
+
+
+def test_init(refuse: Callable[..., str], tiny_corpus: Path) -> None:
+    mine = Path("mine.yaml")
+    mine.write_text("precious: true\n")
+    languages = ["--src", "en", "--tgt", "de"]
+    sentence = refuse("init", "--data", tiny_corpus, *languages, "--output", mine)
+    assert "mine.yaml exists already. Choose another file with --output." in sentence
+    assert mine.read_text() == "precious: true\n"
+    assert "no folder nowhere" in refuse("init", "--data", tiny_corpus, *languages, "-o", "nowhere/x.yaml")
+    assert "must not be empty" in refuse("init", "--data", tiny_corpus, "--src", "", "--tgt", "de")
+
+
+def test_a_disk_that_refuses(refuse: Callable[..., str], trained: RunDirectory) -> None:
+    # Where the translations should be written, something is in the way.
+    trained.hypotheses_file("test").mkdir()
+    assert "hypotheses.test.txt" in refuse("evaluate")
+
+
+def test_what_is_our_own_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("mt.__main__.app", broken)
+    with pytest.raises(ZeroDivisionError):
+        main()

@@ -1,0 +1,134 @@
+"""`mt translate`: sentences, files and pipes; one line out for one line in."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mt.run_directory import RunDirectory
+
+Call = Callable[..., tuple[int, str, str]]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.mark.usefixtures("trained")
+def test_sentences_on_the_command_line(call: Call) -> None:
+    code, out, err = call("translate", "the dog sees milk.", "", "Anna buys\ntwo red apples!")
+    assert code == 0
+    assert out == "der Hund sieht Milch.\n\nAnna kauft zwei rote Äpfel!\n"
+    assert err == "run: runs/tiny\n"
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_file_ends_its_lines_with_line_feeds_alone(call: Call) -> None:
+    file = Path("lines.txt")
+    text = "\ufeffthe dog sees milk.\r\n\nAnna sees\u2028milk.\nmy aunt\x0c finds\x85the car."
+    file.write_bytes(text.encode())
+    code, out, _ = call("translate", "--file", file)
+    assert code == 0
+    assert out == "der Hund sieht Milch.\n\nAnna sieht Milch.\nmeine Tante findet das Auto.\n"
+    file.write_text("")
+    assert call("translate", "--file", file) == (0, "", "run: runs/tiny\n")
+
+
+@pytest.mark.usefixtures("trained")
+def test_lines_before_a_broken_one_are_translated(call: Call) -> None:
+    file = Path("lines.txt")
+    file.write_bytes(b"the dog sees milk.\n\nAnna \xff sees milk.\nAnna sees milk.\n")
+    code, out, err = call("translate", "-f", file)
+    assert code == 2
+    assert out == "der Hund sieht Milch.\n\n"
+    assert "lines.txt, line 3 is not UTF-8 (invalid start byte at byte 5)" in err
+
+
+@pytest.mark.usefixtures("trained")
+def test_sampling_and_unknown_words_can_be_asked_for(call: Call) -> None:
+    sentence = "the zebra paints two zebra."
+    sample = ["translate", "--sample", "--temperature", "3", sentence, sentence, sentence]
+    _, out, _ = call(*sample, "--seed", "5")
+    assert call(*sample, "--seed", "5")[1] == out
+    assert call(*sample, "--seed", "6")[1] != out
+    assert len(set(out.splitlines())) > 1
+    # A seed too large for a generator is a seed like others.
+    assert call(*sample, "--seed", "9" * 40)[0] == 0
+    assert call("translate", "--keep-unk", sentence)[0] == 0
+
+
+def test_the_newest_run_is_taken_and_named(call: Call, trained: RunDirectory) -> None:
+    other = RunDirectory(trained.path.with_name("other"))
+    other.path.mkdir()
+    other.config_file.write_text("never: trained\n")
+    code, _, err = call("translate", "Anna")
+    assert (code, err) == (0, "run: runs/tiny\n")
+    code, _, err = call("translate", "Anna", "--run", trained.path)
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_pipe_is_answered_line_by_line_and_may_stay_open(start: Start) -> None:
+    with start("translate") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for line, answer in [("the dog sees milk.", "der Hund sieht Milch.\n"), ("", "\n")]:
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            # Nothing else comes: the answer must not wait for more input.
+            assert process.stdout.readline() == answer
+        process.stdin.write("car " * 40 + "\n")
+        process.stdin.flush()
+        # It ends although the pipe is open, and while a thread of it still reads there.
+        assert process.wait(timeout=30) == 2
+        assert "mt: line 3 has a sentence of 41 tokens" in process.stderr.read()
+
+
+@pytest.mark.usefixtures("trained")
+def test_ctrl_c_while_it_waits_for_a_line(start: Start) -> None:
+    # Also: what goes out is UTF-8 whatever the locale.
+    with start("translate", PYTHONIOENCODING="ascii", LC_ALL="C") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write("Anna buys two red apples.\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "Anna kauft zwei rote Äpfel.\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        assert process.stderr.read() == "run: runs/tiny\n"
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_reader_that_has_enough(start: Start) -> None:
+    with start("translate") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write("the dog sees milk.\n" * 20)
+        process.stdin.flush()
+        assert process.stdout.readline() == "der Hund sieht Milch.\n"
+        process.stdout.close()
+        process.stdin.write("the dog sees milk.\n" * 20)
+        process.stdin.close()
+        process.wait(timeout=30)
+        assert process.stderr.read() == "run: runs/tiny\n"
+
+
+@pytest.mark.usefixtures("trained")
+def test_only_what_translating_needs_is_imported(start: Start) -> None:
+    out, err = start("translate", "the dog sees milk.", python=("-X", "importtime")).communicate()
+    assert out == "der Hund sieht Milch.\n"
+    packages = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in err.splitlines() if "|" in line}
+    assert {"torch", "tokenizers"} <= packages
+    assert not {"datasets", "tensorboard", "sacrebleu", "pyarrow"} & packages
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("trained")
+def test_the_first_sentence_is_there_soon(start: Start) -> None:
+    began = time.perf_counter()
+    out, _ = start("translate", "the dog sees milk.").communicate()
+    assert out
+    assert time.perf_counter() - began < 5

@@ -1,0 +1,25 @@
+import platform
+
+import numpy as np
+import torch
+
+from mt.pipeline.environment import describe_environment, environment_differences
+
+
+def test_what_decides_about_bits_is_recorded() -> None:
+    environment = describe_environment(torch.device("cpu"))
+    assert environment["torch"] == torch.__version__
+    assert environment["numpy"] == np.__version__
+    assert environment["python"] == platform.python_version()
+    assert environment["num_threads"] == torch.get_num_threads()
+
+
+def test_differences_name_both_sides() -> None:
+    now = describe_environment(torch.device("cpu"))
+    assert environment_differences(now, now) == []
+    then = {**now, "torch": "1.13"}
+    del then["num_threads"]
+    assert environment_differences(then, now) == [
+        f"torch: 1.13 -> {torch.__version__}",
+        f"num_threads: None -> {torch.get_num_threads()}",
+    ]

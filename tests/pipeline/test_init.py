@@ -1,0 +1,60 @@
+"""What is proposed can be trained as it stands."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from mt.config.load import load_config
+from mt.config.model import ModelConfig
+from mt.errors import DataError
+from mt.pipeline import init
+from mt.pipeline.init import SIZES, propose_config
+from mt.pipeline.train import run_training
+from mt.run_directory import RunDirectory
+
+
+def test_the_proposal_trains(tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = ModelConfig(d_model=8, num_heads=2, d_ff=16, num_encoder_layers=1, num_decoder_layers=1)
+    monkeypatch.setattr(init, "SIZES", (init.Size(1e9, small, 3e-3, 7, 5),))
+    text = propose_config(str(tiny_corpus), "en", "de")
+    file = tmp_path / "en-de.yaml"
+    file.write_text(text, encoding="utf-8")
+    config = load_config(file)
+    assert config.model == small
+    assert (config.schedule.learning_rate, config.schedule.warmup_steps) == (3e-3, 7)
+    assert (config.training.max_epochs, config.data.max_length) == (5, 32)
+    outcome = run_training(load_config(file, ["training.max_steps=1"]), RunDirectory(tmp_path / "run"))
+    assert outcome.state.step == 1
+
+
+def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> None:
+    text = propose_config(str(tiny_corpus), "de", "en")
+    assert "160 training pairs, 12 validation, 22 test." in text
+    lines = (tiny_corpus / "train.de").read_text(encoding="utf-8")
+    num_words = len(set(lines.replace(".", " . ").replace("!", " ! ").split()))
+    assert f"Vocabulary: {num_words + 4} source" in text
+    body = text.split("\n\n", 1)[1].splitlines()
+    for before, line in pairwise(body):
+        if line and not line.lstrip().startswith("#"):
+            assert before.lstrip().startswith("#"), line
+
+
+def test_long_sentences_are_given_room(tmp_path: Path) -> None:
+    rows = [f'{{"en": "{"a " * 50}{i}", "de": "{"ein " * 20}{i}"}}' for i in range(200)]
+    (tmp_path / "train.jsonl").write_text("\n".join(rows))
+    assert "max_length: 64" in propose_config(str(tmp_path), "en", "de")
+
+
+def test_sizes_fit_the_heads_and_grow() -> None:
+    assert [size.most_pairs for size in SIZES] == sorted(size.most_pairs for size in SIZES)
+    assert SIZES[-1].most_pairs == float("inf")
+    # The last is the base model of the paper, table 3.
+    base = SIZES[-1].model
+    assert (base.d_model, base.num_heads, base.d_ff, base.num_encoder_layers) == (512, 8, 2048, 6)
+
+
+def test_a_corpus_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text('{"en": "a", "fr": "b"}\n' * 50)
+    with pytest.raises(DataError, match="has no column 'de'"):
+        propose_config(str(tmp_path), "en", "de")

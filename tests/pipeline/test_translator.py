@@ -1,0 +1,156 @@
+"""One line out for one line in, whatever the line."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from mt.config.config import Config
+from mt.data.tokenizer import Tokenizer
+from mt.errors import CheckpointError, DataError, RunError
+from mt.pipeline.train import run_training
+from mt.pipeline.translator import Sampling, Translator
+from mt.run_directory import RunDirectory
+from mt.special_tokens import SPECIAL_TOKENS, UNK
+
+CPU = torch.device("cpu")
+SENTENCES = [
+    "the dog sees milk.",
+    "Anna buys two red apples today.",
+    "my aunt paints the car!",
+    "a child finds a house.",
+    "Anna sees the car.",
+    "the dog",
+    "milk milk milk milk milk milk milk milk",
+]
+
+
+@pytest.fixture
+def translator(trained: RunDirectory) -> Translator:
+    return Translator.from_run(trained, device=CPU)
+
+
+def test_it_has_learnt_to_translate(translator: Translator, tiny_corpus: Path) -> None:
+    sources, references = (
+        (tiny_corpus / f"test.{language}").read_text(encoding="utf-8").splitlines()[:-1]
+        for language in ("en", "de")
+    )
+    # None of these was seen in training; punctuation is attached as it is written.
+    translations = translator.translate(sources)
+    assert sum(map(str.__eq__, translations, references)) >= 0.9 * len(references)
+
+
+def test_empty_lines_stay_where_they_are(translator: Translator) -> None:
+    lines = ["", SENTENCES[0], " \t\u3000", SENTENCES[1], ""]
+    one, two = translator.translate(SENTENCES[:2])
+    assert one
+    assert two
+    assert translator.translate(lines) == ["", one, "", two, ""]
+    assert translator.translate([]) == []
+    assert translator.translate([""]) == [""]
+
+
+def test_neither_batch_nor_order_makes_a_difference(trained: RunDirectory) -> None:
+    translator = Translator.from_run(trained, device=CPU)
+    together = translator.translate(SENTENCES)
+    assert translator.translate(SENTENCES[::-1]) == together[::-1]
+    assert [translator.translate([sentence])[0] for sentence in SENTENCES] == together
+    text = trained.config_file.read_text()
+    assert "batch_sentences: 8" in text
+    trained.config_file.write_text(text.replace("batch_sentences: 8", "batch_sentences: 2"))
+    assert Translator.from_run(trained, device=CPU).translate(SENTENCES) == together
+
+
+def test_a_long_line_is_split_at_its_sentence_ends(translator: Translator) -> None:
+    sentences = ["the dog sees milk.", "my aunt paints the car!", "Anna buys two red apples today."]
+    for refuse_long in (True, False):
+        (translation,) = translator.translate([" ".join(sentences)], refuse_long=refuse_long)
+        assert translation == " ".join(translator.translate(sentences))
+    assert translation.count("Hund") == translation.count("Tante") == translation.count("Anna") == 1
+
+
+def test_a_long_sentence_is_refused_by_its_line_or_cut(translator: Translator) -> None:
+    lines = ["the dog sees milk.", "the car " * 10, "Anna"]
+    message = r"line 8 has a sentence of 21 tokens, and this model reads at most 16 \(data\.max_length"
+    with pytest.raises(DataError, match=message):
+        translator.translate(lines, refuse_long=True, first_line=7)
+    first, cut, last = translator.translate(lines)
+    assert [first, last] == translator.translate([lines[0], lines[2]])
+    assert cut == " ".join(translator.translate(["the car " * 7 + "the", "car" + " the car" * 2]))
+
+
+def test_a_sentence_of_the_longest_length_is_neither(translator: Translator) -> None:
+    # 15 words and the end mark.
+    assert translator.translate(["the car " * 7 + "the"], refuse_long=True)[0]
+    with pytest.raises(DataError, match="of 17 tokens"):
+        translator.translate(["the car " * 8], refuse_long=True)
+
+
+def test_sampling_is_a_function_of_seed_and_line(translator: Translator) -> None:
+    def draw(texts: list[str], seed: int = 3, first_line: int = 1, temperature: float = 2.0) -> list[str]:
+        return translator.translate(texts, sampling=Sampling(temperature, seed), first_line=first_line)
+
+    together = draw(SENTENCES)
+    assert draw(SENTENCES) == together
+    assert [draw([sentence], first_line=line)[0] for line, sentence in enumerate(SENTENCES, 1)] == together
+    assert draw(SENTENCES, seed=4) != together
+    # The same sentence on two lines is drawn twice.
+    assert len(set(draw([SENTENCES[0]] * 8))) > 1
+    assert draw(SENTENCES[:5], temperature=0.01) == translator.translate(SENTENCES[:5])
+    assert draw(SENTENCES, seed=10**30) != together
+    assert not any(token in line for line in together for token in SPECIAL_TOKENS)
+
+
+@pytest.mark.parametrize("token", [*SPECIAL_TOKENS, "</s>", "[EOS]", "[PAD]"])
+def test_text_that_looks_like_a_special_token_is_text(
+    token: str, translator: Translator, trained: RunDirectory
+) -> None:
+    line, alike = f"the dog {token} sees milk.", f"the dog {token[0]}qqq{token[-1]} sees milk."
+    if token != "</s>":  # Which has one sign more.
+        assert translator.translate([line]) == translator.translate([alike])
+    assert "Milch" in translator.translate([line])[0]
+    tokenizer = Tokenizer.load(trained.src_tokenizer_file)
+    assert not {tokenizer.encode(token)[0], *tokenizer.encode(line)} & {0, 2, 3}
+
+
+def test_unknown_words_are_written_only_where_asked_for(
+    make_config: Callable[..., Config], tmp_path: Path
+) -> None:
+    # To this tokenizer all but the most frequent words are unknown, so that the model learns to write <unk>.
+    run = RunDirectory(tmp_path)
+    run_training(make_config("tokenizer.min_frequency=45", "training.max_steps=30"), run)
+    translator = Translator.from_run(run, device=CPU)
+    assert UNK in translator.translate(SENTENCES, keep_unk=True)[0]
+    assert UNK not in "".join(translator.translate(SENTENCES))
+    assert UNK not in "".join(translator.translate(SENTENCES, sampling=Sampling(1.0, 1)))
+
+
+def test_the_run_may_be_moved_and_its_corpus_gone(trained: RunDirectory, tmp_path: Path) -> None:
+    before = Translator.from_run(trained, device=CPU).translate(SENTENCES)
+    config = trained.config_file.read_text()
+    corpus = next(line for line in config.splitlines() if "  path:" in line)
+    trained.config_file.write_text(config.replace(corpus, "  path: /nowhere"))
+    moved = RunDirectory(trained.path.rename(tmp_path / "moved"))
+    assert Translator.from_run(moved, device=CPU).translate(SENTENCES) == before
+
+
+def test_no_other_checkpoint_than_the_one_asked_for(trained: RunDirectory) -> None:
+    for name in ("step_0000042", "newest", "../latest", ""):
+        with pytest.raises(CheckpointError, match=r"has no checkpoint .*Sound ones there: step_0000100"):
+            Translator.from_run(trained, checkpoint=name, device=CPU)
+    (trained.checkpoints_dir / "best").unlink()
+    with pytest.raises(CheckpointError, match=r"no checkpoint marked best.*step_0000200"):
+        Translator.from_run(trained, device=CPU)
+    latest = Translator.from_run(trained, checkpoint="latest", device=CPU)
+    named = Translator.from_run(trained, checkpoint="step_0000200", device=CPU)
+    assert latest.translate(SENTENCES) == named.translate(SENTENCES)
+
+
+def test_a_run_that_does_not_fit_together(trained: RunDirectory, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"no run in .*Runs beside it: tiny\."):
+        Translator.from_run(RunDirectory(trained.path.parent / "other"), device=CPU)
+    text = trained.config_file.read_text()
+    trained.config_file.write_text(text.replace("d_model: 32", "d_model: 16"))
+    with pytest.raises(CheckpointError, match=r"does not fit .*config\.yaml"):
+        Translator.from_run(trained, device=CPU)

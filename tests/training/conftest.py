@@ -1,0 +1,74 @@
+"""A tiny model with its loss, ragged batches, and encoded pairs."""
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from mt.config.model import ModelConfig
+from mt.data.batch import Batch, collate
+from mt.data.dataset import EncodedPairs, EncodedSentences
+from mt.training.objective import Objective
+from mt.transformer.build import build_transformer
+
+VOCAB_SIZE = 17
+
+
+@pytest.fixture
+def make_objective() -> Callable[..., Objective]:
+    """Builds the same tiny model each time, in training mode, without dropout unless asked."""
+
+    def make(**changes: Any) -> Objective:
+        sizes = {"d_model": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 24}
+        config = ModelConfig(**(sizes | {"dropout": 0.0} | changes))
+        torch.manual_seed(1)
+        return Objective(
+            build_transformer(config, src_vocab_size=VOCAB_SIZE, tgt_vocab_size=VOCAB_SIZE, max_length=24)
+        )
+
+    return make
+
+
+@pytest.fixture
+def sentence_pairs() -> list[tuple[list[int], list[int]]]:
+    """Eleven random pairs, 1 to 8 tokens a side."""
+    generator = np.random.default_rng(4)
+    return [
+        (
+            generator.integers(4, VOCAB_SIZE, generator.integers(1, 9)).tolist(),
+            generator.integers(4, VOCAB_SIZE, generator.integers(1, 9)).tolist(),
+        )
+        for _ in range(11)
+    ]
+
+
+@pytest.fixture
+def make_batches(sentence_pairs: list[tuple[list[int], list[int]]]) -> Callable[[Sequence[int]], list[Batch]]:
+    """Cuts the pairs, in order, into batches of these sizes."""
+
+    def make(sizes: Sequence[int]) -> list[Batch]:
+        ends = np.cumsum(sizes)
+        groups = [sentence_pairs[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+        return [collate([src for src, _ in group], [tgt for _, tgt in group]) for group in groups]
+
+    return make
+
+
+@pytest.fixture
+def make_pairs() -> Callable[[int], EncodedPairs]:
+    """So many pairs of random lengths, each with its own number as the first id on both sides."""
+
+    def make(num_pairs: int) -> EncodedPairs:
+        generator = np.random.default_rng(6)
+
+        def side() -> EncodedSentences:
+            sentences = [[100 + i, *[5] * int(generator.integers(0, 9))] for i in range(num_pairs)]
+            offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
+            return EncodedSentences(np.array([*chain(*sentences)], dtype=np.int32), offsets)
+
+        return EncodedPairs(side(), side())
+
+    return make

@@ -1,0 +1,118 @@
+"""The stream of batches is a function of the position: the same from there on, whoever asks."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from mt.data.batch import Batch
+from mt.data.dataset import EncodedPairs
+from mt.special_tokens import PAD_ID
+from mt.training.batch_stream import BatchStream
+
+MakePairs = Callable[[int], EncodedPairs]
+Position = tuple[int, int]
+
+
+def make_stream(pairs: EncodedPairs, num_micro_batches: int = 3, seed: int = 1) -> BatchStream:
+    return BatchStream(pairs, batch_tokens=30, num_micro_batches=num_micro_batches, seed=seed)
+
+
+def walk(stream: BatchStream, position: Position, num_steps: int) -> list[tuple[Position, list[Batch]]]:
+    """The steps from a position on, each with where it begins."""
+    steps = []
+    for _ in range(num_steps):
+        micro_batches, *following = stream.take(*position)
+        steps.append((position, micro_batches))
+        position = (following[0], following[1])
+    return steps
+
+
+def numbers(batch: Batch) -> list[int]:
+    """Which pairs the batch holds."""
+    return [int(row[0]) - 100 for row in batch.src_ids]
+
+
+def test_stream_is_the_same_from_any_position(make_pairs: MakePairs) -> None:
+    pairs = make_pairs(50)
+    steps = walk(make_stream(pairs), (0, 0), 20)
+    assert steps[-1][0][0] >= 2
+    for start in (1, 4, 9, 13):
+        resumed = walk(make_stream(pairs), steps[start][0], len(steps) - start)
+        for (position, batches), (expected_position, expected) in zip(resumed, steps[start:], strict=True):
+            assert position == expected_position
+            assert len(batches) == len(expected)
+            for ours, theirs in zip(batches, expected, strict=True):
+                assert torch.equal(ours.src_ids, theirs.src_ids)
+                assert torch.equal(ours.labels, theirs.labels)
+
+
+def test_asking_again_or_out_of_order_changes_nothing(make_pairs: MakePairs) -> None:
+    stream = make_stream(make_pairs(50))
+    first = [numbers(batch) for batch in stream.take(0, 0)[0]]
+    stream.take(3, 0)
+    torch.manual_seed(9)
+    assert [numbers(batch) for batch in stream.take(0, 0)[0]] == first
+
+
+@pytest.mark.parametrize("num_micro_batches", [1, 3, 1000])
+def test_each_pair_comes_once_an_epoch(num_micro_batches: int, make_pairs: MakePairs) -> None:
+    stream = make_stream(make_pairs(50), num_micro_batches)
+    orders = []
+    for epoch in (0, 1):
+        seen: list[int] = []
+        position: Position = (epoch, 0)
+        num_steps = 0
+        while position[0] == epoch:
+            micro_batches, *following = stream.take(*position)
+            position = (following[0], following[1])
+            num_steps += 1
+            for batch in micro_batches:
+                seen += numbers(batch)
+                # The two sides stay together.
+                assert numbers(batch) == [int(row[1]) - 100 for row in batch.tgt_ids]
+        assert position == (epoch + 1, 0)
+        assert num_steps == stream.num_steps(epoch)
+        assert sorted(seen) == list(range(50))
+        orders.append(seen)
+    assert orders[0] != orders[1]
+
+
+def test_position_counts_batches_and_the_last_step_takes_what_is_left(make_pairs: MakePairs) -> None:
+    pairs = make_pairs(50)
+    num_batches = make_stream(pairs, 1).num_steps(0)
+    assert num_batches % 5 != 0
+    stream = make_stream(pairs, 5)
+    steps = walk(stream, (0, 0), stream.num_steps(0) + 1)
+    assert [position for position, _ in steps[:-1]] == [(0, start) for start in range(0, num_batches, 5)]
+    assert [len(batches) for _, batches in steps[:-2]] == [5] * (len(steps) - 2)
+    assert len(steps[-2][1]) == num_batches % 5
+    assert steps[-1][0] == (1, 0)
+
+
+def test_micro_batches_are_the_batches_in_their_order(make_pairs: MakePairs) -> None:
+    pairs = make_pairs(50)
+    one, four = make_stream(pairs, 1), make_stream(pairs, 4)
+    singles = [numbers(batch) for _, batches in walk(one, (0, 0), one.num_steps(0)) for batch in batches]
+    fours = [numbers(batch) for _, batches in walk(four, (0, 0), four.num_steps(0)) for batch in batches]
+    assert fours == singles
+
+
+def test_step_that_ends_with_the_epoch_is_followed_by_the_next(make_pairs: MakePairs) -> None:
+    stream = make_stream(make_pairs(50), 1)
+    last = stream.num_steps(0) - 1
+    assert stream.take(0, last)[1:] == (1, 0)
+    assert stream.take(0, last - 1)[1:] == (0, last)
+
+
+def test_another_seed_has_another_order(make_pairs: MakePairs) -> None:
+    pairs = make_pairs(50)
+    first, second = ([numbers(b) for b in make_stream(pairs, seed=seed).take(0, 0)[0]] for seed in (1, 2))
+    assert first != second
+
+
+def test_target_tokens_of_an_epoch_are_its_real_labels(make_pairs: MakePairs) -> None:
+    stream = make_stream(make_pairs(50))
+    batches = [batch for _, step in walk(stream, (0, 0), stream.num_steps(0)) for batch in step]
+    assert stream.num_target_tokens == sum(int((batch.labels != PAD_ID).sum()) for batch in batches)
+    assert stream.num_target_tokens == sum(batch.num_target_tokens for batch in batches)

@@ -1,0 +1,31 @@
+"""The model and its loss as one module, against ``F.cross_entropy`` over the model's logits."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from mt.data.batch import Batch
+from mt.special_tokens import PAD_ID
+from mt.training.objective import Objective
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_objective_is_the_summed_cross_entropy_of_the_real_tokens(
+    smoothing: float,
+    make_objective: Callable[..., Objective],
+    make_batches: Callable[[Sequence[int]], list[Batch]],
+) -> None:
+    objective = make_objective()
+    (batch,) = make_batches([5])
+    logits = objective.model(batch.src_ids, batch.src_mask, batch.tgt_ids, batch.tgt_mask)
+    expected = F.cross_entropy(
+        logits.transpose(1, 2), batch.labels, label_smoothing=smoothing, reduction="sum", ignore_index=PAD_ID
+    )
+    torch.testing.assert_close(objective(batch, smoothing), expected)
+
+
+def test_its_parameters_are_those_of_the_model(make_objective: Callable[..., Objective]) -> None:
+    objective = make_objective()
+    assert list(objective.parameters()) == list(objective.model.parameters())

@@ -1,0 +1,172 @@
+"""The figures of a run, read back as TensorBoard and anyone else would read them."""
+
+import json
+import logging
+import math
+import os
+import pty
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mt.training.progress
+from mt.metrics import Score
+from mt.training.progress import Progress
+from mt.training.state import TrainingState
+from mt.training.step import StepResult
+from mt.training.validation import ValidationResult
+
+RESULT = ValidationResult(
+    2.0, {"bleu": Score("BLEU", 31.5, "tok:13a"), "chrf": Score("chrF2", 55.0, "nc:6")}, ["Ein Hund."]
+)
+SAMPLES = [("A dog.", "Ein Hund.", "Der Hund.")]
+
+
+def take_steps(folder: Path, state: TrainingState, until: int, *, log_every: int = 2) -> None:
+    """Steps whose loss is their number, ten target tokens each; a validation at every fourth."""
+    with Progress(folder / "tensorboard", folder / "metrics.jsonl", state=state, total_steps=20) as progress:
+        while state.step < until:
+            loss = float(state.step + 1)
+            state.record_step(loss, 10, updated=True)
+            result = StepResult(loss, 10, 0.5, updated=True)
+            progress.step(state, result, 1e-3 * state.step, log=state.step % log_every == 0)
+            if state.step % 4 == 0:
+                progress.validation(state, RESULT, SAMPLES)
+
+
+def test_the_event_file_holds_every_tag(tmp_path: Path, read_curves: Callable[[Path], Any]) -> None:
+    take_steps(tmp_path, TrainingState(), 8)
+    curves = read_curves(tmp_path / "tensorboard")
+    assert set(curves) == {
+        "train/loss",
+        "train/learning_rate",
+        "train/gradient_norm",
+        "train/tokens_per_second",
+        "validation/loss",
+        "validation/perplexity",
+        "validation/bleu",
+        "validation/chrf",
+        "samples/1/text_summary",
+    }
+    # The mean over the tokens since the last point.
+    assert curves["train/loss"] == [(2, 1.5), (4, 3.5), (6, 5.5), (8, 7.5)]
+    assert curves["train/learning_rate"] == [(step, pytest.approx(1e-3 * step)) for step in (2, 4, 6, 8)]
+    assert curves["validation/bleu"] == [(4, 31.5), (8, 31.5)]
+    assert curves["validation/perplexity"] == [(step, pytest.approx(math.e**2)) for step in (4, 8)]
+    step, text = curves["samples/1/text_summary"][0]
+    assert step == 4
+    for sentence in SAMPLES[0]:
+        assert sentence.encode() in text
+
+
+def test_metrics_hold_the_same_figures(tmp_path: Path, read_curves: Callable[[Path], Any]) -> None:
+    take_steps(tmp_path, TrainingState(seconds=90.0), 8)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    curves = read_curves(tmp_path / "tensorboard")
+    from_lines: dict[str, list[tuple[int, object]]] = {}
+    for line in lines:
+        assert line["num_target_tokens"] == 10 * line["step"]
+        assert (line["minutes"], line["epoch"]) == (1.5, 0)
+        for name in line.keys() - {"step", "epoch", "num_target_tokens", "minutes", "kind"}:
+            value = None if name == "tokens_per_second" else pytest.approx(line[name])
+            from_lines.setdefault(f"{line['kind']}/{name}", []).append((line["step"], value))
+    del curves["samples/1/text_summary"]
+    assert curves == from_lines
+
+
+def test_what_came_after_the_resumed_step_is_taken_back(
+    tmp_path: Path, read_curves: Callable[[Path], Any]
+) -> None:
+    unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
+    for folder in (unbroken, broken):
+        folder.mkdir()
+    take_steps(unbroken, TrainingState(), 12)
+    state = TrainingState()
+    take_steps(broken, state, 5)
+    saved = TrainingState.from_dict(state.to_dict())
+    take_steps(broken, state, 11)
+    with (broken / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "epoch": 0, "num_tar')  # Where a crash cut it.
+    take_steps(broken, saved, 12)
+    assert read_curves(broken / "tensorboard") == read_curves(unbroken / "tensorboard")
+    lines = [
+        [(line["step"], line["kind"], line["loss"]) for line in map(json.loads, text.splitlines())]
+        for text in ((folder / "metrics.jsonl").read_text() for folder in (broken, unbroken))
+    ]
+    assert lines[0] == lines[1]
+
+
+def test_an_interval_without_any_update_has_no_point(tmp_path: Path) -> None:
+    state = TrainingState()
+    figures = tmp_path / "metrics.jsonl"
+    with Progress(tmp_path / "tensorboard", figures, state=state, total_steps=1) as progress:
+        state.record_step(math.nan, 10, updated=False)
+        progress.step(state, StepResult(math.nan, 10, math.nan, updated=False), 1e-3, log=True)
+    assert figures.read_text() == ""
+
+
+def test_log_lines_where_stderr_is_no_terminal(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(logging.INFO, "mt")
+    take_steps(tmp_path, TrainingState(), 4)
+    assert "epoch" not in caplog.text  # Ten seconds have not passed.
+    monkeypatch.setattr(mt.training.progress, "SECONDS_BETWEEN_LINES", 0.0)
+    take_steps(tmp_path, TrainingState(), 8)
+    (line, *_) = [message for message in caplog.messages if message.startswith("step")]
+    assert line.startswith("step 2  epoch 1  loss 1.500  learning rate 2.00e-03  ")
+    assert "tokens/s" in line
+    assert line.endswith(" left")
+    assert "validation at step 4: loss 2.000  perplexity 7.39  BLEU 31.50  chrF2 55.00" in caplog.messages
+    assert "BLEU signature: tok:13a" in caplog.messages
+    assert "  source      A dog.\n  translation Ein Hund.\n  reference   Der Hund." in caplog.messages
+    assert "\r" not in capsys.readouterr().err
+
+
+BAR = """
+import sys
+from pathlib import Path
+from mt.cli.logs import show_logs
+from mt.training.progress import Progress
+from mt.training.state import TrainingState
+from mt.training.step import StepResult
+show_logs()
+state = TrainingState()
+folder = Path(sys.argv[1])
+with Progress(folder / "tensorboard", folder / "metrics.jsonl", state=state, total_steps=3) as progress:
+    for _ in range(3):
+        state.record_step(2.5, 10, updated=True)
+        progress.step(state, StepResult(2.5, 10, 0.5, updated=True), 1e-3, log=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_bar_where_stderr_is_a_terminal(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 120))
+    with subprocess.Popen([sys.executable, "-c", BAR, str(tmp_path)], stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                read = os.read(ours, 4096)
+            except OSError:  # How Linux says that nobody has the other end any more.
+                break
+            if not read:
+                break
+            shown += read
+    os.close(ours)
+    assert process.returncode == 0
+    text = shown.decode()
+    assert "\r" in text
+    assert "3/3" in text
+    assert "loss 2.500" in text
+    assert "tokens/s" in text

@@ -1,0 +1,100 @@
+"""The learning rate by the paper's formula, and by what each kind promises."""
+
+import math
+from typing import Any
+
+import pytest
+
+from mt.config.training import ScheduleConfig
+from mt.training.schedule import learning_rate, noam_learning_rate
+
+KINDS = pytest.mark.parametrize("kind", ["noam", "inverse_sqrt", "cosine", "constant"])
+
+
+def rate(step: int, kind: str, d_model: int = 64, **settings: Any) -> float:
+    if kind == "cosine":
+        settings.setdefault("total_steps", 1000)
+    defaults: dict[str, Any] = {"learning_rate": 0.002, "warmup_steps": 100}
+    return learning_rate(step, ScheduleConfig(**(defaults | {"kind": kind} | settings)), d_model=d_model)
+
+
+@pytest.mark.parametrize(
+    ("d_model", "warmup_steps", "factor"), [(512, 4000, 1.0), (64, 10, 0.5), (256, 1, 2.0)]
+)
+def test_noam_by_equation_3_of_the_paper(d_model: int, warmup_steps: int, factor: float) -> None:
+    for step in (1, 2, warmup_steps - 1, warmup_steps, warmup_steps + 1, 100_000):
+        if step < 1:
+            continue
+        expected = factor / math.sqrt(d_model) * min(1 / math.sqrt(step), step / math.sqrt(warmup_steps) ** 3)
+        ours = noam_learning_rate(step, d_model=d_model, warmup_steps=warmup_steps, factor=factor)
+        assert ours == pytest.approx(expected, rel=1e-12)
+        through_config = rate(step, "noam", d_model=d_model, warmup_steps=warmup_steps, factor=factor)
+        assert through_config == ours
+
+
+def test_base_model_of_the_paper_peaks_at_7e_4() -> None:
+    peak = noam_learning_rate(4000, d_model=512, warmup_steps=4000)
+    assert peak == pytest.approx(6.99e-4, rel=1e-3)
+
+
+@KINDS
+def test_peak_is_at_the_end_of_the_warm_up(kind: str) -> None:
+    rates = {step: rate(step, kind) for step in range(1, 1001)}
+    assert max(rates.values()) == rates[100]
+    assert all(rates[step] < rates[step + 1] for step in range(1, 100))
+    assert all(rates[step] >= rates[step + 1] for step in range(100, 1000))
+    if kind != "noam":
+        assert rates[100] == pytest.approx(0.002, rel=1e-12)
+
+
+@KINDS
+def test_warm_up_is_linear_from_zero(kind: str) -> None:
+    peak = rate(100, kind)
+    for step in (1, 2, 50, 99):
+        assert rate(step, kind) == pytest.approx(peak * step / 100, rel=1e-9)
+
+
+@KINDS
+def test_no_jump_at_the_end_of_the_warm_up(kind: str) -> None:
+    before, peak, after = (rate(step, kind) for step in (99, 100, 101))
+    assert peak - before == pytest.approx(peak / 100, rel=1e-6)
+    assert 0 <= peak - after < peak / 100
+
+
+def test_inverse_square_root_is_exact() -> None:
+    assert rate(400, "inverse_sqrt") == pytest.approx(0.001, rel=1e-12)
+    assert rate(10_000, "inverse_sqrt") == pytest.approx(0.0002, rel=1e-12)
+
+
+def test_cosine_falls_to_zero_at_its_own_total_and_stays() -> None:
+    for step in (100, 325, 550, 775, 1000):
+        expected = 0.001 * (1 + math.cos(math.pi * (step - 100) / 900))
+        assert rate(step, "cosine") == pytest.approx(expected, abs=1e-15)
+    assert rate(550, "cosine") == pytest.approx(0.001)
+    assert rate(1000, "cosine") == pytest.approx(0, abs=1e-15)
+    assert rate(5000, "cosine") == pytest.approx(0, abs=1e-15)
+
+
+def test_constant_stays() -> None:
+    assert {rate(step, "constant") for step in (100, 101, 10_000)} == {0.002}
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("inverse_sqrt", 0.002), ("cosine", 0.002), ("constant", 0.002)]
+)
+def test_without_warm_up_the_peak_comes_first(kind: str, expected: float) -> None:
+    assert rate(1, kind, warmup_steps=0) == pytest.approx(expected, rel=1e-4)
+    assert rate(2, kind, warmup_steps=0) <= expected
+
+
+@KINDS
+@pytest.mark.parametrize("step", [0, -1])
+def test_steps_are_counted_from_one(step: int, kind: str) -> None:
+    with pytest.raises(ValueError, match=f"no step {step}$"):
+        rate(step, kind)
+
+
+@pytest.mark.parametrize("kind", ["inverse_sqrt", "cosine", "constant"])
+def test_only_noam_knows_the_width(kind: str) -> None:
+    assert rate(7, kind, d_model=64) == rate(7, kind, d_model=256)
+    assert rate(7, "noam", d_model=64) == pytest.approx(2 * rate(7, "noam", d_model=256))

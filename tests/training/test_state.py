@@ -1,0 +1,108 @@
+"""What a run remembers: counted right, written and read back, and the reasons to stop."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from mt.config.training import TrainingConfig, ValidationConfig
+from mt.training.state import TrainingState
+
+
+def test_state_goes_out_as_json_and_in() -> None:
+    state = TrainingState(3, 1, 2, 500, 61.5, 0.25, 4, 5, 6, 7.5, 80)
+    assert TrainingState.from_dict(json.loads(json.dumps(state.to_dict()))) == state
+    fresh = TrainingState()
+    assert TrainingState.from_dict(json.loads(json.dumps(fresh.to_dict()))) == fresh
+    assert fresh.to_dict()["best_value"] is None
+
+
+def test_steps_are_counted_and_their_loss_summed_by_token() -> None:
+    state = TrainingState()
+    state.record_step(2.0, 10, updated=True)
+    state.record_step(4.0, 30, updated=True)
+    assert (state.step, state.num_target_tokens, state.logged_tokens) == (2, 40, 40)
+    assert state.logged_loss / state.logged_tokens == pytest.approx((2.0 * 10 + 4.0 * 30) / 40)
+
+
+def test_skipped_steps_are_counted_and_leave_no_loss() -> None:
+    state = TrainingState()
+    state.record_step(1.0, 10, updated=True)
+    for _ in range(2):
+        state.record_step(math.nan, 10, updated=False)
+    assert (state.step, state.num_skipped_steps, state.num_skipped_in_a_row) == (3, 2, 2)
+    assert (state.logged_loss, state.logged_tokens, state.num_target_tokens) == (10.0, 10, 30)
+    state.record_step(1.0, 10, updated=True)
+    assert (state.num_skipped_steps, state.num_skipped_in_a_row) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("metric", "values"),
+    [
+        ("bleu", [0.0, 10.0, 10.0, 9.0, 11.0]),
+        ("chrf", [5.0, 6.0, 6.0, 1.0, 7.0]),
+        ("loss", [5.0, 4.0, 4.0, 4.5, 3.0]),
+    ],
+)
+def test_best_value_and_patience(metric: str, values: list[float]) -> None:
+    state = TrainingState()
+    seen = [
+        (state.record_validation(value, metric), state.best_value, state.num_validations_without_gain)
+        for value in values
+    ]
+    first, second, _, _, last = values
+    assert seen == [
+        (True, first, 0),
+        (True, second, 0),
+        (False, second, 1),
+        (False, second, 2),
+        (True, last, 0),
+    ]
+
+
+@pytest.mark.parametrize("metric", ["bleu", "loss"])
+def test_value_that_is_no_number_is_better_than_nothing_and_worse_than_any(metric: str) -> None:
+    state = TrainingState()
+    assert state.record_validation(math.nan, metric)
+    assert state.record_validation(5.0, metric)
+    assert not state.record_validation(math.nan, metric)
+    assert state.best_value == 5.0
+    assert state.num_validations_without_gain == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "just_before", "reached", "reason"),
+    [
+        ({"max_steps": 5000}, {"step": 4999}, {"step": 5000}, "training.max_steps (5,000) reached"),
+        ({"max_epochs": 3}, {"epoch": 2, "batch": 99}, {"epoch": 3}, "training.max_epochs (3) reached"),
+        (
+            {"max_target_tokens": 2_000_000},
+            {"num_target_tokens": 1_999_999},
+            {"num_target_tokens": 2_000_100},
+            "training.max_target_tokens (2,000,000) reached",
+        ),
+        ({"max_minutes": 2.5}, {"seconds": 149.9}, {"seconds": 150.0}, "training.max_minutes (2.5) reached"),
+    ],
+)
+def test_each_limit_is_reached_when_it_is_and_not_before(
+    limits: dict[str, Any], just_before: dict[str, Any], reached: dict[str, Any], reason: str
+) -> None:
+    training, validation = TrainingConfig(**limits), ValidationConfig()
+    assert TrainingState(**just_before).reached_limit(training, validation) is None
+    assert TrainingState(**reached).reached_limit(training, validation) == reason
+
+
+def test_patience_ends_the_run() -> None:
+    validation = ValidationConfig(patience=2)
+    state = TrainingState()
+    reasons = []
+    for value in (5.0, 4.0, 6.0, 5.0, 6.0):
+        state.record_validation(value, "bleu")
+        reasons.append(state.reached_limit(TrainingConfig(), validation))
+    assert reasons == [None, None, None, None, "no gain in 2 validations (validation.patience)"]
+
+
+def test_without_limits_a_run_goes_on() -> None:
+    state = TrainingState(10**9, 10**6, 0, 10**12, 1e9, num_validations_without_gain=10**6)
+    assert state.reached_limit(TrainingConfig(), ValidationConfig()) is None

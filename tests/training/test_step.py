@@ -1,0 +1,261 @@
+"""One optimizer step against a step written out with torch's own loss, clipping rule and optimizer."""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from mt.data.batch import Batch
+from mt.special_tokens import PAD_ID
+from mt.training.objective import Objective
+from mt.training.precision import Precision
+from mt.training.step import StepResult, train_step
+
+MakeObjective = Callable[..., Objective]
+MakeBatches = Callable[[Sequence[int]], list[Batch]]
+
+
+def adam(objective: Objective) -> torch.optim.Adam:
+    return torch.optim.Adam(objective.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9)
+
+
+def step(
+    objective: Objective,
+    batches: list[Batch],
+    optimizer: torch.optim.Optimizer,
+    precision: Precision | None = None,
+    **settings: Any,
+) -> StepResult:
+    defaults: dict[str, Any] = {"learning_rate": 0.01, "smoothing": 0.1, "clip_norm": None}
+    if precision is None:
+        precision = Precision("float32", torch.device("cpu"))
+    return train_step(objective, batches, optimizer, precision, **(defaults | settings))
+
+
+def parameters(objective: Objective) -> list[Tensor]:
+    return [p.detach().clone() for p in objective.parameters()]
+
+
+def gradient_by_hand(objective: Objective, batches: list[Batch]) -> tuple[float, list[Tensor]]:
+    """Loss per token of all the batches, and its gradient."""
+    total = torch.zeros(())
+    for batch in batches:
+        logits = objective.model(batch.src_ids, batch.src_mask, batch.tgt_ids, batch.tgt_mask)
+        total = total + F.cross_entropy(
+            logits.flatten(0, 1),
+            batch.labels.flatten(),
+            label_smoothing=0.1,
+            reduction="sum",
+            ignore_index=PAD_ID,
+        )
+    loss = total / sum(int((batch.labels != PAD_ID).sum()) for batch in batches)
+    return float(loss.detach()), list(torch.autograd.grad(loss, list(objective.parameters())))
+
+
+def norm_by_hand(gradient: list[Tensor]) -> float:
+    return math.sqrt(sum(float(g.double().square().sum()) for g in gradient))
+
+
+@pytest.mark.parametrize("clip_norm", [None, 0.1])
+def test_three_steps_equal_those_written_out(
+    clip_norm: float | None, make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    # No biases: that of the keys has no gradient but rounding errors, which Adam blows up to full steps.
+    ours, theirs = make_objective(bias=False), make_objective(bias=False)
+    optimizer, their_optimizer = adam(ours), adam(theirs)
+    batches = make_batches([3, 4, 4])
+    for batch, rate in zip(batches, (0.01, 0.003, 0.02), strict=True):
+        result = step(ours, [batch], optimizer, learning_rate=rate, clip_norm=clip_norm)
+        loss, gradient = gradient_by_hand(theirs, [batch])
+        norm = norm_by_hand(gradient)
+        scale = 1.0 if clip_norm is None else min(1.0, clip_norm / norm)
+        for parameter, part in zip(theirs.parameters(), gradient, strict=True):
+            parameter.grad = part * scale
+        for group in their_optimizer.param_groups:
+            group["lr"] = rate
+        their_optimizer.step()
+        assert result.loss == pytest.approx(loss, rel=1e-5)
+        assert result.gradient_norm == pytest.approx(norm, rel=1e-4)
+        assert result.updated
+        for our_parameter, their_parameter in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(our_parameter, their_parameter, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("sizes", [[1, 10], [4, 4, 3], [1] * 11])
+def test_micro_batches_equal_the_one_batch_that_they_make_up(
+    sizes: list[int], make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    whole, parts = make_objective(), make_objective()
+    before = parameters(whole)
+    # Plain SGD with rate 1: what the parameters lose is the gradient.
+    results = [
+        step(objective, batches, torch.optim.SGD(objective.parameters()), learning_rate=1.0)
+        for objective, batches in ((whole, make_batches([11])), (parts, make_batches(sizes)))
+    ]
+    _, gradient = gradient_by_hand(make_objective(), make_batches([11]))
+    for old, one, many, expected in zip(before, parameters(whole), parameters(parts), gradient, strict=True):
+        torch.testing.assert_close(many, one, atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(old - many, expected, atol=1e-6, rtol=1e-4)
+    assert results[0].loss == pytest.approx(results[1].loss, rel=1e-6)
+    assert results[0].gradient_norm == pytest.approx(results[1].gradient_norm, rel=1e-5)
+    assert results[0].num_target_tokens == results[1].num_target_tokens
+
+
+def test_norm_is_that_before_clipping_and_the_update_that_after(
+    make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    objective, batches = make_objective(), make_batches([11])
+    _, gradient = gradient_by_hand(objective, batches)
+    norm, before = norm_by_hand(gradient), parameters(objective)
+    optimizer = torch.optim.SGD(objective.parameters())
+    result = step(objective, batches, optimizer, learning_rate=1.0, clip_norm=norm / 4)
+    assert result.gradient_norm == pytest.approx(norm, rel=1e-5)
+    for old, new, expected in zip(before, parameters(objective), gradient, strict=True):
+        torch.testing.assert_close(old - new, expected / 4, atol=1e-6, rtol=1e-4)
+
+
+def test_gradient_below_the_bound_is_not_made_longer(
+    make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    objective, batches = make_objective(), make_batches([11])
+    _, gradient = gradient_by_hand(objective, batches)
+    before = parameters(objective)
+    step(objective, batches, torch.optim.SGD(objective.parameters()), learning_rate=1.0, clip_norm=1e6)
+    for old, new, expected in zip(before, parameters(objective), gradient, strict=True):
+        torch.testing.assert_close(old - new, expected, atol=1e-6, rtol=1e-4)
+
+
+def test_gradient_of_the_step_before_is_forgotten(
+    make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    objective, (first, second) = make_objective(), make_batches([6, 5])
+    optimizer = torch.optim.SGD(objective.parameters())
+    step(objective, [first], optimizer, learning_rate=1e-3)
+    _, gradient = gradient_by_hand(objective, [second])
+    result = step(objective, [second], optimizer, learning_rate=1e-3)
+    assert result.gradient_norm == pytest.approx(norm_by_hand(gradient), rel=1e-5)
+
+
+def test_only_real_labels_are_counted(make_objective: MakeObjective, make_batches: MakeBatches) -> None:
+    objective, batches = make_objective(), make_batches([4, 7])
+    result = step(objective, batches, adam(objective))
+    num_labels = sum(int((batch.labels != PAD_ID).sum()) for batch in batches)
+    assert result.num_target_tokens == num_labels < sum(batch.labels.numel() for batch in batches)
+
+
+def test_learning_rate_is_written_into_the_optimizer(
+    make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    objective = make_objective()
+    optimizer = adam(objective)
+    step(objective, make_batches([2]), optimizer, learning_rate=0.0625)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.0625]
+
+
+class TimesFactor(Objective):
+    """Multiplies the loss by what may be no number."""
+
+    factor = 1.0
+
+    def forward(self, batch: Batch, smoothing: float) -> Tensor:
+        return super().forward(batch, smoothing) * self.factor
+
+
+@pytest.mark.parametrize("factor", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("clip_norm", [None, 1.0])
+def test_gradient_that_is_no_number_changes_nothing(
+    clip_norm: float | None, factor: float, make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    objective = TimesFactor(make_objective().model)
+    optimizer = adam(objective)
+    batches = make_batches([5, 6])
+    assert step(objective, batches, optimizer, clip_norm=clip_norm).updated
+    before, state_before = parameters(objective), copy.deepcopy(optimizer.state_dict()["state"])
+
+    objective.factor = factor
+    result = step(objective, batches, optimizer, clip_norm=clip_norm)
+    assert not result.updated
+    assert not math.isfinite(result.gradient_norm)
+    assert all(map(torch.equal, parameters(objective), before))
+    for number, values in optimizer.state_dict()["state"].items():
+        assert all(torch.equal(value, state_before[number][name]) for name, value in values.items())
+
+    objective.factor = 1.0
+    assert step(objective, batches, optimizer, clip_norm=clip_norm).updated
+    assert all(p.isfinite().all() for p in parameters(objective))
+
+
+def test_one_bad_number_in_one_micro_batch_is_enough(
+    make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    objective = make_objective()
+    calls: list[int] = []
+
+    def spoil(gradient: Tensor) -> Tensor:
+        calls.append(1)
+        if len(calls) < 2:
+            return gradient
+        spoilt = gradient.clone()
+        spoilt[3] = math.nan
+        return spoilt
+
+    bias = objective.get_parameter("model.encoder.layers.0.feed_forward.inner.bias")
+    bias.register_hook(spoil)  # type: ignore[no-untyped-call]
+    before = parameters(objective)
+    assert not step(objective, make_batches([4, 4, 3]), adam(objective)).updated
+    assert all(map(torch.equal, parameters(objective), before))
+
+
+def with_scaler(init_scale: float) -> Precision:
+    """The loss scaling of fp16, which a CPU can do as well."""
+    precision = Precision("float32", torch.device("cpu"))
+    precision.scaler = torch.amp.GradScaler("cpu", init_scale=init_scale)
+    return precision
+
+
+@pytest.mark.parametrize("clip_norm", [None, 0.1])
+def test_scaled_gradient_is_unscaled_before_it_is_clipped(
+    clip_norm: float | None, make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    plain, scaled = make_objective(), make_objective()
+    batches = make_batches([5, 6])
+    sgd = torch.optim.SGD
+    expected = step(plain, batches, sgd(plain.parameters()), learning_rate=1.0, clip_norm=clip_norm)
+    precision = with_scaler(4096.0)
+    result = step(
+        scaled, batches, sgd(scaled.parameters()), precision, learning_rate=1.0, clip_norm=clip_norm
+    )
+    assert result.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-5)
+    assert result.loss == pytest.approx(expected.loss, rel=1e-6)
+    assert result.updated
+    for ours, theirs in zip(parameters(scaled), parameters(plain), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
+
+
+def test_overflow_under_scaling_lowers_the_scale_and_changes_nothing(
+    make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    objective = TimesFactor(make_objective().model)
+    objective.factor = math.inf
+    optimizer, precision = adam(objective), with_scaler(1024.0)
+    before = parameters(objective)
+    assert not step(objective, make_batches([11]), optimizer, precision).updated
+    assert precision.scaler.get_scale() == 512.0
+    assert all(map(torch.equal, parameters(objective), before))
+    assert not optimizer.state_dict()["state"]
+
+
+def test_same_seed_same_step_with_dropout(make_objective: MakeObjective, make_batches: MakeBatches) -> None:
+    results = []
+    for seed in (5, 5, 6):
+        objective = make_objective(dropout=0.3, attention_dropout=0.1)
+        torch.manual_seed(seed)
+        result = step(objective, make_batches([11]), adam(objective))
+        results.append((result, parameters(objective)))
+    assert results[0][0] == results[1][0] != results[2][0]
+    assert all(map(torch.equal, results[0][1], results[1][1]))

@@ -1,0 +1,148 @@
+"""Validation against ``F.cross_entropy`` and sacreBLEU; the model is put back as it was."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import get_args
+
+import pytest
+import sacrebleu
+import torch
+from torch.nn import functional as F
+
+from mt.config.training import ValidationConfig
+from mt.data.batch import Batch
+from mt.training.objective import Objective
+from mt.training.precision import Precision
+from mt.training.validation import ValidationResult, validate, validation_loss
+
+MakeObjective = Callable[..., Objective]
+MakeBatches = Callable[[Sequence[int]], list[Batch]]
+
+SOURCES = ["ein Hund .", "eine Katze schläft hier ."]
+REFERENCES = ["a dog .", "a cat is sleeping here ."]
+HYPOTHESES = ["a dog .", "a cat sleeps here ."]
+
+
+def run(
+    objective: Objective,
+    batches: Sequence[Batch],
+    translate: Callable[[Sequence[str]], list[str]] = lambda sources: HYPOTHESES,
+) -> ValidationResult:
+    return validate(
+        objective,
+        batches,
+        Precision("float32", torch.device("cpu")),
+        translate=translate,
+        sources=SOURCES,
+        references=REFERENCES,
+    )
+
+
+def loss_by_hand(objective: Objective, pairs: list[tuple[list[int], list[int]]]) -> float:
+    """One sentence at a time, so without any padding."""
+    total, num_tokens = 0.0, 0
+    for src, tgt in pairs:
+        src_ids, tgt_ids, labels = (
+            torch.tensor([[*src, 3]]),
+            torch.tensor([[2, *tgt]]),
+            torch.tensor([*tgt, 3]),
+        )
+        causal = torch.ones(len(labels), len(labels)).tril().bool()[None, None]
+        src_mask = torch.ones(1, 1, 1, len(src) + 1).bool()
+        logits = objective.model(src_ids, src_mask, tgt_ids, causal)[0]
+        total += float(F.cross_entropy(logits, labels, reduction="sum").detach())
+        num_tokens += len(labels)
+    return total / num_tokens
+
+
+@pytest.mark.parametrize("sizes", [[11], [1, 6, 4], [1] * 11])
+def test_loss_is_that_of_every_real_token_whatever_the_batches(
+    sizes: list[int],
+    make_objective: MakeObjective,
+    make_batches: MakeBatches,
+    sentence_pairs: list[tuple[list[int], list[int]]],
+) -> None:
+    objective = make_objective(dropout=0.5, attention_dropout=0.5)
+    expected = loss_by_hand(objective.eval(), sentence_pairs)
+    result = run(objective.train(), make_batches(sizes))
+    assert result.loss == pytest.approx(expected, rel=1e-5)
+    assert result.perplexity == pytest.approx(math.exp(expected), rel=1e-4)
+
+
+def test_scores_are_those_of_sacrebleu(make_objective: MakeObjective, make_batches: MakeBatches) -> None:
+    result = run(make_objective(), make_batches([11]))
+    assert result.hypotheses == HYPOTHESES
+    assert result.scores["bleu"].value == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
+    values = result.values()
+    assert values["bleu"] == result.scores["bleu"].value
+    assert values["chrf"] == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
+    assert (values["loss"], values["perplexity"]) == (result.loss, result.perplexity)
+
+
+def test_every_metric_of_the_config_is_among_the_values(
+    make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    metrics = get_args(ValidationConfig.model_fields["metric"].annotation)
+    assert len(metrics) == 3
+    assert set(metrics) <= set(run(make_objective(), make_batches([11])).values())
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_model_is_judged_in_evaluation_mode_and_put_back_as_it_was(
+    training: bool, make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    objective = make_objective().train(training)
+
+    def translate(sources: Sequence[str]) -> list[str]:
+        assert list(sources) == SOURCES
+        assert not any(module.training for module in objective.modules())
+        return HYPOTHESES
+
+    run(objective, make_batches([11]), translate)
+    assert all(module.training == training for module in objective.modules())
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_model_is_put_back_when_translating_fails(
+    training: bool, make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    objective = make_objective().train(training)
+
+    def fail(sources: Sequence[str]) -> list[str]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(objective, make_batches([11]), fail)
+    assert all(module.training == training for module in objective.modules())
+
+
+def test_validation_draws_nothing_and_leaves_no_gradient(
+    make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    objective = make_objective(dropout=0.5)
+    before = [p.detach().clone() for p in objective.parameters()]
+    state = torch.get_rng_state()
+    run(objective, make_batches([5, 6]))
+    assert torch.get_rng_state().equal(state)
+    assert all(map(torch.equal, before, objective.parameters()))
+    assert all(p.grad is None for p in objective.parameters())
+
+
+def test_training_goes_on_after_a_validation(
+    make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    """Tensors made in inference mode would break the next backward pass."""
+    objective = make_objective()
+    (batch,) = make_batches([11])
+    run(objective, [batch])
+    objective(batch, 0.1).backward()
+    assert all(p.grad is not None for p in objective.parameters())
+
+
+def test_loss_of_nothing_is_no_number(make_objective: MakeObjective) -> None:
+    assert math.isnan(validation_loss(make_objective(), [], Precision("float32", torch.device("cpu"))))
+
+
+def test_perplexity_of_a_huge_loss_is_still_a_number() -> None:
+    assert math.isfinite(ValidationResult(1e6, {}, []).perplexity)
+    assert ValidationResult(math.log(7), {}, []).perplexity == pytest.approx(7)
