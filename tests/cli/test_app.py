@@ -1,8 +1,8 @@
 """What `mt` says of itself, and how soon."""
 
 import re
+import resource
 import subprocess
-import time
 from collections.abc import Callable
 
 import pytest
@@ -57,10 +57,12 @@ def test_help_waits_for_no_library(start: Start) -> None:
 
 @pytest.mark.slow
 def test_help_is_there_at_once(start: Start) -> None:
+    # The processor's time, which on an idle machine is all that it takes, and on a busy one not the clock's.
     seconds = []
     for _ in range(5):
-        began = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         out, _ = start("train", "--help").communicate()
-        seconds.append(time.perf_counter() - began)
-        assert re.search("--config", out)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert "--config" in out
     assert min(seconds) < 0.4

@@ -84,6 +84,7 @@ def test_signals_at_any_step(
         outcome = train_until(make_config(), path, step=step)
         assert outcome is not None
         assert (outcome.finished, outcome.exit_code, outcome.state.step) == (None, 143, step)
+        assert (path / "checkpoints" / "latest").read_text() == f"step_{step:07}\n"
         path = path.rename(tmp_path / f"moved-{step}")
     outcome = train_until(make_config(), path)
     assert outcome is not None

@@ -20,6 +20,8 @@ from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK
 from mt.training.objective import Objective
+from mt.training.progress import Progress
+from mt.training.state import TrainingState
 from mt.training.validation import ValidationResult
 
 MakeConfig = Callable[..., Config]
@@ -323,3 +325,30 @@ def test_the_run_is_described_in_its_directory(
     log = run.log_file.read_text(encoding="utf-8")
     assert "validation at step 1: loss" in log
     assert "BLEU signature: nrefs:1|case:mixed|eff:no|tok:13a" in log
+
+
+def test_the_samples_are_the_same_sentences_each_time(
+    make_config: MakeConfig, run: RunDirectory, tiny_corpus: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_training(make_config("training.max_steps=8", "validation.num_samples=3"), run)
+    shown = [message.split("\n")[0] for message in caplog.messages if message.startswith("  source")]
+    lines = (tiny_corpus / "validation.en").read_text(encoding="utf-8").splitlines()
+    assert [line.removeprefix("  source      ") for line in shown] == 2 * [lines[0], lines[4], lines[8]]
+
+
+@pytest.mark.parametrize("limit", ["max_steps=7", "max_epochs=2", "max_target_tokens=1500"])
+def test_the_bar_knows_where_the_run_will_end(
+    limit: str, make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    totals: list[int] = []
+
+    class NotingProgress(Progress):
+        def __init__(self, *arguments: Path, state: TrainingState, total_steps: int | None) -> None:
+            assert total_steps is not None
+            totals.append(total_steps)
+            super().__init__(*arguments, state=state, total_steps=total_steps)
+
+    monkeypatch.setattr(mt.pipeline.train, "Progress", NotingProgress)
+    outcome = run_training(make_config("training.max_steps=null", f"training.{limit}"), run)
+    # Tokens a step are an average.
+    assert totals == [pytest.approx(outcome.state.step, abs=1 if "tokens" in limit else 0)]
