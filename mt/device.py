@@ -1,4 +1,4 @@
-"""Where the model computes."""
+"""Where the model computes, and what it says when its memory is full."""
 
 import torch
 
@@ -18,3 +18,12 @@ def choose_device(name: str) -> torch.device:
     if name not in usable:
         raise DeviceError(f"this machine has no usable device {name!r}. Choose auto or {', '.join(usable)}.")
     return torch.device(name)
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether this error says that a tensor did not fit into the memory of a device.
+
+    CUDA has a class for it; the allocators of the CPU and of MPS have a text alone.
+    """
+    texts = ("DefaultCPUAllocator: can't allocate memory", "MPS backend out of memory")
+    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in texts)

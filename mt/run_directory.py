@@ -73,6 +73,10 @@ class RunDirectory:
         """The translations of one split of the corpus, one a line."""
         return self.path / f"hypotheses.{split}.txt"
 
+    def bad_batch_file(self, step: int) -> Path:
+        """What a step was made of whose loss or gradient was no number."""
+        return self.path / "bad_batches" / f"step_{step:07d}.json"
+
     @property
     def exists(self) -> bool:
         """Whether there is a run here."""
@@ -103,11 +107,13 @@ class RunDirectory:
         process left in the run directory are removed.
 
         Raises:
-            RunError: At once, if another process (or this one) holds it, or the folder cannot be written.
+            RunError: At once, if another process (or this one) holds it, the folder cannot be written, or
+                something in it is a symbolic link: what came in an archive must not lead out of the folder.
         """
         try:
             make_folder(self.path)
-            descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT, 0o644)
+            self._refuse_links()
+            descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             raise self._unusable(error) from error
         try:
@@ -121,6 +127,35 @@ class RunDirectory:
         finally:
             os.close(descriptor)
 
+    def refuse_second_writer(self) -> None:
+        """Do nothing, but where another process trains here, say so; for before the slow imports of training.
+
+        Only `lock` is safe: between this and that, somebody else may come.
+
+        Raises:
+            RunError: If somebody holds the lock.
+        """
+        try:
+            descriptor = os.open(self.lock_file, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:  # There is no run yet, or `lock` will say what is wrong with it.
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise self._in_use(descriptor) from None
+        except OSError:
+            return
+        finally:
+            os.close(descriptor)
+
+    def _refuse_links(self) -> None:
+        links = sorted(path.name for path in self.path.iterdir() if path.is_symlink())
+        if links:
+            raise RunError(
+                f"{self.path / links[0]} is a symbolic link, and training writes nowhere but in its run "
+                "directory. Put the file itself there, or let the whole run directory be the link."
+            )
+
     def _take_lock(self, descriptor: int) -> None:
         """Lock the open lock file and write into it who holds it."""
         try:
@@ -132,12 +167,15 @@ class RunDirectory:
             os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
             remove_leftovers(self.path)
         except BlockingIOError:
-            raise RunError(
-                f"{self.path} is in use by {_read_holder(descriptor)}, which is training there. "
-                "Wait for it or stop it, or train somewhere else with --run PATH."
-            ) from None
+            raise self._in_use(descriptor) from None
         except OSError as error:
             raise self._unusable(error) from error
+
+    def _in_use(self, descriptor: int) -> RunError:
+        return RunError(
+            f"{self.path} is in use by {_read_holder(descriptor)}, which is training there. "
+            "Wait for it or stop it, or train somewhere else with --run PATH."
+        )
 
     def _unusable(self, error: OSError) -> RunError:
         return RunError(

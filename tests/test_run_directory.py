@@ -125,6 +125,40 @@ def test_second_process_is_refused_with_pid_and_host_and_a_killed_one_does_not_b
             pass
 
 
+def test_a_second_writer_can_be_refused_before_it_tries_to_lock(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "x")
+    run.refuse_second_writer()
+    assert not run.path.exists()
+    with run.lock():
+        text = run.lock_file.read_text()
+        with pytest.raises(RunError, match=f"in use by process {os.getpid()} on"):
+            run.refuse_second_writer()
+        assert run.lock_file.read_text() == text
+    run.refuse_second_writer()
+    with run.lock():  # Looking has taken nothing away.
+        pass
+
+
+@pytest.mark.parametrize("name", ["lock", "train.log", "metrics.jsonl", "checkpoints", "notes"])
+@pytest.mark.parametrize("target", ["precious", "nothing"])
+def test_a_link_in_a_run_directory_is_not_followed(tmp_path: Path, name: str, target: str) -> None:
+    """A run directory may come from an archive, and an archive may hold links."""
+    (tmp_path / "precious").write_text("keep")
+    run = make_run(tmp_path / "x")
+    (run.path / name).symlink_to(tmp_path / target)
+    with pytest.raises(RunError, match=rf"x/{name} is a symbolic link"), run.lock():
+        pass
+    assert (tmp_path / "precious").read_text() == "keep"
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_run_directory_may_itself_be_a_link(tmp_path: Path) -> None:
+    make_run(tmp_path / "on another disk")
+    (tmp_path / "x").symlink_to("on another disk")
+    with RunDirectory(tmp_path / "x").lock():
+        pass
+
+
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"12 host; rm -rf\n", b"9" * 5000])
 def test_nonsense_in_the_lock_file_is_not_repeated(tmp_path: Path, text: bytes) -> None:
     run = RunDirectory(tmp_path / "x")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import mt
+from mt.cli.check import check
 from mt.cli.evaluate import evaluate
 from mt.cli.init import init
 from mt.cli.train import train
@@ -42,3 +43,4 @@ app.command()(init)
 app.command()(train)
 app.command()(translate)
 app.command()(evaluate)
+app.command()(check)

@@ -5,7 +5,14 @@ from typing import Annotated, Literal
 import typer
 
 from mt.cli.logs import show_logs
-from mt.cli.options import CheckpointOption, DeviceOption, RunOption, find_run
+from mt.cli.options import (
+    BeamOption,
+    CheckpointOption,
+    DeviceOption,
+    LengthPenaltyOption,
+    RunOption,
+    find_run,
+)
 
 
 def evaluate(
@@ -17,6 +24,8 @@ def evaluate(
         str | None,
         typer.Option(metavar="PATH", help="Another corpus in the same languages. Default: the run's own."),
     ] = None,
+    beam: BeamOption = 1,
+    length_penalty: LengthPenaltyOption = 1.0,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
@@ -25,9 +34,15 @@ def evaluate(
     found = find_run(run)
     from mt.device import choose_device
     from mt.pipeline.evaluate import run_evaluation
+    from mt.pipeline.translator import Beam
 
     result = run_evaluation(
-        found, split=split, checkpoint=checkpoint, device=choose_device(device), data_path=data
+        found,
+        split=split,
+        checkpoint=checkpoint,
+        device=choose_device(device),
+        data_path=data,
+        beam=Beam(beam, length_penalty) if beam > 1 else None,
     )
     for score in result.scores.values():
         typer.echo(str(score))
@@ -36,4 +51,4 @@ def evaluate(
         typer.echo("words  sentences  exact")
         for length, (count, exact) in result.exact_by_length.items():
             typer.echo(f"{length:5}  {count:9,}  {exact:6.2f} %")
-    typer.echo(f"{result.num_sentences:,} translations: {found.hypotheses_file(split)}", err=True)
+    typer.echo(f"{result.num_sentences:,} translations: {result.hypotheses_file}", err=True)

@@ -1,9 +1,12 @@
 """Options that mean the same in several commands."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from mt.errors import ConfigError
 
 if TYPE_CHECKING:
     from mt.run_directory import RunDirectory
@@ -17,6 +20,12 @@ RunOption = Annotated[
 CheckpointOption = Annotated[
     str, typer.Option(metavar="NAME", help="best, latest, or the name of a checkpoint such as step_0004000.")
 ]
+BeamOption = Annotated[
+    int, typer.Option("--beam", min=1, max=100, help="Beginnings kept in the search; 1 is greedy search.")
+]
+LengthPenaltyOption = Annotated[
+    float, typer.Option(min=0.0, max=10.0, help="With --beam: above 0 prefers longer translations.")
+]
 DeviceOption = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda or mps.")]
 
 
@@ -29,3 +38,20 @@ def find_run(path: Path | None) -> "RunDirectory":
     run = newest_run(RUNS)
     typer.echo(f"run: {run.path}", err=True)
     return run
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a time such as 90s, 45m, 3h50m or 1d2h.
+
+    Raises:
+        ConfigError: If it is written otherwise, or is no time at all.
+    """
+    match = re.fullmatch(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?", text, re.ASCII)
+    seconds = (
+        sum(int(count or 0) * unit for count, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))
+        if match
+        else 0
+    )
+    if not seconds:
+        raise ConfigError(f"--max-time: {text!r} is no time. Write it as 90s, 45m, 3h50m or 1d2h.")
+    return float(seconds)

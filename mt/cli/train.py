@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from mt.cli.logs import show_logs
-from mt.cli.options import RUNS
+from mt.cli.options import RUNS, parse_duration
 
 
 def train(
@@ -23,27 +23,37 @@ def train(
             "--run", metavar="PATH", help="The run directory. Default: runs/ and the config file's name."
         ),
     ] = None,
+    max_time: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Save and stop after 90s, 45m, 3h50m or 1d2h, with exit code 75."),
+    ] = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Move an existing run aside and begin anew.")
     ] = False,
 ) -> None:
     """Train a model, or go on where a run stopped: the same command again resumes it exactly.
 
-    Exit codes: 0 finished; 2 something is wrong with the input, said in a sentence; 130, 143 or 138
-    stopped by Ctrl-C, SIGTERM or SIGUSR1, with all of it saved.
+    Exit codes:
+
+      0  the run is finished.
+      2  something is wrong with the input, said in a sentence.
+     75  stopped by --max-time: saved, and there is more to do.
+    130  stopped by Ctrl-C (SIGINT): saved, unless it was pressed twice.
+    138  stopped by SIGUSR1, as SLURM sends it ahead of the end of a job: saved.
+    143  stopped by SIGTERM: saved.
     """
     from mt.config.load import load_config
     from mt.pipeline.train import run_training
     from mt.run_directory import RunDirectory
 
     show_logs()
+    max_seconds = parse_duration(max_time) if max_time is not None else None
     loaded = load_config(config, overrides or [])
     directory = RunDirectory(run or RUNS / config.stem)
-    outcome = run_training(loaded, directory, restart=restart)
+    outcome = run_training(loaded, directory, restart=restart, max_seconds=max_seconds)
     if outcome.finished is None:
-        typer.echo(
-            f"Stopped at step {outcome.state.step:,}, saved. The same command goes on from there.", err=True
-        )
+        where = f"at step {outcome.state.step:,}, saved" if outcome.state.step else "before the first step"
+        typer.echo(f"Stopped {where}. The same command goes on from there.", err=True)
         raise typer.Exit(outcome.exit_code)
     if outcome.was_finished:
         typer.echo(

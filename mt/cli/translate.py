@@ -11,8 +11,15 @@ from typing import Annotated
 import typer
 
 from mt.cli.logs import show_logs
-from mt.cli.options import CheckpointOption, DeviceOption, RunOption, find_run
-from mt.errors import DataError
+from mt.cli.options import (
+    BeamOption,
+    CheckpointOption,
+    DeviceOption,
+    LengthPenaltyOption,
+    RunOption,
+    find_run,
+)
+from mt.errors import ConfigError, DataError
 
 MOST_LINES_AT_ONCE = 2000
 STDIN = 0
@@ -26,6 +33,8 @@ def translate(
     file: Annotated[
         Path | None, typer.Option("--file", "-f", metavar="FILE", help="Translate the lines of a UTF-8 file.")
     ] = None,
+    beam: BeamOption = 1,
+    length_penalty: LengthPenaltyOption = 1.0,
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw a translation instead of taking the likeliest words.")
     ] = False,
@@ -44,17 +53,19 @@ def translate(
     show_logs()
     if sentences and file:
         raise DataError("give sentences or --file, not both.")
+    if sample and beam > 1:
+        raise ConfigError("--sample draws and --beam searches: give one of the two.")
     found = find_run(run)
     from mt.device import choose_device
-    from mt.pipeline.translator import Sampling, Translator
+    from mt.pipeline.translator import Beam, Sampling, Translator
 
     translator = Translator.from_run(found, checkpoint=checkpoint, device=choose_device(device))
-    sampling = Sampling(temperature, seed) if sample else None
+    way = Sampling(temperature, seed) if sample else Beam(beam, length_penalty) if beam > 1 else None
     number_of_first = 1
     for lines in _blocks(sentences, file):
         translations = translator.translate(
             lines,
-            sampling=sampling,
+            way=way,
             keep_unk=keep_unk,
             refuse_long=True,
             first_line=number_of_first,

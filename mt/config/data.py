@@ -8,7 +8,7 @@ from mt.config.section import MAY_CHANGE, Section
 class DataConfig(Section):
     """Where the sentence pairs come from."""
 
-    path: str = Field(min_length=1)
+    path: str = Field(min_length=1, json_schema_extra=MAY_CHANGE)
     """A folder, a file, a Hub id such as bentrevett/multi30k, builtin:primer or builtin:reverse."""
 
     name: str | None = None

@@ -6,7 +6,7 @@ in `src_ids`, in `tgt_ids` and in `labels`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -47,6 +47,23 @@ class Batch:
     def pin_memory(self) -> Self:
         """Return the batch in page-locked memory, from where CUDA copies without waiting."""
         return self._each(Tensor.pin_memory)
+
+    def halves(self) -> tuple[Self, Self]:
+        """The first half of its rows and the rest, as views; of two rows or more."""
+        middle = len(self.labels) // 2
+        return self._rows(slice(None, middle)), self._rows(slice(middle, None))
+
+    def sentences(self) -> tuple[list[list[int]], list[list[int]]]:
+        """The raw ids of its sources and targets: what `collate` made it from."""
+        sides = (self.src_ids, self.labels)
+        src, tgt = (
+            [[i for i in row if i not in (PAD_ID, EOS_ID)] for row in side.tolist()] for side in sides
+        )
+        return src, tgt
+
+    def _rows(self, rows: slice) -> Self:
+        part = self._each(lambda tensor: tensor[rows])
+        return replace(part, num_target_tokens=int((part.labels != PAD_ID).sum()))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
         return type(self)(

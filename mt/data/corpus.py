@@ -49,16 +49,22 @@ def load_corpus(config: DataConfig) -> Corpus:
     return _load(find_source(config), config)
 
 
-def load_split(config: DataConfig, split: Split) -> datasets.Dataset:
+def load_split(config: DataConfig, split: Split, *, undivided: bool = False) -> datasets.Dataset:
     """One split of what `load_corpus` gives, without reading the others where the corpus has it ready.
+
+    Args:
+        config: Which corpus.
+        split: Which of its splits.
+        undivided: Take a corpus of a single file, or of two parallel ones, whole, instead of carving it.
 
     Raises:
         ConfigError, DataError: As `load_corpus` does, for what is read.
     """
     source = find_source(config)
-    if split != "train" and split in source.splits:
+    whole = undivided and source.kind in ("file", "parallel text")
+    if whole or (split != "train" and split in source.splits):
         table = PairTable()
-        _read_evaluation_split(source.splits[split], split, table)
+        _read_evaluation_split(source.splits["train" if whole else split], split, table)
         return table.to_dataset()
     corpus = _load(source, config)
     return {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}[split]

@@ -12,6 +12,9 @@ from mt.data.word_level import count_words, word_level
 from mt.errors import DataError
 from mt.special_tokens import SPECIAL_TOKENS, UNK
 
+# A million words take 30 million; the limit is there for files made to fill the memory.
+_MAX_BYTES = 2**28
+
 
 class Tokenizer:
     """Text to ids and back, as a tokenizer.json says. Neither way adds or needs BOS and EOS."""
@@ -29,9 +32,16 @@ class Tokenizer:
             DataError: If the file is missing, damaged, or not a tokenizer with our special tokens.
         """
         try:
-            tokenizer = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+            with path.open("rb") as file:
+                content = file.read(_MAX_BYTES + 1)
+            if len(content) > _MAX_BYTES:
+                raise DataError(f"{path} is larger than {_MAX_BYTES:,} bytes, as no tokenizer of mt is.")
+            tokenizer = tokenizers.Tokenizer.from_str(content.decode())
+            _check_usable(tokenizer)
         except OSError as error:
             raise DataError(f"cannot read the tokenizer {path}: {error.strerror or error}.") from error
+        except DataError:
+            raise
         # The library raises bare Exception for whatever is wrong with a file.
         except Exception as error:
             raise DataError(
@@ -118,6 +128,20 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
 def normalise_spacing(text: str) -> str:
     """Single blanks for all white space, none at the ends: what `decode(encode(text))` gives back."""
     return " ".join(text.split())
+
+
+def _check_usable(tokenizer: tokenizers.Tokenizer) -> None:
+    """Find what the library would trip over later, or the model, when text is encoded.
+
+    Raises:
+        ValueError: If the tokenizer cuts or pads, or its ids have gaps.
+        Exception: If it cannot encode; the library's own are of no narrower class.
+    """
+    if tokenizer.truncation is not None or tokenizer.padding is not None:
+        raise ValueError("it cuts or pads its texts")
+    if sorted(tokenizer.get_vocab().values()) != list(range(tokenizer.get_vocab_size())):
+        raise ValueError("its ids are not 0, 1, 2 and so on without a gap")
+    tokenizer.encode("word \N{SNOWMAN} \U00020000", add_special_tokens=False)
 
 
 def _not_unicode(error: UnicodeEncodeError) -> DataError:

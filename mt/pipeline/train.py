@@ -1,7 +1,8 @@
 """`mt train`: everything meets here, once, in the order in which it is needed."""
 
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +16,12 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import config_to_yaml, differences
 from mt.data.batch import Batch, collate
-from mt.data.dataset import EncodedPairs
 from mt.data.sampler import ordered_batches
-from mt.device import choose_device
-from mt.errors import CheckpointError, RunError
+from mt.device import choose_device, is_out_of_memory
+from mt.errors import CheckpointError, RunError, TrainingError
+from mt.pipeline.bad_batches import keep_bad_batch
 from mt.pipeline.environment import describe_environment, environment_differences
-from mt.pipeline.interruption import Interruption
+from mt.pipeline.interruption import Interrupted, Interruption
 from mt.pipeline.prepare import Prepared, prepare
 from mt.pipeline.translator import Translator, build_model
 from mt.run_directory import RunDirectory
@@ -31,6 +32,7 @@ from mt.training.objective import Objective
 from mt.training.precision import Precision
 from mt.training.progress import Progress
 from mt.training.state import TrainingState
+from mt.training.step import StepResult
 from mt.training.validation import ValidationResult, validate
 
 LOG = logging.getLogger(__name__)
@@ -74,13 +76,89 @@ class Trainee:
         restore_random_state(saved["random"])
 
 
-def run_training(config: Config, run: RunDirectory, *, restart: bool = False) -> Outcome:
+@dataclass
+class Sitting:
+    """One process's part of a run; its methods are what the loop asks for."""
+
+    config: Config
+    run: RunDirectory
+    store: CheckpointStore
+    prepared: Prepared
+    trainee: Trainee
+    environment: dict[str, str | int]
+    interruption: Interruption
+    progress: Progress
+    newest: str | None
+    """The name of the newest checkpoint."""
+
+    def __post_init__(self) -> None:
+        prepared = self.prepared
+        self._translator = Translator(
+            self.config, self.trainee.objective.model, prepared.src_tokenizer, prepared.tgt_tokenizer
+        )
+        self._sources = list(prepared.corpus.validation["src"])
+        self._references = list(prepared.corpus.validation["tgt"])
+
+    def validate(self) -> ValidationResult | None:
+        """Judge the model; given up as soon as the run is to stop, and done again when it goes on."""
+        try:
+            return validate(
+                self.trainee.objective,
+                self._validation_batches(),
+                self.trainee.precision,
+                translate=lambda texts: self._translator.translate(
+                    texts, show_progress=True, before_each_batch=self.interruption.check
+                ),
+                sources=self._sources,
+                references=self._references,
+            )
+        except Interrupted:
+            return None
+
+    def show(self, result: ValidationResult) -> None:
+        """Log a validation with a few of its translations."""
+        places = _spread(len(self._sources), self.config.validation.num_samples)
+        samples = [(self._sources[i], result.hypotheses[i], self._references[i]) for i in places]
+        self.progress.validation(self.trainee.state, result, samples)
+
+    def save(self, figures: dict[str, float], is_best: bool) -> None:
+        """Save a checkpoint."""
+        started = time.perf_counter()
+        self.newest = self.store.save(
+            self.trainee.state.step,
+            self.trainee.objective.model.weights(),
+            self.trainee.training_state(),
+            metrics=figures,
+            environment=self.environment,
+            best=is_best,
+            keep=self.config.checkpoint.keep,
+        ).name
+        LOG.info("saved %s in %.2f seconds", self.newest, time.perf_counter() - started)
+
+    def keep_bad(self, micro_batches: Sequence[Batch], result: StepResult) -> None:
+        """Put a batch whose loss or gradient was no number where `mt check` can look into it."""
+        keep_bad_batch(self.run, self.trainee.state.step, self.newest, micro_batches, result)
+
+    def _validation_batches(self) -> Iterator[Batch]:
+        pairs = self.prepared.validation
+        device = self.trainee.objective.model.output.weight.device
+        for indices in ordered_batches(
+            pairs.src.lengths, pairs.tgt.lengths, batch_tokens=self.config.training.batch_tokens
+        ):
+            self.interruption.check()
+            yield collate(*pairs.select(indices)).to(device)
+
+
+def run_training(
+    config: Config, run: RunDirectory, *, restart: bool = False, max_seconds: float | None = None
+) -> Outcome:
     """Train, or go on training, or find that the run is finished.
 
     Args:
         config: What to train.
         run: Where; made where there is none.
         restart: Move an existing run aside and begin anew.
+        max_seconds: How long this sitting may take: then the run is saved and can go on in another.
 
     Raises:
         MtError: If config, corpus, checkpoints or device do not allow it; nothing that was there is lost.
@@ -89,39 +167,35 @@ def run_training(config: Config, run: RunDirectory, *, restart: bool = False) ->
     precision = Precision(config.training.precision, device)
     if restart and run.exists:
         LOG.info("moved the old run to %s", run.set_aside())
-    with run.lock(), Interruption() as interruption:
+    with run.lock(), Interruption(max_seconds) as interruption:
         store = CheckpointStore(run.checkpoints_dir)
         checkpoint = _newest_sound(store)
         if checkpoint is not None:
             _refuse_changed_config(run, config)
         write_text_atomically(run.config_file, config_to_yaml(config))
-        with _log_file(run):
+        with _log_file(run), _explain_out_of_memory(config):
             saved = store.load_training_state(checkpoint) if checkpoint else {}
             state = TrainingState.from_dict(saved["state"]) if checkpoint else TrainingState()
-            if (finished := state.reached_limit(config.training, config.validation)) is not None:
+            finished = state.reached_limit(config.training, config.validation)
+            if finished is not None and not state.owes_validation:
                 return Outcome(finished, state, was_finished=True)
             seed_everything(config.training.seed)
-            prepared = prepare(config, run, resuming=checkpoint is not None)
+            try:
+                with interruption.at_once():
+                    prepared = prepare(config, run, resuming=checkpoint is not None)
+            except Interrupted:
+                return Outcome(None, state, interruption.exit_code)
             model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(device)
             trainee = Trainee(Objective(model), _optimizer(model, config), precision, state)
             environment = describe_environment(device)
             if checkpoint is not None:
-                try:
-                    trainee.restore(store.load_model(checkpoint), saved)
-                except ValueError as error:
-                    raise CheckpointError(
-                        f"{checkpoint.folder} does not fit the tokenizers in {run.path}: {error}. "
-                        "Put the old ones back, or begin anew with --restart."
-                    ) from error
+                _restore(trainee, store, checkpoint, saved, run)
                 _report_resuming(run, checkpoint, environment)
-            LOG.info(
-                "model: %s parameters, on %s (%s threads)",
-                f"{sum(parameter.numel() for parameter in model.parameters()):,}",
-                environment["device_name"],
-                environment["num_threads"],
-            )
-            finished = _train(config, run, store, prepared, trainee, environment, interruption)
-    return Outcome(finished, trainee.state, 0 if finished else interruption.exit_code)
+            _report_model(model, environment)
+            finished = _train(config, run, store, prepared, trainee, environment, interruption, checkpoint)
+            if finished is None:
+                LOG.info("stopped at step %s: %s", f"{state.step:,}", interruption.reason)
+    return Outcome(finished, state, 0 if finished else interruption.exit_code)
 
 
 def _train(
@@ -132,6 +206,7 @@ def _train(
     trainee: Trainee,
     environment: dict[str, str | int],
     interruption: Interruption,
+    checkpoint: Checkpoint | None,
 ) -> str | None:
     """Give the loop what it needs; why the run is finished, or None where it was interrupted."""
     objective, state = trainee.objective, trainee.state
@@ -145,41 +220,18 @@ def _train(
         num_micro_batches=config.training.num_micro_batches,
         seed=config.training.seed,
     )
-    translator = Translator(config, objective.model, prepared.src_tokenizer, prepared.tgt_tokenizer)
-    sources, references = list(prepared.corpus.validation["src"]), list(prepared.corpus.validation["tgt"])
-    device = objective.model.output.weight.device
-
-    def validate_model() -> ValidationResult:
-        return validate(
-            objective,
-            (batch.to(device) for batch in _validation_batches(prepared.validation, config)),
-            trainee.precision,
-            translate=lambda texts: translator.translate(texts, show_progress=True),
-            sources=sources,
-            references=references,
-        )
-
-    def save(figures: dict[str, float], is_best: bool) -> None:
-        store.save(
-            state.step,
-            objective.model.weights(),
-            trainee.training_state(),
-            metrics=figures,
-            environment=environment,
-            best=is_best,
-            keep=config.checkpoint.keep,
-        )
-
+    newest = checkpoint.name if checkpoint else None
     with Progress(
         run.tensorboard_dir, run.metrics_file, state=state, total_steps=_expected_steps(config, stream, state)
     ) as progress:
-
-        def show(result: ValidationResult) -> None:
-            places = _spread(len(sources), config.validation.num_samples)
-            samples = [(sources[place], result.hypotheses[place], references[place]) for place in places]
-            progress.validation(state, result, samples)
-
-        callbacks = Callbacks(validate=validate_model, show=show, save=save, interrupted=interruption)
+        sitting = Sitting(config, run, store, prepared, trainee, environment, interruption, progress, newest)
+        callbacks = Callbacks(
+            validate=sitting.validate,
+            show=sitting.show,
+            save=sitting.save,
+            interrupted=interruption,
+            keep_bad=sitting.keep_bad,
+        )
         return train(
             objective,
             stream,
@@ -190,6 +242,18 @@ def _train(
             callbacks=callbacks,
             progress=progress,
         )
+
+
+def _restore(
+    trainee: Trainee, store: CheckpointStore, checkpoint: Checkpoint, saved: dict[str, Any], run: RunDirectory
+) -> None:
+    try:
+        trainee.restore(store.load_model(checkpoint), saved)
+    except ValueError as error:
+        raise CheckpointError(
+            f"{checkpoint.folder} does not fit the tokenizers in {run.path}: {error}. "
+            "Put the old ones back, or begin anew with --restart."
+        ) from error
 
 
 def _refuse_changed_config(run: RunDirectory, config: Config) -> None:
@@ -215,6 +279,16 @@ def _report_resuming(run: RunDirectory, checkpoint: Checkpoint, environment: dic
         LOG.warning("resuming is not exact to the bit, for this differs: %s", difference)
 
 
+def _report_model(model: torch.nn.Module, environment: dict[str, str | int]) -> None:
+    LOG.info(
+        "model: %s parameters, on %s (%s, %s threads)",
+        f"{sum(parameter.numel() for parameter in model.parameters()):,}",
+        environment["device"],
+        environment["device_name"],
+        environment["num_threads"],
+    )
+
+
 def _optimizer(model: torch.nn.Module, config: Config) -> torch.optim.Optimizer:
     training = config.training
     # The fused kernel updates all parameters in one pass; the learning rate is set at each step.
@@ -225,13 +299,6 @@ def _optimizer(model: torch.nn.Module, config: Config) -> torch.optim.Optimizer:
         eps=training.adam_epsilon,
         fused=True,
     )
-
-
-def _validation_batches(pairs: EncodedPairs, config: Config) -> Iterator[Batch]:
-    for indices in ordered_batches(
-        pairs.src.lengths, pairs.tgt.lengths, batch_tokens=config.training.batch_tokens
-    ):
-        yield collate(*pairs.select(indices))
 
 
 def _expected_steps(config: Config, stream: BatchStream, state: TrainingState) -> int | None:
@@ -252,6 +319,20 @@ def _spread(length: int, count: int) -> list[int]:
     """Up to ``count`` places spread evenly over ``length``."""
     count = min(count, length)
     return [length * number // count for number in range(count)]
+
+
+@contextmanager
+def _explain_out_of_memory(config: Config) -> Iterator[None]:
+    """Where splitting batches does not help: the model itself, and its optimizer."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise TrainingError(
+            "the model and its optimizer do not fit into memory. Lower model.d_model "
+            f"({config.model.d_model}), model.d_ff ({config.model.d_ff}) or tokenizer.max_size."
+        ) from error
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Text in, text out: tokenizers, model and search together."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -12,16 +13,20 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.batch import pad
 from mt.data.tokenizer import Tokenizer
-from mt.errors import CheckpointError
+from mt.device import is_out_of_memory
+from mt.errors import CheckpointError, DataError
 from mt.masks import padding_mask
 from mt.pipeline.long_lines import pieces_of
 from mt.run_directory import RunDirectory
+from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, length_limit
 from mt.search.sampling import sample
 from mt.special_tokens import EOS_ID
 from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,14 @@ class Sampling:
     seed: int
 
 
+@dataclass(frozen=True)
+class Beam:
+    """Keep several beginnings of each translation."""
+
+    size: int
+    length_penalty: float
+
+
 def build_model(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> Transformer:
     """The model of this config for these vocabularies, with first weights."""
     return build_transformer(
@@ -40,6 +53,38 @@ def build_model(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokeniz
         tgt_vocab_size=tgt_tokenizer.size,
         max_length=config.data.max_length,
     )
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run has learnt by one of its checkpoints."""
+
+    config: Config
+    model: Transformer
+    src_tokenizer: Tokenizer
+    tgt_tokenizer: Tokenizer
+    checkpoint: str
+    """The name of the checkpoint."""
+
+
+def load_trained(run: RunDirectory, checkpoint: str) -> Trained:
+    """Load a run's model, on the CPU, from the named checkpoint and from no other.
+
+    Raises:
+        RunError: If there is no such run.
+        CheckpointError: If that checkpoint is missing or damaged.
+    """
+    run.require()
+    config = load_config(run.config_file)
+    tokenizers = Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
+    store = CheckpointStore(run.checkpoints_dir)
+    found = store.require(checkpoint)
+    model = build_model(config, *tokenizers)
+    try:
+        model.load_weights(store.load_model(found))
+    except ValueError as error:
+        raise CheckpointError(f"{found.folder} does not fit {run.config_file}: {error}.") from error
+    return Trained(config, model, *tokenizers, found.name)
 
 
 class Translator:
@@ -61,42 +106,36 @@ class Translator:
             RunError: If there is no such run.
             CheckpointError: If that checkpoint is missing or damaged.
         """
-        run.require()
-        config = load_config(run.config_file)
-        tokenizers = Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
-        store = CheckpointStore(run.checkpoints_dir)
-        found = store.require(checkpoint)
-        model = build_model(config, *tokenizers)
-        try:
-            model.load_weights(store.load_model(found))
-        except ValueError as error:
-            raise CheckpointError(f"{found.folder} does not fit {run.config_file}: {error}.") from error
-        return cls(config, model.to(device).eval(), *tokenizers)
+        trained = load_trained(run, checkpoint)
+        model = trained.model.to(device).eval()
+        return cls(trained.config, model, trained.src_tokenizer, trained.tgt_tokenizer)
 
     @torch.inference_mode()
     def translate(
         self,
         texts: Sequence[str],
         *,
-        sampling: Sampling | None = None,
+        way: Sampling | Beam | None = None,
         keep_unk: bool = False,
         refuse_long: bool = False,
         first_line: int = 1,
         show_progress: bool = False,
+        before_each_batch: Callable[[], None] = lambda: None,
     ) -> list[str]:
         """Translate lines: one out for one in, in order, an empty one for an empty one.
 
         Args:
             texts: The lines.
-            sampling: Draw with this temperature and seed; None searches greedily.
+            way: Draw, or search with a beam; None searches greedily.
             keep_unk: Let the unknown-word token stand in the output.
             refuse_long: Whether a sentence longer than the model reads is an error, or cut and translated
                 in parts. A long *line* is split at its sentence ends in any case.
             first_line: The number of the first line, for messages and for the draws of sampling.
             show_progress: Draw a progress bar on stderr, if that is a terminal.
+            before_each_batch: Called ahead of each batch of sentences; may raise to give up.
 
         Raises:
-            DataError: If a sentence is too long and ``refuse_long``.
+            DataError: If a sentence is too long and ``refuse_long``, or does not fit into memory.
         """
         max_length = self.config.data.max_length
         pieces = pieces_of(
@@ -112,11 +151,12 @@ class Translator:
         found: dict[int, str] = {}
         with tqdm(total=len(pieces), unit=" sentences", disable=None if show_progress else True) as bar:
             for start in range(0, len(order), width):
+                before_each_batch()
                 places = order[start : start + width]
-                hypotheses = self._search(
+                hypotheses = self._search_what_fits(
                     [pieces[place][1] for place in places],
                     [first_line + pieces[place][0] for place in places],
-                    sampling,
+                    way,
                     keep_unk,
                 )
                 for place, hypothesis in zip(places, hypotheses, strict=True):
@@ -127,11 +167,41 @@ class Translator:
             lines[index].append(found[place])
         return [" ".join(parts) for parts in lines]
 
+    def _search_what_fits(
+        self,
+        sentences: Sequence[Sequence[int]],
+        line_numbers: list[int],
+        way: Sampling | Beam | None,
+        keep_unk: bool,
+    ) -> list[Hypothesis]:
+        """Search; in two halves where it does not fit into memory, which gives the same translations."""
+        try:
+            return self._search(sentences, line_numbers, way, keep_unk)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            if len(sentences) == 1:
+                raise DataError(
+                    f"line {line_numbers[0]} has a sentence of {len(sentences[0])} tokens that does not fit "
+                    "into memory. Split it, or take --device cpu."
+                ) from error
+        # Out of the handler, where the error still holds on to memory.
+        LOG.warning(
+            "out of memory: a batch of %d sentences was split in two. Lower validation.batch_sentences.",
+            len(sentences),
+        )
+        middle = len(sentences) // 2
+        return [
+            hypothesis
+            for half in (slice(None, middle), slice(middle, None))
+            for hypothesis in self._search_what_fits(sentences[half], line_numbers[half], way, keep_unk)
+        ]
+
     def _search(
         self,
         sentences: Sequence[Sequence[int]],
         line_numbers: list[int],
-        sampling: Sampling | None,
+        way: Sampling | Beam | None,
         keep_unk: bool,
     ) -> list[Hypothesis]:
         device = self._model.output.weight.device
@@ -139,8 +209,15 @@ class Translator:
         src_ids = pad(sentences, last=EOS_ID).to(device)
         limits = [length_limit(len(ids) + 1, max_length) for ids in sentences]
         arguments = (self._model, src_ids, padding_mask(src_ids), limits)
-        if sampling is None:
-            return greedy_search(*arguments, keep_unk=keep_unk)
-        # Seeds of neighbouring lines must not be those of a neighbouring --seed.
-        seeds = [(sampling.seed * 1_000_003 + line) % 2**63 for line in line_numbers]
-        return sample(*arguments, temperature=sampling.temperature, seeds=seeds, keep_unk=keep_unk)
+        match way:
+            case None:
+                return greedy_search(*arguments, keep_unk=keep_unk)
+            case Beam(size, length_penalty):
+                found = beam_search(
+                    *arguments, beam_size=size, length_penalty=length_penalty, keep_unk=keep_unk
+                )
+                return [hypotheses[0] for hypotheses in found]
+            case Sampling(temperature, seed):
+                # Seeds of neighbouring lines must not be those of a neighbouring --seed.
+                seeds = [(seed * 1_000_003 + line) % 2**63 for line in line_numbers]
+                return sample(*arguments, temperature=temperature, seeds=seeds, keep_unk=keep_unk)

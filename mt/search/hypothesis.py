@@ -15,6 +15,16 @@ class Hypothesis:
     """Whether it ended with EOS, and not because it met its limit."""
 
 
+def normalised_score(hypothesis: Hypothesis, length_penalty: float) -> float:
+    """The score by which hypotheses of different length are ranked (Wu et al. 2016, equation 14).
+
+    ``score / ((5 + length) / 6) ** length_penalty``, where the length counts EOS. Each token makes a score
+    smaller, so that with a penalty of 0 short hypotheses win; with 1 it is almost the mean of a token.
+    """
+    length = len(hypothesis.ids) + hypothesis.finished
+    return float(hypothesis.score / ((5 + length) / 6) ** length_penalty)
+
+
 def length_limit(src_length: int, max_length: int) -> int:
     """The most tokens that a translation of ``src_length`` source tokens may have, EOS included.
 

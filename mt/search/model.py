@@ -6,10 +6,10 @@ from torch import Tensor
 
 
 class Cache(Protocol):
-    """What a model remembers between two steps, one row for each sentence."""
+    """What a model remembers between two steps: of each source, and of each row that is written for it."""
 
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows ``(B',)``, in this order."""
+    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order; None keeps all sentences."""
 
 
 CacheT = TypeVar("CacheT", bound=Cache)
@@ -21,8 +21,10 @@ class EncoderDecoder(Protocol[CacheT]):
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
         """Source ``(B, S)`` with mask ``(B, 1, 1, S)`` -> memory ``(B, S, D)``."""
 
-    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> CacheT:
-        """An empty cache over this memory, for at most ``max_length`` tokens."""
+    def start_cache(
+        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
+    ) -> CacheT:
+        """An empty cache over this memory, for rows of at most ``max_length`` tokens."""
 
     def decode_step(self, ids: Tensor, cache: CacheT) -> Tensor:
-        """The newest token of each row ``(B,)`` -> logits of the next ``(B, V)``; the cache grows."""
+        """The newest token of each row ``(R,)`` -> logits of the next ``(R, V)``; the cache grows."""

@@ -13,6 +13,11 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 """Logits ``(B', V)``, the sentences they belong to ``(B',)``, and the step -> chosen ids ``(B',)``."""
 
 
+def forbidden_ids(*, keep_unk: bool) -> list[int]:
+    """What no search may choose: neither what is no text, nor, unless asked for, the unknown word."""
+    return [PAD_ID, BOS_ID] if keep_unk else [PAD_ID, BOS_ID, UNK_ID]
+
+
 def write_stepwise(
     model: EncoderDecoder[CacheT],
     src_ids: Tensor,
@@ -35,7 +40,7 @@ def write_stepwise(
     Returns:
         One hypothesis for each row, in order.
     """
-    forbidden = [PAD_ID, BOS_ID] if keep_unk else [PAD_ID, BOS_ID, UNK_ID]
+    forbidden = forbidden_ids(keep_unk=keep_unk)
     device = src_ids.device
     cache = model.start_cache(model.encode(src_ids, src_mask), src_mask, max(limits))
     ids: list[list[int]] = [[] for _ in limits]
@@ -66,5 +71,5 @@ def write_stepwise(
             rows = [rows[place] for place in stay]
             places = torch.tensor(stay, device=device)
             newest = newest.index_select(0, places)
-            cache.select(places)
+            cache.select(places, places)
     return [Hypothesis(*found) for found in zip(ids, scores, finished, strict=True)]

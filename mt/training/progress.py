@@ -2,10 +2,11 @@
 
 import json
 import logging
+import math
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
@@ -17,6 +18,8 @@ from mt.training.validation import ValidationResult
 
 LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN_LINES = 10.0
+# One nat above its average, a loss has a perplexity of e times what it was: far beyond noise.
+SPIKE = 1.0
 
 
 class Progress:
@@ -26,9 +29,14 @@ class Progress:
         self, tensorboard_dir: Path, metrics_file: Path, *, state: TrainingState, total_steps: int | None
     ) -> None:
         """Open the files at the state's step; whatever they hold of later steps is taken back."""
-        # Steps after the checkpoint that is resumed from will be taken again, and logged again.
-        self._tensorboard = SummaryWriter(str(tensorboard_dir), purge_step=state.step + 1)
-        _forget_after(metrics_file, state.step)
+        # Steps after the checkpoint that is resumed from will be taken again, and logged again; so will a
+        # validation that it owes, which a process that was killed may have logged already.
+        kept = _forget_after(metrics_file, state)
+        first_again = state.step if state.owes_validation else state.step + 1
+        self._tensorboard = SummaryWriter(str(tensorboard_dir), purge_step=first_again)
+        for line in kept:
+            if line["step"] >= first_again:
+                self._draw(line["kind"], line["step"], _figures(line))
         self._metrics = metrics_file.open("a", encoding="utf-8")
         self._bar = tqdm(
             total=total_steps,
@@ -39,6 +47,7 @@ class Progress:
             smoothing=0.1,
         )
         self._total_steps = total_steps
+        self._signatures_logged = False
         self._since = time.perf_counter()
         self._tokens_since = 0
         self._last_line = self._since
@@ -61,8 +70,7 @@ class Progress:
         if not log or not state.logged_tokens:
             return
         now = time.perf_counter()
-        loss = state.logged_loss / state.logged_tokens
-        state.logged_loss, state.logged_tokens = 0.0, 0
+        loss, above_average = state.end_window()
         tokens_per_second = self._tokens_since / (now - self._since)
         self._since, self._tokens_since = now, 0
         self._write(
@@ -73,8 +81,16 @@ class Progress:
                 "learning_rate": learning_rate,
                 "gradient_norm": result.gradient_norm,
                 "tokens_per_second": tokens_per_second,
+                **({"loss_spike": above_average} if above_average > SPIKE else {}),
             },
         )
+        if above_average > SPIKE:
+            LOG.warning(
+                "step %s: the loss has jumped to %.3f, %.3f above its running average",
+                f"{state.step:,}",
+                loss,
+                above_average,
+            )
         self._bar.set_postfix_str(f"loss {loss:.3f}, {tokens_per_second:,.0f} tokens/s")
         if self._bar.disable and now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
@@ -101,7 +117,7 @@ class Progress:
             result.perplexity,
             scores,
         )
-        if state.step == 0 or not self._signatures_logged:
+        if not self._signatures_logged:
             for score in result.scores.values():
                 LOG.info("%s signature: %s", score.name, score.signature)
             self._signatures_logged = True
@@ -113,21 +129,23 @@ class Progress:
         # What validating took is no part of the training speed.
         self._since, self._tokens_since = time.perf_counter(), 0
 
-    _signatures_logged = False
-
     def _write(self, group: str, state: TrainingState, values: dict[str, float]) -> None:
-        for name, value in values.items():
-            self._tensorboard.add_scalar(f"{group}/{name}", value, state.step)
+        self._draw(group, state.step, values)
         line = {
             "step": state.step,
             "epoch": state.epoch,
             "num_target_tokens": state.num_target_tokens,
             "minutes": round(state.seconds / 60, 3),
             "kind": group,
-            **values,
+            # Strict readers of JSON know no NaN.
+            **{name: value if math.isfinite(value) else None for name, value in values.items()},
         }
         self._metrics.write(json.dumps(line) + "\n")
         self._metrics.flush()
+
+    def _draw(self, group: str, step: int, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            self._tensorboard.add_scalar(f"{group}/{name}", value, step)
 
     def _time_left(self, step: int, now: float) -> str:
         start, first_step = self._started_at
@@ -137,15 +155,27 @@ class Progress:
         return f"  {tqdm.format_interval(left)} left"
 
 
-def _forget_after(metrics_file: Path, step: int) -> None:
-    """Drop the lines of later steps, and a last line that a crash cut short."""
+def _forget_after(metrics_file: Path, state: TrainingState) -> list[dict[str, Any]]:
+    """Keep the lines up to the state's step, and none that a crash cut short; return them."""
     if not metrics_file.exists():
-        return
+        return []
     kept = []
-    for line in metrics_file.read_text(encoding="utf-8").split("\n"):
+    for text in metrics_file.read_text(encoding="utf-8").split("\n"):
         try:
-            if json.loads(line)["step"] <= step:
-                kept.append(line + "\n")
+            line = json.loads(text)
+            is_owed = state.owes_validation and line["step"] == state.step and line["kind"] == "validation"
+            if line["step"] <= state.step and not is_owed:
+                kept.append(line)
         except (ValueError, KeyError, TypeError):
             continue
-    write_text_atomically(metrics_file, "".join(kept))
+    write_text_atomically(metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
+    return kept
+
+
+def _figures(line: dict[str, Any]) -> dict[str, float]:
+    """What stands in a line of the metrics besides where it stands."""
+    return {
+        name: math.nan if value is None else value
+        for name, value in line.items()
+        if name not in ("step", "epoch", "num_target_tokens", "minutes", "kind")
+    }

@@ -7,6 +7,9 @@ from typing import Any, Self
 
 from mt.config.training import TrainingConfig, ValidationConfig
 
+# Points of the training curve that its running average is over, more or less: the older, the less they count.
+POINTS_AVERAGED = 10
+
 
 @dataclass
 class TrainingState:
@@ -32,6 +35,14 @@ class TrainingState:
     """Summed loss of the steps since the last point of the training curves, in nats."""
     logged_tokens: int = 0
     """Target tokens of those steps. Kept here so that a resumed run draws the same curves."""
+    average_loss: float = 0.0
+    """Running average of the points of the training curve, against which a spike stands out."""
+    num_points: int = 0
+    """Points of the training curve so far."""
+    num_scaler_skips: int = 0
+    """Steps skipped only because the scale of fp16 was too large for them; no sign of anything wrong."""
+    owes_validation: bool = False
+    """Whether the validation at this step was given up for a signal, and is still to be done."""
 
     def to_dict(self) -> dict[str, Any]:
         """Names and values, for a checkpoint."""
@@ -39,10 +50,12 @@ class TrainingState:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
-        return cls(**{field.name: values[field.name] for field in fields(cls)})
+        """The inverse of `to_dict`; what an older checkpoint did not know yet has its default."""
+        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
-    def record_step(self, loss: float, num_target_tokens: int, *, updated: bool) -> None:
+    def record_step(
+        self, loss: float, num_target_tokens: int, *, updated: bool, scale_too_large: bool = False
+    ) -> None:
         """Count a step with this loss per token; one not ``updated`` counts as skipped, its loss left out."""
         self.step += 1
         self.num_target_tokens += num_target_tokens
@@ -50,15 +63,31 @@ class TrainingState:
             self.num_skipped_in_a_row = 0
             self.logged_loss += loss * num_target_tokens
             self.logged_tokens += num_target_tokens
+        elif scale_too_large:
+            self.num_scaler_skips += 1
         else:
             self.num_skipped_steps += 1
             self.num_skipped_in_a_row += 1
+
+    def end_window(self) -> tuple[float, float]:
+        """Begin a new point of the training curve.
+
+        Returns:
+            The loss per token of the one that ends, and by how much it is above the running average of
+            those before it; 0 as long as these are too few to tell.
+        """
+        loss = self.logged_loss / self.logged_tokens
+        self.logged_loss, self.logged_tokens = 0.0, 0
+        above = loss - self.average_loss
+        self.num_points += 1
+        self.average_loss += above / min(self.num_points, POINTS_AVERAGED)
+        return loss, above if self.num_points > POINTS_AVERAGED else 0.0
 
     def record_validation(self, value: float, metric: str) -> bool:
         """Remember the chosen metric's newest value; return whether it is the best so far."""
         better = (
             self.best_value is None
-            or math.isnan(self.best_value)
+            or (math.isnan(self.best_value) and not math.isnan(value))
             or (value < self.best_value if metric == "loss" else value > self.best_value)
         )
         if better:

@@ -1,5 +1,6 @@
 """How good the model is by now: its loss, and the scores of what it translates."""
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -7,9 +8,13 @@ from dataclasses import dataclass
 import torch
 
 from mt.data.batch import Batch
+from mt.device import is_out_of_memory
+from mt.errors import TrainingError
 from mt.metrics import Score, score_translations
 from mt.training.objective import Objective
 from mt.training.precision import Precision
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,24 @@ def validation_loss(objective: Objective, batches: Iterable[Batch], precision: P
     """Cross-entropy without smoothing, in nats per real target token; NaN where there is no batch."""
     total, num_target_tokens = 0.0, 0
     for batch in batches:
-        with precision.autocast():
-            total += float(objective(batch, 0.0))
+        total += _summed_loss(objective, batch, precision)
         num_target_tokens += batch.num_target_tokens
     return total / num_target_tokens if num_target_tokens else math.nan
+
+
+def _summed_loss(objective: Objective, batch: Batch, precision: Precision) -> float:
+    """The loss of one batch; in two halves where it does not fit into memory."""
+    try:
+        with precision.autocast():
+            return float(objective(batch, 0.0))
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        if len(batch.labels) == 1:
+            raise TrainingError(
+                f"a single validation pair of {batch.labels.numel()} target tokens does not fit into memory. "
+                "Lower data.max_length, or make the model smaller."
+            ) from error
+    # Out of the handler, where the error still holds on to memory.
+    LOG.warning("out of memory in validation: a batch of %d pairs was split in two", len(batch.labels))
+    return sum(_summed_loss(objective, half, precision) for half in batch.halves())

@@ -1,25 +1,28 @@
 """The key/value cache: what decoding one token at a time need not compute again.
 
-An object that is passed in and handed on, never an attribute of a module.
+An object that is passed in and handed on, never an attribute of a module. Of each of B sentences one or more
+rows are written, R in all: one in greedy search, one for each beam in beam search.
 """
 
 from torch import Tensor
 
 
 class LayerCache:
-    """Keys and values of one decoder layer: its own, growing, and those of the source, which stay."""
+    """Keys and values of one decoder layer: of each row, growing, and of each source, which stay."""
 
-    def __init__(self, cross_keys: Tensor, cross_values: Tensor, max_length: int) -> None:
+    def __init__(
+        self, cross_keys: Tensor, cross_values: Tensor, max_length: int, rows_per_sentence: int = 1
+    ) -> None:
         """Make room for ``max_length`` tokens; the cross keys and values are ``(B, H, S, K)``."""
         batch, heads, _, width = cross_keys.shape
         self.cross_keys = cross_keys
         self.cross_values = cross_values
         # Room for all steps at once: growing by concatenation would copy everything at every step.
-        self._keys = cross_keys.new_empty(batch, heads, max_length, width)
-        self._values = cross_values.new_empty(batch, heads, max_length, width)
+        self._keys = cross_keys.new_empty(batch * rows_per_sentence, heads, max_length, width)
+        self._values = cross_values.new_empty(batch * rows_per_sentence, heads, max_length, width)
 
     def append(self, keys: Tensor, values: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """Put ``(B, H, T, K)`` keys and values at position ``start``; return all up to their end.
+        """Put ``(R, H, T, K)`` keys and values at position ``start``; return all up to their end.
 
         Raises:
             ValueError: If they go beyond ``max_length``.
@@ -32,12 +35,15 @@ class LayerCache:
         self._values[:, :, start:end] = values
         return self._keys[:, :, :end], self._values[:, :, :end]
 
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order; a row may stand more than once."""
-        self.cross_keys = self.cross_keys.index_select(0, rows)
-        self.cross_values = self.cross_values.index_select(0, rows)
-        self._keys = self._keys.index_select(0, rows)
-        self._values = self._values.index_select(0, rows)
+    def select_rows(self, rows: Tensor, length: int) -> None:
+        """Keep these rows ``(R',)``, in this order; only their first ``length`` positions hold anything."""
+        self._keys = _select(self._keys, rows, length)
+        self._values = _select(self._values, rows, length)
+
+    def select_sentences(self, sentences: Tensor) -> None:
+        """Keep the sources of these sentences ``(B',)``, in this order."""
+        self.cross_keys = self.cross_keys.index_select(0, sentences)
+        self.cross_values = self.cross_values.index_select(0, sentences)
 
 
 class DecoderCache:
@@ -48,8 +54,21 @@ class DecoderCache:
         self.src_mask = src_mask
         self.length = 0
 
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows ``(B',)`` of the batch, in this order, as when sentences end or beams change."""
-        self.src_mask = self.src_mask.index_select(0, rows)
+    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Keep these rows ``(R',)`` and these sentences ``(B',)``, as when sentences end or beams change.
+
+        A row may stand more than once. None keeps all sentences as they are.
+        """
         for layer in self.layers:
-            layer.select(rows)
+            layer.select_rows(rows, self.length)
+        if sentences is not None:
+            self.src_mask = self.src_mask.index_select(0, sentences)
+            for layer in self.layers:
+                layer.select_sentences(sentences)
+
+
+def _select(buffer: Tensor, rows: Tensor, length: int) -> Tensor:
+    """A buffer with these rows of ``(R, H, T, K)``; positions from ``length`` on are left as they come."""
+    selected = buffer.new_empty(rows.size(0), *buffer.shape[1:])
+    selected[:, :, :length] = buffer[:, :, :length].index_select(0, rows)
+    return selected

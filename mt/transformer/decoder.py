@@ -27,13 +27,13 @@ class DecoderLayer(nn.Module):
         output: Tensor = self.feed_forward_residual(x, self.feed_forward)
         return output
 
-    def start_cache(self, memory: Tensor, max_length: int) -> LayerCache:
+    def start_cache(self, memory: Tensor, max_length: int, rows_per_sentence: int) -> LayerCache:
         """An empty cache that holds the keys and values of the source ``(B, S, D)``."""
         cross_keys, cross_values = self.cross_attention.keys_and_values(memory)
-        return LayerCache(cross_keys, cross_values, max_length)
+        return LayerCache(cross_keys, cross_values, max_length, rows_per_sentence)
 
     def step(self, x: Tensor, cache: LayerCache, src_mask: Tensor | None, start: int) -> Tensor:
-        """The one target position ``start``: ``(B, 1, D)`` -> ``(B, 1, D)``, its keys and values cached."""
+        """The one target position ``start``: ``(R, 1, D)`` -> ``(R, 1, D)``, its keys and values cached."""
 
         def attend_to_past(h: Tensor) -> Tensor:
             # No mask: the cache holds the past and the present, never the future.
@@ -41,7 +41,10 @@ class DecoderLayer(nn.Module):
             return self.self_attention.attend(h, keys, values, None)
 
         def attend_to_source(h: Tensor) -> Tensor:
-            return self.cross_attention.attend(h, cache.cross_keys, cache.cross_values, src_mask)
+            # The rows of one sentence ask side by side, like positions, so its keys need no copy for each.
+            side_by_side = h.view(cache.cross_keys.size(0), -1, h.size(-1))
+            found = self.cross_attention.attend(side_by_side, cache.cross_keys, cache.cross_values, src_mask)
+            return found.view_as(h)
 
         x = self.self_attention_residual(x, attend_to_past)
         x = self.cross_attention_residual(x, attend_to_source)
@@ -64,13 +67,15 @@ class Decoder(nn.Module):
         hidden: Tensor = self.norm(x)
         return hidden
 
-    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> DecoderCache:
+    def start_cache(
+        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int
+    ) -> DecoderCache:
         """A cache with the keys and values of the source computed, once for all steps."""
-        layers = [layer.start_cache(memory, max_length) for layer in self._typed_layers()]
+        layers = [layer.start_cache(memory, max_length, rows_per_sentence) for layer in self._typed_layers()]
         return DecoderCache(layers, src_mask)
 
     def step(self, x: Tensor, cache: DecoderCache) -> Tensor:
-        """The next target position, embedded ``(B, 1, D)``, -> hidden ``(B, 1, D)``; the cache grows."""
+        """The next target position, embedded ``(R, 1, D)``, -> hidden ``(R, 1, D)``; the cache grows."""
         for layer, layer_cache in zip(self._typed_layers(), cache.layers, strict=True):
             x = layer.step(x, layer_cache, cache.src_mask, cache.length)
         cache.length += 1

@@ -58,12 +58,14 @@ class Transformer(nn.Module):
         logits: Tensor = self.output(hidden)
         return logits
 
-    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> DecoderCache:
-        """An empty cache for decoding up to ``max_length`` tokens over this memory."""
-        return self.decoder.start_cache(memory, src_mask, max_length)
+    def start_cache(
+        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
+    ) -> DecoderCache:
+        """An empty cache for writing rows of up to ``max_length`` tokens, so many for each sentence."""
+        return self.decoder.start_cache(memory, src_mask, max_length, rows_per_sentence)
 
     def decode_step(self, ids: Tensor, cache: DecoderCache) -> Tensor:
-        """The next target token of each row ``(B,)`` -> logits of the one after it ``(B, V)``."""
+        """The next target token of each row ``(R,)`` -> logits of the one after it ``(R, V)``."""
         embedded = self.tgt_embedding(ids[:, None], start=cache.length)
         return self.project(self.decoder.step(embedded, cache)[:, 0])
 

@@ -1,5 +1,7 @@
 """Text comes back from its ids; vocabularies equal those of the library's own trainer."""
 
+import json
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -240,6 +242,54 @@ def test_a_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match="is damaged"):
+        Tokenizer.load(path)
+
+
+TRUNCATION = {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 5}
+PADDING: dict[str, object] = {"strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": None}
+PADDING |= {"pad_id": 4_000_000, "pad_type_id": 0, "pad_token": "x"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("vocab", {"word": 1_000_000}, "its ids are not"),
+        ("vocab", {"word": 4_000_000_000}, "its ids are not"),
+        ("vocab", {"word": 3}, "its ids are not"),
+        ("unk_token", "missing", "Missing .UNK."),
+        ("truncation", TRUNCATION, "it cuts or pads"),
+        ("padding", PADDING, "it cuts or pads"),
+        ("pre_tokenizer", {"type": "NoSuchThing"}, "damaged"),
+    ],
+)
+def test_a_malicious_file_is_an_error_when_it_is_loaded(
+    nasty: Tokenizer, tmp_path: Path, key: str, value: object, what: str
+) -> None:
+    """Each would end translating in a traceback, or in ids that the model has no row for."""
+    content = json.loads(nasty.to_json())
+    if key == "vocab" and isinstance(value, dict):
+        content["model"]["vocab"] |= value
+    else:
+        (content["model"] if key == "unk_token" else content)[key] = value
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=rf"tokenizer\.json is damaged .*{what}|{what}"):
+        Tokenizer.load(path)
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000])
+def test_a_deeply_nested_file_is_an_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match="is damaged"):
+        Tokenizer.load(path)
+
+
+def test_a_file_larger_than_any_of_ours_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.touch()
+    os.truncate(path, 2**40)  # A hole, which takes no room on the disk.
+    with pytest.raises(DataError, match=r"is larger than 268,435,456 bytes"):
         Tokenizer.load(path)
 
 

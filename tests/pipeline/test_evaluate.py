@@ -9,6 +9,7 @@ import torch
 
 from mt.config.config import Config
 from mt.data.sources import builtin
+from mt.data.sources.source import Split
 from mt.errors import DataError
 from mt.pipeline.evaluate import run_evaluation
 from mt.pipeline.train import run_training
@@ -19,7 +20,7 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize("split", ["validation", "test", "train"])
 def test_scores_are_those_of_the_file_that_is_written(
-    split: str, trained: RunDirectory, tiny_corpus: Path
+    split: Split, trained: RunDirectory, tiny_corpus: Path
 ) -> None:
     result = run_evaluation(trained, split=split, checkpoint="step_0000100", device=CPU)
     hypotheses = trained.hypotheses_file(split).read_text(encoding="utf-8").split("\n")[:-1]
@@ -45,10 +46,19 @@ def test_every_line_of_another_corpus_is_scored(trained: RunDirectory, tmp_path:
         (other / f"{split}.en").write_text("".join(line + "\n" for line in sources))
         (other / f"{split}.de").write_text("Anna sieht Milch.\n" * len(sources))
     result = run_evaluation(trained, split="test", checkpoint="best", device=CPU, data_path=str(other))
-    hypotheses = trained.hypotheses_file("test").read_text(encoding="utf-8").split("\n")[:-1]
+    # Beside the translations of the run's own test split, not over them.
+    assert result.hypotheses_file == trained.hypotheses_file("other.test")
+    hypotheses = result.hypotheses_file.read_text(encoding="utf-8").split("\n")[:-1]
     assert result.num_sentences == len(hypotheses) == 4
     assert hypotheses[:2] == ["Anna sieht Milch.", ""]
     assert hypotheses[2].count("Milch") == 9
+
+
+def test_a_corpus_of_one_file_is_scored_whole(trained: RunDirectory, tmp_path: Path) -> None:
+    file = tmp_path / "news.jsonl"
+    file.write_text('{"en": "Anna sees milk.", "de": "Anna sieht Milch."}\n' * 30)
+    result = run_evaluation(trained, split="test", checkpoint="best", device=CPU, data_path=str(file))
+    assert result.num_sentences == 30
 
 
 def test_reversing_is_scored_by_length(

@@ -89,7 +89,7 @@ def test_a_sentence_of_the_longest_length_is_neither(translator: Translator) -> 
 
 def test_sampling_is_a_function_of_seed_and_line(translator: Translator) -> None:
     def draw(texts: list[str], seed: int = 3, first_line: int = 1, temperature: float = 2.0) -> list[str]:
-        return translator.translate(texts, sampling=Sampling(temperature, seed), first_line=first_line)
+        return translator.translate(texts, way=Sampling(temperature, seed), first_line=first_line)
 
     together = draw(SENTENCES)
     assert draw(SENTENCES) == together
@@ -123,7 +123,7 @@ def test_unknown_words_are_written_only_where_asked_for(
     translator = Translator.from_run(run, device=CPU)
     assert UNK in translator.translate(SENTENCES, keep_unk=True)[0]
     assert UNK not in "".join(translator.translate(SENTENCES))
-    assert UNK not in "".join(translator.translate(SENTENCES, sampling=Sampling(1.0, 1)))
+    assert UNK not in "".join(translator.translate(SENTENCES, way=Sampling(1.0, 1)))
 
 
 def test_the_run_may_be_moved_and_its_corpus_gone(trained: RunDirectory, tmp_path: Path) -> None:

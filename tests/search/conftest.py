@@ -24,7 +24,7 @@ class TableCache:
     def __init__(self, which: Tensor) -> None:
         self.which = which
 
-    def select(self, rows: Tensor) -> None:
+    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         self.which = self.which[rows]
 
 
@@ -40,9 +40,11 @@ class TableModel:
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
         return src_ids[:, :1]
 
-    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> TableCache:
+    def start_cache(
+        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
+    ) -> TableCache:
         self.max_length = max_length
-        return TableCache(memory[:, 0] - FIRST_SOURCE)
+        return TableCache((memory[:, 0] - FIRST_SOURCE).repeat_interleave(rows_per_sentence))
 
     def decode_step(self, ids: Tensor, cache: TableCache) -> Tensor:
         self.batch_sizes.append(len(ids))

@@ -37,7 +37,8 @@ def test_select_keeps_these_rows_in_this_order(rows: list[int]) -> None:
     cross = [(layer.cross_keys, layer.cross_values) for layer in cache.layers]
     for layer in cache.layers:
         layer.append(past, past + 1, 0)
-    cache.select(index)
+    cache.length = 1
+    cache.select(index, index)
     assert cache.src_mask.equal(mask[index])
     for layer, (cross_keys, cross_values) in zip(cache.layers, cross, strict=True):
         assert layer.cross_keys.equal(cross_keys[index])

@@ -94,7 +94,7 @@ def test_steps_over_a_cache_equal_all_positions_at_once(norm_first: bool) -> Non
     decoder = Decoder(LayerShape(16, 4, 24, norm_first=norm_first), 2).eval()
     x, memory, mask = torch.randn(3, 6, 16), torch.randn(3, 5, 16), padding_mask(SRC_IDS)
     expected = decoder(x, memory, mask, causal_mask(6))
-    cache = decoder.start_cache(memory, mask, max_length=6)
+    cache = decoder.start_cache(memory, mask, max_length=6, rows_per_sentence=1)
     for t in range(6):
         assert cache.length == t
         torch.testing.assert_close(

@@ -113,7 +113,7 @@ def test_cached_steps_equal_the_uncached_forward_after_rows_change(rows: list[in
     cache = model.start_cache(model.encode(SRC_IDS, src_mask), src_mask, 5)
     for t in range(2):
         model.decode_step(before[:, t], cache)
-    cache.select(index)
+    cache.select(index, index)
     tgt_ids = torch.cat([before[index], after], dim=1)
     expected = run(model, SRC_IDS[index], tgt_ids)
     for t in range(2, 5):

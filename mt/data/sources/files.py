@@ -8,7 +8,6 @@ quoting; a TSV file has none, so that a quotation mark in it is text. Empty line
 import csv
 import gzip
 import json
-import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from io import BufferedReader
@@ -26,8 +25,11 @@ from mt.errors import DataError
 TABLE_FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 BYTE_ORDER_MARK = "\ufeff"
 
-# The longest field of a CSV file: csv's own limit of 131,072 is shorter than what a corpus may hold.
-csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+# What has to be in memory at once: a line, or the one list of a .json file. Without a limit, a few megabytes
+# of gzip that unpack to one line of many gigabytes would take all of the memory.
+MAX_LINE_BYTES = 2**28
+# csv's own limit of 131,072 is shorter than what a corpus may hold.
+csv.field_size_limit(MAX_LINE_BYTES)
 
 
 def table_format(path: Path) -> str | None:
@@ -62,12 +64,14 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a text file, numbered from 1, without their ends; ``.gz`` is unpacked.
 
     Raises:
-        DataError: If the file cannot be read, its packing is damaged, or a line is not UTF-8.
+        DataError: If the file cannot be read, its packing is damaged, or a line is too long or not UTF-8.
     """
     number = 0
     try:
         with _open(path) as file:
-            for raw in file:
+            while raw := file.readline(MAX_LINE_BYTES + 1):
+                if len(raw) > MAX_LINE_BYTES:
+                    raise _too_long(f"{path}, line {number + 1}")
                 line = raw.removesuffix(b"\n").removesuffix(b"\r").decode()
                 number += 1
                 yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
@@ -80,6 +84,13 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise DataError(f"{path} is no sound gzip file ({error}): fetch or pack it again.") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _too_long(what: str) -> DataError:
+    return DataError(
+        f"{what} is longer than {MAX_LINE_BYTES:,} bytes, which are too many to read at once. "
+        "Give each pair a line of its own, as .jsonl does."
+    )
 
 
 def _open(path: Path) -> gzip.GzipFile | BufferedReader:
@@ -119,7 +130,13 @@ def _json_rows(path: Path) -> Iterator[tuple[int, Row]]:
     if not begin[1].lstrip().startswith("["):
         yield from _jsonl_rows(chain([begin], lines), path)
         return
-    rows = _parse("\n".join(line for _, line in chain([begin], lines)), str(path))
+    text, num_characters = [], 0
+    for _, line in chain([begin], lines):
+        text.append(line)
+        num_characters += len(line)
+        if num_characters > MAX_LINE_BYTES:
+            raise _too_long(f"the JSON list in {path}")
+    rows = _parse("\n".join(text), str(path))
     assert isinstance(rows, list)
     for number, row in enumerate(rows, start=1):
         yield number, _object(row, f"{path}, row {number}")

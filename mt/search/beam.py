@@ -1,0 +1,119 @@
+"""Beam search: at each step the likeliest few beginnings of each sentence (Sutskever et al. 2014)."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mt.search.hypothesis import Hypothesis, normalised_score
+from mt.search.model import CacheT, EncoderDecoder
+from mt.search.stepwise import forbidden_ids
+from mt.special_tokens import BOS_ID, EOS_ID
+
+
+def beam_search(
+    model: EncoderDecoder[CacheT],
+    src_ids: Tensor,
+    src_mask: Tensor,
+    limits: Sequence[int],
+    *,
+    beam_size: int,
+    length_penalty: float = 1.0,
+    keep_unk: bool = False,
+) -> list[list[Hypothesis]]:
+    """Translate a batch, keeping ``beam_size`` beginnings of each sentence.
+
+    A beginning that continues with EOS and is among the best ``beam_size`` is a hypothesis; a sentence is
+    done when it has as many hypotheses, or meets its limit. With a beam of 1 this is greedy search.
+
+    Args:
+        model: An encoder-decoder in evaluation mode.
+        src_ids: ``(B, S)``.
+        src_mask: ``(B, 1, 1, S)``, True where a source token is real.
+        limits: For each sentence, the most tokens its translation may have, EOS included.
+        beam_size: N, beginnings kept for each sentence.
+        length_penalty: See `mt.search.hypothesis.normalised_score`, by which hypotheses are ranked.
+        keep_unk: Whether the unknown-word token may be chosen.
+
+    Returns:
+        For each row, its hypotheses, the best first; unfinished ones only where there is no other.
+    """
+    forbidden = forbidden_ids(keep_unk=keep_unk)
+    device = src_ids.device
+    memory = model.encode(src_ids, src_mask)
+    cache = model.start_cache(memory, src_mask, max(limits), rows_per_sentence=beam_size)
+    found: list[list[Hypothesis]] = [[] for _ in limits]
+    sentences = list(range(len(limits)))
+    # At first all beams are the same empty beginning: one of them counts.
+    scores = torch.full((len(limits), beam_size), -torch.inf, device=device)
+    scores[:, 0] = 0.0
+    ids = torch.full((len(limits), beam_size, 1), BOS_ID, dtype=torch.long, device=device)
+    for step in range(1, max(limits) + 1):
+        logits = model.decode_step(ids[:, :, -1].flatten(), cache).float()
+        scores, beams, tokens = _best_continuations(logits, scores, forbidden)
+        ids = torch.cat((_take(ids, beams), tokens[:, :, None]), dim=2)
+        live = _collect_finished(ids, scores, sentences, found, beam_size)
+        stay = [place for place, row in enumerate(sentences) if len(found[row]) < beam_size]
+        for place in [place for place in stay if step == limits[sentences[place]]]:
+            stay.remove(place)
+            if not found[sentences[place]]:
+                found[sentences[place]] = _unfinished(ids[place], scores[place], live[place])
+        if not stay:
+            break
+        places = torch.tensor(stay, device=device)
+        live, beams = live[places], beams[places]
+        scores, ids = scores[places].gather(1, live), _take(ids[places], live)
+        rows = places[:, None] * beam_size + beams.gather(1, live)
+        cache.select(rows.flatten(), places if len(stay) < len(sentences) else None)
+        sentences = [sentences[place] for place in stay]
+    return [
+        sorted(hypotheses, key=lambda found: -normalised_score(found, length_penalty)) for hypotheses in found
+    ]
+
+
+def _best_continuations(
+    logits: Tensor, scores: Tensor, forbidden: Sequence[int]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The 2N likeliest continuations of each sentence, of which at most N can end it.
+
+    Args:
+        logits: ``(B * N, V)``; overwritten.
+        scores: ``(B, N)`` log-probabilities of the beginnings.
+        forbidden: Ids that may not be chosen.
+
+    Returns:
+        New scores, the beams continued and the tokens they continue with, each ``(B, 2N)``, best first.
+    """
+    # Log-probability and score at once; the softmax's normaliser is over the whole vocabulary.
+    logits += (scores.flatten() - logits.logsumexp(-1))[:, None]
+    logits[:, forbidden] = -torch.inf
+    batch, beam_size = scores.shape
+    best = logits.view(batch, -1).topk(2 * beam_size)
+    return best.values, best.indices // logits.size(-1), best.indices % logits.size(-1)
+
+
+def _collect_finished(
+    ids: Tensor, scores: Tensor, sentences: Sequence[int], found: list[list[Hypothesis]], beam_size: int
+) -> Tensor:
+    """Take hypotheses that end with EOS; the places ``(B, N)`` of the best that do not end, to go on with."""
+    ends = ids[:, :, -1] == EOS_ID
+    is_hypothesis = ends[:, :beam_size] & scores[:, :beam_size].isfinite()
+    for place, candidate in is_hypothesis.nonzero().tolist():
+        if len(found[sentences[place]]) < beam_size:
+            score = float(scores[place, candidate])
+            found[sentences[place]].append(Hypothesis(ids[place, candidate, 1:-1].tolist(), score, True))
+    # A stable sort puts those that go on first, and leaves them in order.
+    return ends.int().argsort(dim=1, stable=True)[:, :beam_size]
+
+
+def _unfinished(ids: Tensor, scores: Tensor, live: Tensor) -> list[Hypothesis]:
+    return [
+        Hypothesis(ids[candidate, 1:].tolist(), float(scores[candidate]), False)
+        for candidate in live.tolist()
+        if scores[candidate].isfinite()
+    ]
+
+
+def _take(ids: Tensor, beams: Tensor) -> Tensor:
+    """``(B, N, T)`` and ``(B, M)`` places among the N -> ``(B, M, T)``."""
+    return ids.gather(1, beams[:, :, None].expand(-1, -1, ids.size(2)))

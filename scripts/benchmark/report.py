@@ -1,0 +1,132 @@
+"""The measured figures as Markdown, which is what the terminal shows and `docs/performance.md` keeps."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from scripts.benchmark.sizes import Size
+from scripts.benchmark.training import TrainingResult, ratios
+from scripts.benchmark.translating import SearchResult
+from scripts.benchmark.workload import Description
+
+NAMES = {
+    "mt_train": "**mt**",
+    "torch_loop": "plain `torch.nn.Transformer` loop",
+    "marian": "Hugging Face Marian",
+    "eole": "eole",
+    "joeynmt": "JoeyNMT",
+    "tutorial": "the tutorials' loop",
+    "mt_translate": "**mt**",
+    "marian_generate": "Hugging Face `generate`",
+    "ctranslate2_float32": "CTranslate2 float32",
+    "ctranslate2_int8": "CTranslate2 int8",
+}
+METHOD = """\
+Sides take turns in rounds, each in a process of its own that waits while the others work; ratios are of
+the same round, and what is shown is their median, with the least and the most. Target tokens are real
+ones, end mark counted, padding not; so is the arithmetic that is held against the ceiling.
+
+The same mathematics in mt, the plain loop and Marian: the same batches in the same order, the same first
+weights (see the loss of the first batch), post-norm, sinusoidal positions, ReLU, dropout 0.1 on the
+embeddings and after each sub-layer and nowhere else, output weights tied to the target embedding, label
+smoothing 0.1, gradient clipped to norm 1, Adam. eole and JoeyNMT are run by their own training code with
+their own batches of as many tokens: eole is pre-norm and has dropout inside of the feed-forward network
+too; JoeyNMT is post-norm and has it there and on the attention weights too. The tutorials' loop is
+theirs: 8 sentences padded to 350 tokens, dropout everywhere, output not tied.
+
+All sides translate with the same weights, from text to text. Sentences that mt's greedy search does not
+end by itself are left out, because each program limits length in its own way. Batch sizes of the others
+are the fastest of those tried."""
+BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
+
+
+def training_table(
+    size: Size, results: Sequence[TrainingResult], ceilings: Sequence[float], *, precision: str
+) -> str:
+    """How fast each side trains a model of this size."""
+    reference = next(result for result in results if result.side == "mt_train")
+    lines = [
+        f"### Training, {size.name}: d_model {size.d_model}, {size.num_heads} heads, d_ff {size.d_ff}, "
+        f"{size.num_layers}+{size.num_layers} layers",
+        "",
+        f"Ceiling: {median(ceilings):,.0f} GFLOP/s ({min(ceilings):,.0f} to {max(ceilings):,.0f}), the best "
+        f"of several large matrix products in {precision}, measured in each of the {len(ceilings)} rounds.",
+        "",
+        "| | target tokens/s | mt is faster by (least to most) | GFLOP/s | of the ceiling | padding tgt/src "
+        "| peak MB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        speeds = [turn.tokens_per_second for turn in result.turns]
+        ratio = ratios([turn.tokens_per_second for turn in reference.turns], speeds)
+        lines.append(
+            f"| {NAMES[result.side]} | {_number(median(speeds))} "
+            f"| {_ratio(*ratio) if result is not reference else '-'} "
+            f"| {_number(median(turn.gigaflops for turn in result.turns))} "
+            f"| {median(turn.share_of_ceiling for turn in result.turns):.1%} "
+            f"| {result.tgt_padding:.0%} / {result.src_padding:.0%} | {result.peak_mb:,.0f} |"
+        )
+    same = [result for result in results if result.first_loss is not None]
+    losses = ", ".join(f"{NAMES[result.side]} {result.first_loss:.5f}" for result in same)
+    lines += ["", f"Loss of the first batch before training, dropout off: {losses}."]
+    return "\n".join(lines)
+
+
+def translating_table(results: Sequence[SearchResult], beam_size: int) -> str:
+    """How fast each side translates with this beam."""
+    reference = next((result for result in results if result.side == "mt_translate"), None)
+    # Where mt has no such search yet, the first of the others is what outputs are compared with.
+    compared = reference or results[0]
+    search = "greedy search" if beam_size == 1 else f"beam of {beam_size}"
+    lines = [
+        f"### Translating, {search}: {len(compared.lines):,} sentences",
+        "",
+        "| | sentences/s | mt is faster by (least to most) | one sentence alone, ms | peak MB "
+        "| same output | batches |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        ratio = "-"
+        if reference is not None and result is not reference:
+            ratio = _ratio(*ratios(reference.sentences_per_second, result.sentences_per_second))
+        same = sum(a == b for a, b in zip(result.lines, compared.lines, strict=True)) / len(compared.lines)
+        lines.append(
+            f"| {NAMES[result.side]} | {_number(median(result.sentences_per_second))} | {ratio} "
+            f"| {1000 * median(result.seconds_alone):.1f} | {result.peak_mb:,.0f} "
+            f"| {'-' if result is compared else f'{same:.1%}'} | {result.batching} |"
+        )
+    if reference is None:
+        lines += ["", f"mt has no such search yet; outputs are compared with {NAMES[compared.side]}."]
+    return "\n".join(lines)
+
+
+def workload_text(description: Description, *, rounds: Sequence[str]) -> str:
+    """What was measured, and what is the same on all sides."""
+    what = (
+        f"Workload: {description.corpus}, {description.num_pairs:,} pairs, byte-level BPE with "
+        f"{description.src_vocabulary_size:,} and {description.tgt_vocabulary_size:,} entries, "
+        f"{description.mean_tgt_length:.1f} target tokens a sentence, at most "
+        f"{description.batch_tokens:,} tokens a batch."
+    )
+    return "\n\n".join([" ".join([what, *rounds]), METHOD])
+
+
+def write_section(page: Path, text: str) -> None:
+    """Replace what stands between the marks, or add it where there are none."""
+    old = page.read_text(encoding="utf-8") if page.exists() else "# Performance\n"
+    section = f"{BEGIN}\n{text}\n{END}"
+    if BEGIN in old and END in old:
+        before, rest = old.split(BEGIN, 1)
+        new = before + section + rest.split(END, 1)[1]
+    else:
+        new = f"{old.rstrip()}\n\n{section}\n"
+    page.parent.mkdir(exist_ok=True)
+    page.write_text(new, encoding="utf-8")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _ratio(middle: float, least: float, most: float) -> str:
+    return f"{middle:.2f} x ({least:.2f} to {most:.2f})"

@@ -1,0 +1,1 @@
+"""One file for each program that is measured; each imports only what its own environment has."""

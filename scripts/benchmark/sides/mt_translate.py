@@ -1,0 +1,33 @@
+"""`mt` translating: the `Translator` that `mt translate` uses."""
+
+from collections.abc import Sequence
+
+import torch
+from safetensors.torch import load_file
+
+from mt.data.tokenizer import Tokenizer
+from mt.pipeline.translator import Translator, build_model
+from scripts.benchmark.mt_config import run_config
+from scripts.benchmark.session import Channel, Job
+from scripts.benchmark.sides.decoding import serve_translations
+
+
+class MtTranslating:
+    """Its own batches, long sentences first."""
+
+    beam_sizes = (1,)
+    batchings = ("128 sentences",)
+
+    def __init__(self, job: Job) -> None:
+        config = run_config(job.size, max_length=job.workload.description.max_length)
+        tokenizers = [Tokenizer.load(job.folder / f"{side}_tokenizer.json") for side in ("src", "tgt")]
+        model = build_model(config, *tokenizers)
+        model.load_weights(load_file(job.folder / "decoding.safetensors"))
+        self._translator = Translator(config, model.to(torch.device(job.device)).eval(), *tokenizers)
+
+    def translate(self, texts: Sequence[str], beam_size: int, batching: str) -> list[str]:
+        return self._translator.translate(texts)
+
+
+def run(channel: Channel, job: Job) -> None:
+    serve_translations(channel, job, MtTranslating(job))

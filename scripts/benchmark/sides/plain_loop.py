@@ -1,0 +1,91 @@
+"""The training loop that everybody writes: forward, cross-entropy, backward, clip, Adam."""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+
+from scripts.benchmark.session import Job, TrainingSession
+from scripts.benchmark.workload import BOS_ID, EOS_ID, PAD_ID, Integers
+
+Pairs = list[tuple[Integers, Integers]]
+LABEL_SMOOTHING = 0.1
+
+
+@dataclass(frozen=True)
+class PaddedBatch:
+    """Sentence pairs as rectangles; ``src`` and ``labels`` end with EOS, ``tgt`` begins with BOS."""
+
+    src: Tensor
+    tgt: Tensor
+    labels: Tensor
+    src_lengths: list[int]
+    tgt_lengths: list[int]
+
+    @classmethod
+    def of(cls, pairs: Pairs, device: str) -> "PaddedBatch":
+        def rectangle(rows: Iterable[list[int]]) -> Tensor:
+            tensors = [torch.tensor(row) for row in rows]
+            return pad_sequence(tensors, batch_first=True, padding_value=PAD_ID).to(device)
+
+        return cls(
+            src=rectangle([*src.tolist(), EOS_ID] for src, _ in pairs),
+            tgt=rectangle([BOS_ID, *tgt.tolist()] for _, tgt in pairs),
+            labels=rectangle([*tgt.tolist(), EOS_ID] for _, tgt in pairs),
+            src_lengths=[len(src) + 1 for src, _ in pairs],
+            tgt_lengths=[len(tgt) + 1 for _, tgt in pairs],
+        )
+
+
+def train(
+    model: nn.Module, logits_of: Callable[[PaddedBatch], Tensor], session: TrainingSession, job: Job
+) -> None:
+    """Train for ever, on the workload's batches in their order.
+
+    Args:
+        model: What has the parameters.
+        logits_of: The model's forward pass: ``(B, T, V)``.
+        session: Told of each step.
+        job: Where the workload lies, and on which device to train.
+    """
+    workload = job.workload
+    first = PaddedBatch.of(workload.pairs_of_batch(0), job.device)
+    model.eval()
+    with torch.inference_mode():
+        loss = _loss(logits_of(first), first)
+    model.train()
+    # On CUDA the fused kernel, which is what one takes there; on a CPU what torch chooses by itself.
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True if job.device == "cuda" else None
+    )
+    session.ready(first_loss=float(loss), num_parameters=sum(p.numel() for p in model.parameters()))
+    number = 0
+    while True:
+        batch = PaddedBatch.of(workload.pairs_of_batch(number), job.device)
+        optimizer.zero_grad()
+        with autocast(job.device):
+            loss = _loss(logits_of(batch), batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        session.after_step(
+            batch.src_lengths, batch.tgt_lengths, src_slots=batch.src.numel(), tgt_slots=batch.tgt.numel()
+        )
+        number += 1
+
+
+def autocast(device: str) -> AbstractContextManager[Any]:
+    """Mixed precision with bf16 on CUDA, float32 elsewhere."""
+    return torch.autocast("cuda", dtype=torch.bfloat16) if device == "cuda" else nullcontext()
+
+
+def _loss(logits: Tensor, batch: PaddedBatch) -> Tensor:
+    """Mean label-smoothed cross-entropy of the real tokens."""
+    return F.cross_entropy(
+        logits.flatten(0, 1), batch.labels.flatten(), ignore_index=PAD_ID, label_smoothing=LABEL_SMOOTHING
+    )

@@ -1,0 +1,177 @@
+"""What comes before measuring: the corpus as ids, first weights, and a small model that can translate."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+import torch
+from safetensors.torch import save_file
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from mt.config.data import DataConfig
+from mt.data.batch import pad
+from mt.data.corpus import load_corpus
+from mt.data.dataset import encode_pairs
+from mt.data.sampler import epoch_batches
+from mt.data.tokenizer import Tokenizer
+from mt.masks import padding_mask
+from mt.search.greedy import greedy_search
+from mt.search.hypothesis import length_limit
+from mt.special_tokens import EOS_ID, SPECIAL_TOKENS
+from mt.training.objective import Objective
+from mt.training.precision import Precision
+from mt.training.step import train_step
+from mt.transformer.transformer import Transformer
+from scripts.benchmark.session import Channel, Job, serve
+from scripts.benchmark.sides.mt_train import adam, batch_stream, new_model
+from scripts.benchmark.sides.plain_loop import LABEL_SMOOTHING
+from scripts.benchmark.workload import Description, Ragged, Workload
+
+MAX_LENGTH = 128
+VOCABULARY_SIZE = 8_000
+SEED = 1
+LEARNING_BATCH_TOKENS = 1_024
+LEARNING_RATE, WARMUP_STEPS = 1e-3, 150
+
+
+def train_bpe(texts: list[str]) -> Tokenizer:
+    """Byte-level BPE with the special tokens and their ids that `mt` has."""
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY_SIZE,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return Tokenizer(tokenizer)
+
+
+class Preparation:
+    """Makes the files that the other processes read."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    @property
+    def _candidates(self) -> Path:
+        """Sentences that may be translated: those of the test, then of the validation split."""
+        return self._job.folder / "candidates.json"
+
+    def make_workload(
+        self, *, data: str, src: str, tgt: str, num_pairs: int, batch_tokens: int
+    ) -> Mapping[str, Any]:
+        """Tokenizers, ids, batches, and the same as text for the toolkits that want text."""
+        corpus = load_corpus(DataConfig(path=data, src=src, tgt=tgt, num_train_pairs=num_pairs))
+        train = corpus.train
+        sides = (train_bpe(list(train["src"])), train_bpe(list(train["tgt"])))
+        pairs, _ = encode_pairs(train, *sides, max_length=MAX_LENGTH)
+        for tokenizer, name in zip(sides, ("src", "tgt"), strict=True):
+            tokenizer.save(self._job.folder / f"{name}_tokenizer.json")
+        texts = [*corpus.test["src"], *corpus.validation["src"]]
+        self._candidates.write_text(json.dumps(texts, ensure_ascii=False), encoding="utf-8")
+        batches = epoch_batches(
+            pairs.src.lengths, pairs.tgt.lengths, batch_tokens=batch_tokens, seed=SEED, epoch=0
+        )
+        description = Description(
+            # Not the path, which says where on this machine, but the corpus.
+            corpus=f"{Path(data).name} {src}-{tgt}",
+            src_vocabulary_size=sides[0].size,
+            tgt_vocabulary_size=sides[1].size,
+            batch_tokens=batch_tokens,
+            seed=SEED,
+            max_length=MAX_LENGTH,
+            num_pairs=len(pairs),
+            mean_tgt_length=float(np.mean(pairs.tgt.lengths)),
+        )
+        src_ids, tgt_ids = (
+            Ragged(side.ids.astype(np.int64), side.offsets) for side in (pairs.src, pairs.tgt)
+        )
+        Workload(description, src_ids, tgt_ids, Ragged.of(batches)).save(self._job.folder)
+        for name, ragged, size in (("src", src_ids, sides[0].size), ("tgt", tgt_ids, sides[1].size)):
+            lines = [" ".join(map(str, ragged[i].tolist())) for i in range(len(ragged))]
+            (self._job.folder / f"train.{name}").write_text("\n".join(lines) + "\n")
+            words = map(str, range(len(SPECIAL_TOKENS), size))
+            (self._job.folder / f"vocabulary.{name}").write_text("\n".join(words) + "\n")
+        return vars(description)
+
+    def first_weights(self) -> Mapping[str, Any]:
+        """The weights that all sides begin with."""
+        model = new_model(self._job.size, self._job.workload.description)
+        save_file(model.weights(), self._job.first_weights)
+        return {}
+
+    def learn(self, *, seconds: float, num_sentences: int) -> Mapping[str, Any]:
+        """Train a model for so long, and find sentences whose translation it ends by itself."""
+        workload = self._job.workload
+        model = new_model(self._job.size, workload.description)
+        objective, optimizer = Objective(model).train(), adam(model)
+        stream = batch_stream(workload, batch_tokens=LEARNING_BATCH_TOKENS)
+        precision = Precision("float32", torch.device("cpu"))
+        started = time.perf_counter()
+        epoch = position = step = 0
+        loss = float("nan")
+        while time.perf_counter() - started < seconds:
+            step += 1
+            batches, epoch, position = stream.take(epoch, position)
+            rate = LEARNING_RATE * min(step / WARMUP_STEPS, (WARMUP_STEPS / step) ** 0.5)
+            result = train_step(
+                objective,
+                batches,
+                optimizer,
+                precision,
+                learning_rate=rate,
+                smoothing=LABEL_SMOOTHING,
+                clip_norm=1.0,
+            )
+            loss = result.loss
+        save_file(model.weights(), self._job.folder / "decoding.safetensors")
+        num_left_out = self._choose_sentences(model.eval(), num_sentences)
+        facts = {"steps": step, "loss": loss, "left_out": num_left_out}
+        (self._job.folder / "decoding.json").write_text(json.dumps(facts))
+        return facts
+
+    @torch.inference_mode()
+    def _choose_sentences(self, model: Transformer, num_sentences: int) -> int:
+        """Write test sentences, then validation sentences; return how many of those tried did not end.
+
+        Each program limits the length of a translation in its own way, so that one which does not end by
+        itself would cost each side another number of steps.
+        """
+        tokenizer = Tokenizer.load(self._job.folder / "src_tokenizer.json")
+        texts = json.loads(self._candidates.read_text(encoding="utf-8"))[: 2 * num_sentences]
+        chosen: list[str] = []
+        left_out: list[str] = []
+        for start in range(0, len(texts), 100):
+            some = texts[start : start + 100]
+            sentences = tokenizer.encode_batch(some)
+            src_ids = pad(sentences, last=EOS_ID)
+            limits = [length_limit(len(ids) + 1, MAX_LENGTH) for ids in sentences]
+            hypotheses = greedy_search(model, src_ids, padding_mask(src_ids), limits)
+            for text, found in zip(some, hypotheses, strict=True):
+                (chosen if found.finished else left_out).append(text)
+            if len(chosen) >= num_sentences:
+                break
+        # A model that has hardly learnt ends nothing: better long translations than none.
+        sentences_to_translate = (chosen + left_out)[:num_sentences]
+        path = self._job.folder / "decoding_texts.json"
+        path.write_text(json.dumps(sentences_to_translate, ensure_ascii=False), encoding="utf-8")
+        return len(left_out)
+
+
+def run(channel: Channel, job: Job) -> None:
+    preparation = Preparation(job)
+    serve(
+        channel,
+        {
+            "make_workload": preparation.make_workload,
+            "first_weights": preparation.first_weights,
+            "learn": preparation.learn,
+        },
+    )

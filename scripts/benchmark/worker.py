@@ -1,0 +1,20 @@
+"""The process of one side: ``python -m scripts.benchmark.worker SIDE JOB``, spoken to through its pipes."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+from scripts.benchmark.session import Channel, Job
+from scripts.benchmark.sizes import Size
+
+
+def main() -> None:
+    channel = Channel()
+    side, given = sys.argv[1], json.loads(sys.argv[2])
+    job = Job(Path(given["folder"]), Size(**given["size"]), given["device"])
+    importlib.import_module(f"scripts.benchmark.sides.{side}").run(channel, job)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Runs of each format there has been translate as they did when they were made, and go on."""
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from mt.checkpoint.record import FORMAT_VERSION
+from mt.config.load import load_config
+from mt.errors import CheckpointError
+from mt.pipeline.evaluate import run_evaluation
+from mt.pipeline.train import run_training
+from mt.pipeline.translator import Translator
+from mt.run_directory import RunDirectory
+
+GOLDEN = Path(__file__).parent
+FORMATS = sorted(GOLDEN.glob("format_*"))
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(params=FORMATS, ids=lambda path: path.name)
+def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of a golden folder: ``run``, ``corpus`` and ``translations.json``."""
+    return Path(shutil.copytree(request.param, tmp_path / "golden"))
+
+
+def test_every_format_has_a_golden_run() -> None:
+    assert [path.name for path in FORMATS] == [f"format_{n + 1}" for n in range(FORMAT_VERSION)]
+
+
+@pytest.mark.parametrize("path", FORMATS, ids=lambda path: path.name)
+def test_a_golden_run_is_small_and_of_its_format(path: Path) -> None:
+    assert sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) < 150_000
+    for record in path.rglob("checkpoint.json"):
+        assert f"format_{json.loads(record.read_text())['format_version']}" == path.name
+
+
+def test_it_translates_as_it_did(golden: Path) -> None:
+    expected = json.loads((golden / "translations.json").read_text(encoding="utf-8"))
+    translator = Translator.from_run(RunDirectory(golden / "run"), device=CPU)
+    assert translator.translate(list(expected)) == list(expected.values())
+    # It has learnt its language, so that no rounding decides about a word.
+    references = (golden / "corpus" / "test.de").read_text(encoding="utf-8").splitlines()
+    assert list(expected.values())[: len(references)] == references
+
+
+def test_training_goes_on(golden: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "mt")
+    run = RunDirectory(golden / "run")
+    begun_with = load_config(run.config_file)
+    more = [f"data.path={golden / 'corpus'}", "training.max_steps=303", "validation.every_steps=303"]
+    outcome = run_training(load_config(run.config_file, more), run)
+    assert outcome.finished == "training.max_steps (303) reached"
+    assert outcome.state.num_target_tokens > 0
+    assert begun_with.training.max_steps == 300
+    assert "from step 300" in caplog.text
+    # What was learnt is still there.
+    assert outcome.state.best_value == pytest.approx(100.0)
+
+
+def make_newer(run: RunDirectory) -> None:
+    """Say in the checkpoint that it is of the next format; the seal is the checksum, taken with zeros in its place."""
+    for record in run.checkpoints_dir.glob("*/checkpoint.json"):
+        text = record.read_text()
+        text = text.replace(f'"format_version": {FORMAT_VERSION}', f'"format_version": {FORMAT_VERSION + 1}')
+        text = re.sub('"mt_version": "[^"]*"', '"mt_version": "77.1"', text)
+        blank = re.sub('"seal": "[0-9a-f]{64}"', f'"seal": "{"0" * 64}"', text)
+        seal = hashlib.sha256(blank.encode()).hexdigest()
+        record.write_text(blank.replace("0" * 64, seal, 1))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda run, corpus: Translator.from_run(run, device=CPU),
+        lambda run, corpus: run_evaluation(
+            run, split="test", checkpoint="latest", device=CPU, data_path=corpus
+        ),
+        lambda run, corpus: run_training(load_config(run.config_file, ["training.max_steps=301"]), run),
+    ],
+    ids=["translate", "evaluate", "train"],
+)
+def test_a_newer_format_is_refused_with_the_version_that_reads_it(
+    use: Callable[[RunDirectory, str], object], golden: Path
+) -> None:
+    run = RunDirectory(golden / "run")
+    make_newer(run)
+    before = {file: file.read_bytes() for file in run.checkpoints_dir.rglob("*") if file.is_file()}
+    refusal = f"has format {FORMAT_VERSION + 1}, and mt .* reads formats up to {FORMAT_VERSION}. Read it with mt 77.1"
+    with pytest.raises(CheckpointError, match=refusal):
+        use(run, str(golden / "corpus"))
+    assert before == {file: file.read_bytes() for file in run.checkpoints_dir.rglob("*") if file.is_file()}

@@ -1,0 +1,158 @@
+"""What does not fit into memory is split, and comes to the same; the full memory is made up."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from mt.data.batch import Batch
+from mt.device import is_out_of_memory
+from mt.errors import TrainingError
+from mt.training.objective import Objective
+from mt.training.precision import Precision
+from mt.training.step import StepResult, train_step
+from mt.training.validation import validation_loss
+
+MakeObjective = Callable[..., Objective]
+MakeBatches = Callable[[Sequence[int]], list[Batch]]
+
+CPU_ERROR = (
+    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
+    "allocate 4000000000000 bytes. Error code 12 (Cannot allocate memory)"
+)
+ERRORS = [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), RuntimeError(CPU_ERROR)]
+
+
+class Cramped(Objective):
+    """Has room for so many rows: more fail in the forward pass, or in the middle of the backward pass."""
+
+    room = 100
+    where = "forward"
+    error: RuntimeError = ERRORS[0]
+    tried: list[int]
+
+    def forward(self, batch: Batch, smoothing: float) -> Tensor:
+        rows = len(batch.labels)
+        self.tried = [*getattr(self, "tried", []), rows]
+        if rows > self.room and (self.where == "forward" or not torch.is_grad_enabled()):
+            raise self.error
+        memory = self.model.encode(batch.src_ids, batch.src_mask)
+        if rows > self.room:
+            memory.register_hook(self._fail)  # type: ignore[no-untyped-call]
+        return super().forward(batch, smoothing) + 0 * memory.sum()
+
+    def _fail(self, gradient: Tensor) -> Tensor:
+        # By now the decoder has its gradient, and the encoder has none.
+        raise self.error
+
+
+def step(objective: Objective, batches: list[Batch], **changes: Any) -> StepResult:
+    optimizer = torch.optim.SGD(objective.parameters())
+    settings: dict[str, Any] = {"learning_rate": 1.0, "smoothing": 0.1, "clip_norm": None}
+    precision = Precision("float32", torch.device("cpu"))
+    return train_step(objective, batches, optimizer, precision, **(settings | changes))
+
+
+def gradients(objective: Objective) -> list[Tensor]:
+    return [p.grad.clone() for p in objective.parameters() if p.grad is not None]
+
+
+@pytest.fixture
+def cramped(make_objective: MakeObjective) -> Callable[..., Cramped]:
+    def make(room: int, where: str = "forward", error: RuntimeError = ERRORS[0], **changes: Any) -> Cramped:
+        objective = Cramped(make_objective(**changes).model)
+        objective.room, objective.where, objective.error = room, where, error
+        return objective
+
+    return make
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=["cuda", "cpu"])
+@pytest.mark.parametrize("where", ["forward", "backward"])
+@pytest.mark.parametrize("room", [1, 3, 5])
+def test_the_gradient_is_that_of_the_whole(
+    room: int,
+    where: str,
+    error: RuntimeError,
+    cramped: Callable[..., Cramped],
+    make_batches: MakeBatches,
+) -> None:
+    whole, split = cramped(100), cramped(room, where, error)
+    results = [step(objective, make_batches([4, 7])) for objective in (whole, split)]
+    for ours, theirs in zip(gradients(split), gradients(whole), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
+    assert results[1].updated
+    assert results[1].loss == pytest.approx(results[0].loss, rel=1e-6)
+    assert results[1].num_target_tokens == results[0].num_target_tokens
+    assert max(split.tried) == 7
+    # Once the halves are small enough, all of them together are the rows that there were.
+    assert sum(split.tried[-{1: 11, 3: 5, 5: 3}[room] :]) == 11
+
+
+def test_the_size_that_was_too_large_is_said(
+    cramped: Callable[..., Cramped], make_batches: MakeBatches, caplog: pytest.LogCaptureFixture
+) -> None:
+    (batch,) = make_batches([11])
+    step(cramped(6), [batch])
+    (message,) = caplog.messages
+    lengths = f"{batch.src_ids.size(1)} source and {batch.labels.size(1)} target tokens long"
+    assert f"a batch of 11 pairs, {lengths}, was split in two" in message
+    assert "lower training.batch_tokens" in message
+
+
+def test_one_pair_that_does_not_fit_is_an_error(
+    cramped: Callable[..., Cramped], make_batches: MakeBatches
+) -> None:
+    objective = cramped(0)
+    before = [p.detach().clone() for p in objective.parameters()]
+    with pytest.raises(TrainingError, match=r"a single sentence pair of \d+ source and \d+ target tokens"):
+        step(objective, make_batches([3]))
+    assert all(map(torch.equal, before, objective.parameters()))
+
+
+def test_other_errors_are_not_taken_for_it(
+    cramped: Callable[..., Cramped], make_batches: MakeBatches
+) -> None:
+    objective = cramped(2, error=RuntimeError("shapes cannot be multiplied"))
+    with pytest.raises(RuntimeError, match="multiplied"):
+        step(objective, make_batches([3]))
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_with_dropout_the_outcome_does_not_depend_on_how_the_attempt_failed(
+    where: str, cramped: Callable[..., Cramped], make_batches: MakeBatches
+) -> None:
+    # The halves, given as such from the start, draw the masks that they draw when they are made.
+    split, given = cramped(4, where, dropout=0.3), cramped(100, dropout=0.3)
+    first, second = make_batches([3, 8])
+    outcomes = []
+    for objective, batches in ((split, [first, second]), (given, [first, *second.halves()])):
+        torch.manual_seed(5)
+        loss = step(objective, batches).loss
+        outcomes.append((loss, torch.get_rng_state()))
+    assert outcomes[0][0] == pytest.approx(outcomes[1][0], rel=1e-6)
+    for ours, theirs in zip(gradients(split), gradients(given), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
+
+
+def test_validation_is_halved_and_finds_the_same(
+    cramped: Callable[..., Cramped], make_batches: MakeBatches, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "mt")
+    precision = Precision("float32", torch.device("cpu"))
+    whole, split = cramped(100).eval(), cramped(2).eval()
+    losses = [validation_loss(o, make_batches([4, 7]), precision) for o in (whole, split)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+    assert "out of memory in validation: a batch of 7 pairs was split in two" in caplog.messages
+    with pytest.raises(TrainingError, match="a single validation pair"):
+        validation_loss(cramped(0).eval(), make_batches([2]), precision)
+
+
+def test_a_memory_that_is_really_full_is_known() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**61, dtype=torch.uint8)
+    assert is_out_of_memory(caught.value)
+    assert not is_out_of_memory(RuntimeError("out of luck"))

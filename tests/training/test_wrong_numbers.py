@@ -1,0 +1,145 @@
+"""Numbers that go wrong: what reaches the parameters, what is counted, and which jumps are reported."""
+
+import json
+import logging
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from mt.data.batch import Batch
+from mt.training.objective import Objective
+from mt.training.precision import Precision
+from mt.training.progress import Progress
+from mt.training.state import TrainingState
+from mt.training.step import StepResult, train_step
+
+MakeObjective = Callable[..., Objective]
+MakeBatches = Callable[[Sequence[int]], list[Batch]]
+
+
+class Spoilt(Objective):
+    """Adds a constant to the loss, which leaves the gradient alone, and multiplies the gradient alone."""
+
+    added = 0.0
+    gradient_factor = 1.0
+
+    def forward(self, batch: Batch, smoothing: float) -> Tensor:
+        loss = super().forward(batch, smoothing) + self.added
+        loss.register_hook(lambda gradient: gradient * self.gradient_factor)  # type: ignore[no-untyped-call]
+        return loss
+
+
+def step(objective: Objective, batches: list[Batch], scale: float | None = None) -> StepResult:
+    precision = Precision("float32", torch.device("cpu"))
+    if scale is not None:  # The loss scaling of fp16, which a CPU can do as well.
+        precision.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    optimizer = torch.optim.SGD(objective.parameters())
+    return train_step(
+        objective, batches, optimizer, precision, learning_rate=0.1, smoothing=0.1, clip_norm=1.0
+    )
+
+
+@pytest.mark.parametrize("scale", [None, 1024.0])
+@pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_no_number_is_skipped_though_its_gradient_is_one(
+    loss: float, scale: float | None, make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    objective = Spoilt(make_objective().model)
+    objective.added = loss
+    before = [p.detach().clone() for p in objective.parameters()]
+    result = step(objective, make_batches([5]), scale)
+    assert math.isfinite(result.gradient_norm)
+    assert not math.isfinite(result.loss)
+    assert (result.updated, result.scale_too_large) == (False, False)
+    assert all(map(torch.equal, before, objective.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("scale", "spoil", "is_scale"),
+    [
+        (65536.0, {"gradient_factor": math.inf}, True),
+        (2.0, {"gradient_factor": math.inf}, True),
+        # At a scale of 1 the gradient is what it is.
+        (1.0, {"gradient_factor": math.inf}, False),
+        (65536.0, {"added": math.nan}, False),
+        (None, {"gradient_factor": math.inf}, False),
+    ],
+)
+def test_the_scale_of_fp16_is_blamed_only_for_what_it_does(
+    scale: float | None,
+    spoil: dict[str, float],
+    is_scale: bool,
+    make_objective: MakeObjective,
+    make_batches: MakeBatches,
+) -> None:
+    objective = Spoilt(make_objective().model)
+    for name, value in spoil.items():
+        setattr(objective, name, value)
+    result = step(objective, make_batches([5]), scale)
+    assert (result.updated, result.scale_too_large) == (False, is_scale)
+
+
+def test_a_scale_that_falls_is_counted_apart() -> None:
+    state = TrainingState()
+    state.record_step(math.nan, 10, updated=False)
+    for _ in range(30):
+        state.record_step(2.0, 10, updated=False, scale_too_large=True)
+    assert (state.num_scaler_skips, state.num_skipped_steps, state.num_skipped_in_a_row) == (30, 1, 1)
+    assert (state.step, state.logged_tokens) == (31, 0)
+
+
+def curve(folder: Path, losses: Sequence[float], state: TrainingState) -> None:
+    """A step for each loss, and a point of the curve for each step."""
+    with Progress(
+        folder / "tensorboard", folder / "metrics.jsonl", state=state, total_steps=None
+    ) as progress:
+        for loss in losses:
+            state.record_step(loss, 10, updated=True)
+            progress.step(state, StepResult(loss, 10, 1.0, updated=True), 1e-3, log=True)
+
+
+def spikes(folder: Path) -> dict[int, float]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return {line["step"]: line["loss_spike"] for line in lines if "loss_spike" in line}
+
+
+def test_a_jump_of_the_loss_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, read_curves: Callable[[Path], Any]
+) -> None:
+    caplog.set_level(logging.WARNING, "mt")
+    falling = [9.0 * 0.9**n for n in range(20)]
+    noisy = [2.0 + 0.4 * (-1) ** n for n in range(20)]
+    curve(tmp_path, [*falling, *noisy, 5.0, *noisy], TrainingState())
+    (message,) = caplog.messages
+    assert message.startswith("step 41: the loss has jumped to 5.000, ")
+    ((step, height),) = spikes(tmp_path).items()
+    assert step == 41
+    assert height == pytest.approx(3.0, abs=0.2)  # The average is about 2.
+    assert read_curves(tmp_path / "tensorboard")["train/loss_spike"] == [(41, pytest.approx(height))]
+
+
+def test_too_few_points_tell_nothing(tmp_path: Path) -> None:
+    curve(tmp_path, [1.0] * 9 + [9.0], TrainingState())
+    assert spikes(tmp_path) == {}
+    (tmp_path / "more").mkdir()
+    curve(tmp_path / "more", [1.0] * 10 + [9.0], TrainingState())
+    assert spikes(tmp_path / "more") == {11: pytest.approx(8.0)}
+
+
+def test_the_average_outlives_a_resume(tmp_path: Path) -> None:
+    unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
+    for folder in (unbroken, broken):
+        folder.mkdir()
+    losses = [3.0 + n % 3 / 10 for n in range(14)] + [4.3, 4.2, 3.0, 8.0]
+    curve(unbroken, losses, TrainingState())
+    state = TrainingState()
+    for start in range(0, len(losses), 5):
+        state = TrainingState.from_dict(json.loads(json.dumps(state.to_dict())))
+        curve(broken, losses[start : start + 5], state)
+    assert spikes(broken) == spikes(unbroken)
+    assert spikes(unbroken).keys() == {15, 18}
