@@ -1,4 +1,4 @@
-"""Asked to stop in each phase of a run: the right exit code, nothing lost, and the end of the unbroken run."""
+"""Asked to stop in each phase of a run: the right exit code, nothing lost, the end of the unbroken run."""
 
 import pytest
 

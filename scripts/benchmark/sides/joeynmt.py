@@ -29,6 +29,8 @@ training:
   optimizer: adam
   adam_betas: [0.9, 0.98]
   learning_rate: 0.0001
+  scheduling: warmupinversesquareroot
+  learning_rate_warmup: 1000
   clip_grad_norm: 1.0
   label_smoothing: 0.1
   loss: crossentropy

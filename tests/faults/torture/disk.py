@@ -37,7 +37,7 @@ def full_disk(phase: str, name: str, **fate: str | int) -> Task:
         run = arena.new_run()
         trial = Trial(phase, name)
         code = driver.train(arena.config, run, **fate)
-        check_loud(trial, run, code, expected=2, saying="No space left on device")
+        check_loud(trial, run, code, expected={2}, saying="No space left on device")
         check_readable(trial, run)
         finish(trial, arena, driver, run)
         return trial

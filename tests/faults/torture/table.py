@@ -2,6 +2,7 @@
 
 import argparse
 import random
+import signal
 import tempfile
 import time
 from collections import Counter
@@ -48,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="trials at a time")
     parser.add_argument("--phases", nargs="+", choices=PHASES, default=list(PHASES), help="these alone")
     options = parser.parse_args(arguments)
+    # A shell lets what runs in the background ignore Ctrl-C, and so would the runs that are started here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     started = time.monotonic()
     trials: list[Trial] = []
     with tempfile.TemporaryDirectory(prefix="mt-torture-") as folder, ExitStack() as stack:

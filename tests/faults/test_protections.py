@@ -1,0 +1,199 @@
+"""Each protection is taken out of a copy of the code, and the test that stands for it must fail then.
+
+Where a protection was rewritten, its place here is to be rewritten with it. docs/reliability.md has the list.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from .torture.processes import ROOT
+
+STORE, RECORD, PARTS = "mt/checkpoint/store.py", "mt/checkpoint/record.py", "mt/checkpoint/parts.py"
+ATOMIC, RUN, PIPELINE = "mt/atomic_files.py", "mt/run_directory.py", "mt/pipeline/train.py"
+INTERRUPTED, DAMAGE = "tests/checkpoint/test_store_interrupted.py", "tests/checkpoint/test_store_damage.py"
+STORING, RUNS = "tests/checkpoint/test_store.py", "tests/test_run_directory.py"
+
+
+class Protection(NamedTuple):
+    file: str
+    text: str
+    without: str
+    """What stands in the place of ``text`` when it is taken out."""
+    test: str
+
+
+PROTECTIONS = {
+    "files are fsynced": Protection(
+        ATOMIC, "        os.fsync(file.fileno())\n", "", f"{INTERRUPTED}::test_everything_is_on_the_disk"
+    ),
+    "folders are fsynced": Protection(
+        ATOMIC,
+        "        os.fsync(descriptor)\n",
+        "        pass\n",
+        f"{INTERRUPTED}::test_everything_is_on_the_disk",
+    ),
+    "a checkpoint is built beside and renamed": Protection(
+        STORE,
+        "partial = partial_path(folder)",
+        'partial = folder.with_name(folder.name + "0")',
+        f"{INTERRUPTED}::test_killed_at_every_point_of_a_save",
+    ),
+    "a file is built beside and renamed": Protection(
+        ATOMIC,
+        "    partial = partial_path(path)\n    try:",
+        "    partial = path\n    try:",
+        f"{INTERRUPTED}::test_a_text_file_is_replaced_whole_or_not_at_all",
+    ),
+    "the pointer comes after what it points at": Protection(
+        STORE,
+        "                self._put_in_place(partial, folder)\n",
+        "                self._point_at(checkpoint)\n                self._put_in_place(partial, folder)\n",
+        f"{INTERRUPTED}::test_killed_at_every_point_of_a_save",
+    ),
+    "a checkpoint is removed at one stroke": Protection(
+        STORE,
+        "                remove_folder_atomically(self.directory / name)",
+        "                shutil.rmtree(self.directory / name)",
+        f"{INTERRUPTED}::test_killed_at_every_point_of_a_save",
+    ),
+    "leftovers are cleared away": Protection(
+        STORE,
+        "            remove_leftovers(self.directory)\n",
+        "",
+        f"{INTERRUPTED}::test_half_built_checkpoints_are_not_seen",
+    ),
+    "what was set aside is put back": Protection(
+        STORE,
+        "            self._put_back_what_was_set_aside()\n",
+        "",
+        f"{INTERRUPTED}::test_killed_while_recovering_from_a_kill",
+    ),
+    "a full disk is loud": Protection(
+        STORE,
+        '    except OSError as error:\n        raise CheckpointError(\n            f"Cannot {doing}',
+        '    except OSError as error:\n        return\n        raise CheckpointError(\n            f"Cannot {doing}',
+        f"{INTERRUPTED}::test_refused_by_the_disk_at_every_point_of_a_save",
+    ),
+    "parts are compared with their checksums": Protection(
+        RECORD,
+        "    if found != checkpoint.checksums.get(part):",
+        "    if not found:",
+        f"{DAMAGE}::test_training_names_the_damaged_one",
+    ),
+    "the record is sealed": Protection(
+        RECORD,
+        "hexdigest() != seal:",
+        "hexdigest() == 0:",
+        f"{DAMAGE}::test_a_flipped_bit_in_any_byte_of_the_record_is_found",
+    ),
+    "training never begins afresh in silence": Protection(
+        STORE,
+        "        if newest is None and damaged:",
+        "        if newest is None and not damaged:",
+        f"{DAMAGE}::test_where_none_is_sound_training_does_not_begin_afresh",
+    ),
+    "the best is never removed": Protection(
+        STORE,
+        "self._target(_BEST), self._target(_LATEST)}",
+        "self._target(_LATEST)}",
+        f"{STORING}::test_only_the_newest_stay_and_always_the_best",
+    ),
+    "nothing is unpickled": Protection(
+        PARTS,
+        "weights_only=True",
+        "weights_only=False",
+        f"{DAMAGE}::test_a_malicious_pickle_is_refused_and_not_executed",
+    ),
+    "nothing is decompressed": Protection(
+        PARTS,
+        "if unpacked_bytes > path.stat().st_size:",
+        "if unpacked_bytes < 0:",
+        f"{DAMAGE}::test_a_decompression_bomb_is_refused",
+    ),
+    "one writer": Protection(
+        RUN,
+        "            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "",
+        f"{RUNS}::test_second_process_is_refused",
+    ),
+    "links are not followed": Protection(
+        RUN,
+        "            self._refuse_links()\n",
+        "",
+        f"{RUNS}::test_a_link_in_a_run_directory_is_not_followed",
+    ),
+    "a line has a longest length": Protection(
+        "mt/data/sources/files.py",
+        "file.readline(MAX_LINE_BYTES + 1)",
+        "file.readline()[:MAX_LINE_BYTES]",
+        "tests/data/test_endless_lines.py::test_a_small_file",
+    ),
+    "a tokenizer has no gaps": Protection(
+        "mt/data/tokenizer.py",
+        "            _check_usable(tokenizer)\n",
+        "",
+        "tests/data/test_tokenizer.py::test_a_malicious_file_is_an_error",
+    ),
+    "the random state is restored": Protection(
+        PIPELINE,
+        '        restore_random_state(saved["random"])\n',
+        "",
+        "tests/faults/test_kills.py::test_killed[validation]",
+    ),
+    "the optimizer is restored": Protection(
+        PIPELINE,
+        '        self.optimizer.load_state_dict(saved["optimizer"])\n',
+        "",
+        "tests/faults/test_kills.py::test_killed[validation]",
+    ),
+    "figures of steps to come are taken back": Protection(
+        "mt/training/progress.py",
+        "_forget_after(metrics_file, ",
+        "(lambda *_: [])(metrics_file, ",
+        "tests/faults/test_kills.py::test_killed[validation]",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of code and tests."""
+    copy = tmp_path_factory.mktemp("copy")
+    for name in ("mt", "tests"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    return copy
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protection", PROTECTIONS.values(), ids=PROTECTIONS)
+def test_taken_out(copy: Path, protection: Protection) -> None:
+    path = copy / protection.file
+    whole = path.read_text()
+    assert whole.count(protection.text) == 1, f"{protection.file} has changed: say here what protects now"
+    path.write_text(whole.replace(protection.text, protection.without))
+    try:
+        file, _, name = protection.test.partition("::")
+        ended = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", file, "-k", _words(name)],
+            cwd=copy,
+            env={**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        path.write_text(whole)
+    assert ended.returncode == 1, f"{protection.test} passes without it: {ended.stdout[-1000:]}"
+    assert "1 failed" in ended.stdout
+
+
+def _words(name: str) -> str:
+    """``test_killed[validation]`` -> ``test_killed and validation``, for ``pytest -k``."""
+    return name.rstrip("]").replace("[", " and ")
