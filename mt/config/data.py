@@ -32,7 +32,7 @@ class DataConfig(Section):
     max_length: int = Field(default=128, ge=4)
     """The longest sentence in tokens, end mark included; longer training pairs are dropped and counted."""
 
-    seed: int = Field(default=1, ge=0, lt=2**63)
+    seed: int = Field(default=1, ge=0)
     """What the built-in corpora are generated from."""
 
     hub_timeout_seconds: float = Field(default=10.0, gt=0, json_schema_extra=MAY_CHANGE)

@@ -40,7 +40,7 @@ class ScheduleConfig(Section):
 class TrainingConfig(Section):
     """Batches, loss, optimizer, device, and when to stop."""
 
-    seed: int = Field(default=1, ge=0, lt=2**63)
+    seed: int = Field(default=1, ge=0)
     """What weights, dropout and the order of the data are drawn from."""
 
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=MAY_CHANGE)

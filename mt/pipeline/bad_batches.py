@@ -85,9 +85,11 @@ def read_bad_batch(file: Path, *, src_vocab_size: int, tgt_vocab_size: int, max_
         raise DataError(
             f"{file} is not a batch that mt train kept. They lie in the bad_batches folder of a run."
         ) from error
+    fits = bool(bad.micro_batches)
     for pairs in bad.micro_batches:
+        fits &= 0 < len(pairs.src_ids) == len(pairs.tgt_ids)
         for sentences, size in ((pairs.src_ids, src_vocab_size), (pairs.tgt_ids, tgt_vocab_size)):
-            fits = all(len(ids) < max_length and all(0 <= i < size for i in ids) for ids in sentences)
-            if not fits or not sentences or len(pairs.src_ids) != len(pairs.tgt_ids):
-                raise DataError(f"{file} does not belong to this run: give the run it is from with --run.")
+            fits &= all(len(ids) < max_length and all(0 <= i < size for i in ids) for ids in sentences)
+    if not fits:
+        raise DataError(f"{file} does not belong to this run: give the run it is from with --run.")
     return bad

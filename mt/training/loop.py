@@ -122,19 +122,19 @@ def _take_step(
     if result.scale_too_large:
         LOG.info("step %d skipped: the scale of fp16 was too large for it and is lowered", state.step)
     elif not result.updated:
+        LOG.warning(
+            "step %d skipped: the gradient's norm is %s, the loss %s",
+            state.step,
+            result.gradient_norm,
+            result.loss,
+        )
         callbacks.keep_bad(micro_batches, result)
-        _report_skipped(state, result, config.training.max_skipped_steps)
+        _refuse_too_many_skipped(state, config.training.max_skipped_steps)
     progress.step(state, result, rate, log=state.step % config.training.log_every_steps == 0)
     state.seconds += time.perf_counter() - started
 
 
-def _report_skipped(state: TrainingState, result: StepResult, most: int) -> None:
-    LOG.warning(
-        "step %d skipped: the gradient's norm is %s, the loss %s",
-        state.step,
-        result.gradient_norm,
-        result.loss,
-    )
+def _refuse_too_many_skipped(state: TrainingState, most: int) -> None:
     if state.num_skipped_in_a_row >= most:
         raise TrainingError(
             f"the gradient was no number in {state.num_skipped_in_a_row} steps in a row, the last at step "

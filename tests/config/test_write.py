@@ -114,9 +114,8 @@ def test_a_few_keys_make_a_short_recipe(write_config: Callable[[str], Path]) -> 
 
 def test_differences_name_field_and_both_values() -> None:
     assert differences(with_changes(), with_changes()) == []
-    assert differences(with_changes(), with_changes(training__seed=2, data__path="a b", data__name="x")) == [
-        'data.path: builtin:primer -> "a b"',
-        "data.name: null -> x",
+    assert differences(with_changes(), with_changes(training__seed=2, data__name="a b")) == [
+        'data.name: null -> "a b"',
         "training.seed: 1 -> 2",
     ]
 
@@ -126,6 +125,8 @@ def test_limits_intervals_and_the_device_may_change_when_a_run_goes_on() -> None
         training__max_steps=2000,
         training__max_minutes=3.0,
         training__device="cpu",
+        # The text is compared by its fingerprint; where it lies may be another place on another machine.
+        data__path="elsewhere",
         training__log_every_steps=7,
         validation__patience=9,
         validation__every_steps=7,

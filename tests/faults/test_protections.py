@@ -76,8 +76,8 @@ PROTECTIONS = {
     ),
     "a full disk is loud": Protection(
         STORE,
-        '    except OSError as error:\n        raise CheckpointError(\n            f"Cannot {doing}',
-        '    except OSError as error:\n        return\n        raise CheckpointError(\n            f"Cannot {doing}',
+        '        raise CheckpointError(\n            f"Cannot {doing}',
+        '        return\n        raise CheckpointError(\n            f"Cannot {doing}',
         f"{INTERRUPTED}::test_refused_by_the_disk_at_every_point_of_a_save",
     ),
     "parts are compared with their checksums": Protection(

@@ -4,6 +4,7 @@ It trains a tiny model on a few sentences and keeps the run directory as trainin
 their translations beside it. What is there already is never made again: that it still works is the point.
 """
 
+import contextlib
 import json
 import random
 import shutil
@@ -66,7 +67,8 @@ def main() -> None:
         config_file = folder / "golden.yaml"
         config_file.write_text(CONFIG, encoding="utf-8")
         run = RunDirectory(folder / "run")
-        run_training(load_config(config_file, [f"data.path={corpus}"]), run)
+        with contextlib.chdir(folder):
+            run_training(load_config(config_file), run)
         # Neither is needed to translate or to go on: the one tells of this machine, the other is large.
         run.log_file.unlink()
         shutil.rmtree(run.tensorboard_dir)

@@ -64,7 +64,7 @@ def test_training_goes_on(golden: Path, caplog: pytest.LogCaptureFixture) -> Non
 
 
 def make_newer(run: RunDirectory) -> None:
-    """Say in the checkpoint that it is of the next format; its seal is its checksum, with zeros in its place."""
+    """Say in the checkpoint that it is of the next format; the seal is its checksum with zeros for a seal."""
     for record in run.checkpoints_dir.glob("*/checkpoint.json"):
         text = record.read_text()
         text = text.replace(f'"format_version": {FORMAT_VERSION}', f'"format_version": {FORMAT_VERSION + 1}')

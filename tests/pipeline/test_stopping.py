@@ -243,8 +243,13 @@ def test_a_second_ctrl_c_ends_a_save_at_once_and_harms_nothing(
 
 
 def test_when_the_time_is_up_the_run_is_saved_and_there_is_more_to_do(
-    make_config: MakeConfig, run: RunDirectory, unbroken: RunDirectory, assert_same: Callable[..., None]
+    make_config: MakeConfig,
+    run: RunDirectory,
+    unbroken: RunDirectory,
+    assert_same: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO", "mt")
     with pytest.MonkeyPatch.context() as patch:
         # The alarm that rings when the time is up; how fast this machine is makes no difference so.
         kill_at_call(patch, Progress, "step", 7, signal.SIGALRM)

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-import torch
 from joeynmt import training
 from joeynmt.config import load_config
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from scripts.benchmark.session import Channel, Job, TrainingSession
 
@@ -92,7 +92,7 @@ def run(channel: Channel, job: Job) -> None:
 
     def train_and_validate(manager: Any, *args: Any, **kwargs: Any) -> None:
         session.ready(num_parameters=sum(p.numel() for p in manager.model.parameters()))
-        torch.optim.optimizer.register_optimizer_step_post_hook(count)
+        register_optimizer_step_post_hook(count)
         whole_training(manager, *args, **kwargs)
 
     whole_training = training.TrainManager.train_and_validate
