@@ -80,6 +80,12 @@ PROTECTIONS = {
         '        return\n        raise CheckpointError(\n            f"Cannot {doing}',
         f"{INTERRUPTED}::test_refused_by_the_disk_at_every_point_of_a_save",
     ),
+    "half a checkpoint is cleared away": Protection(
+        STORE,
+        "            except BaseException:\n                shutil.rmtree(partial, ignore_errors=True)\n",
+        "            except BaseException:\n",
+        f"{INTERRUPTED}::test_a_disk_that_is_full_within_a_file",
+    ),
     "parts are compared with their checksums": Protection(
         RECORD,
         "    if found != checkpoint.checksums.get(part):",

@@ -112,8 +112,8 @@ def _constituent(clause: Clause, slot: Slot) -> str:
 def _middle(clause: Clause, front: Slot | None) -> list[str]:
     """All between the brackets but what stands in front; empty strings where there is nothing.
 
-    What the listener knows comes early, what is new comes late: pronouns, then the time, then what is known
-    ("das Buch"), then the circumstances, then what is new ("ein Buch"). "nicht" stands before the
+    What the listener knows comes early, what is new comes late: pronouns and names, then the time, then what
+    is known ("das Buch"), then the circumstances, then what is new ("ein Buch"). "nicht" stands before the
     circumstances and the complement; in a negated clause, and beside "nie" and "schon", what is known steps
     before the time as well, so that time and negation stay together: "das Buch heute nicht".
     """
@@ -121,13 +121,13 @@ def _middle(clause: Clause, front: Slot | None) -> list[str]:
     def unless_in_front(slot: Slot) -> str:
         return "" if slot == front else _constituent(clause, slot)
 
-    pronouns, known, new = _objects(clause, front)
+    called, known, new = _objects(clause, front)
     not_ = "nicht" if clause.negated and not (clause.object and clause.object.denies) else ""
     time = unless_in_front("time")
     settled = not_ or (clause.time is not None and clause.time.settled)
     return [
         unless_in_front("subject"),
-        *pronouns,
+        *called,
         *([*known, time] if settled else [time, *known]),
         not_,
         unless_in_front("circumstance"),
@@ -137,23 +137,28 @@ def _middle(clause: Clause, front: Slot | None) -> list[str]:
 
 
 def _objects(clause: Clause, front: Slot | None) -> tuple[list[str], list[str], list[str]]:
-    """Sort the objects into (pronouns, known, new).
+    """Sort the objects into (pronouns and names, known, new).
 
     Among nouns the dative comes first ("dem Kind das Buch"), among pronouns the accusative ("es ihm").
     """
-    pronouns: list[str] = []
+    called: list[str] = []
     known: list[str] = []
     new: list[str] = []
+
+    def group_of(phrase: Phrase) -> list[str]:
+        if phrase.noun is None:
+            return called
+        return known if phrase.known else new
+
     if clause.receiver:
-        german = clause.receiver.in_case("dative")
-        (pronouns if clause.receiver.pronoun else known if clause.receiver.known else new).append(german)
+        group_of(clause.receiver).append(clause.receiver.in_case("dative"))
     if clause.object and front != "object":
         german = clause.object.in_case(clause.verb.object_case)
         if clause.object.pronoun:
-            pronouns.insert(0, german)
+            called.insert(0, german)
         else:
-            (known if clause.object.known else new).append(german)
-    return pronouns, known, new
+            group_of(clause.object).append(german)
+    return called, known, new
 
 
 def _join(words: list[str]) -> str:

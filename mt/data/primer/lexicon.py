@@ -121,7 +121,7 @@ class Modal:
     german: tuple[str, ...]
 
 
-# States, and what people do in them.
+# What somebody or something is like, and what people do for that reason or in spite of it.
 Doings = tuple[tuple[Adjective, tuple[Verb, ...]], ...]
 
 
@@ -138,6 +138,7 @@ class Lexicon:
     verbs: tuple[Verb, ...]
     leads_to: Doings
     in_spite: Doings
+    because_of: Doings
     saying: tuple[Verb, ...]
     be: Verb
     pronouns: dict[str, list[str]]
@@ -189,6 +190,7 @@ def load_lexicon() -> Lexicon:
         verbs=tuple(built.values()),
         leads_to=doings("leads_to"),
         in_spite=doings("in_spite"),
+        because_of=doings("because_of"),
         saying=tuple(build(lemma, entry) for lemma, entry in verbs["saying"].items()),
         be=build("be", _BE | {"present": words["auxiliaries"]["sein"]}),
         pronouns=words["pronouns"],
@@ -240,7 +242,9 @@ def _noun(english: str, row: list[str], adjectives: dict[str, Adjective]) -> Nou
         plural=plural,
         dative_plural=plural if plural.endswith(("n", "s")) or not plural else plural + "n",
         classes=classes,
-        adjectives=tuple(adjective for adjective in adjectives.values() if adjective.classes & classes),
+        adjectives=tuple(
+            adjective for adjective in adjectives.values() if adjective.classes & (classes | {english})
+        ),
     )
 
 
@@ -267,7 +271,7 @@ def _verb(
         chosen = [
             noun
             for noun in nouns.values()
-            if (noun.classes | {noun.english}) & wanted and not noun.classes & unwanted
+            if (names := noun.classes | {noun.english}) & wanted and not names & unwanted
         ]
         known = set(nouns).union(*(noun.classes for noun in nouns.values()))
         if unknown := (wanted | unwanted) - known:

@@ -25,6 +25,7 @@ from mt.data.primer.situations import (
     asking_for_object,
     asking_for_place,
     denies,
+    quality,
     quality_of,
     same_person,
     somebody_in_a_state,
@@ -160,15 +161,18 @@ def because_of_a_state(draw: Drawing) -> Sentence:
 def because_of_a_thing(draw: Drawing) -> Sentence:
     """Say ``The man is washing the shirt because it is dirty.``: "it" has the gender of "Hemd"."""
     while True:
-        main = without_denial(lambda: draw.clause(DONE_TO_THINGS, negation=0.15))
+        adjective, verbs = draw.choose(_LEXICON.because_of)
+        main = draw.clause(verbs, negation=0)
+        if denies(main):
+            continue
         thing = main.object
         if not thing or not thing.noun or not thing.gender or not thing.known or thing.described:
             continue
         noun = thing.noun
-        if noun.classes & {"person", "animal"} or not noun.adjectives:
+        if noun.classes & {"person", "animal"} or adjective not in noun.adjectives:
             continue
         tense: Tense = "past" if main.tense in ("past", "perfect") else "present"
-        reason = Clause(it(noun), _LEXICON.be, tense, complement=quality_of(draw, noun))
+        reason = Clause(it(noun), _LEXICON.be, tense, complement=quality(adjective))
         if draw.is_allowed(reason):
             return with_subordinate(main, _BECAUSE, reason)
 
@@ -197,7 +201,7 @@ def that(draw: Drawing) -> Sentence:
 
 def whether(draw: Drawing) -> Sentence:
     """Say ``The man does not know whether ...``, or ask ``Anna, do you know whether ...?``"""
-    content = without_denial(lambda: subordinate_event(draw, negation=0))
+    content = askable(lambda: subordinate_event(draw, negation=0))
     if draw.chance(0.4):
         addressee, you = somebody_spoken_to(draw)
         return question_with_subordinate(Clause(you, _KNOW), _WHETHER, content, addressee)

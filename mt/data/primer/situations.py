@@ -29,11 +29,16 @@ _WHERE, _WHERE_TO = Adjunct("where", "wo", "where"), Adjunct("where", "wohin", "
 
 EVENTS = tuple(verb for verb in _LEXICON.verbs if not verb.state)
 WITH_OBJECT = tuple(verb for verb in _LEXICON.verbs if verb.objects and not verb.german_preposition)
-_WITH_PLACE = tuple(verb for verb in _LEXICON.verbs if verb.locations or verb.destinations)
+# English does not ask "Where is he coming?"
+_WITH_PLACE = tuple(
+    verb for verb in _LEXICON.verbs if (verb.locations or verb.destinations) and verb.lemma != "come"
+)
 # Few verbs have a dative object, and "welchem" is to be seen as often as other words.
 _ASKED_FOR = WITH_OBJECT + 4 * tuple(verb for verb in WITH_OBJECT if verb.object_case == "dative")
-# What somebody does on purpose with something, and may have a reason for.
-DONE_TO_THINGS = tuple(verb for verb in WITH_OBJECT if not verb.no_ing)
+# What somebody does on purpose with something that is there already.
+DONE_TO_THINGS = tuple(
+    verb for verb in WITH_OBJECT if not verb.no_ing and verb.lemma not in ("bake", "write")
+)
 # Prefix and verb are one word in a subordinate clause ("anruft"): to be seen often.
 _SUBORDINATE = _LEXICON.verbs + 3 * tuple(verb for verb in _LEXICON.verbs if verb.prefix)
 

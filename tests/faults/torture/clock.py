@@ -14,7 +14,7 @@ PHASE = "clock going backwards"
 
 
 def clocks(arena: Arena, count: int, chance: random.Random) -> list[Task]:
-    """Runs whose clock goes back an hour at each look, from the start or after a kill; mixed up files."""
+    """Runs whose clock goes backwards, from the start, or a day after a kill; files with mixed up times."""
     steps = arena.points.count("begin step")
     return [
         whole_run,

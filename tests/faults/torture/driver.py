@@ -46,7 +46,7 @@ class Order:
     room: int | None = None
     """So many bytes can be written in all, then the disk is full."""
     clock: str = ""
-    """``back``: each look at the clock shows an hour earlier."""
+    """``back``: it shows yesterday, and each look at it an earlier time."""
     record: str = ""
     """A file that gets the name of each point that is passed."""
 
@@ -165,13 +165,13 @@ def limit_room(room: int, run: str) -> None:
 
 
 def turn_back_the_clock() -> None:
-    """Let ``time.time`` show an hour less each time that it is asked."""
-    begin, asked = time.time(), 0
+    """Let ``time.time`` show yesterday, and go backwards."""
+    begin, asked = time.time() - 86_400, 0
 
     def earlier() -> float:
         nonlocal asked
         asked += 1
-        return begin - 3600 * asked
+        return begin - asked / 1000
 
     time.time = earlier
 

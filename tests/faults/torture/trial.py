@@ -114,9 +114,11 @@ def check_readable(trial: Trial, run: Path) -> None:
         trial.blame("lost", str(error))
 
 
-def check_loud(trial: Trial, run: Path, code: int, *, expected: set[int], saying: str) -> None:
-    """A run that ends must say why, in a sentence and by its exit code."""
-    text = read_stderr(run)
+def check_loud(
+    trial: Trial, run: Path, code: int, *, expected: set[int], saying: str, since: int = 0
+) -> None:
+    """A run that ends must say why, in a sentence (behind character ``since``) and by its exit code."""
+    text = read_stderr(run)[since:]
     if code not in expected:
         wanted = " or ".join(map(str, sorted(expected)))
         trial.blame("wrong", f"exit code {code} instead of {wanted}: {text[-300:]}")
