@@ -12,11 +12,13 @@ import torch
 
 from mt.checkpoint.record import FORMAT_VERSION
 from mt.config.load import load_config
+from mt.data.batch import collate
 from mt.errors import CheckpointError
 from mt.pipeline.evaluate import run_evaluation
 from mt.pipeline.train import run_training
-from mt.pipeline.translator import Translator
+from mt.pipeline.translator import Translator, load_trained
 from mt.run_directory import RunDirectory
+from mt.training.objective import Objective
 
 GOLDEN = Path(__file__).parent
 FORMATS = sorted(GOLDEN.glob("format_*"))
@@ -47,6 +49,23 @@ def test_it_translates_as_it_did(golden: Path) -> None:
     # It has learnt its language, so that no rounding decides about a word.
     references = (golden / "corpus" / "test.de").read_text(encoding="utf-8").splitlines()
     assert list(expected.values())[: len(references)] == references
+
+
+def test_it_computes_the_loss_that_it_had(golden: Path) -> None:
+    # Translations alone would not show a formula that has changed by a little.
+    trained = load_trained(RunDirectory(golden / "run"), "latest")
+    src, tgt = (
+        tokenizer.encode_batch((golden / "corpus" / file).read_text(encoding="utf-8").splitlines())
+        for tokenizer, file in (
+            (trained.src_tokenizer, "validation.en"),
+            (trained.tgt_tokenizer, "validation.de"),
+        )
+    )
+    batch = collate(src, tgt)
+    with torch.no_grad():
+        loss = float(Objective(trained.model.eval())(batch, 0.0)) / batch.num_target_tokens
+    (record,) = (golden / "run").rglob("checkpoint.json")
+    assert loss == pytest.approx(json.loads(record.read_text())["metrics"]["loss"], rel=1e-5)
 
 
 def test_training_goes_on(golden: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -44,8 +44,8 @@ _NAMES = (
     *(title_and_surname(surname, "m") for surname in _LEXICON.surnames),
     *(title_and_surname(surname, "f") for surname in _LEXICON.surnames),
 )
-_COMPANIONS = tuple(noun for noun in _LEXICON.nouns.values() if noun.classes & {"person", "pet"})
 _PERSONS = tuple(noun for noun in _LEXICON.nouns.values() if "person" in noun.classes)
+_COMPANIONS = (*_PERSONS, _LEXICON.nouns["dog"])
 _UNIQUE = frozenset({"kin", "royal"})
 _OWNED = frozenset({"own", "kin", "pet"})
 _MODALS = tuple(_LEXICON.modals.values())

@@ -32,7 +32,7 @@ def nested(data: bytes, chance: random.Random) -> bytes:
 
 
 def another_word(data: bytes, chance: random.Random) -> bytes:
-    """One letter of one word, as a flipped bit may leave it: the file is as good as before, but not the same."""
+    """One letter of one word, as a flipped bit may leave it: a file as good as before, but not the same."""
     return data.replace(b'"dog"', b'"dof"')
 
 

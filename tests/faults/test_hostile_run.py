@@ -1,0 +1,132 @@
+"""A run directory made by a stranger: read as data, never executed, never a way out of the folder."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from mt.checkpoint.store import CheckpointStore
+from mt.errors import CheckpointError, ConfigError, DataError, MtError
+from mt.pipeline.evaluate import run_evaluation
+from mt.pipeline.translator import Translator
+from mt.run_directory import RunDirectory
+
+from .torture.trial import Arena
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def run(arena: Arena, tmp_path: Path) -> RunDirectory:
+    """A copy of a trained run, with a folder beside it that nobody may touch."""
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "letter.txt").write_text("keep")
+    return RunDirectory(Path(shutil.copytree(arena.unbroken, tmp_path / "run")))
+
+
+def outside(run: RunDirectory) -> dict[str, bytes | None]:
+    """Everything beside the run: names and contents."""
+    around = run.path.parent
+    paths = [path for path in around.rglob("*") if not path.is_relative_to(run.path)]
+    return {str(path): path.read_bytes() if path.is_file() else None for path in paths}
+
+
+def test_it_translates_as_it_is(run: RunDirectory) -> None:
+    assert len(Translator.from_run(run, device=CPU).translate(["the dog sees milk."])) == 1
+
+
+@pytest.mark.parametrize(
+    "target", ["../../other/checkpoints/step_0000012", "/etc", "..", ".", "step_0000012/../../..", "\0", "~"]
+)
+def test_a_pointer_leads_nowhere_else(run: RunDirectory, target: str) -> None:
+    shutil.copytree(run.path, run.path.parent / "other")
+    (run.checkpoints_dir / "best").write_text(target + "\n")
+    with pytest.raises(CheckpointError, match="the file is missing or names none"):
+        Translator.from_run(run, device=CPU)
+    with pytest.raises(CheckpointError, match="has no checkpoint"):
+        CheckpointStore(run.checkpoints_dir).require(target)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "path: !!python/object/apply:os.mkdir [executed]",
+        "path: &a [*a]",
+        "path: *a",
+        "? !!python/name:os.mkdir",
+    ],
+)
+def test_a_config_is_not_executed(
+    run: RunDirectory, line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run.config_file.write_text(f"data:\n  {line}\n  src: en\n  tgt: de\n")
+    with pytest.raises(ConfigError, match=r"config\.yaml, line 2: "):
+        Translator.from_run(run, device=CPU)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_corpus_elsewhere_is_read_and_nothing_is_written_there(run: RunDirectory) -> None:
+    """Where the corpus stands, a config says freely; what is made of it stays in the run."""
+    corpus = run.path.parent / "precious" / "corpus"
+    corpus.mkdir()
+    for name in ("train", "validation", "test"):
+        (corpus / f"{name}.jsonl").write_text('{"en": "the dog sees milk.", "de": "der Hund sieht Milch."}\n')
+    text = run.config_file.read_text()
+    old = next(line for line in text.splitlines() if line.startswith("  path:"))
+    run.config_file.write_text(text.replace(old, f'  path: "{corpus}"'))
+    before = outside(run)
+    evaluation = run_evaluation(run, split="test", checkpoint="best", device=CPU)
+    assert evaluation.num_sentences == 1
+    assert outside(run) == before
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "/dev/zero", "/proc/self/mem", "/", "~root"])
+def test_a_path_that_is_no_corpus_is_refused(run: RunDirectory, path: str) -> None:
+    text = run.config_file.read_text()
+    old = next(line for line in text.splitlines() if line.startswith("  path:"))
+    run.config_file.write_text(text.replace(old, f'  path: "{path}"'))
+    with pytest.raises(DataError):
+        run_evaluation(run, split="test", checkpoint="best", device=CPU)
+
+
+def test_translations_do_not_go_through_a_link(run: RunDirectory) -> None:
+    run.hypotheses_file("test").symlink_to(run.path.parent / "precious" / "letter.txt")
+    before = outside(run)
+    run_evaluation(run, split="test", checkpoint="best", device=CPU)
+    assert outside(run) == before
+    assert not run.hypotheses_file("test").is_symlink()
+
+
+@pytest.mark.parametrize("file", ["config.yaml", "corpus.json", "src_tokenizer.json", "checkpoints/best"])
+@pytest.mark.parametrize("content", [b"", b"\0" * 1000, b"\xff\xfe", b"[" * 100_000, b'{"a":' * 100_000])
+def test_files_that_are_something_else_are_said_in_a_sentence(
+    run: RunDirectory, file: str, content: bytes
+) -> None:
+    (run.path / file).write_bytes(content)
+    try:
+        Translator.from_run(run, device=CPU)
+    except MtError as error:
+        assert file.rpartition("/")[2] in str(error)
+    else:
+        assert file == "corpus.json", "which translating does not need"
+
+
+def test_a_named_pipe_in_the_place_of_a_part_keeps_nobody_waiting(run: RunDirectory) -> None:
+    best = run.checkpoints_dir / (run.checkpoints_dir / "best").read_text().strip()
+    (best / "checkpoint.json").unlink()
+    os.mkfifo(best / "checkpoint.json")
+    with pytest.raises(CheckpointError, match="is missing"):
+        Translator.from_run(run, device=CPU)
+
+
+def test_a_vocabulary_that_does_not_fit_the_weights_is_refused(run: RunDirectory) -> None:
+    content = json.loads(run.src_tokenizer_file.read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary["more"] = len(vocabulary)
+    run.src_tokenizer_file.write_text(json.dumps(content))
+    with pytest.raises((CheckpointError, DataError)):
+        Translator.from_run(run, device=CPU)
