@@ -108,7 +108,7 @@ class RunDirectory:
 
         Raises:
             RunError: At once, if another process (or this one) holds it, the folder cannot be written, or
-                something in it is a symbolic link: what came in an archive must not lead out of the folder.
+                something in it is a link: what came in an archive must not lead out of the folder.
         """
         try:
             make_folder(self.path)
@@ -149,12 +149,14 @@ class RunDirectory:
             os.close(descriptor)
 
     def _refuse_links(self) -> None:
-        links = sorted(path.name for path in self.path.iterdir() if path.is_symlink())
-        if links:
-            raise RunError(
-                f"{self.path / links[0]} is a symbolic link, and training writes nowhere but in its run "
-                "directory. Put the file itself there, or let the whole run directory be the link."
-            )
+        """Also named pipes and devices: who opens such a thing may wait for ever."""
+        for path in sorted(self.path.iterdir()):
+            if path.is_symlink() or not (path.is_file() or path.is_dir()):
+                what = "a symbolic link" if path.is_symlink() else "no ordinary file"
+                raise RunError(
+                    f"{path} is {what}, and training writes nowhere but in its run directory. "
+                    "Remove it, or put the file itself there; the run directory as a whole may be a link."
+                )
 
     def _take_lock(self, descriptor: int) -> None:
         """Lock the open lock file and write into it who holds it."""

@@ -152,6 +152,13 @@ def test_a_link_in_a_run_directory_is_not_followed(tmp_path: Path, name: str, ta
     assert not (tmp_path / "nothing").exists()
 
 
+def test_a_named_pipe_in_a_run_directory_keeps_nobody_waiting(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "x")
+    os.mkfifo(run.metrics_file)
+    with pytest.raises(RunError, match=r"metrics\.jsonl is no ordinary file"), run.lock():
+        pass
+
+
 def test_a_run_directory_may_itself_be_a_link(tmp_path: Path) -> None:
     make_run(tmp_path / "on another disk")
     (tmp_path / "x").symlink_to("on another disk")

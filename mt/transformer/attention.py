@@ -68,16 +68,25 @@ class MultiHeadAttention(nn.Module):
         Returns:
             ``(B, Tq, D)``.
         """
-        return self.attend(x, *self.keys_and_values(memory), mask)
+        if memory is x:
+            queries, keys, values = _project_at_once(x, self.query, self.key, self.value)
+        else:
+            queries = self.query(x)
+            keys, values = _project_at_once(memory, self.key, self.value)
+        return self._gather(queries, self._split(keys), self._split(values), mask)
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """``(B, Tk, D)`` -> keys and values, each ``(B, H, Tk, K)``: what a cache keeps."""
-        return split_heads(self.key(memory), self.num_heads), split_heads(self.value(memory), self.num_heads)
+        return self._split(self.key(memory)), self._split(self.value(memory))
 
     def attend(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """As `forward`, over keys and values that are there already."""
+        return self._gather(self.query(x), keys, values, mask)
+
+    def _gather(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """From projected queries ``(B, Tq, D)``, keys and values in heads, to the output ``(B, Tq, D)``."""
         heads = F.scaled_dot_product_attention(
-            split_heads(self.query(x), self.num_heads),
+            self._split(queries),
             keys,
             values,
             attn_mask=mask,
@@ -89,4 +98,15 @@ class MultiHeadAttention(nn.Module):
     def weights(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
         """The weights that `forward` gathers with, before dropout: ``(B, H, Tq, Tk)``."""
         keys, _ = self.keys_and_values(memory)
-        return attention_weights(split_heads(self.query(x), self.num_heads), keys, mask)
+        return attention_weights(self._split(self.query(x)), keys, mask)
+
+    def _split(self, x: Tensor) -> Tensor:
+        return split_heads(x, self.num_heads)
+
+
+def _project_at_once(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
+    """What each of the linear layers makes of ``x``, by one wide matrix product, which is faster than several."""
+    weight = torch.cat([layer.weight for layer in layers])
+    has_bias = layers[0].bias is not None
+    bias = torch.cat([layer.bias for layer in layers]) if has_bias else None
+    return F.linear(x, weight, bias).chunk(len(layers), dim=-1)

@@ -226,8 +226,10 @@ def test_a_loaded_tokenizer_equals_the_saved_one(nasty: Tokenizer, tmp_path: Pat
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot read the tokenizer .*gone\.json: No such file"):
         Tokenizer.load(tmp_path / "gone.json")
-    with pytest.raises(DataError, match="cannot read the tokenizer"):
-        Tokenizer.load(tmp_path)
+    os.mkfifo(tmp_path / "pipe.json")
+    for path in (tmp_path, tmp_path / "pipe.json"):
+        with pytest.raises(DataError, match="cannot read the tokenizer .* it is no file"):
+            Tokenizer.load(path)
 
 
 @pytest.mark.parametrize("length", [0, 1, 500, -1])

@@ -101,18 +101,14 @@ def test_translations_do_not_go_through_a_link(run: RunDirectory) -> None:
     assert not run.hypotheses_file("test").is_symlink()
 
 
-@pytest.mark.parametrize("file", ["config.yaml", "corpus.json", "src_tokenizer.json", "checkpoints/best"])
+@pytest.mark.parametrize("file", ["config.yaml", "src_tokenizer.json", "checkpoints/best"])
 @pytest.mark.parametrize("content", [b"", b"\0" * 1000, b"\xff\xfe", b"[" * 100_000, b'{"a":' * 100_000])
 def test_files_that_are_something_else_are_said_in_a_sentence(
     run: RunDirectory, file: str, content: bytes
 ) -> None:
     (run.path / file).write_bytes(content)
-    try:
+    with pytest.raises(MtError, match=Path(file).name):
         Translator.from_run(run, device=CPU)
-    except MtError as error:
-        assert file.rpartition("/")[2] in str(error)
-    else:
-        assert file == "corpus.json", "which translating does not need"
 
 
 def test_a_named_pipe_in_the_place_of_a_part_keeps_nobody_waiting(run: RunDirectory) -> None:

@@ -25,9 +25,10 @@ TINY = SIZES["tiny"]
 @pytest.fixture
 def workload() -> Workload:
     random = np.random.default_rng(0)
-    sides = [[random.integers(4, 50, random.integers(3, 12)) for _ in range(6)] for _ in range(2)]
+    src, tgt = ([random.integers(4, 50, random.integers(3, 12)) for _ in range(6)] for _ in range(2))
     description = Description("noise", 50, 60, 200, 1, 32, 6, 8.0)
-    return Workload(description, *map(Ragged.of, sides), Ragged.of([np.arange(3), np.arange(3, 6)]))
+    batches = [np.arange(3), np.arange(3, 6)]
+    return Workload(description, Ragged.of(src), Ragged.of(tgt), Ragged.of(batches))
 
 
 def test_a_workload_comes_back_from_its_files(workload: Workload, tmp_path: Path) -> None:

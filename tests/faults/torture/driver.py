@@ -22,6 +22,9 @@ import mt.pipeline.train
 from mt.__main__ import main
 from mt.training.progress import Progress
 
+LONGEST_SECONDS = 300
+HUNG = -int(signal.SIGABRT)
+
 # How many of the first arguments say where.
 DISK_CALLS = {"mkdir": 1, "fsync": 1, "rename": 2, "replace": 2, "unlink": 1, "rmdir": 1}
 # A full disk still removes.
@@ -209,8 +212,20 @@ def serve() -> None:
         child = os.fork()
         if not child:
             obey(Order(**json.loads(line)))
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        print(_exit_status(child), flush=True)
+
+
+def _exit_status(child: int) -> int:
+    """How it ended; one that hangs is killed after a while, and that is how it ended then."""
+    deadline = time.monotonic() + LONGEST_SECONDS
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGABRT)
+            return HUNG
+        time.sleep(0.01)
 
 
 if __name__ == "__main__":

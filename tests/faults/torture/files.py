@@ -68,7 +68,7 @@ def damaged_file(file: str, kind: str, seed: float) -> Task:
                 # Lines that cannot be read are gone; nothing else may be.
                 trial.problems = [each for each in trial.problems if each[1].split()[0] not in CURVES]
             return trial
-        check_loud(trial, run, code, expected={2}, saying=r"mt: .*" + path.name, since=said)
+        check_loud(trial, run, code, expected={2}, saying=f"mt: .*{run}", since=said)
         path.write_bytes(sound)
         finish(trial, arena, driver, run)
         return trial

@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 from subprocess import Popen
 
-from .processes import LONGEST_SECONDS, Driver, start_command
+from .driver import LONGEST_SECONDS
+from .processes import Driver, end_of, start_command
 from .trial import Arena, Task, Trial, finish, newest_step
 
 RANDOM, NAMED = "kill -9 at random moments", "kill -9 at named points"
@@ -42,7 +43,7 @@ def _time_one_sitting(arena: Arena) -> tuple[float, float]:
     started = time.monotonic()
     process = start_command(arena.config, run)
     waiting = _wait_for(process, run, started) - started
-    if process.wait(LONGEST_SECONDS):
+    if end_of(process):
         raise SystemExit(f"the real command failed; see {run.with_suffix('.stderr')}")
     return time.monotonic() - started, waiting
 
@@ -122,4 +123,4 @@ class CommandDriver(Driver):
     def train(self, config: Path, run: Path, **fate: object) -> int:
         """Train as a user does."""
         assert not fate
-        return start_command(config, run).wait(LONGEST_SECONDS)
+        return end_of(start_command(config, run))

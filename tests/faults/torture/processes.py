@@ -10,10 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from .driver import Order
+from .driver import HUNG, LONGEST_SECONDS, Order
 
 ROOT = Path(__file__).parents[3]
-LONGEST_SECONDS = 120
 
 
 def environment() -> dict[str, str]:
@@ -32,6 +31,16 @@ def start_command(config: Path, run: Path) -> subprocess.Popen[str]:
             env=environment(),
             text=True,
         )
+
+
+def end_of(process: subprocess.Popen[str]) -> int:
+    """Its exit status; one that hangs is killed after a while."""
+    try:
+        return process.wait(LONGEST_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return HUNG
 
 
 class Driver:

@@ -5,7 +5,7 @@ import re
 import signal
 import time
 
-from .processes import Driver, start_command
+from .processes import Driver, end_of, start_command
 from .trial import Arena, Task, Trial, check_loud, check_readable, finish, newest_step, read_stderr
 
 PHASE, AT_ONCE = "signals", "signals while it starts"
@@ -73,7 +73,7 @@ def signal_while_starting(name: str) -> Task:
         process = start_command(arena.config, run)
         time.sleep(0.7)
         process.send_signal(number)
-        code = process.wait()
+        code = end_of(process)
         if code not in (-number, 128 + number):
             trial.blame("wrong", f"exit code {code}")
         finish(trial, arena, driver, run)

@@ -7,8 +7,9 @@ import subprocess
 import time
 from pathlib import Path
 
+from .driver import LONGEST_SECONDS
 from .kills import finish_by_command
-from .processes import LONGEST_SECONDS, Driver, start_command
+from .processes import Driver, end_of, start_command
 from .trial import Arena, Task, Trial, read_stderr
 
 PHASE = "two writers"
@@ -50,7 +51,7 @@ def _wait_for_holder(process: subprocess.Popen[str], run: Path) -> int:
 def _refuse_second(trial: Trial, arena: Arena, run: Path, pid: int) -> None:
     said = len(read_stderr(run))
     started = time.monotonic()
-    code = start_command(arena.config, run).wait(LONGEST_SECONDS)
+    code = end_of(start_command(arena.config, run))
     seconds = time.monotonic() - started
     answer = read_stderr(run)[said:]
     if code != 2:
