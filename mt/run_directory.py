@@ -112,9 +112,10 @@ class RunDirectory:
         """
         try:
             make_folder(self.path)
-            self._refuse_links()
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:
+            if self.lock_file.is_symlink():
+                raise _not_its_own(self.lock_file) from error
             raise self._unusable(error) from error
         try:
             self._take_lock(descriptor)
@@ -136,7 +137,7 @@ class RunDirectory:
             RunError: If somebody holds the lock.
         """
         try:
-            descriptor = os.open(self.lock_file, os.O_RDONLY | os.O_NOFOLLOW)
+            descriptor = os.open(self.lock_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:  # There is no run yet, or `lock` will say what is wrong with it.
             return
         try:
@@ -148,16 +149,6 @@ class RunDirectory:
         finally:
             os.close(descriptor)
 
-    def _refuse_links(self) -> None:
-        """Also named pipes and devices: who opens such a thing may wait for ever."""
-        for path in sorted(self.path.iterdir()):
-            if path.is_symlink() or not (path.is_file() or path.is_dir()):
-                what = "a symbolic link" if path.is_symlink() else "no ordinary file"
-                raise RunError(
-                    f"{path} is {what}, and training writes nowhere but in its run directory. "
-                    "Remove it, or put the file itself there; the run directory as a whole may be a link."
-                )
-
     def _take_lock(self, descriptor: int) -> None:
         """Lock the open lock file and write into it who holds it."""
         try:
@@ -165,6 +156,9 @@ class RunDirectory:
             # Another process may have moved the run aside since the file was opened, and the file with it.
             if not os.path.samestat(os.fstat(descriptor), self.lock_file.stat()):
                 raise FileNotFoundError(errno.ENOENT, "it was moved a moment ago")
+            for path in sorted(self.path.iterdir()):
+                if path.is_symlink() or not (path.is_file() or path.is_dir()):
+                    raise _not_its_own(path)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
             remove_leftovers(self.path)
@@ -238,6 +232,15 @@ def _runs_in(folder: Path) -> list[RunDirectory]:
     if not folder.is_dir():
         return []
     return [run for run in map(RunDirectory, sorted(folder.iterdir())) if run.exists]
+
+
+def _not_its_own(path: Path) -> RunError:
+    """For a link, which could lead out of the folder, or a pipe or device, where one could wait for ever."""
+    what = "a symbolic link" if path.is_symlink() else "no ordinary file"
+    return RunError(
+        f"{path} is {what}, and training writes nowhere but in its run directory. Remove it, or put the file "
+        "itself there; the run directory as a whole may be a link."
+    )
 
 
 def _read_holder(lock_file: int) -> str:

@@ -44,6 +44,8 @@ def evaluate(
         data_path=data,
         beam=Beam(beam, length_penalty) if beam > 1 else None,
     )
+    search = f"beam of {beam}, length penalty {length_penalty:g}" if beam > 1 else "greedy search"
+    typer.echo(f"{found.path}, checkpoint {checkpoint}, {split}: {search}", err=True)
     for score in result.scores.values():
         typer.echo(str(score))
     typer.echo(f"exact sentences {result.exact:.2f} %")

@@ -10,7 +10,10 @@ from mt.errors import ConfigError
 
 
 def init(
-    data: Annotated[str, typer.Option(metavar="PATH", help="A folder, a file, a Hub id, or builtin:primer.")],
+    data: Annotated[
+        str,
+        typer.Option(metavar="PATH", help="A folder, a file, a Hub id, builtin:primer or builtin:reverse."),
+    ],
     src: Annotated[str, typer.Option(metavar="LANGUAGE", help="The language to translate from, such as en.")],
     tgt: Annotated[str, typer.Option(metavar="LANGUAGE", help="The language to translate to, such as de.")],
     name: Annotated[

@@ -27,7 +27,7 @@ STDIN = 0
 
 def translate(
     sentences: Annotated[
-        list[str] | None, typer.Argument(metavar="[SENTENCE]...", help="What to translate. Default: stdin.")
+        list[str] | None, typer.Argument(metavar="SENTENCE", help="What to translate. Default: stdin.")
     ] = None,
     run: RunOption = None,
     file: Annotated[
@@ -55,6 +55,8 @@ def translate(
         raise DataError("give sentences or --file, not both.")
     if sample and beam > 1:
         raise ConfigError("--sample draws and --beam searches: give one of the two.")
+    if not sample and (temperature, seed) != (1.0, 1):
+        raise ConfigError("--temperature and --seed are for drawing: add --sample.")
     found = find_run(run)
     from mt.device import choose_device
     from mt.pipeline.translator import Beam, Sampling, Translator

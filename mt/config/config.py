@@ -42,7 +42,13 @@ class Config(Section):
                 "model.share_embeddings needs tokenizer.shared: true, "
                 "because one embedding can serve both languages only where they share one vocabulary."
             )
-        training = self.training
+        training, schedule = self.training, self.schedule
+        if schedule.kind == "cosine" and (training.max_steps or 0) > (schedule.total_steps or 0):
+            raise ValueError(
+                f"training.max_steps ({training.max_steps}) goes beyond schedule.total_steps "
+                f"({schedule.total_steps}), where the cosine is down at zero and nothing more is learnt. "
+                "Raise both in a new run, or take another schedule.kind."
+            )
         limits = (training.max_steps, training.max_epochs, training.max_target_tokens, training.max_minutes)
         if all(limit is None for limit in limits) and self.validation.patience is None:
             raise ValueError(

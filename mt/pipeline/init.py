@@ -92,15 +92,31 @@ def propose_config(path: str, src: str, tgt: str, *, name: str | None = None) ->
 
 
 def _look_at_lengths(corpus: Corpus, config: Config) -> tuple[Config, list[str]]:
-    """Choose data.max_length so that all but the longest of a thousand pairs fit, and say what was seen."""
+    """Choose what depends on lengths and on how much there is, and say what was seen.
+
+    All but the longest of a thousand pairs fit into data.max_length. An epoch has fifty steps or more, and of
+    all steps a tenth at most are warm-up, so that a small corpus is learnt too.
+    """
     src_tokenizer, tgt_tokenizer = make_tokenizers(corpus.train, config)
     pairs, _ = encode_pairs(corpus.train, src_tokenizer, tgt_tokenizer, max_length=None)
     longest = np.maximum(pairs.src.lengths, pairs.tgt.lengths)
     fits_most = int(np.quantile(longest, 0.999))
     max_length = max(32, -(-fits_most // 16) * 16)
+    num_tokens = int(pairs.tgt.lengths.sum())
+    batch_tokens = min(4096, max(256, 2 ** int(math.log2(max(num_tokens // 50, 1)))))
+    assert config.training.max_epochs is not None
+    num_steps = config.training.max_epochs * max(1, num_tokens // batch_tokens)
+    tenth = max(1, num_steps // 10)
+    changes: dict[str, dict[str, object]] = {
+        "data": {"max_length": max_length},
+        "schedule": {"warmup_steps": min(config.schedule.warmup_steps, tenth)},
+        "training": {"batch_tokens": batch_tokens},
+        "validation": {"every_steps": min(config.validation.every_steps, tenth)},
+    }
+    sections = {name: getattr(config, name).model_copy(update=change) for name, change in changes.items()}
     seen = [
         f"Tokens in a sentence: {pairs.src.lengths.mean():.1f} source, {pairs.tgt.lengths.mean():.1f} target "
         f"on average; 99.9 % of the pairs have at most {fits_most}.",
         f"Vocabulary: {src_tokenizer.size:,} source and {tgt_tokenizer.size:,} target words.",
     ]
-    return config.model_copy(update={"data": config.data.model_copy(update={"max_length": max_length})}), seen
+    return config.model_copy(update=sections), seen

@@ -148,14 +148,21 @@ class Translator:
         # Long ones first: what does not fit into memory fails at once, not at the end.
         order = sorted(range(len(pieces)), key=lambda place: -len(pieces[place][1]))
         width = self.config.validation.batch_sentences
+        # Which line a piece stands in, and as which of its sentences.
+        first_places = {index: place for place, (index, _) in reversed(list(enumerate(pieces)))}
+        origins = [
+            (first_line + index, place - first_places[index]) for place, (index, _) in enumerate(pieces)
+        ]
         found: dict[int, str] = {}
-        with tqdm(total=len(pieces), unit=" sentences", disable=None if show_progress else True) as bar:
+        with tqdm(
+            total=len(pieces), unit=" sentences", disable=None if show_progress else True, leave=None
+        ) as bar:
             for start in range(0, len(order), width):
                 before_each_batch()
                 places = order[start : start + width]
                 hypotheses = self._search_what_fits(
                     [pieces[place][1] for place in places],
-                    [first_line + pieces[place][0] for place in places],
+                    [origins[place] for place in places],
                     way,
                     keep_unk,
                 )
@@ -170,19 +177,19 @@ class Translator:
     def _search_what_fits(
         self,
         sentences: Sequence[Sequence[int]],
-        line_numbers: list[int],
+        origins: list[tuple[int, int]],
         way: Sampling | Beam | None,
         keep_unk: bool,
     ) -> list[Hypothesis]:
         """Search; in two halves where it does not fit into memory, which gives the same translations."""
         try:
-            return self._search(sentences, line_numbers, way, keep_unk)
+            return self._search(sentences, origins, way, keep_unk)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
             if len(sentences) == 1:
                 raise DataError(
-                    f"line {line_numbers[0]} has a sentence of {len(sentences[0])} tokens that does not fit "
+                    f"line {origins[0][0]} has a sentence of {len(sentences[0])} tokens that does not fit "
                     "into memory. Split it, or take --device cpu."
                 ) from error
         # Out of the handler, where the error still holds on to memory.
@@ -194,13 +201,13 @@ class Translator:
         return [
             hypothesis
             for half in (slice(None, middle), slice(middle, None))
-            for hypothesis in self._search_what_fits(sentences[half], line_numbers[half], way, keep_unk)
+            for hypothesis in self._search_what_fits(sentences[half], origins[half], way, keep_unk)
         ]
 
     def _search(
         self,
         sentences: Sequence[Sequence[int]],
-        line_numbers: list[int],
+        origins: list[tuple[int, int]],
         way: Sampling | Beam | None,
         keep_unk: bool,
     ) -> list[Hypothesis]:
@@ -218,6 +225,8 @@ class Translator:
                 )
                 return [hypotheses[0] for hypotheses in found]
             case Sampling(temperature, seed):
-                # Seeds of neighbouring lines must not be those of a neighbouring --seed.
-                seeds = [(seed * 1_000_003 + line) % 2**63 for line in line_numbers]
+                # Neither neighbouring lines, nor sentences of one line, draw what a neighbouring --seed does.
+                seeds = [
+                    (seed * 1_000_003 + line + number * 1_000_000_007) % 2**63 for line, number in origins
+                ]
                 return sample(*arguments, temperature=temperature, seeds=seeds, keep_unk=keep_unk)

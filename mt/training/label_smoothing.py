@@ -17,6 +17,8 @@ from mt.special_tokens import PAD_ID
 
 # 16 MB of logits, allocated once; with 2**25 a step took 12 % longer, with 2**20 it made no difference.
 _CHUNK_ELEMENTS = 2**22
+# A GPU wants few large products; 512 MB of logits in float32 are little to it.
+_CHUNK_ELEMENTS_ELSEWHERE = 2**27
 
 
 def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> Tensor:
@@ -54,9 +56,11 @@ class _ProjectedLoss(torch.autograd.Function):
         needs_gradient = with_gradient and any(ctx.needs_input_grad)
         if needs_gradient:
             hidden_gradient = torch.empty_like(hidden)
-            weight_gradient = torch.zeros_like(weight)
+            # In float32 whatever the products are in: over many chunks, bf16 would lose what is small.
+            weight_gradient = torch.zeros_like(weight, dtype=torch.promote_types(weight.dtype, torch.float32))
         vocabulary_size = weight.size(0)
-        rows = max(1, _CHUNK_ELEMENTS // vocabulary_size)
+        chunk_elements = _CHUNK_ELEMENTS if hidden.device.type == "cpu" else _CHUNK_ELEMENTS_ELSEWHERE
+        rows = max(1, chunk_elements // vocabulary_size)
         buffer = hidden.new_empty(min(rows, len(hidden)), vocabulary_size)
         loss = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
         for start in range(0, len(hidden), rows):
@@ -65,7 +69,10 @@ class _ProjectedLoss(torch.autograd.Function):
             loss += _loss_to_gradient(logits, chunk_labels, smoothing, needs_gradient)
             if needs_gradient:
                 torch.mm(logits, weight, out=hidden_gradient[start : start + rows])
-                weight_gradient.addmm_(logits.t(), chunk)
+                if weight_gradient.dtype == chunk.dtype:
+                    weight_gradient.addmm_(logits.t(), chunk)
+                else:
+                    weight_gradient += logits.t() @ chunk
         if needs_gradient:
             ctx.save_for_backward(hidden_gradient, weight_gradient)
         return loss

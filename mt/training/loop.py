@@ -106,7 +106,7 @@ def _take_step(
     rate = learning_rate(state.step + 1, config.schedule, d_model=config.model.d_model)
     result = train_step(
         objective,
-        [batch.to(device) for batch in micro_batches],
+        [_on_device(batch, device) for batch in micro_batches],
         optimizer,
         precision,
         learning_rate=rate,
@@ -139,5 +139,10 @@ def _refuse_too_many_skipped(state: TrainingState, most: int) -> None:
         raise TrainingError(
             f"the gradient was no number in {state.num_skipped_in_a_row} steps in a row, the last at step "
             f"{state.step}. Try a lower schedule.learning_rate, more schedule.warmup_steps, or "
-            "training.precision=float32."
+            "training.precision=float32, in a new --run or with --restart."
         )
+
+
+def _on_device(batch: Batch, device: torch.device) -> Batch:
+    """From page-locked memory, where that is CUDA, so that copying runs beside computing."""
+    return (batch.pin_memory() if device.type == "cuda" else batch).to(device)

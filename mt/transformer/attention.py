@@ -105,7 +105,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def _project_at_once(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
-    """What each of the linear layers makes of ``x``, by one wide matrix product, which is faster than several."""
+    """What each of the linear layers makes of ``x``, by one wide product, which is faster than several."""
     weight = torch.cat([layer.weight for layer in layers])
     has_bias = layers[0].bias is not None
     bias = torch.cat([layer.bias for layer in layers]) if has_bias else None

@@ -93,7 +93,7 @@ class Benchmark:
         versions = sorted({version for python in pythons for version in machine.versions(python, PACKAGES)})
         return "\n".join(
             [
-                f"Measured on {datetime.date.today()} on {where}, {self.options.threads} threads, "
+                f"Measured on {datetime.date.today()} on {where}, {self.options.threads} thread(s), "
                 f"{self.precision}, Python {sys.version.split()[0]}, {', '.join(versions)}, "
                 f"in {seconds / 60:.0f} minutes.",
                 "",

@@ -1,5 +1,6 @@
 """Training side by side: in each round each side has its turn, so that a slow minute is slow for all."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -100,6 +101,7 @@ def _take_turn(worker: Worker, result: TrainingResult, rounds: Rounds, ceiling: 
     gigaflops = answer["flops"] / seconds / 1e9
     result.turns.append(Turn(answer["tgt_tokens"] / seconds, gigaflops / ceiling, gigaflops))
     result.peak_mb = answer["peak_mb"]
+    print(f"  {result.side}: {result.turns[-1].tokens_per_second:,.0f} tokens/s", file=sys.stderr, flush=True)
     # Of the last round: rounds are alike.
     result.src_padding = 1 - answer["src_tokens"] / answer["src_slots"]
     result.tgt_padding = 1 - answer["tgt_tokens"] / answer["tgt_slots"]

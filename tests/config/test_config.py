@@ -153,3 +153,11 @@ def test_a_run_that_nothing_ends_is_refused_but_patience_ends_it() -> None:
     with pytest.raises(ValidationError, match="nothing ends this run"):
         config(training={"max_steps": None})
     assert config(training={"max_steps": None}, validation={"patience": 3}).validation.patience == 3
+
+
+def test_a_cosine_that_is_down_at_zero_before_the_last_step_is_refused() -> None:
+    data = {"path": "builtin:primer", "src": "en", "tgt": "de"}
+    schedule = {"kind": "cosine", "warmup_steps": 1, "total_steps": 10}
+    Config.model_validate({"data": data, "schedule": schedule, "training": {"max_steps": 10}})
+    with pytest.raises(ValueError, match=r"training\.max_steps \(11\) goes beyond schedule\.total_steps"):
+        Config.model_validate({"data": data, "schedule": schedule, "training": {"max_steps": 11}})

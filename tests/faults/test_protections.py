@@ -130,8 +130,8 @@ PROTECTIONS = {
     ),
     "links are not followed": Protection(
         RUN,
-        "            self._refuse_links()\n",
-        "",
+        "                    raise _not_its_own(path)\n",
+        "                    pass\n",
         f"{RUNS}::test_a_link_in_a_run_directory_is_not_followed",
     ),
     "a line has a longest length": Protection(

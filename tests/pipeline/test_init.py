@@ -22,10 +22,22 @@ def test_the_proposal_trains(tiny_corpus: Path, tmp_path: Path, monkeypatch: pyt
     file.write_text(text, encoding="utf-8")
     config = load_config(file)
     assert config.model == small
-    assert (config.schedule.learning_rate, config.schedule.warmup_steps) == (3e-3, 7)
+    assert config.schedule.learning_rate == 3e-3
     assert (config.training.max_epochs, config.data.max_length) == (5, 32)
     outcome = run_training(load_config(file, ["training.max_steps=1"]), RunDirectory(tmp_path / "run"))
     assert outcome.state.step == 1
+
+
+def test_a_small_corpus_gets_small_batches_and_a_short_warmup(tiny_corpus: Path, tmp_path: Path) -> None:
+    file = tmp_path / "en-de.yaml"
+    file.write_text(propose_config(str(tiny_corpus), "en", "de"), encoding="utf-8")
+    config = load_config(file)
+    num_words = len((tiny_corpus / "train.de").read_text(encoding="utf-8").split())
+    assert config.training.max_epochs is not None
+    num_steps = config.training.max_epochs * num_words / config.training.batch_tokens
+    assert num_steps > 100
+    assert config.schedule.warmup_steps < num_steps / 5
+    assert config.validation.every_steps < num_steps / 5
 
 
 def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> None:
