@@ -29,6 +29,7 @@ class Progress:
         self, tensorboard_dir: Path, metrics_file: Path, *, state: TrainingState, total_steps: int | None
     ) -> None:
         """Open the files at the state's step; whatever they hold of later steps is taken back."""
+        _let_older_events_be_read_first(tensorboard_dir)
         # Steps after the checkpoint that is resumed from will be taken again, and logged again; so will a
         # validation that it owes, which a process that was killed may have logged already.
         kept = _forget_after(metrics_file, state)
@@ -153,6 +154,26 @@ class Progress:
             return ""
         left = (now - start) / (step - first_step) * (self._total_steps - step)
         return f"  {tqdm.format_interval(left)} left"
+
+
+def _let_older_events_be_read_first(tensorboard_dir: Path) -> None:
+    """Give event files of earlier sittings names that come before that of the next one.
+
+    TensorBoard reads them in the order of their names, which begin with the second they were made in; a clock
+    that went backwards would mix up the curves.
+    """
+    newest = int(time.time()) - 1
+    renamed = []
+    for file in sorted(tensorboard_dir.glob("events.out.tfevents.*.*"), reverse=True):
+        *head, second, tail = file.name.split(".", 4)
+        if not second.isdecimal():
+            continue
+        newest = min(newest, int(second))
+        renamed.append((file, file.with_name(".".join([*head, f"{newest:010d}", tail]))))
+        newest -= 1
+    # The oldest first, so that their order is right at every moment.
+    for file, new_name in reversed(renamed):
+        file.rename(new_name)
 
 
 def _forget_after(metrics_file: Path, state: TrainingState) -> list[dict[str, Any]]:
