@@ -101,7 +101,7 @@ def _refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
         then = json.loads(run.corpus_file.read_text(encoding="utf-8"))["splits"]
         now = cast("dict[str, dict[str, object]]", corpus.description["splits"])
         changed = [name for name in now if then[name]["fingerprint"] != now[name]["fingerprint"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunError(
             f"{run.corpus_file} cannot be read ({error}), so nothing tells whether the corpus is still the "
             "one this run began with. Train anew with --restart, which moves this run aside."

@@ -181,13 +181,13 @@ def _forget_after(metrics_file: Path, state: TrainingState) -> list[dict[str, An
     if not metrics_file.exists():
         return []
     kept = []
-    for text in metrics_file.read_text(encoding="utf-8").split("\n"):
+    for text in metrics_file.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             line = json.loads(text)
             is_owed = state.owes_validation and line["step"] == state.step and line["kind"] == "validation"
-            if line["step"] <= state.step and not is_owed:
+            if line["step"] <= state.step and line["kind"] and not is_owed:
                 kept.append(line)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
     write_text_atomically(metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
     return kept
