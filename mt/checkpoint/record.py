@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,9 @@ class Checkpoint:
     checksums: dict[str, str]
     """SHA-256 of each other part, by file name."""
 
+    tokenizers: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of the run's tokenizer files under ``src`` and ``tgt``; the first checkpoints had none."""
+
     @property
     def name(self) -> str:
         """Such as ``step_0004000``."""
@@ -63,6 +66,7 @@ def record_text(checkpoint: Checkpoint) -> str:
             "metrics": checkpoint.metrics,
             "environment": checkpoint.environment,
             "checksums": checkpoint.checksums,
+            "tokenizers": checkpoint.tokenizers,
         }
     )
 

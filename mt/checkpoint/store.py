@@ -61,6 +61,7 @@ class CheckpointStore:
         *,
         metrics: Mapping[str, float],
         environment: Mapping[str, object],
+        tokenizers: Mapping[str, str],
         best: bool,
         keep: int,
     ) -> Checkpoint:
@@ -75,6 +76,7 @@ class CheckpointStore:
             training_state: What else resuming needs: tensors and plain types.
             metrics: Validation scores of these weights.
             environment: JSON values that say what made it: versions, device, threads.
+            tokenizers: Checksums of the tokenizers that the weights belong to.
             best: Whether this is the best of the run so far.
             keep: How many of the newest stay; the best stays besides.
 
@@ -95,7 +97,9 @@ class CheckpointStore:
                         partial / TRAINING_STATE, training_state_bytes(training_state)
                     ),
                 }
-                checkpoint = Checkpoint(folder, step, best, dict(metrics), dict(environment), checksums)
+                checkpoint = Checkpoint(
+                    folder, step, best, dict(metrics), dict(environment), checksums, dict(tokenizers)
+                )
                 write_synced(partial / RECORD, record_text(checkpoint).encode())
                 sync_folder(partial)
                 self._put_in_place(partial, folder)

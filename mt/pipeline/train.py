@@ -23,6 +23,7 @@ from mt.pipeline.bad_batches import keep_bad_batch
 from mt.pipeline.environment import describe_environment, environment_differences
 from mt.pipeline.interruption import Interrupted, Interruption
 from mt.pipeline.prepare import Prepared, prepare
+from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers, tokenizer_checksums
 from mt.pipeline.translator import Translator, build_model
 from mt.run_directory import RunDirectory
 from mt.seeding import random_state, restore_random_state, seed_everything
@@ -96,6 +97,7 @@ class Sitting:
         self._translator = Translator(
             self.config, self.trainee.objective.model, prepared.src_tokenizer, prepared.tgt_tokenizer
         )
+        self._tokenizer_checksums = tokenizer_checksums(self.run)
         self._sources = list(prepared.corpus.validation["src"])
         self._references = list(prepared.corpus.validation["tgt"])
 
@@ -130,6 +132,7 @@ class Sitting:
             self.trainee.training_state(),
             metrics=figures,
             environment=self.environment,
+            tokenizers=self._tokenizer_checksums,
             best=is_best,
             keep=self.config.checkpoint.keep,
         ).name
@@ -172,6 +175,7 @@ def run_training(
         checkpoint = _newest_sound(store)
         if checkpoint is not None:
             _refuse_changed_config(run, config)
+            refuse_other_tokenizers(run, checkpoint)
         write_text_atomically(run.config_file, config_to_yaml(config))
         with _log_file(run), _explain_out_of_memory(config):
             saved = store.load_training_state(checkpoint) if checkpoint else {}

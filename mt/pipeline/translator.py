@@ -17,6 +17,7 @@ from mt.device import is_out_of_memory
 from mt.errors import CheckpointError, DataError
 from mt.masks import padding_mask
 from mt.pipeline.long_lines import pieces_of
+from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers
 from mt.run_directory import RunDirectory
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
@@ -79,6 +80,7 @@ def load_trained(run: RunDirectory, checkpoint: str) -> Trained:
     tokenizers = Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
     store = CheckpointStore(run.checkpoints_dir)
     found = store.require(checkpoint)
+    refuse_other_tokenizers(run, found)
     model = build_model(config, *tokenizers)
     try:
         model.load_weights(store.load_model(found))

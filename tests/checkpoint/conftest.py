@@ -74,6 +74,7 @@ def save(store: CheckpointStore) -> Callable[..., Checkpoint]:
             training_state_of(step),
             metrics={"bleu": step / 100},
             environment={"torch": "2", "threads": 2},
+            tokenizers={"src": "1", "tgt": "2"},
             best=best,
             keep=keep,
         )

@@ -57,14 +57,14 @@ def test_a_training_state_that_could_not_be_loaded_again_is_refused_before_the_d
 ) -> None:
     save(1)
     with pytest.raises(TypeError, match=r"pathlib\.\w*Path"):
-        store.save(2, {}, {"path": Path()}, metrics={}, environment={}, best=True, keep=1)
+        store.save(2, {}, {"path": Path()}, metrics={}, environment={}, tokenizers={}, best=True, keep=1)
     assert listing(store.directory) == ["latest", "step_0000001"]
     assert is_whole(store.require("latest"))
 
 
 def test_scores_that_are_no_numbers_do_not_stop_saving(store: CheckpointStore) -> None:
     infinite = {"loss": float("inf"), "perplexity": float("nan")}
-    store.save(2, {}, {}, metrics=infinite, environment={}, best=False, keep=1)
+    store.save(2, {}, {}, metrics=infinite, environment={}, tokenizers={}, best=False, keep=1)
     assert str(store.require("latest").metrics) == str(infinite)
 
 
@@ -149,7 +149,7 @@ def test_no_name_and_no_pointer_leads_outside(
     store: CheckpointStore, save: Save, tmp_path: Path, name: str
 ) -> None:
     outside = CheckpointStore(tmp_path / "elsewhere")
-    outside.save(1, {}, {}, metrics={}, environment={}, best=True, keep=1)
+    outside.save(1, {}, {}, metrics={}, environment={}, tokenizers={}, best=True, keep=1)
     save(1)
     with pytest.raises(CheckpointError, match="has no checkpoint"):
         store.require(name)
@@ -179,7 +179,7 @@ def test_tensors_under_several_names_are_written_once(store: CheckpointStore) ->
         "a.twin": weight.detach(),
         "copy": weight.clone(),
     }
-    saved = store.save(1, model, {}, metrics={}, environment={}, best=False, keep=1)
+    saved = store.save(1, model, {}, metrics={}, environment={}, tokenizers={}, best=False, keep=1)
     assert (saved.folder / "model.safetensors").stat().st_size < 2.1 * weight.nbytes
     loaded = store.load_model(saved)
     assert loaded.keys() == model.keys()
@@ -188,10 +188,19 @@ def test_tensors_under_several_names_are_written_once(store: CheckpointStore) ->
 
 def test_transposed_tensors_come_back_and_overlapping_ones_are_refused(store: CheckpointStore) -> None:
     weight = torch.randn(3, 4)
-    saved = store.save(1, {"w": weight.T}, {}, metrics={}, environment={}, best=False, keep=1)
+    saved = store.save(1, {"w": weight.T}, {}, metrics={}, environment={}, tokenizers={}, best=False, keep=1)
     assert torch.equal(store.load_model(saved)["w"], weight.T)
     with pytest.raises(RuntimeError, match="share memory"):
-        store.save(2, {"w": weight, "row": weight[1]}, {}, metrics={}, environment={}, best=False, keep=1)
+        store.save(
+            2,
+            {"w": weight, "row": weight[1]},
+            {},
+            metrics={},
+            environment={},
+            tokenizers={},
+            best=False,
+            keep=1,
+        )
     assert listing(store.directory) == ["latest", "step_0000001"]
 
 
@@ -201,4 +210,4 @@ def test_an_unreadable_folder_is_said(store: CheckpointStore) -> None:
     with pytest.raises(CheckpointError, match=re.escape(f"Cannot read {store.directory}: Not a directory")):
         store.require("best")
     with pytest.raises(CheckpointError, match=r"Cannot save .*step_0000001: File exists"):
-        store.save(1, {}, {}, metrics={}, environment={}, best=False, keep=1)
+        store.save(1, {}, {}, metrics={}, environment={}, tokenizers={}, best=False, keep=1)

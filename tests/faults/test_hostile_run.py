@@ -3,16 +3,21 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from mt.checkpoint.record import RECORD, record_text
 from mt.checkpoint.store import CheckpointStore
-from mt.errors import CheckpointError, ConfigError, DataError, MtError
+from mt.config.load import load_config
+from mt.errors import CheckpointError, ConfigError, DataError, MtError, RunError
 from mt.pipeline.evaluate import run_evaluation
+from mt.pipeline.train import run_training
 from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.special_tokens import SPECIAL_TOKENS
 
 from .torture.trial import Arena
 
@@ -124,5 +129,29 @@ def test_a_vocabulary_that_does_not_fit_the_weights_is_refused(run: RunDirectory
     vocabulary = content["model"]["vocab"]
     vocabulary["more"] = len(vocabulary)
     run.src_tokenizer_file.write_text(json.dumps(content))
+    # As in the first checkpoints, which say nothing of their tokenizers.
+    checkpoint = CheckpointStore(run.checkpoints_dir).require("best")
+    (checkpoint.folder / RECORD).write_text(record_text(replace(checkpoint, tokenizers={})))
     with pytest.raises((CheckpointError, DataError)):
         Translator.from_run(run, device=CPU)
+
+
+@pytest.mark.parametrize("file", ["src_tokenizer.json", "tgt_tokenizer.json"])
+def test_a_tokenizer_in_which_one_word_is_another_is_refused(run: RunDirectory, file: str) -> None:
+    path = run.path / file
+    content = json.loads(path.read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary["another"] = vocabulary.pop(next(iter(vocabulary.keys() - set(SPECIAL_TOKENS))))
+    path.write_text(json.dumps(content))
+    with pytest.raises(RunError, match=f"{file[:3]} tokenizer in .* is not the one that step_"):
+        Translator.from_run(run, device=CPU)
+    config = load_config(run.config_file)
+    with pytest.raises(RunError, match="is not the one that step_"):
+        run_training(config, run)
+
+
+def test_a_checkpoint_that_says_nothing_of_tokenizers_still_translates(run: RunDirectory) -> None:
+    checkpoint = CheckpointStore(run.checkpoints_dir).require("best")
+    assert checkpoint.tokenizers.keys() == {"src", "tgt"}
+    (checkpoint.folder / RECORD).write_text(record_text(replace(checkpoint, tokenizers={})))
+    Translator.from_run(run, device=CPU)

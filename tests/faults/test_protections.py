@@ -146,6 +146,12 @@ PROTECTIONS = {
         "",
         "tests/data/test_tokenizer.py::test_a_malicious_file_is_an_error",
     ),
+    "tokenizers are compared with their checksums": Protection(
+        "mt/pipeline/tokenizer_checksums.py",
+        "    if changed:\n",
+        "    if False:\n",
+        "tests/faults/test_hostile_run.py::test_a_tokenizer_in_which_one_word_is_another",
+    ),
     "the random state is restored": Protection(
         PIPELINE,
         '        restore_random_state(saved["random"])\n',
