@@ -1,6 +1,7 @@
 """The `mt` command, also as ``python -m mt``: on some systems another `mt` stands first on the path."""
 
 import sys
+import threading
 
 from mt.cli.app import app
 from mt.errors import MtError
@@ -11,6 +12,7 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run a command; an error of the user's is one sentence on stderr and exit code 2."""
+    threading.excepthook = _leave_full_disks_to_the_main_thread
     try:
         app()
     except MtError as error:
@@ -23,6 +25,12 @@ def main() -> None:
         where = f"{error.filename}: " if error.filename else ""
         print(f"mt: {where}{error.strerror or error}.", file=sys.stderr)
         sys.exit(USER_ERROR)
+
+
+def _leave_full_disks_to_the_main_thread(arguments: threading.ExceptHookArgs) -> None:
+    """TensorBoard writes in a thread, and raises there and in the main thread: one sentence is enough."""
+    if not issubclass(arguments.exc_type, OSError):
+        threading.__excepthook__(arguments)
 
 
 if __name__ == "__main__":

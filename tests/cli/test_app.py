@@ -1,13 +1,16 @@
 """What `mt` says of itself, and how soon."""
 
+import errno
 import re
 import resource
 import subprocess
+import threading
 from collections.abc import Callable
 
 import pytest
 
 import mt
+from mt.__main__ import main
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -66,3 +69,28 @@ def test_help_is_there_at_once(start: Start) -> None:
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         assert "--config" in out
     assert min(seconds) < 0.4
+
+
+@pytest.mark.parametrize(
+    ("error", "is_shown"), [(OSError(errno.ENOSPC, "No space left"), False), (ValueError(), True)]
+)
+def test_a_disk_that_is_full_in_a_writing_thread_is_one_sentence(
+    error: Exception, is_shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+
+    def fail() -> None:
+        raise error
+
+    def app() -> None:
+        thread = threading.Thread(target=fail)
+        thread.start()
+        thread.join()
+        raise OSError(errno.ENOSPC, "No space left")
+
+    monkeypatch.setattr("mt.__main__.app", app)
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    said = capsys.readouterr().err
+    assert said.endswith("mt: No space left.\n")
+    assert ("Traceback" in said) == is_shown
