@@ -23,7 +23,12 @@ def choose_device(name: str) -> torch.device:
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether this error says that a tensor did not fit into the memory of a device.
 
-    CUDA has a class for it; the allocators of the CPU and of MPS have a text alone.
+    CUDA's allocator has a class for it; the driver, cuBLAS, the CPU and MPS have a text alone.
     """
-    texts = ("DefaultCPUAllocator: can't allocate memory", "MPS backend out of memory")
+    texts = (
+        "CUDA error: out of memory",
+        "CUBLAS_STATUS_ALLOC_FAILED",
+        "DefaultCPUAllocator: can't allocate memory",
+        "MPS backend out of memory",
+    )
     return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in texts)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mt.device import choose_device
+from mt.device import choose_device, is_out_of_memory
 from mt.errors import DeviceError
 
 
@@ -32,3 +32,23 @@ def test_auto_takes_the_best_there_is(expected: str) -> None:
 def test_device_that_is_not_there_is_refused_with_those_that_are(name: str) -> None:
     with pytest.raises(DeviceError, match=rf"no usable device '{name}'\. Choose auto or mps, cpu\."):
         choose_device(name)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("CUDA error: device-side assert triggered"), False),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+    ],
+)
+def test_memory_that_is_full_is_told_from_other_errors(error: RuntimeError, expected: bool) -> None:
+    assert is_out_of_memory(error) == expected
+
+
+def test_what_this_machine_says_when_its_memory_is_full_is_understood() -> None:
+    with pytest.raises(RuntimeError) as raised:
+        torch.empty(2**60, dtype=torch.uint8)
+    assert is_out_of_memory(raised.value)

@@ -37,6 +37,10 @@ KEYS = (
 )
 
 
+# On fewer sentences, chance moves BLEU by several points.
+FEWEST_HELD_OUT = 100
+
+
 @dataclass(frozen=True)
 class Size:
     """A model for corpora of up to so many pairs."""
@@ -82,13 +86,19 @@ def propose_config(path: str, src: str, tgt: str, *, name: str | None = None) ->
         validation=ValidationConfig(patience=8),
     )
     config, seen = _look_at_lengths(corpus, config)
+    num_held_out = min(len(corpus.validation), len(corpus.test))
+    if num_held_out < FEWEST_HELD_OUT:
+        seen.append(
+            f"A score on {num_held_out} sentences says little: bring more, or raise data.held_out_fraction."
+        )
     head = [
         f"# {path}: {num_pairs:,} training pairs, "
         f"{len(corpus.validation):,} validation, {len(corpus.test):,} test.",
         *(f"# {line}" for line in seen),
         "# Options that are not here keep their defaults; the run directory's config.yaml shows them all.",
     ]
-    return "\n".join(head) + "\n\n" + config_to_yaml(config, keys=KEYS)
+    keys = [key for key in KEYS if key != "data.name" or name is not None]
+    return "\n".join(head) + "\n\n" + config_to_yaml(config, keys=keys)
 
 
 def _look_at_lengths(corpus: Corpus, config: Config) -> tuple[Config, list[str]]:

@@ -43,6 +43,8 @@ def test_a_small_corpus_gets_small_batches_and_a_short_warmup(tiny_corpus: Path,
 def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> None:
     text = propose_config(str(tiny_corpus), "de", "en")
     assert "160 training pairs, 12 validation, 22 test." in text
+    assert "# A score on 12 sentences says little" in text
+    assert "name:" not in text
     lines = (tiny_corpus / "train.de").read_text(encoding="utf-8")
     num_words = len(set(lines.replace(".", " . ").replace("!", " ! ").split()))
     assert f"Vocabulary: {num_words + 4} source" in text

@@ -57,26 +57,41 @@ def train(
     first = PaddedBatch.of(workload.pairs_of_batch(0), job.device)
     model.eval()
     with torch.inference_mode():
-        loss = _loss(logits_of(first), first)
+        loss = mean_loss(logits_of(first), first)
     model.train()
-    # On CUDA the fused kernel, which is what one takes there; on a CPU what torch chooses by itself.
-    optimizer = torch.optim.Adam(
-        model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True if job.device == "cuda" else None
-    )
+    optimizer = plain_adam(model, job.device)
     session.ready(first_loss=float(loss), num_parameters=sum(p.numel() for p in model.parameters()))
     number = 0
     while True:
         batch = PaddedBatch.of(workload.pairs_of_batch(number), job.device)
-        optimizer.zero_grad()
-        with autocast(job.device):
-            loss = _loss(logits_of(batch), batch)
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        step(model, logits_of, batch, optimizer, job.device)
         session.after_step(
             batch.src_lengths, batch.tgt_lengths, src_slots=batch.src.numel(), tgt_slots=batch.tgt.numel()
         )
         number += 1
+
+
+def plain_adam(model: nn.Module, device: str) -> torch.optim.Adam:
+    """On CUDA the fused kernel, which is what one takes there; on a CPU what torch chooses by itself."""
+    fused = True if device == "cuda" else None
+    return torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=fused)
+
+
+def step(
+    model: nn.Module,
+    logits_of: Callable[[PaddedBatch], Tensor],
+    batch: PaddedBatch,
+    optimizer: torch.optim.Optimizer,
+    device: str,
+) -> Tensor:
+    """One step of training; the loss, which nobody waits for."""
+    optimizer.zero_grad()
+    with autocast(device):
+        loss = mean_loss(logits_of(batch), batch)
+    loss.backward()  # type: ignore[no-untyped-call]
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return loss.detach()
 
 
 def autocast(device: str) -> AbstractContextManager[Any]:
@@ -84,7 +99,7 @@ def autocast(device: str) -> AbstractContextManager[Any]:
     return torch.autocast("cuda", dtype=torch.bfloat16) if device == "cuda" else nullcontext()
 
 
-def _loss(logits: Tensor, batch: PaddedBatch) -> Tensor:
+def mean_loss(logits: Tensor, batch: PaddedBatch) -> Tensor:
     """Mean label-smoothed cross-entropy of the real tokens."""
     return F.cross_entropy(
         logits.flatten(0, 1), batch.labels.flatten(), ignore_index=PAD_ID, label_smoothing=LABEL_SMOOTHING

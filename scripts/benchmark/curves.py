@@ -1,0 +1,171 @@
+"""Whether the fast path learns what the plain path learns: losses and BLEU of both, and of chance.
+
+python -m scripts.benchmark.curves --data FOLDER [--steps N]
+
+Two trainings of `mt` that differ in what dropout draws, and one of the plain `torch.nn.Transformer` loop with
+torch's own dropout, loss and Adam; all with the same first weights, batches and learning rates. How far the
+plain loop lies from `mt` is to be held against how far the two of `mt` lie from each other.
+"""
+
+import argparse
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import mean
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from mt.config.data import DataConfig
+from mt.data.batch import Batch
+from mt.data.corpus import load_split
+from mt.data.tokenizer import Tokenizer
+from mt.metrics import score_translations
+from mt.pipeline.translator import Translator
+from mt.training.objective import Objective
+from mt.training.precision import Precision
+from mt.training.step import train_step
+from mt.transformer.transformer import Transformer
+from scripts.benchmark.mt_config import run_config
+from scripts.benchmark.session import Job
+from scripts.benchmark.sides.mt_train import adam, batch_stream, new_model
+from scripts.benchmark.sides.plain_loop import LABEL_SMOOTHING, PaddedBatch, plain_adam, step
+from scripts.benchmark.sides.prepare import LEARNING_BATCH_TOKENS, LEARNING_RATE, WARMUP_STEPS, Preparation
+from scripts.benchmark.sides.torch_loop import TorchTransformer, state_from_mt
+from scripts.benchmark.sizes import SIZES
+from scripts.benchmark.workload import Workload
+
+NUM_POINTS = 10
+CPU = torch.device("cpu")
+
+Step = Callable[[Batch], float]
+"""Trains on a batch; the loss of each of its target tokens."""
+
+
+def learning_rates() -> Iterator[float]:
+    """Warm-up, then the inverse square root."""
+    return (LEARNING_RATE * min(n / WARMUP_STEPS, (WARMUP_STEPS / n) ** 0.5) for n in itertools.count(1))
+
+
+def fast_path(model: Transformer, seed: int) -> Step:
+    """What `mt train` does with a batch."""
+    objective, optimizer, rates = Objective(model).train(), adam(model), learning_rates()
+    generator = torch.Generator().manual_seed(seed).get_state()
+
+    def take(batch: Batch) -> float:
+        nonlocal generator
+        # Each training draws from a generator of its own, though they take turns.
+        torch.set_rng_state(generator)
+        result = train_step(
+            objective,
+            [batch],
+            optimizer,
+            Precision("float32", CPU),
+            learning_rate=next(rates),
+            smoothing=LABEL_SMOOTHING,
+            clip_norm=1.0,
+        )
+        generator = torch.get_rng_state()
+        return result.loss
+
+    return take
+
+
+def plain_path(model: TorchTransformer, seed: int) -> Step:
+    """What everybody does with a batch."""
+    optimizer, rates = plain_adam(model.train(), "cpu"), learning_rates()
+    generator = torch.Generator().manual_seed(seed).get_state()
+
+    def take(batch: Batch) -> float:
+        nonlocal generator
+        torch.set_rng_state(generator)
+        for group in optimizer.param_groups:
+            group["lr"] = next(rates)
+        padded = PaddedBatch(batch.src_ids, batch.tgt_ids, batch.labels, [], [])
+        loss = step(model, lambda padded: model(padded.src, padded.tgt), padded, optimizer, "cpu")
+        generator = torch.get_rng_state()
+        return float(loss)
+
+    return take
+
+
+def weights_for_mt(model: TorchTransformer, like: Transformer) -> dict[str, Tensor]:
+    """The plain weights under the names of `mt`: `state_from_mt` undone, by sending places through it."""
+    shapes = like.weights()
+    starts = itertools.accumulate((weight.numel() for weight in shapes.values()), initial=0)
+    numbers = {
+        name: torch.arange(start, start + weight.numel()).view_as(weight)
+        for (name, weight), start in zip(shapes.items(), starts, strict=False)
+    }
+    flat = torch.empty(sum(weight.numel() for weight in shapes.values()))
+    state = model.state_dict()
+    for name, places in state_from_mt(numbers).items():
+        flat[places.flatten()] = state[name].flatten()
+    return {name: flat[places] for name, places in numbers.items()}
+
+
+def train_side_by_side(steps: dict[str, Step], workload: Workload, num_steps: int) -> dict[str, list[float]]:
+    """Let all take the same batches; the mean loss of each tenth of the way."""
+    stream = batch_stream(workload, batch_tokens=LEARNING_BATCH_TOKENS)
+    losses: dict[str, list[float]] = {name: [] for name in steps}
+    epoch = position = 0
+    for _ in tqdm(range(num_steps), unit=" steps", disable=None):
+        [batch], epoch, position = stream.take(epoch, position)
+        for name, take in steps.items():
+            losses[name].append(take(batch))
+    width = num_steps // NUM_POINTS
+    return {
+        name: [mean(each[start : start + width]) for start in range(0, num_steps, width)]
+        for name, each in losses.items()
+    }
+
+
+def bleu(model: Transformer, job: Job, data: DataConfig) -> float:
+    """Of greedy translations of the validation split."""
+    tokenizers = [Tokenizer.load(job.folder / f"{side}_tokenizer.json") for side in ("src", "tgt")]
+    config = run_config(job.size, max_length=job.workload.description.max_length)
+    pairs = load_split(data, "validation")
+    found = Translator(config, model.eval(), *tokenizers).translate(list(pairs["src"]))
+    return score_translations(found, list(pairs["tgt"]))["bleu"].value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--data", required=True, help="a corpus as data.path takes it")
+    parser.add_argument("--src", default="en")
+    parser.add_argument("--tgt", default="de")
+    parser.add_argument(
+        "--steps", type=int, default=1_000, help="of about 1,000 tokens (default: %(default)s)"
+    )
+    parser.add_argument("--folder", type=Path, default=Path("runs/bench"), help="for intermediate files")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    job = Job(options.folder, SIZES["small"], "cpu")
+    Preparation(job).make_workload(
+        data=options.data, src=options.src, tgt=options.tgt, num_pairs=29_000, batch_tokens=4_096
+    )
+    workload = job.workload
+    first = new_model(job.size, workload.description).weights()
+    fast = [new_model(job.size, workload.description) for _ in range(2)]
+    plain = TorchTransformer(job.size, workload.description)
+    plain.load_state_dict({**state_from_mt(first), "positions": plain.positions})
+    steps = {
+        "mt, seed 1": fast_path(fast[0], 1),
+        "mt, seed 2": fast_path(fast[1], 2),
+        "plain loop": plain_path(plain, 1),
+    }
+    losses = train_side_by_side(steps, workload, options.steps)
+    translating = new_model(job.size, workload.description)
+    translating.load_weights(weights_for_mt(plain, translating))
+    data = DataConfig(path=options.data, src=options.src, tgt=options.tgt)
+    scores = [bleu(model, job, data) for model in (*fast, translating)]
+    ends = [options.steps * (point + 1) // NUM_POINTS for point in range(NUM_POINTS)]
+    print("| | " + " | ".join(f"to step {end:,}" for end in ends) + " | BLEU |")
+    print("|---|" + "---|" * (NUM_POINTS + 1))
+    for (name, each), score in zip(losses.items(), scores, strict=True):
+        print(f"| {name} | " + " | ".join(f"{loss:.3f}" for loss in each) + f" | {score:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
