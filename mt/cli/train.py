@@ -43,13 +43,16 @@ def train(
     143  stopped by SIGTERM: saved.
     """
     from mt.config.load import load_config
-    from mt.pipeline.train import run_training
     from mt.run_directory import RunDirectory
 
     show_logs()
     max_seconds = parse_duration(max_time) if max_time is not None else None
     loaded = load_config(config, overrides or [])
     directory = RunDirectory(run or RUNS / config.stem)
+    directory.refuse_second_writer()
+    # Torch is slow to come, and who is refused need not wait for it.
+    from mt.pipeline.train import run_training
+
     outcome = run_training(loaded, directory, restart=restart, max_seconds=max_seconds)
     if outcome.finished is None:
         where = f"at step {outcome.state.step:,}, saved" if outcome.state.step else "before the first step"
