@@ -1,16 +1,19 @@
 """What `mt` says of itself, and how soon."""
 
 import errno
+import os
 import re
 import resource
 import subprocess
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import mt
 from mt.__main__ import main
+from mt.run_directory import RunDirectory
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -56,6 +59,15 @@ def test_help_waits_for_no_library(start: Start) -> None:
     assert "translate" in out
     assert "typer" in imported(err)
     assert not {"torch", "datasets", "pydantic", "numpy", "tokenizers", "tensorboard"} & imported(err)
+
+
+def test_who_is_refused_does_not_wait_for_torch(start: Start, tiny_config_file: Path, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    with run.lock():
+        arguments = ("train", "--config", str(tiny_config_file), "--run", str(run.path))
+        _, err = start(*arguments, python=("-X", "importtime")).communicate()
+    assert f"is in use by process {os.getpid()}" in err
+    assert not {"torch", "datasets", "tokenizers", "tensorboard"} & imported(err)
 
 
 @pytest.mark.slow
