@@ -1,8 +1,13 @@
-"""Where the model computes, and what it says when its memory is full."""
+"""Where the model computes, and what its memory does."""
+
+import ctypes
 
 import torch
 
 from mt.errors import DeviceError
+
+# From glibc's malloc.h.
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
 def choose_device(name: str) -> torch.device:
@@ -32,3 +37,16 @@ def is_out_of_memory(error: RuntimeError) -> bool:
         "MPS backend out of memory",
     )
     return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in texts)
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep the memory that it frees, for what it asks for next; call it before the work.
+
+    Each step frees hundreds of megabytes and asks for them again. The C library gives large pieces back to
+    the system, which has to zero each page that it hands out: 3 to 7 % of the time on a CPU. Nothing happens
+    where the C library is not glibc.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_MAX, 0)
+        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)

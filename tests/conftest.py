@@ -5,7 +5,7 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -51,6 +51,15 @@ TrainUntil = Callable[..., Outcome | None]
 def one_thread() -> None:
     """So that the processes of a parallel test run do not fight for the cores."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """So that no test reads or writes the user's; processes that tests start have it too."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setenv("MT_CACHE", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session", autouse=True)

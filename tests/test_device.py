@@ -1,4 +1,8 @@
-"""Which device is chosen, on machines that have it and on machines that do not."""
+"""Which device is chosen, on machines that have it and on machines that do not; and what memory does."""
+
+import platform
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -52,3 +56,28 @@ def test_what_this_machine_says_when_its_memory_is_full_is_understood() -> None:
     with pytest.raises(RuntimeError) as raised:
         torch.empty(2**60, dtype=torch.uint8)
     assert is_out_of_memory(raised.value)
+
+
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="other C libraries keep memory in their own way"
+)
+def test_memory_that_is_freed_is_not_asked_for_again() -> None:
+    # In a process of its own, since it cannot be undone. 16,384 pages are 64 MB.
+    code = """
+import resource, torch
+from mt.device import keep_freed_memory
+def pages_asked_for():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        torch.ones(2**26, dtype=torch.uint8)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+pages_asked_for()
+without = pages_asked_for()
+keep_freed_memory()
+pages_asked_for()
+print(without, pages_asked_for())
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    without, kept = map(int, ended.stdout.split())
+    assert kept < 1_000
+    assert without > 10 * kept

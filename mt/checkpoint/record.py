@@ -49,6 +49,9 @@ class Checkpoint:
     tokenizers: dict[str, str] = field(default_factory=dict)
     """SHA-256 of the run's tokenizer files under ``src`` and ``tgt``; the first checkpoints had none."""
 
+    average_of: list[str] = field(default_factory=list)
+    """The checkpoints whose mean it is; it cannot be trained further. Empty for one that was trained."""
+
     @property
     def name(self) -> str:
         """Such as ``step_0004000``."""
@@ -67,6 +70,7 @@ def record_text(checkpoint: Checkpoint) -> str:
             "environment": checkpoint.environment,
             "checksums": checkpoint.checksums,
             "tokenizers": checkpoint.tokenizers,
+            "average_of": checkpoint.average_of,
         }
     )
 
@@ -89,7 +93,8 @@ def read_record(folder: Path) -> Checkpoint:
         checkpoint = TypeAdapter(Checkpoint).validate_python({**content, "folder": folder})
     except ValidationError as error:
         raise DamagedError(f"{RECORD} has the wrong fields") from error
-    if checkpoint.name != step_name(checkpoint.step):
+    expected = average_name(checkpoint.step) if checkpoint.average_of else step_name(checkpoint.step)
+    if checkpoint.name != expected:
         raise DamagedError(f"{RECORD} is that of step {checkpoint.step}")
     return checkpoint
 
@@ -111,6 +116,11 @@ def verify_part(checkpoint: Checkpoint, part: str) -> Path:
 def step_name(step: int) -> str:
     """The name of the checkpoint of one step; sort by the number, which may grow longer."""
     return f"step_{step:07d}"
+
+
+def average_name(step: int) -> str:
+    """The name of the average whose last checkpoint is that of ``step``."""
+    return f"average_{step:07d}"
 
 
 @contextmanager

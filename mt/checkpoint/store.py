@@ -4,7 +4,8 @@ import contextlib
 import hashlib
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from mt.atomic_files import (
     write_synced,
     write_text_atomically,
 )
+from mt.checkpoint.averaging import mean_of
 from mt.checkpoint.parts import (
     MODEL,
     TRAINING_STATE,
@@ -31,6 +33,7 @@ from mt.checkpoint.record import (
     RECORD,
     Checkpoint,
     DamagedError,
+    average_name,
     read_record,
     record_text,
     step_name,
@@ -39,7 +42,8 @@ from mt.checkpoint.record import (
 from mt.errors import CheckpointError
 
 _STEP_NAME = re.compile(r"step_\d{7,18}")
-_ASIDE_NAME = re.compile(r"\.(step_\d{7,18})\.aside")
+_AVERAGE_NAME = re.compile(r"average_\d{7,18}")
+_ASIDE_NAME = re.compile(r"\.((?:step|average)_\d{7,18})\.aside")
 _LATEST, _BEST = "latest", "best"
 
 
@@ -86,29 +90,34 @@ class CheckpointStore:
         """
         folder = self.directory / step_name(step)
         with _explain_refusal(f"save checkpoint {folder}"):
-            make_folder(self.directory)
-            partial = partial_path(folder)
-            shutil.rmtree(partial, ignore_errors=True)
-            try:
-                partial.mkdir()
-                checksums = {
-                    MODEL: _write_part(partial / MODEL, model_bytes(model)),
-                    TRAINING_STATE: _write_part(
-                        partial / TRAINING_STATE, training_state_bytes(training_state)
-                    ),
-                }
-                checkpoint = Checkpoint(
-                    folder, step, best, dict(metrics), dict(environment), checksums, dict(tokenizers)
-                )
-                write_synced(partial / RECORD, record_text(checkpoint).encode())
-                sync_folder(partial)
-                self._put_in_place(partial, folder)
-            except BaseException:
-                shutil.rmtree(partial, ignore_errors=True)
-                raise
+            checkpoint = self._write(
+                Checkpoint(folder, step, best, dict(metrics), dict(environment), {}, dict(tokenizers)),
+                {
+                    MODEL: lambda: model_bytes(model),
+                    TRAINING_STATE: lambda: training_state_bytes(training_state),
+                },
+            )
             self._point_at(checkpoint)
             self._prune(checkpoint, keep)
         return checkpoint
+
+    def save_average(self, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
+        """Save the mean of these checkpoints' weights beside them, to translate with.
+
+        It is called after the newest of them, and an older one of that name is replaced. The pointers stay
+        where they are, and rotation does not remove it.
+
+        Raises:
+            CheckpointError: If one is damaged, or the disk refuses.
+            ValueError: If they are none, or of different models.
+        """
+        newest = max(checkpoints, key=lambda checkpoint: checkpoint.step)
+        names = [checkpoint.name for checkpoint in checkpoints]
+        folder = self.directory / average_name(newest.step)
+        average = replace(newest, folder=folder, best=False, metrics={}, average_of=names)
+        with _explain_refusal(f"save checkpoint {folder}"):
+            mean = mean_of(map(self.load_model, checkpoints))
+            return self._write(average, {MODEL: lambda: model_bytes(mean)})
 
     def recover(self) -> tuple[Checkpoint | None, dict[str, str]]:
         """Finish or undo what a killed process left, and find where training goes on.
@@ -137,7 +146,14 @@ class CheckpointStore:
         return newest, damaged
 
     def names(self) -> list[str]:
-        """The checkpoints that are there, sound or not, from the oldest step to the newest."""
+        """The checkpoints of training that are there, sound or not, from the oldest step to the newest."""
+        return self._folders(_STEP_NAME)
+
+    def averages(self) -> list[str]:
+        """The averages that are there, likewise."""
+        return self._folders(_AVERAGE_NAME)
+
+    def _folders(self, pattern: re.Pattern[str]) -> list[str]:
         try:
             paths = list(self.directory.iterdir())
         except FileNotFoundError:
@@ -146,7 +162,7 @@ class CheckpointStore:
             raise CheckpointError(
                 f"Cannot read {self.directory}: {error.strerror}. Check its permissions and its disk."
             ) from error
-        return sorted((path.name for path in paths if _STEP_NAME.fullmatch(path.name)), key=_step_of)
+        return sorted((path.name for path in paths if pattern.fullmatch(path.name)), key=_step_of)
 
     def require(self, name: str) -> Checkpoint:
         """The checkpoint called ``best``, ``latest``, or by its own name, and never another.
@@ -160,7 +176,7 @@ class CheckpointStore:
                 f"{self.directory} has no checkpoint marked {name}: the file is missing or names none. "
                 f"{self._sound_ones()}"
             )
-        if found not in self.names():
+        if found not in (*self.names(), *self.averages()):
             raise CheckpointError(f"{self.directory} has no checkpoint {found!r}. {self._sound_ones()}")
         folder = self.directory / found
         with self._explain_damage(folder):
@@ -184,6 +200,25 @@ class CheckpointStore:
         with self._explain_damage(checkpoint.folder):
             return read_training_state(verify_part(checkpoint, TRAINING_STATE))
 
+    def _write(
+        self, checkpoint: Checkpoint, parts: Mapping[str, Callable[[], bytes | memoryview]]
+    ) -> Checkpoint:
+        """Let its folder appear with these parts, made one after another; the checkpoint with checksums."""
+        make_folder(self.directory)
+        partial = partial_path(checkpoint.folder)
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            partial.mkdir()
+            checksums = {name: _write_part(partial / name, make()) for name, make in parts.items()}
+            written = replace(checkpoint, checksums=checksums)
+            write_synced(partial / RECORD, record_text(written).encode())
+            sync_folder(partial)
+            self._put_in_place(partial, checkpoint.folder)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        return written
+
     def _newest_sound(self) -> tuple[Checkpoint | None, dict[str, str]]:
         damaged: dict[str, str] = {}
         for name in reversed(self.names()):
@@ -196,7 +231,7 @@ class CheckpointStore:
     def _verified(self, name: str) -> Checkpoint:
         """The checkpoint ``name``, all parts of it compared with their checksums."""
         checkpoint = read_record(self.directory / name)
-        for part in (MODEL, TRAINING_STATE):
+        for part in (MODEL,) if checkpoint.average_of else (MODEL, TRAINING_STATE):
             verify_part(checkpoint, part)
         return checkpoint
 
@@ -267,7 +302,7 @@ class CheckpointStore:
 
     def _sound_ones(self) -> str:
         sound = []
-        for name in self.names():
+        for name in (*self.names(), *self.averages()):
             with contextlib.suppress(CheckpointError):
                 sound.append(self._verified(name).name)
         return f"Sound ones there: {', '.join(sound)}." if sound else "There is no sound one to take instead."
@@ -281,7 +316,7 @@ class CheckpointStore:
 
 
 def _step_of(name: str) -> int:
-    return int(name.removeprefix("step_"))
+    return int(name.rpartition("_")[2])
 
 
 def _write_part(path: Path, data: bytes | memoryview) -> str:

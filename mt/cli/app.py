@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import mt
+from mt.cli.average import average
 from mt.cli.check import check
 from mt.cli.evaluate import evaluate
 from mt.cli.init import init
@@ -44,3 +45,4 @@ app.command()(train)
 app.command()(translate)
 app.command()(evaluate)
 app.command()(check)
+app.command()(average)

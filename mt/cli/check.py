@@ -1,4 +1,4 @@
-"""`mt check`: look into what went wrong."""
+"""`mt check`: look at what a run will be like, or into what went wrong."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,27 +6,91 @@ from typing import Annotated
 import typer
 
 from mt.cli.logs import show_logs
-from mt.cli.options import CheckpointOption, DeviceOption
+from mt.cli.options import RUNS, CheckpointOption, DeviceOption
+from mt.errors import ConfigError
 
 
 def check(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", help="The YAML file of a run that is to begin."),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="With --config: override an option; repeatable."),
+    ] = None,
     batch: Annotated[
-        Path, typer.Option("--batch", metavar="FILE", help="A batch from the bad_batches folder of a run.")
-    ],
+        Path | None,
+        typer.Option("--batch", metavar="FILE", help="A batch from the bad_batches folder of a run."),
+    ] = None,
     run: Annotated[
-        Path | None, typer.Option("--run", metavar="PATH", help="Default: the run the file lies in.")
+        Path | None,
+        typer.Option(
+            "--run",
+            metavar="PATH",
+            help="The run. Default: runs/ and the config file's name, or the run that the batch lies in.",
+        ),
     ] = None,
     checkpoint: CheckpointOption = "latest",
     device: DeviceOption = "auto",
 ) -> None:
-    """Replay a batch whose loss or gradient was no number: where it goes wrong, and on which sentences.
+    """Look at a run before it begins (--config), or into a batch that went wrong (--batch).
 
-    It is computed in float32, without dropout, with the weights of a checkpoint, which
-    are those of the step only if the checkpoint was saved just before it.
+    With --config: the corpus, the vocabulary, the batches, the model and its memory, a few steps,
+    and how long the run will take. Nothing is written.
+
+    With --batch: a batch whose loss or gradient was no number is computed again in float32,
+    without dropout, with the weights of a checkpoint, which are those of the step only if the
+    checkpoint was saved just before it.
+
+    Exit codes:
+
+      0  the run can begin, or the batch was looked into; there may be warnings.
+      2  it cannot, for a reason said in a sentence.
+    130  stopped by Ctrl-C.
     """
     show_logs()
+    if config is not None and batch is None:
+        _refuse(context, "checkpoint", "device", goes_with="--batch")
+        _check_config(config, overrides or [], run)
+    elif batch is not None and config is None:
+        _refuse(context, "overrides", goes_with="--config")
+        _check_batch(batch, run, checkpoint, device)
+    else:
+        raise ConfigError(
+            "give either --config FILE, for a run that is to begin, or --batch FILE, for a batch that went "
+            "wrong."
+        )
+
+
+def _refuse(context: typer.Context, *names: str, goes_with: str) -> None:
+    """No option is passed over in silence."""
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = "--set" if name == "overrides" else f"--{name}"
+            raise ConfigError(f"{option} goes with {goes_with} only.")
+
+
+def _check_config(file: Path, overrides: list[str], run: Path | None) -> None:
+    from mt.config.load import load_config
+    from mt.pipeline.check import preflight
+    from mt.run_directory import RunDirectory
+
+    config = load_config(file, overrides)
+    warnings: list[str] = []
+    for part in preflight(config, RunDirectory(run or RUNS / file.stem)):
+        typer.echo("\n  ".join([part.title, *part.lines]) + "\n")
+        warnings += part.warnings
+    for warning in warnings:
+        typer.echo(f"warning: {warning}")
+    typer.echo("This run can begin.")
+
+
+def _check_batch(batch: Path, run: Path | None, checkpoint: str, device: str) -> None:
     from mt.device import choose_device
-    from mt.pipeline.check import replay
+    from mt.pipeline.replay import replay
     from mt.run_directory import RunDirectory
 
     directory = RunDirectory(run or batch.absolute().parent.parent).require()

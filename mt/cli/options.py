@@ -18,7 +18,10 @@ RunOption = Annotated[
     typer.Option("--run", metavar="PATH", help="The run directory. Default: the newest run in runs/."),
 ]
 CheckpointOption = Annotated[
-    str, typer.Option(metavar="NAME", help="best, latest, or the name of a checkpoint such as step_0004000.")
+    str,
+    typer.Option(
+        metavar="NAME", help="best, latest, or the name of a checkpoint: step_0004000, average_0004000."
+    ),
 ]
 BeamOption = Annotated[
     int, typer.Option("--beam", min=1, max=100, help="Beginnings kept in the search; 1 is greedy search.")

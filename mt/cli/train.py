@@ -1,12 +1,16 @@
 """`mt train`: parse, train, say how it ended."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mt.cli.logs import show_logs
 from mt.cli.options import RUNS, parse_duration
+
+if TYPE_CHECKING:
+    from mt.pipeline.train import Outcome
+    from mt.run_directory import RunDirectory
 
 
 def train(
@@ -58,9 +62,14 @@ def train(
         where = f"at step {outcome.state.step:,}, saved" if outcome.state.step else "before the first step"
         typer.echo(f"Stopped {where}. The same command goes on from there.", err=True)
         raise typer.Exit(outcome.exit_code)
+    _report(outcome, directory, loaded.validation.metric)
+
+
+def _report(outcome: "Outcome", run: "RunDirectory", metric: str) -> None:
+    """Say how it ended, and what can be done now."""
     if outcome.was_finished:
         typer.echo(
-            f"{directory.path} is finished: {outcome.finished}. "
+            f"{run.path} is finished: {outcome.finished}. "
             "To train it further, raise that limit; to begin anew, add --restart.",
             err=True,
         )
@@ -73,10 +82,10 @@ def train(
         err=True,
     )
     if best is not None:
-        typer.echo(f"Best validation {loaded.validation.metric}: {best:.2f}", err=True)
+        typer.echo(f"Best validation {metric}: {best:.2f}", err=True)
     typer.echo(
-        f'Translate with it:  mt translate --run {directory.path} "..."\n'
-        f"Score it:           mt evaluate --run {directory.path} --split test\n"
-        f"Watch the curves:   tensorboard --logdir {directory.tensorboard_dir}",
+        f'Translate with it:  mt translate --run {run.path} "..."\n'
+        f"Score it:           mt evaluate --run {run.path} --split test\n"
+        f"Watch the curves:   tensorboard --logdir {run.tensorboard_dir}",
         err=True,
     )

@@ -46,6 +46,10 @@ def translate(
     keep_unk: Annotated[
         bool, typer.Option("--keep-unk", help="Show where the model would write a word it does not know.")
     ] = False,
+    dictionary: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Lines of source<TAB>target: how these words are to be translated."),
+    ] = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
@@ -59,9 +63,15 @@ def translate(
         raise ConfigError("--temperature and --seed are for drawing: add --sample.")
     found = find_run(run)
     from mt.device import choose_device
+    from mt.pipeline.carried_words import read_dictionary
     from mt.pipeline.translator import Beam, Sampling, Translator
 
-    translator = Translator.from_run(found, checkpoint=checkpoint, device=choose_device(device))
+    translator = Translator.from_run(
+        found,
+        checkpoint=checkpoint,
+        device=choose_device(device),
+        dictionary=None if dictionary is None else read_dictionary(dictionary),
+    )
     way = Sampling(temperature, seed) if sample else Beam(beam, length_penalty) if beam > 1 else None
     number_of_first = 1
     for lines in _blocks(sentences, file):

@@ -4,6 +4,7 @@ from typing import Self
 
 from pydantic import model_validator
 
+from mt.config.cleaning import CleaningConfig
 from mt.config.data import DataConfig
 from mt.config.model import ModelConfig
 from mt.config.section import Section
@@ -16,6 +17,9 @@ class Config(Section):
 
     data: DataConfig
     """Where the sentence pairs come from."""
+
+    cleaning: CleaningConfig = CleaningConfig()
+    """What is dropped from the training pairs."""
 
     tokenizer: TokenizerConfig = TokenizerConfig()
     """How text becomes ids."""
@@ -34,6 +38,11 @@ class Config(Section):
 
     checkpoint: CheckpointConfig = CheckpointConfig()
     """How the run is saved."""
+
+    @property
+    def carries_words_over(self) -> bool:
+        """Whether the model learns to carry unknown words over; parts of words are never unknown."""
+        return self.tokenizer.kind == "word" and self.training.guided_alignment > 0
 
     @model_validator(mode="after")
     def _check_across_sections(self) -> Self:

@@ -1,7 +1,10 @@
 """The ``data`` section: which corpus, which languages."""
 
-from pydantic import Field
+from typing import Self
 
+from pydantic import Field, model_validator
+
+from mt.config.mix import parse_mix
 from mt.config.section import MAY_CHANGE, Section
 
 
@@ -9,7 +12,7 @@ class DataConfig(Section):
     """Where the sentence pairs come from."""
 
     path: str = Field(min_length=1, json_schema_extra=MAY_CHANGE)
-    """A folder, a file, a Hub id such as bentrevett/multi30k, builtin:primer or builtin:reverse."""
+    """A folder, file or pattern (part-*.csv), a Hub id (org/corpus), builtin:primer or builtin:reverse."""
 
     name: str | None = None
     """The configuration of a Hub corpus that has several, such as en-it."""
@@ -23,8 +26,11 @@ class DataConfig(Section):
     tgt: str = Field(min_length=1)
     """The language translated to, likewise."""
 
+    mix: str | None = None
+    """More to train on, a source a line: its path, then weight=, name=, revision=, src=, tgt= as needed."""
+
     num_train_pairs: int | None = Field(default=None, ge=1)
-    """Train on the first so many pairs only, or generate so many; null takes all of the corpus."""
+    """Train on the first so many pairs of data.path only, or generate so many; null takes all."""
 
     held_out_fraction: float = Field(default=0.02, gt=0, lt=0.5)
     """Share held out for a validation or test split that the corpus lacks, chosen by a hash of the source."""
@@ -37,3 +43,8 @@ class DataConfig(Section):
 
     hub_timeout_seconds: float = Field(default=10.0, gt=0, json_schema_extra=MAY_CHANGE)
     """How long the Hub may take to answer before it is taken for unreachable."""
+
+    @model_validator(mode="after")
+    def _check_mix(self) -> Self:
+        parse_mix(self.mix or "")
+        return self

@@ -61,6 +61,12 @@ class TrainingConfig(Section):
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """Probability spread evenly over the whole vocabulary (section 5.4)."""
 
+    guided_alignment: float = Field(default=0.0, ge=0)
+    """Weight of the loss that teaches which word translates which; above 0 unknown words are carried over."""
+
+    unknown_share: float = Field(default=0.2, ge=0, lt=1)
+    """With guided_alignment: share of training pairs that have a word made unknown on both sides."""
+
     adam_beta1: float = Field(default=0.9, ge=0, lt=1)
     """Decay of Adam's mean of gradients."""
 
@@ -72,6 +78,9 @@ class TrainingConfig(Section):
 
     clip_norm: float | None = Field(default=1.0, gt=0)
     """The largest norm of the gradient; null does not clip."""
+
+    ema_decay: float | None = Field(default=None, gt=0, lt=1)
+    """Validate and save the moving average of the weights with this decay, such as 0.999; null the last ones."""
 
     max_steps: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
     """Stop after so many steps."""

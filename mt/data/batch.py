@@ -31,6 +31,7 @@ class Batch:
         tgt_mask: ``(B, 1, T, T)``; True where the decoder may look: real tokens, none in the future.
         labels: ``(B, T)``, what is to be predicted; ends with EOS, PAD where there is nothing to predict.
         num_target_tokens: Labels that are not PAD.
+        alignment: ``(B, T)``, the source position that each label translates, or -1; None where nobody asks.
     """
 
     src_ids: Tensor
@@ -39,6 +40,7 @@ class Batch:
     tgt_mask: Tensor
     labels: Tensor
     num_target_tokens: int
+    alignment: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Self:
         """Return the batch on ``device``; from pinned memory the copy runs beside the computing."""
@@ -73,6 +75,7 @@ class Batch:
             tgt_mask=change(self.tgt_mask),
             labels=change(self.labels),
             num_target_tokens=self.num_target_tokens,
+            alignment=None if self.alignment is None else change(self.alignment),
         )
 
 
@@ -102,12 +105,13 @@ def pad(sentences: Sentences, *, first: int | None = None, last: int | None = No
     return torch.from_numpy(padded)
 
 
-def collate(src: Sentences, tgt: Sentences) -> Batch:
+def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> Batch:
     """Pad, shift and mask sentence pairs.
 
     Args:
         src: Raw source ids, with neither BOS nor EOS.
         tgt: Raw target ids, likewise; ``tgt[i]`` translates ``src[i]``.
+        places: For each target token the place of the source token that it translates, or -1.
     """
     src_ids = pad(src, last=EOS_ID)
     tgt_ids = pad(tgt, first=BOS_ID)
@@ -118,4 +122,13 @@ def collate(src: Sentences, tgt: Sentences) -> Batch:
         tgt_mask=target_mask(tgt_ids),
         labels=pad(tgt, last=EOS_ID),
         num_target_tokens=sum(len(sentence) + 1 for sentence in tgt),
+        alignment=None if places is None else _alignment(src, places),
+    )
+
+
+def _alignment(src: Sentences, places: Sentences) -> Tensor:
+    """``(B, T)``; the end mark of a target translates that of its source, padding nothing."""
+    # One up and down again, because `pad` fills with zeros.
+    return (
+        pad([[*(place + 1 for place in row), len(ids) + 1] for ids, row in zip(src, places, strict=True)]) - 1
     )

@@ -1,4 +1,4 @@
-"""From ``data.path`` to three splits of sentence pairs that can be relied on."""
+"""From ``data.path`` and ``data.mix`` to three splits of sentence pairs that can be relied on."""
 
 import hashlib
 from collections import Counter
@@ -7,12 +7,24 @@ from dataclasses import dataclass
 from itertools import islice
 
 import datasets
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
 
+from mt.config.cleaning import CleaningConfig
 from mt.config.data import DataConfig
-from mt.data.pair_table import PairTable
-from mt.data.sources.find import find_source
+from mt.data.cache import code_digest
+from mt.data.cleaning.filters import Cleaner
+from mt.data.cleaning.leaks import LeakCheck
+from mt.data.corpus_cache import Facts, Splits, through_cache
+from mt.data.pair_table import CHUNK_SIZE, PairTable
+from mt.data.sampler import Share
+from mt.data.sources.checked import evaluation_pairs, training_pairs
+from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import SPLITS, Part, Source, Split
 from mt.errors import DataError
+
+NO_CLEANING = CleaningConfig()
 
 
 @dataclass(frozen=True)
@@ -20,33 +32,60 @@ class Corpus:
     """Sentence pairs as datasets with exactly the columns ``src`` and ``tgt``, each a str and never None.
 
     Attributes:
-        train: Pairs with text on both sides.
+        train: Pairs with text on both sides, cleaned as the config asks.
         validation: Pairs as they stand in the corpus, empty lines included.
         test: Likewise.
+        shares: The sources of the training pairs, in their order.
         description: What was loaded, in plain JSON types: ``path``, ``kind``, ``name``, ``src``, ``tgt``,
-            ``revision`` (the commit of a Hub corpus, else None), and under ``splits`` for each split its
-            ``origin`` (``given``, ``generated`` or ``carved``), where it was read ``from``, the number of
-            ``pairs``, how many rows were ``dropped`` for which reason, and a ``fingerprint`` of the text.
+            ``revision`` (the commit of a Hub corpus, else None); under ``sources`` the same and ``weight``,
+            ``pairs`` and ``fingerprint`` for each; under ``splits`` for each split its ``origin`` (``given``,
+            ``generated`` or ``carved``), where it was read ``from``, the number of ``pairs``, how many rows
+            were ``dropped`` for which reason, ``examples`` of these, how many were ``rewritten`` in another
+            Unicode form, and a ``fingerprint`` of the text; under ``leaks`` what `LeakCheck.report` gives,
+            and ``leaks_removed``.
     """
 
     train: datasets.Dataset
     validation: datasets.Dataset
     test: datasets.Dataset
+    shares: tuple[Share, ...]
     description: dict[str, object]
 
 
-def load_corpus(config: DataConfig) -> Corpus:
-    """Find the corpus, check every row, and carve the splits that it lacks from its training split.
+@dataclass(frozen=True)
+class _Found:
+    """A source that was found, and the config that it was found by."""
 
-    Rows of the training split that lack text on a side are dropped and counted; rows of the others never are.
-    Which pairs are carved out is decided by a hash of the source alone: it is the same on every machine, does
-    not change for a pair when others are added, and pairs with the same source stay together.
+    config: DataConfig
+    weight: float
+    source: Source
+
+
+def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> Corpus:
+    """Find the sources, check every row, clean what is trained on, and carve the splits that no source has.
+
+    Validation and test are those of the first source that has them; where none has, they are carved from the
+    training split of ``data.path``. Rows of the training split that lack text on a side are dropped and
+    counted; rows of the others never are. Which pairs are carved out is decided by a hash of the source
+    alone: it is the same on every machine, does not change for a pair when others are added, and pairs with
+    the same source stay together.
 
     Raises:
         ConfigError: If source and target language are the same.
         DataError: If there is no such corpus, it is broken, or too small to be split.
     """
-    return _load(find_source(config), config)
+    found = [
+        _Found(source_config, weight, _find(source_config, is_mixed=number > 0))
+        for number, (source_config, weight) in enumerate(mixed_sources(config))
+    ]
+    splits, facts = through_cache(lambda: _identity(found, cleaning), lambda: _read(found, cleaning))
+    return Corpus(
+        train=splits["train"],
+        validation=splits["validation"],
+        test=splits["test"],
+        shares=tuple(Share(*share) for share in facts["shares"]),
+        description=facts["description"],
+    )
 
 
 def load_split(config: DataConfig, split: Split, *, undivided: bool = False) -> datasets.Dataset:
@@ -55,43 +94,26 @@ def load_split(config: DataConfig, split: Split, *, undivided: bool = False) -> 
     Args:
         config: Which corpus.
         split: Which of its splits.
-        undivided: Take a corpus of a single file, or of two parallel ones, whole, instead of carving it.
+        undivided: Take ``data.path`` alone, and a corpus of files that are no folder with splits whole,
+            instead of carving it.
 
     Raises:
         ConfigError, DataError: As `load_corpus` does, for what is read.
     """
-    source = find_source(config)
-    whole = undivided and source.kind in ("file", "parallel text")
-    if whole or (split != "train" and split in source.splits):
-        table = PairTable()
-        _read_evaluation_split(source.splits["train" if whole else split], split, table)
-        return table.to_dataset()
-    corpus = _load(source, config)
+    sources = mixed_sources(config)
+    if undivided:
+        config, _ = sources[0]
+        source = _find(config, is_mixed=False)
+        if source.kind in ("file", "files", "parallel text"):
+            return _read_evaluation_split(source.splits["train"], split).to_dataset()
+        sources = sources[:1]
+    if split != "train":
+        for number, (source_config, _) in enumerate(sources):
+            source = _find(source_config, is_mixed=number > 0)
+            if split in source.splits:
+                return _read_evaluation_split(source.splits[split], split).to_dataset()
+    corpus = load_corpus(config)
     return {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}[split]
-
-
-def _load(source: Source, config: DataConfig) -> Corpus:
-    dropped: Counter[str] = Counter()
-    tables = {split: PairTable() for split in SPLITS}
-    _read_training_split(source, config, tables, dropped)
-    for split in SPLITS:
-        if split in source.splits and split != "train":
-            _read_evaluation_split(source.splits[split], split, tables[split])
-    splits = {split: _describe(split, source, tables[split], dropped) for split in SPLITS}
-    return Corpus(
-        train=tables["train"].to_dataset(),
-        validation=tables["validation"].to_dataset(),
-        test=tables["test"].to_dataset(),
-        description={
-            "path": config.path,
-            "kind": source.kind,
-            "name": config.name,
-            "src": config.src,
-            "tgt": config.tgt,
-            "revision": source.revision,
-            "splits": splits,
-        },
-    )
 
 
 def carved_split(src: str, fraction: float) -> Split:
@@ -108,96 +130,203 @@ def carved_split(src: str, fraction: float) -> Split:
     return "test" if position < 2 * fraction else "train"
 
 
-def _read_training_split(
-    source: Source, config: DataConfig, tables: Mapping[Split, PairTable], dropped: Counter[str]
-) -> None:
-    """Fill the training table, and those of the splits that are carved from it."""
-    pairs = _training_pairs(source.splits["train"], dropped)
-    missing = [split for split in SPLITS if split not in source.splits]
-    if missing:
-        for src, tgt in pairs:
-            split = carved_split(src, config.held_out_fraction)
-            if split in missing:
-                tables[split].append(src, tgt)
-            elif config.num_train_pairs is None or len(tables["train"]) < config.num_train_pairs:
-                tables["train"].append(src, tgt)
-    else:
-        for src, tgt in islice(pairs, config.num_train_pairs):
-            tables["train"].append(src, tgt)
-    empty = [split for split in ("train", *missing) if not len(tables[split])]
-    if len(empty) == 1 + len(missing):
-        where = ", ".join(part.where for part in source.splits["train"])
-        rows = ", ".join(f"in {count:,} rows {reason}" for reason, count in dropped.items())
-        raise DataError(f"No pair of {where} can be trained on: {rows or 'there are no rows'}.")
-    if empty:
+def _find(config: DataConfig, *, is_mixed: bool) -> Source:
+    try:
+        return find_source(config)
+    except DataError as error:
+        raise (DataError(f"data.mix, {config.path}: {error}") if is_mixed else error) from None
+
+
+def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
+    """All that decides the corpus; None where the content of a source is not known before it is read."""
+    try:
+        sources = [
+            {split: [part.identify() for part in parts] for split, parts in each.source.splits.items()}
+            for each in found
+        ]
+    except OSError:
+        return None
+    if any(None in parts for source in sources for parts in source.values()):
+        return None
+    configs = [[each.config.model_dump(mode="json"), each.weight] for each in found]
+    return {
+        "what": "corpus",
+        "sources": sources,
+        "configs": configs,
+        "cleaning": cleaning.model_dump(mode="json"),
+        "code": code_digest(),
+    }
+
+
+def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> tuple[Splits, Facts]:
+    """Read all splits; the facts are ``shares`` and ``description``, as `Corpus` has them."""
+    given: dict[Split, Source | None] = {
+        split: next((each.source for each in found if split in each.source.splits), None)
+        for split in SPLITS
+        if split != "train"
+    }
+    carved = {split: PairTable() for split, source in given.items() if source is None}
+    cleaner = Cleaner(cleaning)
+    tables = [_read_training_split(each, cleaner, carved if each is found[0] else {}) for each in found]
+    evaluation = carved | {
+        split: _read_evaluation_split(source.splits[split], split)
+        for split, source in given.items()
+        if source is not None
+    }
+    held_out: dict[str, datasets.Dataset] = {split: table.to_dataset() for split, table in evaluation.items()}
+    leaks = LeakCheck(held_out)
+    trains = []
+    for number, each in enumerate(found):
+        train = tables[number].to_dataset()
+        leaked = leaks.look_through(train)
+        if cleaning.remove_leaks and len(leaked):
+            tables[number] = _without(leaked, train, cleaner)
+            train = tables[number].to_dataset()
+            _refuse_nothing_left(each.source, tables[number], cleaner.dropped.counts)
+        trains.append(train)
+    train = trains[0] if len(trains) == 1 else datasets.concatenate_datasets(trains)
+    facts: Facts = {
+        "shares": [Share(len(table), each.weight) for table, each in zip(tables, found, strict=True)],
+        "description": {
+            **_describe_source(found[0]),
+            "sources": [
+                {
+                    **_describe_source(each),
+                    "weight": each.weight,
+                    "pairs": len(table),
+                    "fingerprint": table.fingerprint,
+                }
+                for table, each in zip(tables, found, strict=True)
+            ],
+            "splits": {
+                "train": _describe_training(found, tables, cleaner),
+                **{
+                    split: _describe_evaluation(split, given[split], found[0].source, evaluation[split])
+                    for split in given
+                },
+            },
+            "leaks": leaks.report(),
+            "leaks_removed": cleaning.remove_leaks,
+        },
+    }
+    return {"train": train, **held_out}, facts
+
+
+def _read_training_split(found: _Found, cleaner: Cleaner, carved: Mapping[Split, PairTable]) -> PairTable:
+    """The pairs to train on; those that belong to a split that is carved go to its table instead."""
+    table, limit = PairTable(), found.config.num_train_pairs
+    before = cleaner.dropped.counts.copy()
+    rows = training_pairs(found.source.splits["train"], cleaner.dropped)
+    pairs = iter(tqdm(rows, desc="reading", unit=" pairs", disable=None, leave=False))
+    if carved:
+        pairs = _carve(pairs, carved, found.config.held_out_fraction)
+    # Never further than the limit: what stands after it is not looked at.
+    while chunk := list(islice(pairs, min(CHUNK_SIZE, (limit or len(table) + CHUNK_SIZE) - len(table)))):
+        for src, tgt in cleaner.clean(chunk):
+            table.append(src, tgt)
+    for _ in pairs if carved else ():
+        pass  # Beyond the limit there may be more to be carved.
+    dropped = cleaner.dropped.counts - before
+    empty = [split for split, split_table in carved.items() if not len(split_table)]
+    if dropped or len(empty) == len(carved):
+        _refuse_nothing_left(found.source, table, dropped)
+    if empty or not len(table):
+        splits = " or ".join([] if len(table) else ["train"]) or " or ".join(empty)
         raise DataError(
-            f"{config.path} is too small to be split: none of its pairs came to the {' or '.join(empty)} "
-            f"split at data.held_out_fraction={config.held_out_fraction:g}. Add pairs, change the fraction, "
-            f"or bring a validation and a test split of your own."
+            f"{found.config.path} is too small to be split: none of its pairs came to the {splits} "
+            f"split at data.held_out_fraction={found.config.held_out_fraction:g}. Add pairs, change the "
+            f"fraction, or bring a validation and a test split of your own."
+        )
+    return table
+
+
+def _carve(
+    pairs: Iterator[tuple[str, str]], carved: Mapping[Split, PairTable], fraction: float
+) -> Iterator[tuple[str, str]]:
+    for src, tgt in pairs:
+        table = carved.get(carved_split(src, fraction))
+        if table is None:
+            yield src, tgt
+        else:
+            table.append(src, tgt)
+
+
+def _refuse_nothing_left(source: Source, table: PairTable, dropped: Counter[str]) -> None:
+    if not len(table):
+        rows = ", ".join(f"in {count:,} rows {reason}" for reason, count in dropped.items())
+        raise DataError(
+            f"No pair of {_where(source.splits['train'])} can be trained on: {rows or 'there are no rows'}."
         )
 
 
-def _read_evaluation_split(parts: Sequence[Part], split: Split, table: PairTable) -> None:
-    for src, tgt in _evaluation_pairs(parts):
+def _read_evaluation_split(parts: Sequence[Part], split: Split) -> PairTable:
+    table = PairTable()
+    for src, tgt in evaluation_pairs(parts):
         table.append(src, tgt)
     if not len(table):
-        raise DataError(
-            f"{', '.join(part.where for part in parts)} is empty, but should hold the {split} split."
-        )
+        raise DataError(f"{_where(parts)} is empty, but should hold the {split} split.")
+    return table
 
 
-def _training_pairs(parts: Sequence[Part], dropped: Counter[str]) -> Iterator[tuple[str, str]]:
-    for part in parts:
-        for number, src, tgt in part.pairs:
-            if not isinstance(src, str) or not src.strip():
-                dropped[_what_lacks("source", src)] += 1
-            elif not isinstance(tgt, str) or not tgt.strip():
-                dropped[_what_lacks("target", tgt)] += 1
+def _without(leaked: npt.NDArray[np.int64], train: datasets.Dataset, cleaner: Cleaner) -> PairTable:
+    """The training pairs but for the rows ``leaked``, which are counted as dropped."""
+    table = PairTable()
+    is_leaked = np.zeros(len(train), dtype=np.bool_)
+    is_leaked[leaked] = True
+    for start in range(0, len(train), CHUNK_SIZE):
+        chunk = train[start : start + CHUNK_SIZE]
+        for i, (src, tgt) in enumerate(zip(chunk["src"], chunk["tgt"], strict=True), start):
+            if is_leaked[i]:
+                cleaner.dropped.add("the pair is in validation or test", src, tgt)
             else:
-                _check_unicode(src, tgt, part, number)
-                yield src, tgt
+                table.append(src, tgt)
+    return table
 
 
-def _evaluation_pairs(parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
-    for part in parts:
-        for number, src, tgt in part.pairs:
-            if not isinstance(src, str) or not isinstance(tgt, str):
-                lacks = _what_lacks("source", src) if not isinstance(src, str) else _what_lacks("target", tgt)
-                raise DataError(
-                    f"{part.where}, {part.unit} {number}: {lacks}. Nothing is dropped from validation and "
-                    f"test data, so that scores stay comparable: correct the {part.unit} or take it out."
-                )
-            _check_unicode(src, tgt, part, number)
-            yield src, tgt
+def _where(parts: Sequence[Part]) -> str:
+    return ", ".join(part.where for part in parts)
 
 
-def _what_lacks(side: str, value: object) -> str:
-    if value is None:
-        return f"the {side} is missing"
-    return f"the {side} is empty" if isinstance(value, str) else f"the {side} is not text"
-
-
-def _check_unicode(src: str, tgt: str, part: Part, number: int) -> None:
-    """Half a surrogate pair, which JSON can spell, is no character and can be written nowhere."""
-    try:
-        src.encode()
-        tgt.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"{part.where}, {part.unit} {number}: {error.object[error.start]!r} is half a character (a lone "
-            f"surrogate): correct the {part.unit} or take it out."
-        ) from None
-
-
-def _describe(split: Split, source: Source, table: PairTable, dropped: Counter[str]) -> dict[str, object]:
-    if split not in source.splits:
-        origin, parts = "carved", source.splits["train"]
-    else:
-        origin, parts = "generated" if source.kind == "built-in" else "given", source.splits[split]
+def _describe_source(found: _Found) -> dict[str, object]:
+    config, source = found.config, found.source
     return {
-        "origin": origin,
+        "path": config.path,
+        "kind": source.kind,
+        "name": config.name,
+        "src": config.src,
+        "tgt": config.tgt,
+        "revision": source.revision,
+    }
+
+
+def _describe_training(
+    found: Sequence[_Found], tables: Sequence[PairTable], cleaner: Cleaner
+) -> dict[str, object]:
+    fingerprints = [table.fingerprint for table in tables]
+    joined = hashlib.blake2b(" ".join(fingerprints).encode(), digest_size=8).hexdigest()
+    return {
+        "origin": _origin(found[0].source),
+        "from": [part.where for each in found for part in each.source.splits["train"]],
+        "pairs": sum(map(len, tables)),
+        "dropped": dict(cleaner.dropped.counts),
+        "examples": cleaner.dropped.examples,
+        "rewritten": cleaner.num_rewritten,
+        "fingerprint": fingerprints[0] if len(fingerprints) == 1 else joined,
+    }
+
+
+def _describe_evaluation(
+    split: Split, given: Source | None, first: Source, table: PairTable
+) -> dict[str, object]:
+    parts = first.splits["train"] if given is None else given.splits[split]
+    return {
+        "origin": "carved" if given is None else _origin(given),
         "from": [part.where for part in parts],
         "pairs": len(table),
-        "dropped": dict(dropped) if split == "train" else {},
+        "dropped": {},
         "fingerprint": table.fingerprint,
     }
+
+
+def _origin(source: Source) -> str:
+    return "generated" if source.kind == "built-in" else "given"

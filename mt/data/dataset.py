@@ -1,18 +1,27 @@
-"""Sentence pairs as ids: flat arrays and offsets, a few bytes a token however many sentences there are."""
+"""Sentence pairs as ids: flat arrays and offsets, in memory or in files that are read as they are needed."""
 
+import io
+import json
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
-from typing import Protocol
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, Self
 
 import datasets
 import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
+from mt.data.sampler import Share
+
 CHUNK_SIZE = 10_000
+_FACTS = "facts.json"
+_ARRAYS: dict[str, npt.DTypeLike] = {"ids": np.int32, "offsets": np.int64, "lengths": np.int32}
 
 Ids = npt.NDArray[np.int32]
+Dropped = dict[str, int]
 
 
 class TextEncoder(Protocol):
@@ -30,13 +39,22 @@ class EncodedSentences:
     Attributes:
         ids: ``(total,)`` int32.
         offsets: ``(N + 1,)`` int64; sentence i is ``ids[offsets[i]:offsets[i + 1]]``.
+        lengths: ``(N,)`` int32, tokens of each sentence, one end mark included.
     """
 
     ids: Ids
     offsets: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
+        """Lay a few sentences end to end."""
+        offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
+        ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=int(offsets[-1]))
+        return cls(ids, offsets, (np.diff(offsets) + 1).astype(np.int32))
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return len(self.lengths)
 
     def __getitem__(self, index: int) -> Ids:
         return self.ids[self.offsets[index] : self.offsets[index + 1]]
@@ -44,18 +62,20 @@ class EncodedSentences:
     def __iter__(self) -> Iterator[Ids]:
         return (self[i] for i in range(len(self)))
 
-    @property
-    def lengths(self) -> npt.NDArray[np.int64]:
-        """``(N,)`` tokens of each sentence, one end mark included."""
-        return np.diff(self.offsets) + 1
-
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    """Sentence pairs of one split; ``tgt[i]`` translates ``src[i]``."""
+    """Sentence pairs of one split; ``tgt[i]`` translates ``src[i]``.
+
+    Attributes:
+        src: The sources.
+        tgt: The targets.
+        shares: Of the sources that they come from, in their order; none where all have weight 1.
+    """
 
     src: EncodedSentences
     tgt: EncodedSentences
+    shares: tuple[Share, ...] = ()
 
     def __len__(self) -> int:
         return len(self.src)
@@ -71,7 +91,9 @@ def encode_pairs(
     tgt_tokenizer: TextEncoder,
     *,
     max_length: int | None,
-) -> tuple[EncodedPairs, dict[str, int]]:
+    shares: Sequence[Share] = (),
+    folder: Path | None = None,
+) -> tuple[EncodedPairs, Dropped]:
     """Turn the text of a split into ids.
 
     Args:
@@ -80,28 +102,86 @@ def encode_pairs(
         tgt_tokenizer: Encodes the targets.
         max_length: For training: drop pairs that are empty on a side, or longer than this on a side, the end
             mark counted. For validation and test: None, which drops nothing.
+        shares: Of the sources that ``pairs`` come from.
+        folder: An empty folder to keep the ids in, for `load_pairs`; None keeps them in memory.
 
     Returns:
         The pairs that stay, in their order, and how many were dropped under "empty" and under "too long".
+
+    Raises:
+        OSError: If ``folder`` cannot be written.
     """
-    src_chunks: list[EncodedSentences] = []
-    tgt_chunks: list[EncodedSentences] = []
     dropped = {"empty": 0, "too long": 0}
-    with tqdm(total=len(pairs), desc="encoding", unit=" pairs", disable=None, leave=False) as progress:
+    ends = np.cumsum([share.num_pairs for share in shares], dtype=np.int64)
+    num_kept = np.zeros(len(shares) + 1, dtype=np.int64)
+    sides = closing(_Side(folder, "src")), closing(_Side(folder, "tgt"))
+    progress = tqdm(total=len(pairs), desc="encoding", unit=" pairs", disable=None, leave=False)
+    with progress, sides[0] as src_side, sides[1] as tgt_side:
         for start in range(0, len(pairs), CHUNK_SIZE):
             chunk = pairs[start : start + CHUNK_SIZE]
             src = src_tokenizer.encode_batch(chunk["src"])
             tgt = tgt_tokenizer.encode_batch(chunk["tgt"])
             progress.update(len(src))
+            rows = np.arange(start, start + len(src))
             if max_length is not None:
                 reasons = [_reason_to_drop(*pair, max_length) for pair in zip(src, tgt, strict=True)]
                 for reason in dropped:
                     dropped[reason] += reasons.count(reason)
                 src = [ids for ids, reason in zip(src, reasons, strict=True) if reason is None]
                 tgt = [ids for ids, reason in zip(tgt, reasons, strict=True) if reason is None]
-            src_chunks.append(_lay_end_to_end(src))
-            tgt_chunks.append(_lay_end_to_end(tgt))
-    return EncodedPairs(_join(src_chunks), _join(tgt_chunks)), dropped
+                rows = rows[[reason is None for reason in reasons]]
+            num_kept += np.bincount(np.searchsorted(ends, rows, side="right"), minlength=len(num_kept))
+            src_side.append(src)
+            tgt_side.append(tgt)
+        kept = tuple(Share(num, share.weight) for num, share in zip(num_kept.tolist(), shares, strict=False))
+        if folder is None:
+            return EncodedPairs(src_side.in_memory(), tgt_side.in_memory(), kept), dropped
+    facts = {"dropped": dropped, "shares": kept}
+    (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    return load_pairs(folder)
+
+
+def load_pairs(folder: Path) -> tuple[EncodedPairs, Dropped]:
+    """What `encode_pairs` returned when it filled ``folder``; of the files only what is used is read."""
+    facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+    src, tgt = (
+        EncodedSentences(*(_mapped(folder / f"{side}_{name}", kind) for name, kind in _ARRAYS.items()))
+        for side in ("src", "tgt")
+    )
+    return EncodedPairs(src, tgt, tuple(Share(*share) for share in facts["shares"])), facts["dropped"]
+
+
+class _Side:
+    """The arrays of `EncodedSentences`, growing in files of a folder or in memory."""
+
+    def __init__(self, folder: Path | None, side: str) -> None:
+        self._files: list[BinaryIO] = [
+            io.BytesIO() if folder is None else (folder / f"{side}_{name}").open("wb") for name in _ARRAYS
+        ]
+        self._total = 0
+        self._files[1].write(np.zeros(1, dtype=np.int64).data)
+
+    def append(self, sentences: Sequence[Sequence[int]]) -> None:
+        more = EncodedSentences.of(sentences)
+        arrays: tuple[npt.NDArray[Any], ...] = (more.ids, more.offsets[1:] + self._total, more.lengths)
+        for file, array in zip(self._files, arrays, strict=True):
+            file.write(array.data)
+        self._total += len(more.ids)
+
+    def in_memory(self) -> EncodedSentences:
+        contents = [file.getvalue() for file in self._files if isinstance(file, io.BytesIO)]
+        return EncodedSentences(*map(np.frombuffer, contents, _ARRAYS.values()))
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+
+def _mapped(path: Path, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    if path.stat().st_size == 0:  # which cannot be mapped
+        return np.empty(0, dtype=kind)
+    # A plain array, for slices of a `memmap` take their time.
+    return np.asarray(np.memmap(path, dtype=kind, mode="r"))
 
 
 def _reason_to_drop(src: list[int], tgt: list[int], max_length: int) -> str | None:
@@ -110,16 +190,3 @@ def _reason_to_drop(src: list[int], tgt: list[int], max_length: int) -> str | No
     if max(len(src), len(tgt)) + 1 > max_length:
         return "too long"
     return None
-
-
-def _lay_end_to_end(sentences: list[list[int]]) -> EncodedSentences:
-    offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
-    ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=int(offsets[-1]))
-    return EncodedSentences(ids, offsets)
-
-
-def _join(chunks: list[EncodedSentences]) -> EncodedSentences:
-    lengths = [np.diff(chunk.offsets) for chunk in chunks]
-    offsets = np.concatenate([[0], *lengths]).cumsum(dtype=np.int64)
-    ids = np.concatenate([np.empty(0, dtype=np.int32), *(chunk.ids for chunk in chunks)])
-    return EncodedSentences(ids, offsets)

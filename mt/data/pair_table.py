@@ -1,19 +1,46 @@
-"""Sentence pairs collected into a `datasets.Dataset`, few of them as Python objects at a time."""
+"""Sentence pairs collected into a `datasets.Dataset`: the first in memory, the others in a file."""
 
+import errno
 import hashlib
+import io
+import logging
+import mmap
+import os
+import tempfile
+import weakref
+from typing import NamedTuple
 
 import datasets
 import pyarrow as pa
 
+from mt.atomic_files import make_folder
+from mt.data.cache import cache_folder
+
+LOG = logging.getLogger(__name__)
+
 CHUNK_SIZE = 10_000
+PAIRS_IN_MEMORY = 50_000
 SCHEMA = pa.schema([("src", pa.string()), ("tgt", pa.string())])
 
 
+class Place(NamedTuple):
+    """Where in the file a batch stands, in bytes."""
+
+    start: int
+    size: int
+
+
 class PairTable:
-    """Grows by one pair at a time, and becomes a dataset with the columns ``src`` and ``tgt``."""
+    """Grows by one pair at a time, and becomes a dataset with the columns ``src`` and ``tgt``.
+
+    All pairs after the first `PAIRS_IN_MEMORY` go to a file in the cache folder, which has no name and so
+    vanishes with the process, and are read from there as they are needed.
+    """
 
     def __init__(self) -> None:
-        self._batches: list[pa.RecordBatch] = []
+        self._batches: list[pa.RecordBatch | Place] = []
+        self._file: io.FileIO | None = None
+        self._has_room = True
         self._src: list[str] = []
         self._tgt: list[str] = []
         self._hash = hashlib.blake2b(digest_size=8)
@@ -41,9 +68,33 @@ class PairTable:
     def to_dataset(self) -> datasets.Dataset:
         """The pairs so far, in the order in which they came."""
         self._seal()
-        return datasets.Dataset(pa.Table.from_batches(self._batches, SCHEMA), fingerprint=self.fingerprint)
+        file = pa.py_buffer(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if self._file else b"")
+        batches = [
+            pa.ipc.read_record_batch(file.slice(*batch), SCHEMA) if isinstance(batch, Place) else batch
+            for batch in self._batches
+        ]
+        return datasets.Dataset(pa.Table.from_batches(batches, SCHEMA), fingerprint=self.fingerprint)
 
     def _seal(self) -> None:
-        if self._src:
-            self._batches.append(pa.record_batch([pa.array(self._src), pa.array(self._tgt)], schema=SCHEMA))
-            self._src, self._tgt = [], []
+        if not self._src:
+            return
+        batch = pa.record_batch([pa.array(self._src), pa.array(self._tgt)], schema=SCHEMA)
+        self._src, self._tgt = [], []
+        if self._num_pairs > PAIRS_IN_MEMORY and self._has_room:
+            try:
+                self._batches.append(self._write(batch.serialize()))
+                return
+            except OSError as error:
+                self._has_room = False
+                LOG.warning("the corpus stays in memory: %s cannot be written (%s)", cache_folder(), error)
+        self._batches.append(batch)
+
+    def _write(self, data: pa.Buffer) -> Place:
+        if self._file is None:
+            make_folder(cache_folder())
+            self._file = tempfile.TemporaryFile(dir=cache_folder(), buffering=0)  # noqa: SIM115
+            weakref.finalize(self, self._file.close)
+        place = Place(self._file.tell(), data.size)
+        if self._file.write(data) < data.size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return place

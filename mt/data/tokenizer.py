@@ -8,16 +8,22 @@ import tokenizers
 
 from mt.atomic_files import write_text_atomically
 from mt.config.tokenizer import TokenizerConfig
-from mt.data.word_level import count_words, word_level
+from mt.data.subwords import byte_level_bpe, character_level, metaspace_bpe
+from mt.data.word_level import count_words, escape, word_level
 from mt.errors import DataError
-from mt.special_tokens import SPECIAL_TOKENS, UNK
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
 
 # A million words take 30 million; the limit is there for files made to fill the memory.
 _MAX_BYTES = 2**28
 
+_NOT_TEXT = frozenset({PAD_ID, BOS_ID, EOS_ID})
+
 
 class Tokenizer:
-    """Text to ids and back, as a tokenizer.json says. Neither way adds or needs BOS and EOS."""
+    """Text to ids and back, as a tokenizer.json says. Neither way adds or needs BOS and EOS.
+
+    Whatever the kind, no text is encoded to PAD, BOS or EOS, and what is decoded is one line.
+    """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         # Text that looks like a declared special token stays text. The tokenizer.json does not keep this.
@@ -31,30 +37,34 @@ class Tokenizer:
         Raises:
             DataError: If the file is missing, damaged, or not a tokenizer with our special tokens.
         """
+        content = read_tokenizer_file(path)
         try:
-            if path.exists() and not path.is_file():
-                raise DataError(f"cannot read the tokenizer {path}: it is no file.")
-            with path.open("rb") as file:
-                content = file.read(_MAX_BYTES + 1)
-            if len(content) > _MAX_BYTES:
-                raise DataError(f"{path} is larger than {_MAX_BYTES:,} bytes, as no tokenizer of mt is.")
-            tokenizer = tokenizers.Tokenizer.from_str(content.decode())
-            _check_usable(tokenizer)
-        except OSError as error:
-            raise DataError(f"cannot read the tokenizer {path}: {error.strerror or error}.") from error
-        except DataError:
-            raise
-        # The library raises bare Exception for whatever is wrong with a file.
-        except Exception as error:
+            tokenizer = cls.from_json(content)
+        except ValueError as error:
             raise DataError(
                 f"the tokenizer {path} is damaged ({error}). Restore it from a copy of the run or train anew."
             ) from error
         for token_id, token in enumerate(SPECIAL_TOKENS):
-            if tokenizer.token_to_id(token) != token_id:
+            found = tokenizer._tokenizer.token_to_id(token)
+            if found != token_id:
                 raise DataError(
-                    f"{path} is not a tokenizer of mt: the id of {token} is {tokenizer.token_to_id(token)}, "
-                    f"and must be {token_id}."
+                    f"{path} is not a tokenizer of mt: the id of {token} is {found}, and must be {token_id}."
                 )
+        return tokenizer
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Self:
+        """Make the tokenizer of a tokenizer.json.
+
+        Raises:
+            ValueError: If it is damaged, cuts, pads, draws lots or cannot encode, or its ids have gaps.
+        """
+        try:
+            tokenizer = tokenizers.Tokenizer.from_str(content.decode())
+            _check_usable(tokenizer)
+        # The library raises bare Exception for whatever is wrong with a file.
+        except Exception as error:
+            raise ValueError(str(error)) from error
         return cls(tokenizer)
 
     def save(self, path: Path) -> None:
@@ -84,16 +94,40 @@ class Tokenizer:
         Raises:
             DataError: If a text is not valid Unicode.
         """
-        try:
-            for text in texts:
-                text.encode()
-        except UnicodeEncodeError as error:
-            raise _not_unicode(error) from error
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
+        _refuse_half_characters(texts)
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return [_text_only(encoding.ids) for encoding in encodings]
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Text of ids: PAD, BOS and EOS leave no trace, UNK is shown as it is called."""
-        return self._tokenizer.decode(ids, skip_special_tokens=False)
+    def encode_with_words(self, text: str) -> tuple[list[int], list[str]]:
+        """Ids as `encode` gives them, and for each the stretch of ``text`` that it stands for.
+
+        The stretches are those of the text itself, also where the id is UNK; put together they are the text
+        without its blanks. Where several tokens make one character, the first has it and the others nothing.
+
+        Raises:
+            DataError: If the text is not valid Unicode.
+        """
+        _refuse_half_characters([text])
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        words: list[str] = []
+        end = 0
+        for token_start, token_end in encoding.offsets:
+            # A mark set before a token is said to come from the character before it, which has its own.
+            words.append(text[max(token_start, end) : token_end].strip())
+            end = max(end, token_end)
+        return _text_only(encoding.ids), words
+
+    def decode(self, ids: Sequence[int], copies: Sequence[str] = ()) -> str:
+        """Text of ids, spacing normalised: PAD, BOS and EOS leave no trace.
+
+        Each UNK is shown as the next of ``copies``, of a word-level tokenizer, or as it is called.
+        """
+        text_ids = [token_id for token_id in ids if token_id not in _NOT_TEXT]
+        if not copies:
+            return normalise_spacing(self._tokenizer.decode(text_ids, skip_special_tokens=False))
+        written = iter([escape(copy) for copy in copies])
+        tokens = [next(written, token) if token == UNK else token for token in self.tokens(text_ids)]
+        return normalise_spacing(self._tokenizer.decoder.decode(tokens))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Each id's entry in the vocabulary, marks of spacing included."""
@@ -101,30 +135,51 @@ class Tokenizer:
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """Make a word-level vocabulary: the most frequent words first, equally frequent ones by their characters.
+    """Make a vocabulary of the most frequent words, parts of words or characters, always the same one.
 
     Args:
-        texts: Lines of the training split, of both languages where they are to share the vocabulary.
-        config: Which words are too rare, and how many there may be.
+        texts: Lines of the training split, of both languages where they are to share the vocabulary; they
+            may be gone through twice.
+        config: Of what kind, what is too rare, and how many entries there may be.
 
     Raises:
         DataError: If a text is not valid Unicode, or no word is frequent enough.
     """
+    makers = {
+        "word": _frequent_words,
+        "char": character_level,
+        "bpe": byte_level_bpe,
+        "bpe_metaspace": metaspace_bpe,
+    }
     try:
-        frequencies = count_words(texts)
+        return Tokenizer(
+            makers[config.kind](
+                texts,
+                max_size=config.max_size,
+                min_frequency=config.min_frequency,
+                lowercase=config.lowercase,
+            )
+        )
     except UnicodeEncodeError as error:
         raise _not_unicode(error) from error
+
+
+def _frequent_words(
+    texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool
+) -> tokenizers.Tokenizer:
+    """The most frequent words first, equally frequent ones by their characters."""
+    frequencies = count_words(texts, lowercase=lowercase)
     words = sorted(
-        (word for word, frequency in frequencies.items() if frequency >= config.min_frequency),
+        (word for word, frequency in frequencies.items() if frequency >= min_frequency),
         key=lambda word: (-frequencies[word], word),
     )
     if not words:
         raise DataError(
-            f"the training text has no word that occurs {config.min_frequency} times or more "
+            f"the training text has no word that occurs {min_frequency} times or more "
             "(tokenizer.min_frequency). Lower it, or give more text."
         )
-    vocabulary = [*SPECIAL_TOKENS, *words][: config.max_size]
-    return Tokenizer(word_level({word: i for i, word in enumerate(vocabulary)}))
+    entries = [*SPECIAL_TOKENS, *words][:max_size]
+    return word_level({entry: i for i, entry in enumerate(entries)}, lowercase=lowercase)
 
 
 def normalise_spacing(text: str) -> str:
@@ -132,18 +187,53 @@ def normalise_spacing(text: str) -> str:
     return " ".join(text.split())
 
 
+def read_tokenizer_file(path: Path) -> bytes:
+    """The content of a tokenizer.json, if it is of a size that one may have.
+
+    Raises:
+        DataError: If there is no such file, or it is too large.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise DataError(f"cannot read the tokenizer {path}: it is no file.")
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise DataError(f"cannot read the tokenizer {path}: {error.strerror or error}.") from error
+    if len(content) > _MAX_BYTES:
+        raise DataError(f"{path} is larger than {_MAX_BYTES:,} bytes, as no tokenizer of mt is.")
+    return content
+
+
+def _text_only(ids: list[int]) -> list[int]:
+    """UNK for what only a tokenizer from elsewhere takes text for: PAD, BOS or EOS."""
+    if _NOT_TEXT.isdisjoint(ids):
+        return ids
+    return [UNK_ID if token_id in _NOT_TEXT else token_id for token_id in ids]
+
+
 def _check_usable(tokenizer: tokenizers.Tokenizer) -> None:
     """Find what the library would trip over later, or the model, when text is encoded.
 
     Raises:
-        ValueError: If the tokenizer cuts or pads, or its ids have gaps.
+        ValueError: If the tokenizer cuts, pads or draws lots, or its ids have gaps.
         Exception: If it cannot encode; the library's own are of no narrower class.
     """
     if tokenizer.truncation is not None or tokenizer.padding is not None:
         raise ValueError("it cuts or pads its texts")
+    if getattr(tokenizer.model, "dropout", None):
+        raise ValueError("it drops merges at random, each time others")
     if sorted(tokenizer.get_vocab().values()) != list(range(tokenizer.get_vocab_size())):
         raise ValueError("its ids are not 0, 1, 2 and so on without a gap")
     tokenizer.encode("word \N{SNOWMAN} \U00020000", add_special_tokens=False)
+
+
+def _refuse_half_characters(texts: Iterable[str]) -> None:
+    try:
+        for text in texts:
+            text.encode()
+    except UnicodeEncodeError as error:
+        raise _not_unicode(error) from error
 
 
 def _not_unicode(error: UnicodeEncodeError) -> DataError:

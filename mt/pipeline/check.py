@@ -1,144 +1,193 @@
-"""`mt check`: compute a batch again whose loss or gradient was no number, and find where it goes wrong."""
+"""`mt check --config`: what a run will be like, found out before it begins; nothing is written."""
 
-import math
+import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
 
-from mt.data.batch import collate
-from mt.pipeline.bad_batches import BadBatch, read_bad_batch
-from mt.pipeline.translator import load_trained
+from mt.config.config import Config
+from mt.config.load import load_config
+from mt.config.write import differences
+from mt.data.corpus import load_corpus
+from mt.data.dataset import EncodedPairs
+from mt.data.sampler import Indices, epoch_batches
+from mt.device import choose_device
+from mt.errors import RunError
+from mt.pipeline.aligned_pairs import aligned_places
+from mt.pipeline.preflight import warnings
+from mt.pipeline.preflight.forecast import Pace, disk_space, forecast
+from mt.pipeline.preflight.layout import Part, count, duration, size, table
+from mt.pipeline.preflight.text_parts import (
+    Text,
+    batch_part,
+    corpus_part,
+    length_part,
+    look_at,
+    sample_part,
+    vocabulary_part,
+)
+from mt.pipeline.preflight.trial import (
+    FLOAT_BYTES,
+    Speed,
+    Trial,
+    count_parameters,
+    largest_batches,
+    refuse_too_large,
+)
+from mt.pipeline.translator import build_model
 from mt.run_directory import RunDirectory
-from mt.training.objective import Objective
+from mt.seeding import seed_everything
+from mt.training.batch_stream import BatchStream
+from mt.training.precision import Precision
+
+MOST_TIMED_STEPS = 40
+MOST_TIMED_SECONDS = 12.0
 
 
-@dataclass(frozen=True)
-class PairLoss:
-    """One sentence pair of the batch, as the model sees it."""
-
-    loss: float
-    """Cross-entropy, in nats per target token."""
-    src: str
-    tgt: str
-
-
-@dataclass
-class Watch:
-    """Names of what was no number first, in the order of computing."""
-
-    output: str | None = None
-    """The innermost module whose output it was."""
-    gradient: str | None = None
-    """The first parameter that the backward pass gave such a gradient."""
-
-
-@dataclass(frozen=True)
-class Replay:
-    """What became of the batch."""
-
-    bad: BadBatch
-    checkpoint: str
-    loss: float
-    """Label-smoothed, in nats per target token."""
-    gradient_norm: float
-    first_bad_weight: str | None
-    first_bad_output: str | None
-    first_bad_gradient: str | None
-    pairs: list[PairLoss] = field(repr=False)
-    """The highest loss first."""
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether all of it is numbers."""
-        return math.isfinite(self.loss) and math.isfinite(self.gradient_norm)
-
-
-def replay(run: RunDirectory, file: Path, *, checkpoint: str, device: torch.device) -> Replay:
-    """Compute loss and gradient of the batch in ``file`` in float32, without dropout.
-
-    Args:
-        run: The run that it is from.
-        file: What training kept.
-        checkpoint: Whose weights: best, latest, or a name.
-        device: Where to compute.
+def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
+    """Find out, part by part, what training ``config`` into ``run`` will be like.
 
     Raises:
-        MtError: If the run, the checkpoint or the file cannot be used.
+        MtError: If it could not begin, or not save its first checkpoint.
     """
-    trained = load_trained(run, checkpoint)
-    src_tokenizer, tgt_tokenizer, config = trained.src_tokenizer, trained.tgt_tokenizer, trained.config
-    bad = read_bad_batch(
-        file,
-        src_vocab_size=src_tokenizer.size,
-        tgt_vocab_size=tgt_tokenizer.size,
-        max_length=config.data.max_length,
+    device = choose_device(config.training.device)
+    precision = Precision(config.training.precision, device)
+    yield _config_part(config, run, device)
+    corpus = load_corpus(config.data, config.cleaning)
+    yield corpus_part(corpus)
+    text = look_at(corpus, config)
+    yield sample_part(text)
+    yield vocabulary_part(text)
+    pairs, part = length_part(config, text)
+    yield part
+    training = config.training
+    lengths = pairs.src.lengths, pairs.tgt.lengths
+    batches = list(
+        epoch_batches(
+            *lengths, batch_tokens=training.batch_tokens, seed=training.seed, epoch=0, shares=pairs.shares
+        )
     )
-    objective = Objective(trained.model).to(device).eval()
-    batches = [collate(pairs.src_ids, pairs.tgt_ids).to(device) for pairs in bad.micro_batches]
-    num_target_tokens = sum(batch.num_target_tokens for batch in batches)
-    loss = 0.0
-    with _watching(objective) as watch:
-        for batch in batches:
-            batch_loss: Tensor = objective(batch, config.training.label_smoothing) / num_target_tokens
-            batch_loss.backward()  # type: ignore[no-untyped-call]
-            loss += float(batch_loss.detach())
-    gradients = [parameter.grad for parameter in objective.parameters() if parameter.grad is not None]
-    pairs = [
-        PairLoss(_loss(objective, src, tgt, device), src_tokenizer.decode(src), tgt_tokenizer.decode(tgt))
-        for micro_batch in bad.micro_batches
-        for src, tgt in zip(micro_batch.src_ids, micro_batch.tgt_ids, strict=True)
+    yield batch_part(pairs, batches, text.scale)
+    parameters = count_parameters(config, *text.tokenizers)
+    num_parameters = sum(parameters.values())
+    yield Part(
+        f"model: {count(num_parameters)} parameters",
+        table([(name, count(number)) for name, number in parameters.items()], right=True),
+    )
+    refuse_too_large(num_parameters, device)
+    seed_everything(training.seed)
+    trial = Trial(config, build_model(config, *text.tokenizers).to(device), precision)
+    yield _largest_part(trial, pairs, batches, num_parameters)
+    speed, pace = _measure_pace(config, trial, pairs, text)
+    yield _run_part(config, run, speed, pace, num_parameters)
+
+
+def _config_part(config: Config, run: RunDirectory, device: torch.device) -> Part:
+    data, model, schedule, training = config.data, config.model, config.schedule, config.training
+    peak = "" if schedule.kind == "noam" else f" to {schedule.learning_rate:g}"
+    limits = {
+        name: getattr(training, name)
+        for name in ("max_steps", "max_epochs", "max_target_tokens", "max_minutes")
+    } | {"patience": config.validation.patience}
+    rows = [
+        ("corpus", f"{data.path}{f' ({data.name})' if data.name else ''}, from {data.src} to {data.tgt}"),
+        (
+            "model",
+            f"{model.num_encoder_layers} + {model.num_decoder_layers} layers, d_model {model.d_model}, "
+            f"{model.num_heads} heads, d_ff {model.d_ff}, dropout {model.dropout:g}",
+        ),
+        ("learning rate", f"{schedule.kind}, rising for {schedule.warmup_steps:,} steps{peak}"),
+        ("step", f"{training.num_micro_batches} x {training.batch_tokens:,} tokens in {training.precision}"),
+        ("device", str(device)),
+        ("ends at", ", ".join(f"{name} {limit:,}" for name, limit in limits.items() if limit is not None)),
+        ("run", f"{run.path}{', which is there already' if run.exists else ''}"),
     ]
-    return Replay(
-        bad,
-        trained.checkpoint,
-        loss,
-        float(nn.utils.get_total_norm(gradients)),
-        next((key for key, weight in trained.model.weights().items() if not _is_finite(weight)), None),
-        watch.output,
-        watch.gradient,
-        sorted(pairs, key=lambda pair: -pair.loss if math.isfinite(pair.loss) else -math.inf),
+    found = []
+    if run.exists and (changed := differences(load_config(run.config_file), config)):
+        found.append(
+            f"{run.path} was begun with another config ({'; '.join(changed)}). Train into a new directory "
+            "with --run, or start over with --restart, which moves it aside."
+        )
+    return Part("config", table(rows), found)
+
+
+def _largest_part(trial: Trial, pairs: EncodedPairs, batches: list[Indices], num_parameters: int) -> Part:
+    largest = largest_batches(pairs, batches)
+    step = trial.take_largest_step(pairs, largest)
+    src_length, written, seconds = trial.write_longest(pairs, largest[-1])
+    weights = FLOAT_BYTES * num_parameters
+    rows = [
+        *(("batch", f"{rows} x {src} source and {tgt} target tokens") for rows, src, tgt in step.shapes),
+        ("step", f"loss {step.result.loss:.2f}, in {duration(step.seconds)}"),
+        ("search", f"{src_length} tokens read, {len(written.ids)} written, in {duration(seconds)}"),
+        ("weights", size(weights)),
+        ("gradients", size(weights)),
+        ("Adam", size(2 * weights)),
+    ]
+    if step.activations is not None and step.peak is not None:
+        rows.append(("activations", f"{size(step.activations)}, measured"))
+        rows.append(("altogether", f"{size(step.peak)} at the peak, measured"))
+    return Part("the largest batches, and memory", table(rows))
+
+
+def _measure_pace(config: Config, trial: Trial, pairs: EncodedPairs, text: Text) -> tuple[Speed, Pace]:
+    training = config.training
+    stream = BatchStream(
+        pairs,
+        batch_tokens=training.batch_tokens,
+        num_micro_batches=training.num_micro_batches,
+        seed=training.seed,
+        places=aligned_places(pairs) if config.carries_words_over else None,
+        unknown_share=training.unknown_share,
+    )
+    speed = trial.measure_speed(stream, max_steps=MOST_TIMED_STEPS, max_seconds=MOST_TIMED_SECONDS)
+    validation_seconds = trial.measure_validation(text.evaluation["validation"], text.tokenizers)
+    return speed, Pace(
+        stream.num_steps(0) * text.scale,
+        stream.num_target_tokens * text.scale,
+        speed.tokens_per_second,
+        validation_seconds * text.validation_scale,
     )
 
 
-@torch.inference_mode()
-def _loss(objective: Objective, src: list[int], tgt: list[int], device: torch.device) -> float:
-    return float(objective(collate([src], [tgt]).to(device), 0.0)) / (len(tgt) + 1)
+def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, num_parameters: int) -> Part:
+    expected = forecast(config, pace)
+    about = "about" if expected.is_certain else "at least"
+    one, altogether = disk_space(config, num_parameters)
+    free = _free_disk(run)
+    if one > free:
+        raise RunError(
+            f"a checkpoint takes {size(one)}, and {size(free)} are free where {run.path} will be. Free some "
+            "space, or train into another directory with --run."
+        )
+    not_compiled = ", not compiled" if config.training.compile else ""
+    rows = [
+        (
+            "speed",
+            f"{count(speed.tokens_per_second)} target tokens a second, measured on {speed.num_steps} steps "
+            f"in {duration(speed.seconds)}{not_compiled}",
+        ),
+        ("length", f"{count(expected.num_steps)} steps, where {expected.ended_by} ends it"),
+        ("epochs", f"{expected.num_epochs:.1f}, of {count(pace.steps_per_epoch)} steps each"),
+        (
+            "time",
+            f"{about} {duration(expected.seconds)}: {duration(expected.training_seconds)} of training and "
+            f"{duration(expected.validating_seconds)} of {count(expected.num_validations)} validations",
+        ),
+        ("checkpoints", f"{count(expected.num_checkpoints)}, and each new best; {size(one)} each"),
+        ("disk space", f"up to {size(altogether)} of checkpoints; {size(free)} are free"),
+    ]
+    found = [
+        *warnings.warn_of_other_work(os.getloadavg()[0], os.cpu_count() or 1),
+        *warnings.warn_of_schedule(config, expected),
+        *warnings.warn_of_validation(config, expected),
+        *warnings.warn_of_disk(altogether, free, str(run.path)),
+    ]
+    return Part("the run", table(rows), found)
 
 
-@contextmanager
-def _watching(objective: Objective) -> Iterator[Watch]:
-    """Note where the first number that is none comes up, forward and backward."""
-    watch = Watch()
-
-    def watch_module(name: str, module: nn.Module) -> torch.utils.hooks.RemovableHandle:
-        def look(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-            if watch.output is None and isinstance(output, Tensor) and not _is_finite(output):
-                watch.output = name.removeprefix("model.") or "the loss"
-
-        return module.register_forward_hook(look)
-
-    def watch_parameter(name: str, parameter: nn.Parameter) -> torch.utils.hooks.RemovableHandle:
-        def look(parameter: Tensor) -> None:
-            if watch.gradient is None and parameter.grad is not None and not _is_finite(parameter.grad):
-                watch.gradient = name.removeprefix("model.")
-
-        handle: torch.utils.hooks.RemovableHandle = parameter.register_post_accumulate_grad_hook(look)  # type: ignore[no-untyped-call]
-        return handle
-
-    # A module is done after those in it, so that the first to be seen is the innermost.
-    handles = [watch_module(*named) for named in objective.named_modules()]
-    handles += [watch_parameter(*named) for named in objective.named_parameters()]
-    try:
-        yield watch
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    return bool(tensor.isfinite().all())
+def _free_disk(run: RunDirectory) -> int:
+    """Bytes free where the run will be: in the nearest folder above it that is there."""
+    place = run.path.absolute()
+    return shutil.disk_usage(next(path for path in (place, *place.parents) if path.exists())).free

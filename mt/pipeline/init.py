@@ -32,6 +32,7 @@ KEYS = (
     "schedule.warmup_steps",
     "training.batch_tokens",
     "training.max_epochs",
+    "training.guided_alignment",
     "validation.every_steps",
     "validation.patience",
 )
@@ -82,7 +83,8 @@ def propose_config(path: str, src: str, tgt: str, *, name: str | None = None) ->
         data=data,
         model=size.model,
         schedule=ScheduleConfig(learning_rate=size.learning_rate, warmup_steps=size.warmup_steps),
-        training=TrainingConfig(max_epochs=size.max_epochs),
+        # Costs two steps in a hundred, and names and numbers arrive.
+        training=TrainingConfig(max_epochs=size.max_epochs, guided_alignment=0.1),
         validation=ValidationConfig(patience=8),
     )
     config, seen = _look_at_lengths(corpus, config)

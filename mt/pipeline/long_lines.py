@@ -2,8 +2,11 @@
 
 import re
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from mt.errors import DataError
+
+TokenT = TypeVar("TokenT")
 
 # After a stop and its closing quotes or brackets; Chinese and Japanese stops need no space behind them.
 _SENTENCE_END = re.compile(r"""(?<=[.!?…])\s+|(?<=[.!?…]["'”’»)\]])\s+|(?<=[。！？])""")
@@ -16,32 +19,32 @@ def split_sentences(text: str) -> list[str]:
 
 def pieces_of(
     texts: Sequence[str],
-    encode: Callable[[Sequence[str]], list[list[int]]],
+    encode: Callable[[Sequence[str]], list[list[TokenT]]],
     *,
     max_length: int,
     first_line: int,
     refuse_long: bool,
-) -> list[tuple[int, Sequence[int]]]:
+) -> list[tuple[int, Sequence[TokenT]]]:
     """What is to be translated for each line: nothing for an empty one, several pieces for a long one.
 
     Args:
         texts: The lines.
-        encode: Lines to raw ids.
+        encode: Lines to tokens, without end mark.
         max_length: The most tokens the model may read, the end mark included.
         first_line: The number of the first line, for messages.
         refuse_long: Whether a *sentence* that is too long is an error, as a translator wants it; if not, it
             is cut into stretches, as an evaluation needs it, which must score every line.
 
     Returns:
-        Pairs of an index into ``texts`` and raw ids, in order.
+        Pairs of an index into ``texts`` and tokens, in order.
 
     Raises:
         DataError: If a sentence is too long and ``refuse_long``.
     """
-    pieces: list[tuple[int, Sequence[int]]] = []
-    for index, ids in enumerate(encode(texts)):
-        if len(ids) < max_length:
-            pieces += [(index, ids)] if ids else []
+    pieces: list[tuple[int, Sequence[TokenT]]] = []
+    for index, tokens in enumerate(encode(texts)):
+        if len(tokens) < max_length:
+            pieces += [(index, tokens)] if tokens else []
             continue
         for sentence in encode(split_sentences(texts[index])):
             if refuse_long and len(sentence) >= max_length:

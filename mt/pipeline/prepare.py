@@ -4,17 +4,23 @@ import json
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import cast
 
 import datasets
+from tqdm import tqdm
 
 from mt.atomic_files import write_text_atomically
 from mt.config.config import Config
+from mt.data.alignment import Places
+from mt.data.cleaning.dropped import cleaning_table
+from mt.data.cleaning.leaks import leak_sentence
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.dataset import EncodedPairs, encode_pairs
+from mt.data.foreign_tokenizer import foreign_tokenizer
 from mt.data.tokenizer import Tokenizer, train_tokenizer
 from mt.errors import DataError, RunError
+from mt.pipeline.aligned_pairs import aligned_places
+from mt.pipeline.reuse import encoded_training_pairs, reused_tokenizers
 from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
@@ -29,6 +35,8 @@ class Prepared:
     tgt_tokenizer: Tokenizer
     train: EncodedPairs
     validation: EncodedPairs
+    places: Places | None
+    """What each target token of ``train`` translates; None where the model is not to learn it."""
 
 
 def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
@@ -44,15 +52,17 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
         DataError: If the corpus cannot be used.
         RunError: If it is not the one that this run began with.
     """
-    corpus = load_corpus(config.data)
+    corpus = load_corpus(config.data, config.cleaning)
     if resuming:
         src_tokenizer, tgt_tokenizer = load_tokenizers(run)
     else:
-        src_tokenizer, tgt_tokenizer = make_tokenizers(corpus.train, config)
+        src_tokenizer, tgt_tokenizer = reused_tokenizers(
+            corpus, config, lambda: make_tokenizers(corpus.train, config)
+        )
         src_tokenizer.save(run.src_tokenizer_file)
         tgt_tokenizer.save(run.tgt_tokenizer_file)
     tokenizers = (src_tokenizer, tgt_tokenizer)
-    train, dropped = encode_pairs(corpus.train, *tokenizers, max_length=config.data.max_length)
+    train, dropped = encoded_training_pairs(corpus, tokenizers, max_length=config.data.max_length)
     if not len(train):
         raise DataError(
             f"no training pair is left: of {len(corpus.train):,} pairs {dropped['empty']:,} are empty on a "
@@ -70,17 +80,23 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
     else:
         write_text_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
     _report(corpus, train, dropped, left_out, src_tokenizer, tgt_tokenizer)
-    return Prepared(corpus, *tokenizers, train, validation)
+    places = aligned_places(train) if config.carries_words_over else None
+    return Prepared(corpus, *tokenizers, train, validation, places)
 
 
 def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
     """Tokenizers for source and target, made from these training pairs only; the same one where shared."""
+    if config.tokenizer.lowercase:
+        LOG.warning("tokenizer.lowercase: the model reads and writes small letters only")
+    if config.tokenizer.kind == "file":
+        shared = foreign_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
+        return shared, shared
     if config.tokenizer.shared:
-        shared = train_tokenizer(chain(_texts(pairs, "src"), _texts(pairs, "tgt")), config.tokenizer)
+        shared = train_tokenizer(_Texts(pairs, "src", "tgt"), config.tokenizer)
         return shared, shared
     return (
-        train_tokenizer(_texts(pairs, "src"), config.tokenizer),
-        train_tokenizer(_texts(pairs, "tgt"), config.tokenizer),
+        train_tokenizer(_Texts(pairs, "src"), config.tokenizer),
+        train_tokenizer(_Texts(pairs, "tgt"), config.tokenizer),
     )
 
 
@@ -89,10 +105,19 @@ def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
     return Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
 
 
-def _texts(pairs: datasets.Dataset, column: str) -> Iterator[str]:
-    for start in range(0, len(pairs), 10_000):
-        rows: Iterable[str] = pairs[start : start + 10_000][column]
-        yield from rows
+class _Texts:
+    """The texts of these columns, one column after the other, as often as one wants."""
+
+    def __init__(self, pairs: datasets.Dataset, *columns: str) -> None:
+        self._pairs = pairs
+        self._columns = columns
+
+    def __iter__(self) -> Iterator[str]:
+        for column in self._columns:
+            starts = range(0, len(self._pairs), 10_000)
+            for start in tqdm(starts, desc="vocabulary", unit="0,000 lines", disable=None, leave=False):
+                rows: Iterable[str] = self._pairs[start : start + 10_000][column]
+                yield from rows
 
 
 def _refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
@@ -130,9 +155,10 @@ def _report(
         f"{src_tokenizer.size:,}",
         f"{tgt_tokenizer.size:,}",
     )
-    for reason, count in dropped.items():
-        if count:
-            LOG.warning("dropped %s training pairs: %s", f"{count:,}", reason)
+    if table := cleaning_table(corpus.description, dropped):
+        LOG.warning("%s", table)
+    leaks, has_leaked = leak_sentence(corpus.description)
+    LOG.log(logging.WARNING if has_leaked else logging.INFO, "%s", leaks)
     if sum(left_out.values()):
         LOG.warning(
             "%s validation pairs are empty or too long and not in the validation loss; all are scored",

@@ -17,19 +17,19 @@ from mt.config.load import load_config
 from mt.config.write import config_to_yaml, differences
 from mt.data.batch import Batch, collate
 from mt.data.sampler import ordered_batches
-from mt.device import choose_device, is_out_of_memory
+from mt.device import choose_device, is_out_of_memory, keep_freed_memory
 from mt.errors import CheckpointError, RunError, TrainingError
 from mt.pipeline.bad_batches import keep_bad_batch
 from mt.pipeline.environment import describe_environment, environment_differences
 from mt.pipeline.interruption import Interrupted, Interruption
 from mt.pipeline.prepare import Prepared, prepare
 from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers, tokenizer_checksums
+from mt.pipeline.trainee import Trainee, new_trainee
 from mt.pipeline.translator import Translator, build_model
 from mt.run_directory import RunDirectory
-from mt.seeding import random_state, restore_random_state, seed_everything
+from mt.seeding import seed_everything
 from mt.training.batch_stream import BatchStream
 from mt.training.loop import Callbacks, train
-from mt.training.objective import Objective
 from mt.training.precision import Precision
 from mt.training.progress import Progress
 from mt.training.state import TrainingState
@@ -49,32 +49,6 @@ class Outcome:
     exit_code: int = 0
     was_finished: bool = False
     """Whether it was so before this sitting, which then did nothing."""
-
-
-@dataclass
-class Trainee:
-    """All that changes while a run learns, and so all that a checkpoint holds."""
-
-    objective: Objective
-    optimizer: torch.optim.Optimizer
-    precision: Precision
-    state: TrainingState
-
-    def training_state(self) -> dict[str, object]:
-        """Everything besides the weights, as tensors and plain types."""
-        return {
-            "optimizer": self.optimizer.state_dict(),
-            "scaler": self.precision.scaler.state_dict(),
-            "state": self.state.to_dict(),
-            "random": random_state(),
-        }
-
-    def restore(self, weights: dict[str, torch.Tensor], saved: dict[str, Any]) -> None:
-        """Take up where `training_state` was taken; the random state last, after all that draws from it."""
-        self.objective.model.load_weights(weights)
-        self.optimizer.load_state_dict(saved["optimizer"])
-        self.precision.scaler.load_state_dict(saved["scaler"])
-        restore_random_state(saved["random"])
 
 
 @dataclass
@@ -104,16 +78,17 @@ class Sitting:
     def validate(self) -> ValidationResult | None:
         """Judge the model; given up as soon as the run is to stop, and done again when it goes on."""
         try:
-            return validate(
-                self.trainee.objective,
-                self._validation_batches(),
-                self.trainee.precision,
-                translate=lambda texts: self._translator.translate(
-                    texts, show_progress=True, before_each_batch=self.interruption.check
-                ),
-                sources=self._sources,
-                references=self._references,
-            )
+            with self.trainee.judged_weights():
+                return validate(
+                    self.trainee.objective,
+                    self._validation_batches(),
+                    self.trainee.precision,
+                    translate=lambda texts: self._translator.translate(
+                        texts, show_progress=True, before_each_batch=self.interruption.check
+                    ),
+                    sources=self._sources,
+                    references=self._references,
+                )
         except Interrupted:
             return None
 
@@ -126,16 +101,18 @@ class Sitting:
     def save(self, figures: dict[str, float], is_best: bool) -> None:
         """Save a checkpoint."""
         started = time.perf_counter()
-        self.newest = self.store.save(
-            self.trainee.state.step,
-            self.trainee.objective.model.weights(),
-            self.trainee.training_state(),
-            metrics=figures,
-            environment=self.environment,
-            tokenizers=self._tokenizer_checksums,
-            best=is_best,
-            keep=self.config.checkpoint.keep,
-        ).name
+        training_state = self.trainee.training_state()
+        with self.trainee.judged_weights():
+            self.newest = self.store.save(
+                self.trainee.state.step,
+                self.trainee.objective.model.weights(),
+                training_state,
+                metrics=figures,
+                environment=self.environment,
+                tokenizers=self._tokenizer_checksums,
+                best=is_best,
+                keep=self.config.checkpoint.keep,
+            ).name
         LOG.info("saved %s in %.2f seconds", self.newest, time.perf_counter() - started)
 
     def keep_bad(self, micro_batches: Sequence[Batch], result: StepResult) -> None:
@@ -190,7 +167,7 @@ def run_training(
             except Interrupted:
                 return Outcome(None, state, interruption.exit_code)
             model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(device)
-            trainee = Trainee(Objective(model), _optimizer(model, config), precision, state)
+            trainee = new_trainee(model, config, precision, state)
             environment = describe_environment(device)
             if checkpoint is not None:
                 _restore(trainee, store, checkpoint, saved, run)
@@ -214,6 +191,7 @@ def _train(
 ) -> str | None:
     """Give the loop what it needs; why the run is finished, or None where it was interrupted."""
     objective, state = trainee.objective, trainee.state
+    keep_freed_memory()
     if config.training.compile:
         # The stacks, where the time goes; the loss works in chunks, which gain nothing by it.
         objective.model.encoder.compile(dynamic=True)
@@ -223,6 +201,8 @@ def _train(
         batch_tokens=config.training.batch_tokens,
         num_micro_batches=config.training.num_micro_batches,
         seed=config.training.seed,
+        places=prepared.places,
+        unknown_share=config.training.unknown_share,
     )
     newest = checkpoint.name if checkpoint else None
     with Progress(
@@ -290,18 +270,6 @@ def _report_model(model: torch.nn.Module, environment: dict[str, str | int]) -> 
         environment["device"],
         environment["device_name"],
         environment["num_threads"],
-    )
-
-
-def _optimizer(model: torch.nn.Module, config: Config) -> torch.optim.Optimizer:
-    training = config.training
-    # The fused kernel updates all parameters in one pass; the learning rate is set at each step.
-    return torch.optim.Adam(
-        model.parameters(),
-        lr=0.0,
-        betas=(training.adam_beta1, training.adam_beta2),
-        eps=training.adam_epsilon,
-        fused=True,
     )
 
 

@@ -1,7 +1,7 @@
 """Text in, text out: tokenizers, model and search together."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -13,9 +13,10 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.batch import pad
 from mt.data.tokenizer import Tokenizer
-from mt.device import is_out_of_memory
-from mt.errors import CheckpointError, DataError
+from mt.device import is_out_of_memory, keep_freed_memory
+from mt.errors import CheckpointError, ConfigError, DataError
 from mt.masks import padding_mask
+from mt.pipeline.carried_words import SourceReader, SourceToken
 from mt.pipeline.long_lines import pieces_of
 from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers
 from mt.run_directory import RunDirectory
@@ -23,7 +24,7 @@ from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, length_limit
 from mt.search.sampling import sample
-from mt.special_tokens import EOS_ID
+from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
 
@@ -93,24 +94,55 @@ class Translator:
     """A model with its tokenizers."""
 
     def __init__(
-        self, config: Config, model: Transformer, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
+        self,
+        config: Config,
+        model: Transformer,
+        src_tokenizer: Tokenizer,
+        tgt_tokenizer: Tokenizer,
+        dictionary: Mapping[str, str] | None = None,
     ) -> None:
+        """Put them together.
+
+        Raises:
+            ConfigError: If there is a dictionary, and the model has not learnt to carry words over.
+        """
         self.config = config
         self._model = model
-        self._src_tokenizer = src_tokenizer
         self._tgt_tokenizer = tgt_tokenizer
+        self._carries_over = config.carries_words_over
+        self._reader = SourceReader(src_tokenizer, dictionary or {}, carries_over=self._carries_over)
+        if dictionary and not self._carries_over:
+            raise ConfigError(
+                "a dictionary needs a model that carries words over: one of tokenizer.kind: word that was "
+                "trained with training.guided_alignment above 0."
+            )
 
     @classmethod
-    def from_run(cls, run: RunDirectory, *, checkpoint: str = "best", device: torch.device) -> Self:
+    def from_run(
+        cls,
+        run: RunDirectory,
+        *,
+        checkpoint: str = "best",
+        device: torch.device,
+        dictionary: Mapping[str, str] | None = None,
+    ) -> Self:
         """Load a run's model from the named checkpoint, and from no other.
+
+        Args:
+            run: The run.
+            checkpoint: best, latest, or a checkpoint's name.
+            device: Where to compute.
+            dictionary: Source words and what they are to be translated by.
 
         Raises:
             RunError: If there is no such run.
             CheckpointError: If that checkpoint is missing or damaged.
+            ConfigError: If there is a dictionary, and the model has not learnt to carry words over.
         """
+        keep_freed_memory()
         trained = load_trained(run, checkpoint)
         model = trained.model.to(device).eval()
-        return cls(trained.config, model, trained.src_tokenizer, trained.tgt_tokenizer)
+        return cls(trained.config, model, trained.src_tokenizer, trained.tgt_tokenizer, dictionary)
 
     @torch.inference_mode()
     def translate(
@@ -142,7 +174,7 @@ class Translator:
         max_length = self.config.data.max_length
         pieces = pieces_of(
             texts,
-            self._src_tokenizer.encode_batch,
+            self._reader.read_batch,
             max_length=max_length,
             first_line=first_line,
             refuse_long=refuse_long,
@@ -169,7 +201,8 @@ class Translator:
                     keep_unk,
                 )
                 for place, hypothesis in zip(places, hypotheses, strict=True):
-                    found[place] = self._tgt_tokenizer.decode(hypothesis.ids)
+                    copies = [pieces[place][1][position].copy or "" for position in hypothesis.copied]
+                    found[place] = self._tgt_tokenizer.decode(hypothesis.ids, copies)
                 bar.update(len(places))
         lines: list[list[str]] = [[] for _ in texts]
         for place, (index, _) in enumerate(pieces):
@@ -178,7 +211,7 @@ class Translator:
 
     def _search_what_fits(
         self,
-        sentences: Sequence[Sequence[int]],
+        sentences: Sequence[Sequence[SourceToken]],
         origins: list[tuple[int, int]],
         way: Sampling | Beam | None,
         keep_unk: bool,
@@ -208,22 +241,27 @@ class Translator:
 
     def _search(
         self,
-        sentences: Sequence[Sequence[int]],
+        sentences: Sequence[Sequence[SourceToken]],
         origins: list[tuple[int, int]],
         way: Sampling | Beam | None,
         keep_unk: bool,
     ) -> list[Hypothesis]:
         device = self._model.output.weight.device
         max_length = self.config.data.max_length
-        src_ids = pad(sentences, last=EOS_ID).to(device)
-        limits = [length_limit(len(ids) + 1, max_length) for ids in sentences]
+        src_ids = pad([[token.id for token in tokens] for tokens in sentences], last=EOS_ID).to(device)
+        limits = [length_limit(len(tokens) + 1, max_length) for tokens in sentences]
         arguments = (self._model, src_ids, padding_mask(src_ids), limits)
+        copyable = src_ids == UNK_ID if self._carries_over else None
         match way:
             case None:
-                return greedy_search(*arguments, keep_unk=keep_unk)
+                return greedy_search(*arguments, keep_unk=keep_unk, copyable=copyable)
             case Beam(size, length_penalty):
                 found = beam_search(
-                    *arguments, beam_size=size, length_penalty=length_penalty, keep_unk=keep_unk
+                    *arguments,
+                    beam_size=size,
+                    length_penalty=length_penalty,
+                    keep_unk=keep_unk,
+                    copyable=copyable,
                 )
                 return [hypotheses[0] for hypotheses in found]
             case Sampling(temperature, seed):
@@ -231,4 +269,6 @@ class Translator:
                 seeds = [
                     (seed * 1_000_003 + line + number * 1_000_000_007) % 2**63 for line, number in origins
                 ]
-                return sample(*arguments, temperature=temperature, seeds=seeds, keep_unk=keep_unk)
+                return sample(
+                    *arguments, temperature=temperature, seeds=seeds, keep_unk=keep_unk, copyable=copyable
+                )

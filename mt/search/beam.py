@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from mt.search.copying import Copying
 from mt.search.hypothesis import Hypothesis, normalised_score
 from mt.search.model import CacheT, EncoderDecoder
-from mt.search.stepwise import forbidden_ids
 from mt.special_tokens import BOS_ID, EOS_ID
 
 
@@ -20,6 +20,7 @@ def beam_search(
     beam_size: int,
     length_penalty: float = 1.0,
     keep_unk: bool = False,
+    copyable: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch, keeping ``beam_size`` beginnings of each sentence.
 
@@ -33,12 +34,14 @@ def beam_search(
         limits: For each sentence, the most tokens its translation may have, EOS included.
         beam_size: N, beginnings kept for each sentence.
         length_penalty: See `mt.search.hypothesis.normalised_score`, by which hypotheses are ranked.
-        keep_unk: Whether the unknown-word token may be chosen.
+        keep_unk: Whether the unknown-word token may be chosen anywhere.
+        copyable: ``(B, S)``, True where a source word that the model does not know may be carried over, as
+            the unknown-word token (`mt.search.copying`).
 
     Returns:
         For each row, its hypotheses, the best first; unfinished ones only where there is no other.
     """
-    forbidden = forbidden_ids(keep_unk=keep_unk)
+    copying = Copying(copyable, keep_unk=keep_unk, rows_per_sentence=beam_size)
     device = src_ids.device
     memory = model.encode(src_ids, src_mask)
     cache = model.start_cache(memory, src_mask, max(limits), rows_per_sentence=beam_size)
@@ -49,15 +52,15 @@ def beam_search(
     scores[:, 0] = 0.0
     ids = torch.full((len(limits), beam_size, 1), BOS_ID, dtype=torch.long, device=device)
     for step in range(1, max(limits) + 1):
-        logits = model.decode_step(ids[:, :, -1].flatten(), cache).float()
-        scores, beams, tokens = _best_continuations(logits, scores, forbidden)
+        logits = copying.decode_step(model, ids[:, :, -1].flatten(), cache)
+        scores, beams, tokens = _best_continuations(logits, scores, copying)
         ids = torch.cat((_take(ids, beams), tokens[:, :, None]), dim=2)
-        live = _collect_finished(ids, scores, sentences, found, beam_size)
+        live = _collect_finished(ids, scores, beams, sentences, found, beam_size, copying)
         stay = [place for place, row in enumerate(sentences) if len(found[row]) < beam_size]
         for place in [place for place in stay if step == limits[sentences[place]]]:
             stay.remove(place)
             if not found[sentences[place]]:
-                found[sentences[place]] = _unfinished(ids[place], scores[place], live[place])
+                found[sentences[place]] = _unfinished(place, ids, scores, beams, live, copying)
         if not stay:
             break
         places = torch.tensor(stay, device=device)
@@ -65,35 +68,40 @@ def beam_search(
         scores, ids = scores[places].gather(1, live), _take(ids[places], live)
         rows = places[:, None] * beam_size + beams.gather(1, live)
         cache.select(rows.flatten(), places if len(stay) < len(sentences) else None)
+        copying.select(rows.flatten(), ids[:, :, -1].flatten())
         sentences = [sentences[place] for place in stay]
     return [
         sorted(hypotheses, key=lambda found: -normalised_score(found, length_penalty)) for hypotheses in found
     ]
 
 
-def _best_continuations(
-    logits: Tensor, scores: Tensor, forbidden: Sequence[int]
-) -> tuple[Tensor, Tensor, Tensor]:
+def _best_continuations(logits: Tensor, scores: Tensor, copying: Copying) -> tuple[Tensor, Tensor, Tensor]:
     """The 2N likeliest continuations of each sentence, of which at most N can end it.
 
     Args:
         logits: ``(B * N, V)``; overwritten.
         scores: ``(B, N)`` log-probabilities of the beginnings.
-        forbidden: Ids that may not be chosen.
+        copying: Says what may not be chosen.
 
     Returns:
         New scores, the beams continued and the tokens they continue with, each ``(B, 2N)``, best first.
     """
     # Log-probability and score at once; the softmax's normaliser is over the whole vocabulary.
     logits += (scores.flatten() - logits.logsumexp(-1))[:, None]
-    logits[:, forbidden] = -torch.inf
+    copying.forbid(logits)
     batch, beam_size = scores.shape
     best = logits.view(batch, -1).topk(2 * beam_size)
     return best.values, best.indices // logits.size(-1), best.indices % logits.size(-1)
 
 
 def _collect_finished(
-    ids: Tensor, scores: Tensor, sentences: Sequence[int], found: list[list[Hypothesis]], beam_size: int
+    ids: Tensor,
+    scores: Tensor,
+    beams: Tensor,
+    sentences: Sequence[int],
+    found: list[list[Hypothesis]],
+    beam_size: int,
+    copying: Copying,
 ) -> Tensor:
     """Take hypotheses that end with EOS; the places ``(B, N)`` of the best that do not end, to go on with."""
     ends = ids[:, :, -1] == EOS_ID
@@ -101,17 +109,24 @@ def _collect_finished(
     for place, candidate in is_hypothesis.nonzero().tolist():
         if len(found[sentences[place]]) < beam_size:
             score = float(scores[place, candidate])
-            found[sentences[place]].append(Hypothesis(ids[place, candidate, 1:-1].tolist(), score, True))
+            copied = copying.copied(place * beam_size + int(beams[place, candidate]), EOS_ID)
+            found[sentences[place]].append(
+                Hypothesis(ids[place, candidate, 1:-1].tolist(), score, True, copied)
+            )
     # A stable sort puts those that go on first, and leaves them in order.
     return ends.int().argsort(dim=1, stable=True)[:, :beam_size]
 
 
-def _unfinished(ids: Tensor, scores: Tensor, live: Tensor) -> list[Hypothesis]:
-    return [
-        Hypothesis(ids[candidate, 1:].tolist(), float(scores[candidate]), False)
-        for candidate in live.tolist()
-        if scores[candidate].isfinite()
-    ]
+def _unfinished(
+    place: int, ids: Tensor, scores: Tensor, beams: Tensor, live: Tensor, copying: Copying
+) -> list[Hypothesis]:
+    found = []
+    for candidate in live[place].tolist():
+        if scores[place, candidate].isfinite():
+            tokens = ids[place, candidate, 1:].tolist()
+            copied = copying.copied(place * live.size(1) + int(beams[place, candidate]), tokens[-1])
+            found.append(Hypothesis(tokens, float(scores[place, candidate]), False, copied))
+    return found
 
 
 def _take(ids: Tensor, beams: Tensor) -> Tensor:

@@ -16,8 +16,15 @@ def greedy_search(
     limits: Sequence[int],
     *,
     keep_unk: bool = False,
+    copyable: Tensor | None = None,
 ) -> list[Hypothesis]:
     """Translate a batch; arguments and result as in `mt.search.stepwise.write_stepwise`."""
     return write_stepwise(
-        model, src_ids, src_mask, limits, lambda logits, _rows, _step: logits.argmax(-1), keep_unk=keep_unk
+        model,
+        src_ids,
+        src_mask,
+        limits,
+        lambda logits, _rows, _step: logits.argmax(-1),
+        keep_unk=keep_unk,
+        copyable=copyable,
     )

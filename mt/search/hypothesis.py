@@ -13,6 +13,8 @@ class Hypothesis:
     """Sum of the natural log-probabilities of its tokens, EOS included, over the whole vocabulary."""
     finished: bool
     """Whether it ended with EOS, and not because it met its limit."""
+    copied: Sequence[int] = ()
+    """The source position that each unknown word among the ids stands for, in order."""
 
 
 def normalised_score(hypothesis: Hypothesis, length_penalty: float) -> float:

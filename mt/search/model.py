@@ -26,5 +26,8 @@ class EncoderDecoder(Protocol[CacheT]):
     ) -> CacheT:
         """An empty cache over this memory, for rows of at most ``max_length`` tokens."""
 
-    def decode_step(self, ids: Tensor, cache: CacheT) -> Tensor:
-        """The newest token of each row ``(R,)`` -> logits of the next ``(R, V)``; the cache grows."""
+    def decode_step(self, ids: Tensor, cache: CacheT, alignment: list[Tensor] | None = None) -> Tensor:
+        """The newest token of each row ``(R,)`` -> logits of the next ``(R, V)``; the cache grows.
+
+        Into ``alignment``, where given, goes how well each source position fits the next token: ``(R, S)``.
+        """

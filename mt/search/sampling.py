@@ -20,6 +20,7 @@ def sample(
     temperature: float,
     seeds: Sequence[int],
     keep_unk: bool = False,
+    copyable: Tensor | None = None,
 ) -> list[Hypothesis]:
     """Translate a batch by drawing.
 
@@ -30,7 +31,8 @@ def sample(
         limits: For each sentence, the most tokens its translation may have, EOS included.
         temperature: Logits are divided by it: below 1 the likely become likelier, near 0 it is greedy.
         seeds: One for each sentence, so that a sentence draws the same in whatever batch it stands.
-        keep_unk: Whether the unknown-word token may be drawn.
+        keep_unk: Whether the unknown-word token may be drawn anywhere.
+        copyable: See `mt.search.copying`.
 
     Returns:
         One hypothesis for each row, in order.
@@ -52,7 +54,7 @@ def sample(
         drawn = torch.searchsorted(cumulative, threshold, right=True).squeeze(-1)
         return drawn.clamp(max=logits.size(-1) - 1)
 
-    return write_stepwise(model, src_ids, src_mask, limits, draw, keep_unk=keep_unk)
+    return write_stepwise(model, src_ids, src_mask, limits, draw, keep_unk=keep_unk, copyable=copyable)
 
 
 def _uniforms(seed: int, count: int) -> Tensor:

@@ -5,17 +5,13 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from mt.search.copying import Copying
 from mt.search.hypothesis import Hypothesis
 from mt.search.model import CacheT, EncoderDecoder
-from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from mt.special_tokens import BOS_ID, EOS_ID
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
 """Logits ``(B', V)``, the sentences they belong to ``(B',)``, and the step -> chosen ids ``(B',)``."""
-
-
-def forbidden_ids(*, keep_unk: bool) -> list[int]:
-    """What no search may choose: neither what is no text, nor, unless asked for, the unknown word."""
-    return [PAD_ID, BOS_ID] if keep_unk else [PAD_ID, BOS_ID, UNK_ID]
 
 
 def write_stepwise(
@@ -26,6 +22,7 @@ def write_stepwise(
     choose: Choose,
     *,
     keep_unk: bool = False,
+    copyable: Tensor | None = None,
 ) -> list[Hypothesis]:
     """Translate a batch by choosing each next token from the model's logits.
 
@@ -35,23 +32,26 @@ def write_stepwise(
         src_mask: ``(B, 1, 1, S)``, True where a source token is real.
         limits: For each sentence, the most tokens its translation may have, EOS included.
         choose: Picks a token for each row; forbidden tokens have logits of minus infinity.
-        keep_unk: Whether the unknown-word token may be chosen.
+        keep_unk: Whether the unknown-word token may be chosen anywhere.
+        copyable: ``(B, S)``, True where a source word that the model does not know may be carried over, as
+            the unknown-word token (`mt.search.copying`).
 
     Returns:
         One hypothesis for each row, in order.
     """
-    forbidden = forbidden_ids(keep_unk=keep_unk)
+    copying = Copying(copyable, keep_unk=keep_unk)
     device = src_ids.device
     cache = model.start_cache(model.encode(src_ids, src_mask), src_mask, max(limits))
     ids: list[list[int]] = [[] for _ in limits]
+    copied: list[list[int]] = [[] for _ in limits]
     scores = [0.0] * len(limits)
     finished = [False] * len(limits)
     rows = list(range(len(limits)))
     newest = torch.full((len(limits),), BOS_ID, dtype=torch.long, device=device)
     for step in range(max(limits)):
-        logits = model.decode_step(newest, cache).float()
+        logits = copying.decode_step(model, newest, cache)
         normaliser = logits.logsumexp(-1)
-        logits[:, forbidden] = -torch.inf
+        copying.forbid(logits)
         newest = choose(logits, torch.tensor(rows, device=device), step)
         log_probs = logits.gather(-1, newest[:, None])[:, 0] - normaliser
         stay = []
@@ -62,14 +62,17 @@ def write_stepwise(
             finished[row] = chosen == EOS_ID
             if not finished[row]:
                 ids[row].append(chosen)
-                if len(ids[row]) < limits[row]:
-                    stay.append(place)
+            if finished[row] or len(ids[row]) == limits[row]:
+                copied[row] = copying.copied(place, chosen)
+            else:
+                stay.append(place)
+        if not stay:
+            break
+        places = torch.tensor(stay, device=device)
+        newest = newest.index_select(0, places)
+        copying.select(places, newest)
         if len(stay) < len(rows):
             # Finished sentences leave the batch, so that the long ones do not pay for the short.
-            if not stay:
-                break
             rows = [rows[place] for place in stay]
-            places = torch.tensor(stay, device=device)
-            newest = newest.index_select(0, places)
             cache.select(places, places)
-    return [Hypothesis(*found) for found in zip(ids, scores, finished, strict=True)]
+    return [Hypothesis(*found) for found in zip(ids, scores, finished, copied, strict=True)]

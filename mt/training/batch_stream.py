@@ -1,22 +1,36 @@
 """The training batches, one step's after another's, from any position on."""
 
+import numpy as np
+
+from mt.data.alignment import Places
 from mt.data.batch import Batch, collate
 from mt.data.dataset import EncodedPairs
-from mt.data.sampler import Indices, epoch_batches
+from mt.data.sampler import Batches, Share, epoch_batches
+from mt.training.unknown_words import hide_words_of_some
 
 
 class BatchStream:
     """Batches as a function of (epoch, batch): the same from there on, whoever asks and however often."""
 
-    def __init__(self, pairs: EncodedPairs, *, batch_tokens: int, num_micro_batches: int, seed: int) -> None:
+    def __init__(
+        self,
+        pairs: EncodedPairs,
+        *,
+        batch_tokens: int,
+        num_micro_batches: int,
+        seed: int,
+        places: Places | None = None,
+        unknown_share: float = 0.0,
+    ) -> None:
+        """With ``places``, laid out as ``pairs.tgt.ids``, batches have an alignment, and words are hidden."""
         self.num_micro_batches = num_micro_batches
         self._pairs = pairs
-        self._src_lengths = pairs.src.lengths
-        self._tgt_lengths = pairs.tgt.lengths
         self._batch_tokens = batch_tokens
         self._seed = seed
+        self._places = places
+        self._unknown_share = unknown_share
         self._epoch = -1
-        self._plan: list[Indices] = []
+        self._plan: Batches | None = None
 
     def take(self, epoch: int, batch: int) -> tuple[list[Batch], int, int]:
         """The micro-batches of the step at this position, and the position of the step after it.
@@ -25,7 +39,7 @@ class BatchStream:
         """
         plan = self._plan_of(epoch)
         end = min(batch + self.num_micro_batches, len(plan))
-        micro_batches = [collate(*self._pairs.select(indices)) for indices in plan[batch:end]]
+        micro_batches = [self._collate(epoch, number) for number in range(batch, end)]
         return micro_batches, *((epoch + 1, 0) if end == len(plan) else (epoch, end))
 
     def num_steps(self, epoch: int) -> int:
@@ -34,17 +48,35 @@ class BatchStream:
 
     @property
     def num_target_tokens(self) -> int:
-        """Real target tokens of one epoch."""
-        return int(self._tgt_lengths.sum())
+        """Real target tokens of one epoch; where sources have weights, about so many."""
+        total, start = 0.0, 0
+        for share in self._pairs.shares or [Share(len(self._pairs), 1.0)]:
+            end = start + share.num_pairs
+            total += share.weight * int(self._pairs.tgt.lengths[start:end].sum(dtype=np.int64))
+            start = end
+        return round(total)
 
-    def _plan_of(self, epoch: int) -> list[Indices]:
-        if epoch != self._epoch:
+    def _collate(self, epoch: int, number: int) -> Batch:
+        indices = self._plan_of(epoch)[number]
+        src, tgt = self._pairs.select(indices)
+        if self._places is None:
+            return collate(src, tgt)
+        offsets = self._pairs.tgt.offsets
+        places = [self._places[offsets[i] : offsets[i + 1]] for i in indices]
+        generator = np.random.default_rng([self._seed, epoch, number])
+        src, tgt = hide_words_of_some(src, tgt, places, self._unknown_share, generator)
+        return collate(src, tgt, places)
+
+    def _plan_of(self, epoch: int) -> Batches:
+        if self._plan is None or epoch != self._epoch:
+            self._plan = None  # The old one need not be in memory while the new one is made.
             self._plan = epoch_batches(
-                self._src_lengths,
-                self._tgt_lengths,
+                self._pairs.src.lengths,
+                self._pairs.tgt.lengths,
                 batch_tokens=self._batch_tokens,
                 seed=self._seed,
                 epoch=epoch,
+                shares=self._pairs.shares,
             )
             self._epoch = epoch
         return self._plan

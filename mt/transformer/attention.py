@@ -100,6 +100,30 @@ class MultiHeadAttention(nn.Module):
         keys, _ = self.keys_and_values(memory)
         return attention_weights(self._split(self.query(x)), keys, mask)
 
+    def keys_of_first_head(self, memory: Tensor) -> Tensor:
+        """``(B, Tk, D)`` -> ``(B, Tk, K)``."""
+        return self._first_head(self.key, memory)
+
+    def scores_of_first_head(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+        """How well each position of ``x`` fits each key in the eyes of the first head, before the softmax.
+
+        Args:
+            x: ``(B, Tq, D)``.
+            keys: ``(B, Tk, K)``, those of the first head.
+            mask: ``(B, 1, 1, Tk)``, True where a position may look; None lets all look at all.
+
+        Returns:
+            ``(B, Tq, Tk)``, very small where the mask is False.
+        """
+        scores = self._first_head(self.query, x) @ keys.transpose(1, 2) / math.sqrt(keys.size(-1))
+        if mask is None:
+            return scores
+        return scores.masked_fill(~mask[:, 0], torch.finfo(scores.dtype).min)
+
+    def _first_head(self, layer: nn.Linear, x: Tensor) -> Tensor:
+        width = layer.out_features // self.num_heads
+        return F.linear(x, layer.weight[:width], None if layer.bias is None else layer.bias[:width])
+
     def _split(self, x: Tensor) -> Tensor:
         return split_heads(x, self.num_heads)
 

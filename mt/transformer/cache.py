@@ -4,6 +4,7 @@ An object that is passed in and handed on, never an attribute of a module. Of ea
 rows are written, R in all: one in greedy search, one for each beam in beam search.
 """
 
+import torch
 from torch import Tensor
 
 
@@ -17,7 +18,7 @@ class LayerCache:
         batch, heads, _, width = cross_keys.shape
         self.cross_keys = cross_keys
         self.cross_values = cross_values
-        # Room for all steps at once: growing by concatenation would copy everything at every step.
+        # Room for all steps and rows at once: growing by concatenation would copy everything at every step.
         self._keys = cross_keys.new_empty(batch * rows_per_sentence, heads, max_length, width)
         self._values = cross_values.new_empty(batch * rows_per_sentence, heads, max_length, width)
 
@@ -27,18 +28,35 @@ class LayerCache:
         Raises:
             ValueError: If they go beyond ``max_length``.
         """
-        end = start + keys.size(2)
+        rows, end = keys.size(0), start + keys.size(2)
         if end > self._keys.size(2):
             # Writing to an empty slice changes nothing and raises nothing.
             raise ValueError(f"a cache of {self._keys.size(2)} tokens has no room for {end}")
-        self._keys[:, :, start:end] = keys
-        self._values[:, :, start:end] = values
-        return self._keys[:, :, :end], self._values[:, :, :end]
+        self._keys[:rows, :, start:end] = keys
+        self._values[:rows, :, start:end] = values
+        return self._keys[:rows, :, :end], self._values[:rows, :, :end]
 
-    def select_rows(self, rows: Tensor, length: int) -> None:
-        """Keep these rows ``(R',)``, in this order; only their first ``length`` positions hold anything."""
-        self._keys = _select(self._keys, rows, length)
-        self._values = _select(self._values, rows, length)
+    @property
+    def most_rows(self) -> int:
+        """As many as there were at first."""
+        return self._keys.size(0)
+
+    def new_buffer(self) -> Tensor:
+        """Room for the keys, or the values, of all rows."""
+        return torch.empty_like(self._keys)
+
+    def select_rows(self, rows: Tensor, length: int, spare: Tensor) -> Tensor:
+        """Keep these rows ``(R',)``, in this order; only their first ``length`` positions hold anything.
+
+        They move into ``spare``, and what they leave is returned, to be the next spare: memory that is new at
+        each step would cost more than the copying.
+        """
+        for name in ("_keys", "_values"):
+            buffer: Tensor = getattr(self, name)
+            torch.index_select(buffer[:, :, :length], 0, rows, out=spare[: rows.size(0), :, :length])
+            setattr(self, name, spare)
+            spare = buffer
+        return spare
 
     def select_sentences(self, sentences: Tensor) -> None:
         """Keep the sources of these sentences ``(B',)``, in this order."""
@@ -53,22 +71,24 @@ class DecoderCache:
         self.layers = layers
         self.src_mask = src_mask
         self.length = 0
+        self._spare: Tensor | None = None
 
+    @torch.no_grad()
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep these rows ``(R',)`` and these sentences ``(B',)``, as when sentences end or beams change.
 
         A row may stand more than once. None keeps all sentences as they are.
+
+        Raises:
+            ValueError: If these are more rows than there was room for at first.
         """
+        if rows.size(0) > self.layers[0].most_rows:
+            raise ValueError(f"a cache of {self.layers[0].most_rows} rows has no room for {rows.size(0)}")
+        if self._spare is None:
+            self._spare = self.layers[0].new_buffer()
         for layer in self.layers:
-            layer.select_rows(rows, self.length)
+            self._spare = layer.select_rows(rows, self.length, self._spare)
         if sentences is not None:
             self.src_mask = self.src_mask.index_select(0, sentences)
             for layer in self.layers:
                 layer.select_sentences(sentences)
-
-
-def _select(buffer: Tensor, rows: Tensor, length: int) -> Tensor:
-    """A buffer with these rows of ``(R, H, T, K)``; positions from ``length`` on are left as they come."""
-    selected = buffer.new_empty(rows.size(0), *buffer.shape[1:])
-    selected[:, :, :length] = buffer[:, :, :length].index_select(0, rows)
-    return selected

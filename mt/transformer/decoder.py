@@ -7,6 +7,9 @@ from torch import Tensor, nn
 from mt.transformer.cache import DecoderCache, LayerCache
 from mt.transformer.layer import LayerShape
 
+# The alignment head is the first of the last layer, where it is settled which word comes next.
+ALIGNMENT_LAYER = -1
+
 
 class DecoderLayer(nn.Module):
     """Masked self-attention over the target, attention over the source, then the feed-forward network."""
@@ -20,10 +23,28 @@ class DecoderLayer(nn.Module):
         self.cross_attention_residual = shape.residual()
         self.feed_forward_residual = shape.residual()
 
-    def forward(self, x: Tensor, memory: Tensor, src_mask: Tensor | None, tgt_mask: Tensor) -> Tensor:
-        """All target positions at once: ``(B, T, D)`` over memory ``(B, S, D)`` -> ``(B, T, D)``."""
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        src_mask: Tensor | None,
+        tgt_mask: Tensor,
+        alignment: list[Tensor] | None = None,
+    ) -> Tensor:
+        """All target positions at once: ``(B, T, D)`` over memory ``(B, S, D)`` -> ``(B, T, D)``.
+
+        Where ``alignment`` is given, the scores of the first head, ``(B, T, S)``, are put into it.
+        """
+
+        def look_at_source(h: Tensor) -> Tensor:
+            if alignment is not None:
+                keys = self.cross_attention.keys_of_first_head(memory)
+                alignment.append(self.cross_attention.scores_of_first_head(h, keys, src_mask))
+            found: Tensor = self.cross_attention(h, memory, src_mask)
+            return found
+
         x = self.self_attention_residual(x, lambda h: self.self_attention(h, h, tgt_mask))
-        x = self.cross_attention_residual(x, lambda h: self.cross_attention(h, memory, src_mask))
+        x = self.cross_attention_residual(x, look_at_source)
         output: Tensor = self.feed_forward_residual(x, self.feed_forward)
         return output
 
@@ -32,8 +53,18 @@ class DecoderLayer(nn.Module):
         cross_keys, cross_values = self.cross_attention.keys_and_values(memory)
         return LayerCache(cross_keys, cross_values, max_length, rows_per_sentence)
 
-    def step(self, x: Tensor, cache: LayerCache, src_mask: Tensor | None, start: int) -> Tensor:
-        """The one target position ``start``: ``(R, 1, D)`` -> ``(R, 1, D)``, its keys and values cached."""
+    def step(
+        self,
+        x: Tensor,
+        cache: LayerCache,
+        src_mask: Tensor | None,
+        start: int,
+        alignment: list[Tensor] | None = None,
+    ) -> Tensor:
+        """The one target position ``start``: ``(R, 1, D)`` -> ``(R, 1, D)``, its keys and values cached.
+
+        Where ``alignment`` is given, the scores of the first head, ``(R, S)``, are put into it.
+        """
 
         def attend_to_past(h: Tensor) -> Tensor:
             # No mask: the cache holds the past and the present, never the future.
@@ -43,6 +74,11 @@ class DecoderLayer(nn.Module):
         def attend_to_source(h: Tensor) -> Tensor:
             # The rows of one sentence ask side by side, like positions, so its keys need no copy for each.
             side_by_side = h.view(cache.cross_keys.size(0), -1, h.size(-1))
+            if alignment is not None:
+                scores = self.cross_attention.scores_of_first_head(
+                    side_by_side, cache.cross_keys[:, 0], src_mask
+                )
+                alignment.append(scores.flatten(0, 1))
             found = self.cross_attention.attend(side_by_side, cache.cross_keys, cache.cross_values, src_mask)
             return found.view_as(h)
 
@@ -60,10 +96,21 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(num_layers))
         self.norm = shape.final_norm()
 
-    def forward(self, x: Tensor, memory: Tensor, src_mask: Tensor | None, tgt_mask: Tensor) -> Tensor:
-        """Embedded target ``(B, T, D)`` over memory ``(B, S, D)`` -> hidden ``(B, T, D)``."""
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        src_mask: Tensor | None,
+        tgt_mask: Tensor,
+        alignment: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Embedded target ``(B, T, D)`` over memory ``(B, S, D)`` -> hidden ``(B, T, D)``.
+
+        Where ``alignment`` is given, the scores of the alignment head, ``(B, T, S)``, are put into it.
+        """
         for layer in self.layers:
-            x = layer(x, memory, src_mask, tgt_mask)
+            heard = alignment if layer is self.layers[ALIGNMENT_LAYER] else None
+            x = layer(x, memory, src_mask, tgt_mask, heard)
         hidden: Tensor = self.norm(x)
         return hidden
 
@@ -74,10 +121,14 @@ class Decoder(nn.Module):
         layers = [layer.start_cache(memory, max_length, rows_per_sentence) for layer in self._typed_layers()]
         return DecoderCache(layers, src_mask)
 
-    def step(self, x: Tensor, cache: DecoderCache) -> Tensor:
-        """The next target position, embedded ``(R, 1, D)``, -> hidden ``(R, 1, D)``; the cache grows."""
+    def step(self, x: Tensor, cache: DecoderCache, alignment: list[Tensor] | None = None) -> Tensor:
+        """The next target position, embedded ``(R, 1, D)``, -> hidden ``(R, 1, D)``; the cache grows.
+
+        Where ``alignment`` is given, the scores of the alignment head, ``(R, S)``, are put into it.
+        """
         for layer, layer_cache in zip(self._typed_layers(), cache.layers, strict=True):
-            x = layer.step(x, layer_cache, cache.src_mask, cache.length)
+            heard = alignment if layer is self.layers[ALIGNMENT_LAYER] else None
+            x = layer.step(x, layer_cache, cache.src_mask, cache.length, heard)
         cache.length += 1
         hidden: Tensor = self.norm(x)
         return hidden

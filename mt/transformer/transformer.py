@@ -48,9 +48,21 @@ class Transformer(nn.Module):
         memory: Tensor = self.encoder(self.src_embedding(src_ids), src_mask)
         return memory
 
-    def decode(self, tgt_ids: Tensor, memory: Tensor, src_mask: Tensor | None, tgt_mask: Tensor) -> Tensor:
-        """Target ``(B, T)`` over memory ``(B, S, D)`` -> hidden ``(B, T, D)``."""
-        hidden: Tensor = self.decoder(self.tgt_embedding(tgt_ids), memory, src_mask, tgt_mask)
+    def decode(
+        self,
+        tgt_ids: Tensor,
+        memory: Tensor,
+        src_mask: Tensor | None,
+        tgt_mask: Tensor,
+        alignment: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Target ``(B, T)`` over memory ``(B, S, D)`` -> hidden ``(B, T, D)``.
+
+        Where ``alignment`` is given, the scores of the alignment head, ``(B, T, S)``, are put into it: how
+        well each source position fits the word that comes next, before the softmax.
+        """
+        embedded = self.tgt_embedding(tgt_ids)
+        hidden: Tensor = self.decoder(embedded, memory, src_mask, tgt_mask, alignment)
         return hidden
 
     def project(self, hidden: Tensor) -> Tensor:
@@ -64,10 +76,13 @@ class Transformer(nn.Module):
         """An empty cache for writing rows of up to ``max_length`` tokens, so many for each sentence."""
         return self.decoder.start_cache(memory, src_mask, max_length, rows_per_sentence)
 
-    def decode_step(self, ids: Tensor, cache: DecoderCache) -> Tensor:
-        """The next target token of each row ``(R,)`` -> logits of the one after it ``(R, V)``."""
+    def decode_step(self, ids: Tensor, cache: DecoderCache, alignment: list[Tensor] | None = None) -> Tensor:
+        """The next target token of each row ``(R,)`` -> logits of the one after it ``(R, V)``.
+
+        Where ``alignment`` is given, the scores of the alignment head, ``(R, S)``, are put into it.
+        """
         embedded = self.tgt_embedding(ids[:, None], start=cache.length)
-        return self.project(self.decoder.step(embedded, cache)[:, 0])
+        return self.project(self.decoder.step(embedded, cache, alignment)[:, 0])
 
     def weights(self) -> dict[str, Tensor]:
         """Every parameter once, under its first name; tied ones do not stand twice."""

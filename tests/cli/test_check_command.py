@@ -2,6 +2,8 @@
 
 import math
 import os
+import re
+import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +13,21 @@ import torch
 
 import mt.pipeline.prepare
 from mt.cli.options import parse_duration
+from mt.config.load import load_config
 from mt.data.batch import Batch
 from mt.errors import ConfigError
+from mt.pipeline.check import preflight
+from mt.run_directory import RunDirectory
 from mt.training.objective import Objective
 from mt.training.progress import Progress
 
 Call = Callable[..., tuple[int, str, str]]
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = (ROOT / "docs/check.md").read_text(encoding="utf-8")
+SHOWN = re.findall(r"```console\n\$ (mt check .*?)\n(.*?)```", PAGE, re.DOTALL)
+BAD = [(command, shown) for command, shown in SHOWN if shown.startswith("mt: ")]
+GOOD = [(command, shown) for command, shown in SHOWN if not shown.startswith("mt: ")]
 
 
 def test_a_kept_batch_is_looked_into(call: Call, tiny_config_file: Path) -> None:
@@ -52,13 +63,105 @@ def test_a_batch_of_no_run_is_a_sentence(call: Call, tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
-def test_the_exit_codes_stand_each_on_its_line(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_good_config(call: Call, tiny_config_file: Path) -> None:
+    code, out, err = call("check", "-c", tiny_config_file, "--set", "schedule.warmup_steps=99")
+    assert (code, err) == (0, "")
+    for title in ("config", "corpus", "the run"):
+        assert f"{title}\n  " in out
+    assert "\nwarning: schedule.warmup_steps (99) is not over when the run ends at step 12" in out
+    assert out.endswith("\nThis run can begin.\n")
+    # And it is the run that was foretold.
+    assert not Path("runs").exists()
+    assert call("train", "-c", tiny_config_file)[0] == 0
+    assert "which is there already" in call("check", "-c", tiny_config_file)[1]
+
+
+def test_the_primer_from_end_to_end(call: Call) -> None:
+    config = Path("primer.yaml")
+    config.write_text(
+        "data: {path: builtin:primer, src: en, tgt: de, num_train_pairs: 200}\n"
+        "model: {d_model: 8, num_heads: 2, d_ff: 8, num_encoder_layers: 1, num_decoder_layers: 1}\n"
+        "training: {max_steps: 5, batch_tokens: 300}\n"
+    )
+    code, out, err = call("check", "--config", config)
+    assert (code, err) == (0, "")
+    assert "train       200    pairs  generated" in out
+    assert "5 steps, where training.max_steps ends it" in out
+    assert list(Path().iterdir()) == [config]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "give either --config FILE, for a run that is to begin, or --batch FILE"),
+        (["--config", "a.yaml", "--batch", "b.json"], "give either --config FILE"),
+        (["--config", "a.yaml", "--checkpoint", "best"], "--checkpoint goes with --batch only."),
+        (["--config", "a.yaml", "--device", "cpu"], "--device goes with --batch only."),
+        (["--batch", "b.json", "--set", "training.seed=2"], "--set goes with --config only."),
+    ],
+)
+def test_one_thing_is_checked_at_a_time(call: Call, arguments: list[str], says: str) -> None:
+    code, out, err = call("check", *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"mt: {says}")
+    assert err.count("\n") == 1
+
+
+@pytest.fixture
+def corpora_of_the_page() -> None:
+    """What docs/check.md tries its bad configs on, in the working folder."""
+    my = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert my is not None
+    files = {
+        "my.yaml": my[1],
+        "typo.yaml": my[1] + "modle:\n  d_model: 128\n",
+        "corpora/columns/train.jsonl": '{"en": "A dog.", "de": "Ein Hund."}\n',
+        "corpora/misaligned/train.en": "one\ntwo\nthree\n",
+        "corpora/misaligned/train.de": "eins\nzwei\n",
+        "corpora/broken/train.jsonl": '{"en": "A dog.", "de": "Ein Hund."}\n{"en": "A cat.", "de"\n',
+        "corpora/small/train.en": "A dog.\nA cat.\n",
+        "corpora/small/train.de": "Ein Hund.\nEine Katze.\n",
+    }
+    for name, text in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+
+
+@pytest.mark.parametrize(("command", "shown"), BAD, ids=[command[9:] for command, _ in BAD])
+@pytest.mark.usefixtures("corpora_of_the_page")
+def test_bad_configs_are_answered_as_the_page_shows(call: Call, command: str, shown: str) -> None:
+    code, _, err = call(*shlex.split(command)[1:])
+    assert (code, err) == (2, shown)
+
+
+def test_the_page_shows_ten_bad_configs_and_the_recipes() -> None:
+    assert len(BAD) >= 10
+    commands = [command for command, _ in GOOD]
+    assert commands == [
+        "mt check --config configs/quickstart.yaml",
+        "mt check --config configs/multi30k-en-de.yaml --set data.path=path/to/multi30k",
+    ]
+
+
+@pytest.mark.parametrize(("command", "shown"), GOOD, ids=[command for command, _ in GOOD])
+def test_good_configs_are_those_that_the_page_shows(command: str, shown: str) -> None:
+    file, *overrides = (word for word in shlex.split(command)[3:] if word != "--set")
+    overrides.append("training.device=cpu")
+    part = next(preflight(load_config(ROOT / file, overrides), RunDirectory(Path("runs") / Path(file).stem)))
+    assert shown.startswith("\n  ".join([part.title, *part.lines]) + "\n\ncorpus\n")
+    assert shown.endswith("This run can begin.\n")
+
+
+@pytest.mark.parametrize(("command", "codes"), [("train", (0, 2, 75, 130, 138, 143)), ("check", (0, 2, 130))])
+def test_the_exit_codes_stand_each_on_its_line(
+    command: str, codes: tuple[int, ...], call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "dumb")
-    code, out, _ = call("train", "--help")
+    code, out, _ = call(command, "--help")
     assert code == 0
     lines = [line.strip() for line in out.splitlines()]
-    for number in (0, 2, 75, 130, 138, 143):
+    for number in codes:
         (line,) = [line for line in lines if line.split(" ")[0] == str(number)]
         assert line.endswith(".")
 
@@ -99,7 +202,7 @@ def test_time_that_is_up_is_answered_with_75(call: Call, tiny_config_file: Path)
 def test_a_signal_while_data_is_loaded(
     number: signal.Signals, call: Call, tiny_config_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mt.pipeline.prepare, "load_corpus", lambda config: os.kill(os.getpid(), number))
+    monkeypatch.setattr(mt.pipeline.prepare, "load_corpus", lambda *_: os.kill(os.getpid(), number))
     code, _, err = call("train", "-c", tiny_config_file)
     assert code == 128 + number
     assert "Stopped before the first step. The same command goes on from there." in err

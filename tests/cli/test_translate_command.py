@@ -45,6 +45,19 @@ def test_lines_before_a_broken_one_are_translated(call: Call) -> None:
 
 
 @pytest.mark.usefixtures("trained")
+def test_a_dictionary_is_read_before_the_model_is_asked_whether_it_can_use_one(call: Call) -> None:
+    file = Path("words.tsv")
+    file.write_text("dog Hund\n")
+    code, _, err = call("translate", "--dictionary", file, "the dog sees milk.")
+    assert code == 2
+    assert "words.tsv, line 1 is not a word, a tab and its translation: 'dog Hund'." in err
+    file.write_text("dog\tHund\n")
+    code, _, err = call("translate", "--dictionary", file, "the dog sees milk.")
+    assert code == 2
+    assert "a dictionary needs a model that carries words over" in err
+
+
+@pytest.mark.usefixtures("trained")
 def test_sampling_and_unknown_words_can_be_asked_for(call: Call) -> None:
     sentence = "the zebra paints two zebra."
     sample = ["translate", "--sample", "--temperature", "3", sentence, sentence, sentence]

@@ -144,6 +144,26 @@ def test_one_embedding_needs_one_vocabulary() -> None:
     assert config(model={"share_embeddings": True}, tokenizer={"shared": True}).model.share_embeddings
 
 
+@pytest.mark.parametrize(
+    ("tokenizer", "message"),
+    [
+        ({"kind": "file", "shared": True}, r"tokenizer\.kind: file needs tokenizer\.path"),
+        ({"kind": "file", "path": "a.json"}, r"the same vocabulary: set tokenizer\.shared: true"),
+        ({"path": "a.json"}, r"tokenizer\.path is for tokenizer\.kind: file, and this is word"),
+        ({"kind": "bpe", "max_size": 260}, r"tokenizer\.max_size \(260\) must be above 260 .* bpe"),
+    ],
+)
+def test_the_kind_of_tokenizer_fits_its_options(tokenizer: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        config(tokenizer=tokenizer)
+
+
+def test_a_finished_tokenizer_and_a_small_vocabulary_of_words_are_accepted() -> None:
+    assert config(tokenizer={"kind": "file", "path": "a.json", "shared": True}).tokenizer.path == "a.json"
+    assert config(tokenizer={"max_size": 5}).tokenizer.max_size == 5
+    assert config(tokenizer={"kind": "char", "max_size": 261}).tokenizer.kind == "char"
+
+
 @pytest.mark.parametrize("limit", ["max_steps", "max_epochs", "max_target_tokens", "max_minutes"])
 def test_a_run_ends_by_any_one_limit(limit: str) -> None:
     assert getattr(config(training={"max_steps": None, limit: 7}).training, limit) == 7

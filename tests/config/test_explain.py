@@ -54,7 +54,7 @@ MISTAKES = [
     (
         "zzz: 1\n",
         "line 7: unknown key 'zzz'. "
-        "The sections are data, tokenizer, model, schedule, training, validation, checkpoint.",
+        "The sections are data, cleaning, tokenizer, model, schedule, training, validation, checkpoint.",
     ),
     (
         "\nmodel:\n  d_model: '64'\n",

@@ -141,8 +141,10 @@ class _Handler(BaseHTTPRequestHandler):
         parts = path.strip("/").split("/")
         is_api = parts[0] == "api"
         parts = parts[1:] if is_api else parts
+        if not is_api and parts[0] != "datasets":
+            parts.insert(0, "models")  # The files of models have no prefix.
         repository = hub.repositories.get("/".join(parts[1:3]))
-        if parts[0] != "datasets" or repository is None:
+        if parts[0] not in ("datasets", "models") or repository is None:
             self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
             return
         verb, rest = (parts[3], "/".join(parts[4:])) if len(parts) > 3 else ("revision", "main")

@@ -1,13 +1,15 @@
 """Encoded pairs against a plain loop over the same text, with a tokenizer simple enough to see through."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import datasets
 import numpy as np
 import pytest
 
 from mt.data import dataset
-from mt.data.dataset import EncodedPairs, encode_pairs
+from mt.data.dataset import EncodedPairs, EncodedSentences, encode_pairs, load_pairs
+from mt.data.sampler import Share
 
 
 class WordLengths:
@@ -59,6 +61,46 @@ def test_chunks_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
     for one, other in [(whole.src, pieces.src), (whole.tgt, pieces.tgt)]:
         assert np.array_equal(one.ids, other.ids)
         assert np.array_equal(one.offsets, other.offsets)
+
+
+def as_lists(pairs: EncodedPairs) -> list[tuple[list[int], list[int]]]:
+    return [(src.tolist(), tgt.tolist()) for src, tgt in zip(pairs.src, pairs.tgt, strict=True)]
+
+
+def test_in_files_they_are_what_they_are_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset, "CHUNK_SIZE", 7)
+    generator = np.random.default_rng(2)
+    texts = [[" ".join("x" * n for n in generator.integers(1, 9, k)) for k in range(40)] for _ in range(2)]
+    pairs = datasets.Dataset.from_dict({"src": texts[0], "tgt": texts[1]})
+    shares = [Share(15, 1.0), Share(25, 2.5)]
+
+    def encode(folder: Path | None) -> tuple[EncodedPairs, dict[str, int]]:
+        return encode_pairs(pairs, WordLengths(), WordLengths(), max_length=30, shares=shares, folder=folder)
+
+    in_memory, dropped = encode(None)
+    for in_files, dropped_there in (encode(tmp_path), load_pairs(tmp_path)):
+        assert as_lists(in_files) == as_lists(in_memory)
+        assert in_files.shares == in_memory.shares == (Share(14, 1.0), Share(15, 2.5))
+        assert dropped_there == dropped == {"empty": 1, "too long": 10}
+        for one, other in ((in_files.src, in_memory.src), (in_files.tgt, in_memory.tgt)):
+            assert np.array_equal(one.offsets, other.offsets)
+            assert np.array_equal(one.lengths, other.lengths)
+            assert [array.dtype for array in (one.ids, one.offsets, one.lengths)] == ["i4", "i8", "i4"]
+            assert isinstance(one.ids.base, np.memmap)
+
+
+def test_files_of_no_pairs_can_be_loaded(tmp_path: Path) -> None:
+    pairs = datasets.Dataset.from_dict({"src": ["", "a"], "tgt": ["b", ""]})
+    encoded, dropped = encode_pairs(pairs, WordLengths(), WordLengths(), max_length=4, folder=tmp_path)
+    assert len(encoded) == len(load_pairs(tmp_path)[0]) == 0
+    assert dropped["empty"] == 2
+
+
+def test_sentences_laid_end_to_end_are_what_they_were() -> None:
+    sentences = [[5, 6], [], [7]]
+    laid = EncodedSentences.of(sentences)
+    assert [ids.tolist() for ids in laid] == sentences
+    assert laid.lengths.tolist() == [3, 1, 2]
 
 
 def test_an_empty_split_has_no_pairs() -> None:

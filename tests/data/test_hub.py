@@ -80,6 +80,8 @@ CONFIGS: dict[str, dict[str, object]] = {
     "tag": {"path": "multi30k", "revision": "v1"},
     "legacy": {"path": "opus_books", "name": "en-de"},
     "converted": {"path": "org/script", "revision": CONVERTED, "name": "en-de"},
+    "mixed": {"path": "multi30k", "mix": "opus_books name=en-de weight=2; multi30k revision=v1"},
+    "mixed, no name": {"path": "multi30k", "mix": "opus_books"},
     "no name": {"path": "opus_books"},
     "wrong name": {"path": "opus_books", "name": "en-ti"},
     "not found": {"path": "org/nothing"},
@@ -128,6 +130,20 @@ def test_a_legacy_name_with_a_configuration_and_carved_splits(outcomes: dict[str
     assert splits["train"]["from"] == ["the train split of Helsinki-NLP/opus_books (en-de)"]
     assert splits["test"]["origin"] == "carved"
     assert sum(split["pairs"] for split in splits.values()) == len(PAIRS)
+
+
+def test_sources_of_a_mix_each_with_a_configuration_and_a_revision(
+    main_hub: Hub, outcomes: dict[str, Outcome]
+) -> None:
+    mixed = outcomes["mixed"]
+    sources = mixed["description"]["sources"]
+    multi30k = main_hub.repositories["bentrevett/multi30k"].references
+    books = main_hub.repositories["Helsinki-NLP/opus_books"].references["main"]
+    assert [source["revision"] for source in sources] == [multi30k["main"], books, multi30k["v1"]]
+    assert [source["name"] for source in sources] == [None, "en-de", None]
+    assert mixed["train"]["src"] == source_texts([*PAIRS[4:], *PAIRS, *PAIRS[4:10]])
+    assert mixed["description"]["leaks"]["test"]["pair"] == {"exact": 2, "normalised": 2}
+    assert outcomes["mixed, no name"]["error"].startswith("data.mix, opus_books: Helsinki-NLP/opus_books has")
 
 
 def test_a_script_repository_loads_in_its_converted_form(outcomes: dict[str, Outcome]) -> None:

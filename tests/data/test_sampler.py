@@ -1,12 +1,15 @@
 """Batches of indices: each pair once, within the budget, like lengths together, drawn from (seed, epoch)."""
 
+import tracemalloc
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mt.data.sampler import epoch_batches, ordered_batches, sentence_batches
+from mt.data import sampler
+from mt.data.sampler import Batches, Share, epoch_batches, ordered_batches
 
 Lengths = npt.NDArray[np.int64]
 
@@ -18,7 +21,7 @@ def corpus_lengths(num_pairs: int, seed: int = 0) -> tuple[Lengths, Lengths]:
     return src, np.maximum(2, (src * generator.normal(1.0, 0.15, num_pairs)).astype(np.int64))
 
 
-def padding_waste(batches: list[Lengths], lengths: Lengths) -> float:
+def padding_waste(batches: Batches, lengths: Lengths) -> float:
     return 1 - int(lengths.sum()) / sum(len(batch) * int(lengths[batch].max()) for batch in batches)
 
 
@@ -30,7 +33,7 @@ def test_every_pair_comes_once_and_within_the_budget(num_pairs: int, batch_token
         epoch_batches(src, tgt, batch_tokens=batch_tokens, seed=3, epoch=2),
         ordered_batches(src, tgt, batch_tokens=batch_tokens),
     ):
-        assert sorted(np.concatenate(batches)) == list(range(num_pairs))
+        assert sorted(np.concatenate(list(batches))) == list(range(num_pairs))
         for batch in batches:
             assert len(batch) == 1 or len(batch) * max(src[batch].max(), tgt[batch].max()) <= batch_tokens
 
@@ -44,8 +47,8 @@ def test_batches_are_cut_no_earlier_than_need_be() -> None:
 
 def test_no_pairs_make_no_batches() -> None:
     nothing = np.empty(0, dtype=np.int64)
-    assert epoch_batches(nothing, nothing, batch_tokens=10, seed=1, epoch=0) == []
-    assert sentence_batches(nothing, batch_sentences=3) == []
+    assert list(epoch_batches(nothing, nothing, batch_tokens=10, seed=1, epoch=0)) == []
+    assert list(ordered_batches(nothing, nothing, batch_tokens=10)) == []
 
 
 def test_order_is_a_function_of_seed_and_epoch() -> None:
@@ -77,7 +80,58 @@ def test_little_padding_is_computed() -> None:
     assert padding_waste(batches, src) < 0.15
 
 
-def test_sentence_batches_go_from_short_to_long() -> None:
-    lengths = np.array([5, 1, 3, 3, 2])
-    batches = [batch.tolist() for batch in sentence_batches(lengths, batch_sentences=2)]
-    assert batches == [[1, 4], [2, 3], [0]]
+def test_batches_are_those_of_a_plain_loop_over_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "_BLOCK_SIZE", 100)
+    src, tgt = corpus_lengths(1500)
+    generator = np.random.default_rng([9, 4])
+    order = generator.permutation(len(src)).tolist()
+    order.sort(key=lambda i: (tgt[i], src[i] if tgt[i] % 2 else -src[i]))
+    cut: list[list[int]] = [[]]
+    for i in order:
+        rows = [*cut[-1], i]
+        if cut[-1] and len(rows) * max(max(src[j], tgt[j]) for j in rows) > 300:
+            cut.append([])
+        cut[-1].append(i)
+    expected = [cut[i] for i in generator.permutation(len(cut))]
+    batches = epoch_batches(src, tgt, batch_tokens=300, seed=9, epoch=4)
+    assert [batch.tolist() for batch in batches] == expected
+    assert [batches[number].tolist() for number in range(len(batches))] == expected
+
+
+def test_weights_say_how_often_a_pair_comes() -> None:
+    shares = [Share(300, 1.0), Share(200, 2.25), Share(100, 0.5), Share(50, 3.0)]
+    src, tgt = corpus_lengths(650)
+    totals = np.zeros(650, dtype=np.int64)
+    drawn = []
+    for epoch in range(60):
+        batches = epoch_batches(src, tgt, batch_tokens=300, seed=1, epoch=epoch, shares=shares)
+        times = np.bincount(np.concatenate(list(batches)), minlength=650)
+        assert set(times[:300]) == {1}
+        assert Counter(times[300:500].tolist()) == {2: 150, 3: 50}
+        assert Counter(times[500:600].tolist()) == {0: 50, 1: 50}
+        assert set(times[600:]) == {3}
+        totals += times
+        drawn.append(frozenset(np.flatnonzero(times[500:600]).tolist()))
+    assert len(set(drawn)) == 60  # Another half each time, ...
+    assert totals[500:600].min() > 10  # ... so that all come in the end.
+    assert totals[500:600].max() < 50
+
+
+def test_weights_of_one_change_nothing() -> None:
+    src, tgt = corpus_lengths(500)
+    plain = epoch_batches(src, tgt, batch_tokens=300, seed=1, epoch=2)
+    weighted = epoch_batches(
+        src, tgt, batch_tokens=300, seed=1, epoch=2, shares=[Share(200, 1.0), Share(300, 1.0)]
+    )
+    assert [batch.tolist() for batch in plain] == [batch.tolist() for batch in weighted]
+
+
+def test_a_plan_takes_few_bytes_a_pair_and_its_making_not_many_more() -> None:
+    src, tgt = (side.astype(np.int32) for side in corpus_lengths(1_000_000))
+    tracemalloc.start()
+    batches = epoch_batches(src, tgt, batch_tokens=2000, seed=1, epoch=0)
+    kept, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(batches) > 5000
+    assert kept < 5 * len(src)
+    assert peak < 17 * len(src) + 60 * sampler._BLOCK_SIZE

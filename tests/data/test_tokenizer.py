@@ -135,6 +135,37 @@ def test_ids_that_no_text_encodes_to_decode_to_normal_spacing(nasty: Tokenizer) 
         assert text == normalise_spacing(text)
 
 
+# Which word of the text an id stands for.
+
+
+def test_each_id_comes_with_its_word_by_hand() -> None:
+    tokenizer = train_tokenizer(["er sagte : war nicht da ! 他 说"], FULL)
+    ids, words = tokenizer.encode_with_words('  Er sagte:  "Zorblax-7 war nicht da!"\t他 说他')
+    assert ids == tokenizer.encode('  Er sagte:  "Zorblax-7 war nicht da!"\t他 说他')
+    assert " ".join(words) == 'Er sagte : " Zorblax - 7 war nicht da ! " 他  说 他'
+    unknown = [word for word, token_id in zip(words, ids, strict=True) if token_id == UNK_ID]
+    assert unknown == ["Er", ":", '"', "Zorblax", "-", "7", "!", '"']
+
+
+@pytest.mark.parametrize("train_on", [NASTY, ["nothing of this"]])
+def test_the_words_of_all_ids_are_the_text_without_its_blanks(train_on: list[str]) -> None:
+    tokenizer = train_tokenizer(train_on, FULL)
+    for text in NASTY + fuzzed(1000):
+        ids, words = tokenizer.encode_with_words(text)
+        assert ids == tokenizer.encode(text)
+        assert len(words) == len(ids)
+        assert "".join(words) == "".join(text.split())
+
+
+def test_a_known_word_is_the_word_of_its_id() -> None:
+    texts = NASTY + fuzzed(300)
+    tokenizer = train_tokenizer(texts, FULL)
+    for text in texts:
+        ids, words = tokenizer.encode_with_words(text)
+        for token_id, word in zip(ids, words, strict=True):
+            assert tokenizer.decode([token_id]) == word
+
+
 # The tutorials' defects.
 
 

@@ -103,6 +103,29 @@ def test_limits_that_are_raised(
     assert_same(run, unbroken)
 
 
+def test_with_averaged_weights(
+    unbroken: RunDirectory,
+    make_config: MakeConfig,
+    train_until: TrainUntil,
+    tmp_path: Path,
+    assert_same: Callable[..., None],
+) -> None:
+    config = make_config("training.ema_decay=0.8")
+    averaged = RunDirectory(tmp_path / "averaged")
+    run_training(config, averaged)
+    run = RunDirectory(tmp_path / "run")
+    for step in (2, 7):
+        train_until(config, run.path, step=step)
+    train_until(config, run.path)
+    assert_same(run, averaged)
+    # Training itself is that of the plain run; what is saved as the model is not.
+    newest = [each.checkpoints_dir / "step_0000012" for each in (averaged, unbroken)]
+    state = torch.load(newest[0] / "training_state.pt", weights_only=True)
+    average, plain = [load_file(folder / "model.safetensors") for folder in newest]
+    assert_equal(dict(sorted(state["average"]["weights"].items())), dict(sorted(plain.items())))
+    assert not torch.equal(average["tgt_embedding.tokens.weight"], plain["tgt_embedding.tokens.weight"])
+
+
 def test_crashes_lose_only_what_was_not_saved(
     unbroken: RunDirectory,
     make_config: MakeConfig,

@@ -266,7 +266,7 @@ def test_when_the_time_is_up_the_run_is_saved_and_there_is_more_to_do(
 def test_time_that_is_up_while_data_is_loaded_ends_it(
     make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mt.pipeline.prepare, "load_corpus", lambda config: time.sleep(30))
+    monkeypatch.setattr(mt.pipeline.prepare, "load_corpus", lambda *_: time.sleep(30))
     started = time.monotonic()
     assert run_training(make_config(), run, max_seconds=0.05).exit_code == 75
     assert time.monotonic() - started < 5

@@ -1,7 +1,6 @@
 """A tiny model with its loss, ragged batches, and encoded pairs."""
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -66,8 +65,7 @@ def make_pairs() -> Callable[[int], EncodedPairs]:
 
         def side() -> EncodedSentences:
             sentences = [[100 + i, *[5] * int(generator.integers(0, 9))] for i in range(num_pairs)]
-            offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
-            return EncodedSentences(np.array([*chain(*sentences)], dtype=np.int32), offsets)
+            return EncodedSentences.of(sentences)
 
         return EncodedPairs(side(), side())
 

@@ -7,6 +7,7 @@ import torch
 
 from mt.data.batch import Batch
 from mt.data.dataset import EncodedPairs
+from mt.data.sampler import Share
 from mt.special_tokens import PAD_ID
 from mt.training.batch_stream import BatchStream
 
@@ -116,3 +117,22 @@ def test_target_tokens_of_an_epoch_are_its_real_labels(make_pairs: MakePairs) ->
     batches = [batch for _, step in walk(stream, (0, 0), stream.num_steps(0)) for batch in step]
     assert stream.num_target_tokens == sum(int((batch.labels != PAD_ID).sum()) for batch in batches)
     assert stream.num_target_tokens == sum(batch.num_target_tokens for batch in batches)
+
+
+def test_weighted_sources_come_as_often_as_their_weight_says(make_pairs: MakePairs) -> None:
+    plain = make_pairs(50)
+    shares = (Share(20, 1.0), Share(10, 2.5), Share(20, 0.5))
+    stream = make_stream(EncodedPairs(plain.src, plain.tgt, shares))
+    assert stream.num_target_tokens == round(
+        sum(weight * (len(plain.tgt[i]) + 1) for i, weight in enumerate([1.0] * 20 + [2.5] * 10 + [0.5] * 20))
+    )
+    seen: list[int] = []
+    for _, step in walk(stream, (3, 0), stream.num_steps(3)):
+        for batch in step:
+            seen += numbers(batch)
+    assert sorted(set(seen) & set(range(20))) == list(range(20))
+    assert [len([n for n in seen if n in run]) for run in (range(20), range(20, 30), range(30, 50))] == [
+        20,
+        25,
+        10,
+    ]

@@ -52,7 +52,7 @@ class Bench:
 
     def run(self) -> str | None:
         ids = np.arange(4, 10, dtype=np.int32).repeat(2) % 5 + 4
-        sentences = EncodedSentences(ids, np.arange(0, 13, 2))
+        sentences = EncodedSentences.of(ids.reshape(6, 2).tolist())
         stream = BatchStream(EncodedPairs(sentences, sentences), batch_tokens=6, num_micro_batches=1, seed=1)
         take = stream.take
 

@@ -9,8 +9,10 @@ laugh"): of these each whole sentence belongs to one split.
 from collections.abc import Iterator
 from functools import cache, partial
 from hashlib import blake2b
+from itertools import islice
 from random import Random
 
+from mt.data.cleaning.duplicates import SeenPairs
 from mt.data.primer.drawing import Drawing, triple
 from mt.data.primer.patterns import PATTERNS
 from mt.data.primer.sentence import Sentence
@@ -22,6 +24,7 @@ _TEST, _VALIDATION = 26, 26
 _SHORTEST, _LONGEST = 4, 16
 # So many repetitions in a row mean that there is nothing new to be had in reasonable time.
 _PATIENCE = 5000
+_CHUNK_SIZE = 10_000
 
 
 def primer_pairs(split: str, num_pairs: int, seed: int) -> Iterator[tuple[str, str]]:
@@ -46,30 +49,38 @@ def primer_sentences(split: str, num_sentences: int, seed: int) -> Iterator[Sent
     if split not in ("train", "validation", "test"):
         raise DataError(f"builtin:primer has no split {split!r}; it has train, validation and test.")
     random = Random(f"primer {split} {seed}")
-    drawing = Drawing(random, partial(_is_in, split))
-    patterns = [pattern for pattern, weight in PATTERNS for _ in range(weight)]
-    seen: set[int] = set()
+    drawn = _drawn(Drawing(random, partial(_is_in, split)), split)
+    seen = SeenPairs()
+    num_left = num_sentences
     repetitions = 0
-    while len(seen) < num_sentences:
+    while num_left:
+        # Many at a time, because hashes are looked up in arrays: ten million take 80 MB.
+        sentences = list(islice(drawn, min(num_left, _CHUNK_SIZE)))
+        for sentence, is_new in zip(sentences, seen.add((s.english, "") for s in sentences), strict=True):
+            if is_new:
+                num_left -= 1
+                repetitions = 0
+                yield sentence
+                continue
+            repetitions += 1
+            if repetitions == _PATIENCE:
+                raise DataError(
+                    f"builtin:primer has no {num_sentences:,} distinct pairs in its {split} split; "
+                    f"ask for {num_sentences - num_left:,} or fewer."
+                )
+
+
+def _drawn(drawing: Drawing, split: str) -> Iterator[Sentence]:
+    """Sentences of the split without end, some of them more than once."""
+    patterns = [pattern for pattern, weight in PATTERNS for _ in range(weight)]
+    while True:
         sentence = drawing.choose(patterns)(drawing)
         if not _SHORTEST <= sentence.english.count(" ") + 1 <= _LONGEST:
             continue
         if not any(map(triple, sentence.clauses)) and split_of(sentence.english) != split:
             # It has no combination that is held out ("I laugh."), so the sentence itself is.
             continue
-        # Eight bytes for a sentence instead of the sentence: ten million stay within a gigabyte.
-        digest = int.from_bytes(blake2b(sentence.english.encode(), digest_size=8).digest(), "big")
-        if digest not in seen:
-            seen.add(digest)
-            repetitions = 0
-            yield sentence
-            continue
-        repetitions += 1
-        if repetitions == _PATIENCE:
-            raise DataError(
-                f"builtin:primer has no {num_sentences:,} distinct pairs in its {split} split; "
-                f"ask for {len(seen):,} or fewer."
-            )
+        yield sentence
 
 
 def split_of(*words: str) -> str:

@@ -35,7 +35,9 @@ def builtin_source(path: str, src: str, tgt: str, *, num_train_pairs: int | None
         )
     sizes = NUM_PAIRS[path] | ({} if num_train_pairs is None else {"train": num_train_pairs})
     pairs = {split: _pairs(path, split, sizes[split], seed, swapped=src == "de") for split in SPLITS}
-    return Source("built-in", {split: [Part(f"{path}, {split}", "row", pairs[split])] for split in SPLITS})
+    # The config and the program say all that decides them.
+    parts = {split: Part(f"{path}, {split}", "row", pairs[split], lambda: "generated") for split in SPLITS}
+    return Source("built-in", {split: [part] for split, part in parts.items()})
 
 
 def _pairs(path: str, split: Split, num_pairs: int, seed: int, *, swapped: bool) -> Iterator[NumberedPair]:

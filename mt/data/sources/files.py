@@ -18,6 +18,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.parquet
 
+from mt.data.cache import file_digest
 from mt.data.sources.rows import Row, arrow_rows, check_columns, needed_columns, row_pairs
 from mt.data.sources.source import NumberedPair, Part
 from mt.errors import DataError
@@ -44,20 +45,26 @@ def table_format(path: Path) -> str | None:
 def table_part(path: Path, src: str, tgt: str) -> Part:
     """A file of one of `TABLE_FORMATS` with the columns ``src`` and ``tgt``."""
     where = str(path)
+    unit: Literal["line", "row"]
+    pairs: Iterable[NumberedPair]
     match table_format(path):
         case ".jsonl":
-            return Part(where, "line", row_pairs(_jsonl_rows(text_lines(path), path), src, tgt, where))
+            unit, pairs = "line", row_pairs(_jsonl_rows(text_lines(path), path), src, tgt, where)
         case ".json":
-            return Part(where, "row", row_pairs(_json_rows(path), src, tgt, where))
+            unit, pairs = "row", row_pairs(_json_rows(path), src, tgt, where)
         case ".parquet":
-            return Part(where, "row", row_pairs(_parquet_rows(path, src, tgt), src, tgt, where))
+            unit, pairs = "row", row_pairs(_parquet_rows(path, src, tgt), src, tgt, where)
         case kind:
-            return Part(where, "line", _separated_pairs(path, src, tgt, "," if kind == ".csv" else "\t"))
+            unit, pairs = "line", _separated_pairs(path, src, tgt, "," if kind == ".csv" else "\t")
+    return Part(where, unit, pairs, lambda: file_digest(path))
 
 
 def parallel_part(src_path: Path, tgt_path: Path) -> Part:
     """Two text files, where line n of one translates line n of the other."""
-    return Part(f"{src_path} and {tgt_path}", "line", _parallel_pairs(src_path, tgt_path))
+    pairs = _parallel_pairs(src_path, tgt_path)
+    return Part(
+        f"{src_path} and {tgt_path}", "line", pairs, lambda: file_digest(src_path) + file_digest(tgt_path)
+    )
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -4,10 +4,12 @@ import re
 from pathlib import Path
 
 from mt.config.data import DataConfig
+from mt.config.mix import parse_mix
 from mt.data.sources.builtin import PREFIX, builtin_source
 from mt.data.sources.files import table_format
 from mt.data.sources.hub import hub_source
 from mt.data.sources.local import find_local, neighbours
+from mt.data.sources.pattern import find_pattern
 from mt.data.sources.source import Source, did_you_mean
 from mt.errors import ConfigError, DataError
 
@@ -28,6 +30,15 @@ LEGACY_NAMES = {
 }
 
 
+def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
+    """A config for each source alone, with its weight: ``data.path``, of weight 1, then ``data.mix``."""
+    alone = {"mix": None, "name": None, "revision": None, "num_train_pairs": None}
+    mixed = [
+        (config.model_copy(update=alone | fields), weight) for weight, fields in parse_mix(config.mix or "")
+    ]
+    return [(config.model_copy(update={"mix": None}), 1.0), *mixed]
+
+
 def find_source(config: DataConfig) -> Source:
     """The corpus that ``config.path`` names; what is on disk goes before what is on the Hub.
 
@@ -43,13 +54,15 @@ def find_source(config: DataConfig) -> Source:
     path = Path(config.path).expanduser()
     if local := find_local(path, src, tgt):
         return local
+    if matching := find_pattern(str(path), src, tgt):
+        return matching
     hub_id = LEGACY_NAMES.get(config.path, config.path)
     if not HUB_ID.fullmatch(hub_id) or table_format(path) is not None:
         known = [*neighbours(path, src), *LEGACY_NAMES]
         raise DataError(
             f"data.path: there is no file or folder {config.path!r}, nor {config.path}.{src} with "
-            f"{config.path}.{tgt}. It may be a folder, a file, a Hub id such as bentrevett/multi30k, "
-            f"builtin:primer or builtin:reverse.{did_you_mean(str(path), known)}"
+            f"{config.path}.{tgt}. It may be a folder, a file, a pattern such as part-*.jsonl, a Hub id such "
+            f"as bentrevett/multi30k, builtin:primer or builtin:reverse.{did_you_mean(str(path), known)}"
         )
     return hub_source(
         hub_id, src, tgt, name=config.name, revision=config.revision, limit_seconds=config.hub_timeout_seconds

@@ -53,20 +53,21 @@ def hub_source(
             loaded, commit = _load_converted(corpus)
         else:
             loaded = _load_cached(corpus) if commit is None else _load(corpus, commit)
+    commit = commit or _cached_commit(loaded)
     splits: dict[Split, list[Part]] = {}
     for split, names in SPLIT_NAMES.items():
         found = next((loaded[candidate] for candidate in names if candidate in loaded), None)
         if found is not None:
-            splits[split] = [_part(found, f"the {split} split of {corpus}", src, tgt)]
+            splits[split] = [_part(found, f"the {split} split of {corpus}", src, tgt, commit)]
     if "train" not in splits:
         raise DataError(f"{corpus} has no training split, only {listed(loaded)}: choose another corpus.")
-    return Source("hub", splits, revision=commit or _cached_commit(loaded))
+    return Source("hub", splits, revision=commit)
 
 
-def _part(dataset: datasets.Dataset, where: str, src: str, tgt: str) -> Part:
+def _part(dataset: datasets.Dataset, where: str, src: str, tgt: str, commit: str | None) -> Part:
     needed = dataset.select_columns(needed_columns(dataset.column_names, src, tgt))
     batches = needed.with_format("arrow").iter(batch_size=1000)
-    return Part(where, "row", row_pairs(arrow_rows(batches, where), src, tgt, where))
+    return Part(where, "row", row_pairs(arrow_rows(batches, where), src, tgt, where), lambda: commit)
 
 
 def _load(corpus: HubCorpus, commit: str) -> datasets.DatasetDict:

@@ -25,7 +25,7 @@ def find_local(path: Path, src: str, tgt: str) -> Source | None:
             return Source("file", {"train": [_file_part(path, src, tgt)]})
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from None
-    if parallel := _find_parallel(path, src, tgt):
+    if parallel := find_parallel(path, src, tgt):
         return Source("parallel text", {"train": [parallel]})
     return None
 
@@ -89,12 +89,17 @@ def _find_parts(folder: Path, files: list[Path], split_name: str, src: str, tgt:
                 f"fetch those that are missing."
             )
     found = [[table_part(piece, src, tgt) for piece in pieces] for pieces in tables.values()]
-    if parallel := _find_parallel(folder / split_name, src, tgt):
+    if parallel := find_parallel(folder / split_name, src, tgt):
         found.append([parallel])
     return found
 
 
-def _find_parallel(stem: Path, src: str, tgt: str) -> Part | None:
+def find_parallel(stem: Path, src: str, tgt: str) -> Part | None:
+    """The parallel text whose files begin with ``stem``, or None where neither side is there.
+
+    Raises:
+        DataError: If one side is there and the other is not.
+    """
     src_path, tgt_path = _text_file(stem, src), _text_file(stem, tgt)
     if src_path is None and tgt_path is None:
         return None

@@ -1,6 +1,6 @@
 """What every kind of corpus is turned into before it is checked: numbered pairs, by split."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal, get_args
@@ -28,11 +28,14 @@ class Part:
         where: What a message calls it, such as ``data/train.jsonl``.
         unit: What the numbers of its pairs count.
         pairs: The pairs, to be gone through once; that raises `DataError` where the file is broken.
+        identify: Gives a text that is another one whenever the pairs are, unless the config or the program
+            differ, without going through them; None where nothing tells. It may raise OSError.
     """
 
     where: str
     unit: Literal["line", "row"]
     pairs: Iterable[NumberedPair]
+    identify: Callable[[], str | None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Source:
     """A corpus that was found, with nothing read of it yet.
 
     Attributes:
-        kind: ``built-in``, ``hub``, ``folder``, ``file`` or ``parallel text``.
+        kind: ``built-in``, ``hub``, ``folder``, ``file``, ``files`` or ``parallel text``.
         splits: The parts of each split that the corpus has; the others are carved from its training split.
         revision: The commit of a Hub corpus.
     """

@@ -1,9 +1,11 @@
 """`mt` itself: the loop of `mt.training.loop` without its validations and checkpoints."""
 
+import numpy as np
 import torch
 from safetensors.torch import load_file
 
 from mt.data.dataset import EncodedPairs, EncodedSentences
+from mt.device import keep_freed_memory
 from mt.training.batch_stream import BatchStream
 from mt.training.objective import Objective
 from mt.training.precision import Precision
@@ -31,8 +33,12 @@ def new_model(size: Size, workload: Description) -> Transformer:
 def batch_stream(workload: Workload, *, batch_tokens: int) -> BatchStream:
     """The batches of the workload as `mt train` makes them."""
     pairs = EncodedPairs(
-        EncodedSentences(workload.src.values.astype("int32"), workload.src.offsets),
-        EncodedSentences(workload.tgt.values.astype("int32"), workload.tgt.offsets),
+        *(
+            EncodedSentences(
+                side.values.astype("int32"), side.offsets, np.diff(side.offsets).astype("int32") + 1
+            )
+            for side in (workload.src, workload.tgt)
+        )
     )
     return BatchStream(pairs, batch_tokens=batch_tokens, num_micro_batches=1, seed=workload.description.seed)
 
@@ -58,6 +64,7 @@ def run(channel: Channel, job: Job) -> None:
     with torch.inference_mode():
         loss = objective(first, LABEL_SMOOTHING) / first.num_target_tokens
     objective.train()
+    keep_freed_memory()
     session.ready(first_loss=float(loss), num_parameters=sum(p.numel() for p in model.parameters()))
     epoch = position = number = 0
     while True:

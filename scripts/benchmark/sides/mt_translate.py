@@ -6,16 +6,20 @@ import torch
 from safetensors.torch import load_file
 
 from mt.data.tokenizer import Tokenizer
-from mt.pipeline.translator import Translator, build_model
+from mt.device import keep_freed_memory
+from mt.pipeline.translator import Beam, Translator, build_model
 from scripts.benchmark.mt_config import run_config
 from scripts.benchmark.session import Channel, Job
 from scripts.benchmark.sides.decoding import serve_translations
+
+# What the others have when nothing is said.
+LENGTH_PENALTY = 1.0
 
 
 class MtTranslating:
     """Its own batches, long sentences first."""
 
-    beam_sizes = (1,)
+    beam_sizes = (1, 5)
     batchings = ("128 sentences",)
 
     def __init__(self, job: Job) -> None:
@@ -26,8 +30,10 @@ class MtTranslating:
         self._translator = Translator(config, model.to(torch.device(job.device)).eval(), *tokenizers)
 
     def translate(self, texts: Sequence[str], beam_size: int, batching: str) -> list[str]:
-        return self._translator.translate(texts)
+        way = Beam(beam_size, LENGTH_PENALTY) if beam_size > 1 else None
+        return self._translator.translate(texts, way=way)
 
 
 def run(channel: Channel, job: Job) -> None:
+    keep_freed_memory()
     serve_translations(channel, job, MtTranslating(job))

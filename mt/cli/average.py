@@ -1,0 +1,37 @@
+"""`mt average`: one checkpoint out of several."""
+
+from typing import Annotated
+
+import typer
+
+from mt.cli.logs import show_logs
+from mt.cli.options import RunOption, find_run
+from mt.errors import ConfigError
+
+
+def average(
+    run: RunOption = None,
+    last: Annotated[
+        int | None, typer.Option(min=1, metavar="K", help="The last K checkpoints. Default: 5.")
+    ] = None,
+    best: Annotated[
+        int | None, typer.Option(min=1, metavar="K", help="The K with the best validation score instead.")
+    ] = None,
+) -> None:
+    """Average the weights of several checkpoints, which often translates better than any of them.
+
+    The average is kept beside them, under a name to give to --checkpoint of translate and
+    evaluate. How many checkpoints a run keeps is its option checkpoint.keep.
+    """
+    show_logs()
+    if last is not None and best is not None:
+        raise ConfigError("--last and --best exclude each other: give one of them.")
+    found = find_run(run)
+    from mt.pipeline.average import average_checkpoints
+
+    number = best if best is not None else last or 5
+    made = average_checkpoints(found, number, best=best is not None)
+    typer.echo(f"{made.folder}")
+    typer.echo(
+        f"Score it:  mt evaluate --run {found.path} --checkpoint {made.name} --split validation", err=True
+    )

@@ -1,0 +1,182 @@
+"""A folder of things that took long to make, each found again by what it was made from, never by a name.
+
+An entry is a folder called after the digest of its key. It appears whole or not at all, holds the checksums
+of its files, and is compared with them whenever it is opened. All of it may be deleted at any time.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import platform
+import re
+import secrets
+import shutil
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+from mt.atomic_files import make_folder, remove_folder_atomically
+
+LOG = logging.getLogger(__name__)
+
+UNUSED_DAYS = 30
+"""Entries that were not opened for so long are removed when a new one is made."""
+
+_RECORD = "entry.json"
+_BLOCK_SIZE = 2**24
+_ENTRY = re.compile(r"[0-9a-f]{32}")
+# The second is what `remove_folder_atomically` takes an entry apart under.
+_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.(making-\w+|partial-\d+)")
+# Whose other version may give other pairs or ids for the same text.
+_LIBRARIES = ("tokenizers", "datasets", "pyarrow")
+
+
+class Cache:
+    """The entries in one folder, which is made with the first of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find(self, key: object) -> Path | None:
+        """The folder of the entry of ``key``, a value of plain JSON types; None where no sound one is."""
+        entry = self._folder / _name(key)
+        if not entry.is_dir():
+            return None
+        problem = _problem(entry)
+        if problem is None:
+            with contextlib.suppress(OSError):  # A cache that others share may be read-only.
+                os.utime(entry)
+            return entry
+        LOG.warning("the cached %s is damaged (%s) and will be made anew", entry, problem)
+        with contextlib.suppress(OSError):
+            remove_folder_atomically(entry)
+        return None
+
+    def add(self, key: object, fill: Callable[[Path], object]) -> Path:
+        """Make the entry of ``key``; if another process has made it meanwhile, that one is as good.
+
+        Args:
+            key: What decides the entry, a value of plain JSON types.
+            fill: Writes its files into the empty folder that it is given.
+
+        Raises:
+            OSError: If it cannot be written; nothing is left of it then.
+        """
+        make_folder(self._folder)
+        self._remove_unused()
+        entry = self._folder / _name(key)
+        partial = self._folder / f".{entry.name}.making-{secrets.token_hex(4)}"
+        partial.mkdir()
+        descriptor = os.open(partial, os.O_RDONLY)
+        try:
+            # Tells other processes that somebody is at work here; it ends with this process in any case.
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fill(partial)
+            files = {file.name: [file.stat().st_size, _checksum(file)] for file in sorted(partial.iterdir())}
+            record = {"key": key, "files": files}
+            (partial / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+            # Nothing waits for the disk: what a power cut leaves half written does not fit its checksum.
+            try:
+                partial.rename(entry)
+            except OSError:
+                if self.find(key) is None:
+                    raise
+        finally:
+            os.close(descriptor)
+            shutil.rmtree(partial, ignore_errors=True)
+        return entry
+
+    def _remove_unused(self) -> None:
+        """Remove entries that nobody opened for long, and what killed processes left half made."""
+        oldest = time.time() - UNUSED_DAYS * 24 * 3600
+        for path in list(self._folder.iterdir()):
+            with contextlib.suppress(OSError):
+                if _ENTRY.fullmatch(path.name) and path.stat().st_mtime < oldest:
+                    remove_folder_atomically(path)
+                elif _PARTIAL.fullmatch(path.name) and _is_deserted(path):
+                    shutil.rmtree(path)
+
+
+def cache_folder() -> Path:
+    """``$MT_CACHE``, else ``mt`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``."""
+    if chosen := os.environ.get("MT_CACHE"):
+        return Path(chosen).expanduser()
+    # The specification has relative paths ignored.
+    shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if shared.is_absolute():
+        return shared / "mt"
+    try:
+        return Path.home() / ".cache" / "mt"
+    except RuntimeError:  # Nobody has no home, and so a cache that cannot be written.
+        return Path(os.devnull) / "mt"
+
+
+def file_digest(path: Path) -> str:
+    """Digest of a file's bytes, at about a gigabyte a second.
+
+    Raises:
+        OSError: If it cannot be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+@cache
+def code_digest() -> str:
+    """Digest of the program that makes pairs and ids: the files of `mt.data`, and the libraries' versions.
+
+    It belongs into every key, so that no change of the program can meet with what an older one has made.
+    """
+    digest = hashlib.blake2b(platform.python_version().encode(), digest_size=16)
+    for name in _LIBRARIES:
+        digest.update(f"{name} {version(name)}\n".encode())
+    folder = Path(__file__).parent
+    for file in sorted(file for file in folder.rglob("*") if file.suffix in (".py", ".yaml")):
+        content = file.read_bytes()
+        digest.update(f"{file.relative_to(folder)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def _name(key: object) -> str:
+    text = json.dumps(key, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _problem(entry: Path) -> str | None:
+    """What is wrong with an entry, or None."""
+    try:
+        files: dict[str, Sequence[int]] = json.loads((entry / _RECORD).read_text(encoding="utf-8"))["files"]
+        for name, (size, checksum) in files.items():
+            if (entry / name).stat().st_size != size:
+                return f"{name} is not as long as it was"
+            if _checksum(entry / name) != checksum:
+                return f"{name} is not what was written"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+def _checksum(path: Path) -> int:
+    """CRC-32, which finds accidents at more than a gigabyte a second."""
+    checksum = 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_SIZE):
+            checksum = zlib.crc32(block, checksum)
+    return checksum
+
+
+def _is_deserted(partial: Path) -> bool:
+    descriptor = os.open(partial, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

@@ -1,0 +1,142 @@
+"""The filters of the ``cleaning`` section, each over thousands of pairs at once."""
+
+import unicodedata
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mt.config.cleaning import CleaningConfig
+from mt.data.cleaning.dropped import Dropped
+from mt.data.cleaning.duplicates import SeenPairs
+
+Pairs = list[tuple[str, str]]
+Mask = npt.NDArray[np.bool_]
+
+# All of Unicode's category Cc but tab, line feed and carriage return.
+CONTROL_CHARACTER = r"[\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x{9F}]"
+
+# Languages that are written in several scripts; ISO 15924 has these two as Jpan and Kore.
+SEVERAL_SCRIPTS = {"Japanese": ("Han", "Hiragana", "Katakana"), "Korean": ("Hangul", "Han")}
+
+
+class Filter(NamedTuple):
+    """A reason to drop a pair, and the test for it.
+
+    Attributes:
+        reason: Completes the sentence "in so many rows ...".
+        is_met: Takes sources and targets as Arrow arrays of N texts and gives an ``(N,)`` mask.
+    """
+
+    reason: str
+    is_met: Callable[[pa.Array, pa.Array], Mask]
+
+
+class Cleaner:
+    """Applies the ``cleaning`` section to training pairs, and counts what it drops.
+
+    Attributes:
+        dropped: Pairs that did not stay, by their first reason.
+        num_rewritten: Pairs that stand in another Unicode form than they were read in.
+    """
+
+    def __init__(self, config: CleaningConfig) -> None:
+        self.dropped = Dropped()
+        self.num_rewritten = 0
+        self._form = config.unicode_form
+        self._filters = filters(config)
+        self._seen = SeenPairs() if config.remove_duplicates else None
+
+    def clean(self, pairs: Pairs) -> Pairs:
+        """The pairs that stay, in their order; they may stand in another Unicode form."""
+        if self._form != "none":
+            pairs = self._rewritten(pairs, self._form)
+        if self._filters and pairs:
+            src, tgt = (pa.array(side, pa.large_string()) for side in zip(*pairs, strict=True))
+            reasons = np.full(len(pairs), -1)
+            for index, (_, is_met) in enumerate(self._filters):
+                reasons[(reasons == -1) & is_met(src, tgt)] = index
+            for i in np.flatnonzero(reasons != -1):
+                self.dropped.add(self._filters[reasons[i]].reason, *pairs[i])
+            pairs = [pairs[i] for i in np.flatnonzero(reasons == -1)]
+        return pairs if self._seen is None else self._without_duplicates(pairs, self._seen)
+
+    def _rewritten(self, pairs: Pairs, form: Literal["NFC", "NFKC"]) -> Pairs:
+        rewritten = [
+            (unicodedata.normalize(form, src), unicodedata.normalize(form, tgt)) for src, tgt in pairs
+        ]
+        self.num_rewritten += sum(new != old for new, old in zip(rewritten, pairs, strict=True))
+        return rewritten
+
+    def _without_duplicates(self, pairs: Pairs, seen: SeenPairs) -> Pairs:
+        is_new = seen.add(pairs)
+        for i in np.flatnonzero(~is_new):
+            self.dropped.add("the pair was there before", *pairs[i])
+        return [pairs[i] for i in np.flatnonzero(is_new)]
+
+
+def filters(config: CleaningConfig) -> list[Filter]:
+    """Those filters that the config turns on, in the order in which their reasons are counted."""
+    found: list[Filter] = []
+    if config.remove_control_characters:
+        found.append(Filter("a side holds a control character", _either(_has_control_character)))
+    if (fewest := config.min_characters) > 1:
+        found.append(
+            Filter(f"a side has under {fewest:,} characters", _either(lambda x: _length(x) < fewest))
+        )
+    if (most := config.max_characters) is not None:
+        reason = f"a side has over {most:,} characters"
+        found.append(Filter(reason, _either(lambda side: _length(side) > most)))
+    if (ratio := config.max_length_ratio) is not None:
+        found.append(
+            Filter(
+                f"one side is over {ratio:g} times as long as the other",
+                lambda src, tgt: (
+                    np.maximum(_length(src), _length(tgt)) > ratio * np.minimum(_length(src), _length(tgt))
+                ),
+            )
+        )
+    if (src_script := config.src_script) != "any":
+        reason = f"the source is not in {src_script} script"
+        found.append(Filter(reason, lambda src, _: _is_mostly_foreign(src, src_script)))
+    if (tgt_script := config.tgt_script) != "any":
+        reason = f"the target is not in {tgt_script} script"
+        found.append(Filter(reason, lambda _, tgt: _is_mostly_foreign(tgt, tgt_script)))
+    if config.remove_identical:
+        found.append(Filter("source and target are the same", lambda src, tgt: _mask(pc.equal(src, tgt))))
+    return found
+
+
+def _either(is_met: Callable[[pa.Array], Mask]) -> Callable[[pa.Array, pa.Array], Mask]:
+    return lambda src, tgt: is_met(src) | is_met(tgt)
+
+
+def _mask(array: pa.Array) -> Mask:
+    mask: Mask = array.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _length(texts: pa.Array) -> npt.NDArray[np.int64]:
+    """``(N,)`` characters of each text, without the blanks around it."""
+    lengths: npt.NDArray[np.int64] = pc.utf8_length(pc.utf8_trim_whitespace(texts)).to_numpy()
+    return lengths
+
+
+def _has_control_character(texts: pa.Array) -> Mask:
+    return _mask(pc.match_substring_regex(texts, CONTROL_CHARACTER))
+
+
+def _is_mostly_foreign(texts: pa.Array, script: str) -> Mask:
+    """True where more than half of the letters are of another script; some letters, as ª, belong to all."""
+    own = "".join(rf"\p{{{name}}}" for name in SEVERAL_SCRIPTS.get(script, (script,)))
+    foreign = rf"[^{own}\p{{Common}}\p{{Inherited}}\P{{L}}]"
+    mask = _mask(pc.match_substring_regex(texts, foreign))
+    # Counting is much slower than finding, and few texts hold a foreign letter at all.
+    suspects = texts.filter(pa.array(mask))
+    num_foreign = pc.count_substring_regex(suspects, foreign).to_numpy()
+    num_letters = pc.count_substring_regex(suspects, r"\p{L}").to_numpy()
+    mask[mask] = 2 * num_foreign > num_letters
+    return mask

@@ -1,0 +1,145 @@
+"""Leaks: what of validation and test stands in the training data too, and flatters the scores."""
+
+import string
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import datasets
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+CHUNK_SIZE = 10_000
+
+# Punctuation, symbols, blanks and control characters: texts that differ only in these and in case are one.
+LEFT_OUT = r"[\p{P}\p{S}\p{Z}\p{C}]+"
+NOT_IN_KEYS = bytes(set(range(256)) - set((string.digits + string.ascii_lowercase).encode()))
+
+# Hashes by "source", "target" and "pair". Python's own are fast, have 64 bits, and are never written down.
+Hashes = dict[str, list[int]]
+
+
+class LeakCheck:
+    """Finds training pairs among those of the evaluation splits, as they stand and normalised.
+
+    Only hashes are kept, and of the evaluation splits alone, which are small.
+    """
+
+    def __init__(self, evaluation: Mapping[str, datasets.Dataset]) -> None:
+        self._known: dict[str, dict[str, Hashes]] = {}
+        self._src_keys: set[bytes] = set()
+        self._tgt_keys: set[bytes] = set()
+        for split, dataset in evaluation.items():
+            self._known[split] = {"exact": {}, "normalised": {}}
+            for chunk in _chunks(dataset):
+                self._src_keys.update(_keys(chunk["src"]))
+                self._tgt_keys.update(_keys(chunk["tgt"]))
+                for form, hashes in _hashes(chunk["src"], chunk["tgt"]).items():
+                    for side, more in hashes.items():
+                        self._known[split][form].setdefault(side, []).extend(more)
+        self._sought = self._all_known()
+        self._found = {form: {side: set[int]() for side in sides} for form, sides in self._sought.items()}
+
+    def look_through(self, train: datasets.Dataset) -> npt.NDArray[np.int64]:
+        """Note what of the evaluation splits is in ``train``; give the rows that are such pairs."""
+        rows = [np.empty(0, dtype=np.int64)]
+        start = 0
+        for chunk in _chunks(train):
+            near = np.array(
+                [
+                    src in self._src_keys or tgt in self._tgt_keys
+                    for src, tgt in zip(_keys(chunk["src"]), _keys(chunk["tgt"]), strict=True)
+                ]
+            )
+            chunk_rows = start + np.flatnonzero(near)
+            start += len(near)
+            if not len(chunk_rows):
+                continue
+            suspects = chunk.filter(pa.array(near))
+            hashes = _hashes(suspects["src"], suspects["tgt"])
+            for form, sides in self._found.items():
+                for side, found in sides.items():
+                    found.update(self._sought[form][side].intersection(hashes[form][side]))
+            pairs = self._sought["normalised"]["pair"]
+            rows.append(chunk_rows[[pair in pairs for pair in hashes["normalised"]["pair"]]])
+        return np.concatenate(rows)
+
+    def report(self) -> dict[str, dict[str, object]]:
+        """For each split its ``pairs``, and how many sources, targets and pairs of it are in training.
+
+        Such as ``{"test": {"pairs": 1000, "source": {"exact": 2, "normalised": 3}, "target": ..}}``.
+        """
+        report: dict[str, dict[str, object]] = {}
+        for split, forms in self._known.items():
+            report[split] = {"pairs": len(forms["exact"].get("pair", []))}
+            for side in ("source", "target", "pair"):
+                report[split][side] = {
+                    form: sum(value in self._found[form][side] for value in hashes.get(side, []))
+                    for form, hashes in forms.items()
+                }
+        return report
+
+    def _all_known(self) -> dict[str, dict[str, set[int]]]:
+        return {
+            form: {
+                side: {value for split in self._known.values() for value in split[form].get(side, [])}
+                for side in ("source", "target", "pair")
+            }
+            for form in ("exact", "normalised")
+        }
+
+
+def leak_sentence(description: Mapping[str, object]) -> tuple[str, bool]:
+    """What the leak check found, in a line, and whether that is worth a warning: a whole pair has leaked.
+
+    Args:
+        description: Of the corpus, as `Corpus.description` has it.
+    """
+    counts = cast("dict[str, dict[str, dict[str, int]]]", description["leaks"])
+    found = []
+    for split, sides in counts.items():
+        source, target, pair = (sides[side] for side in ("source", "target", "pair"))
+        found.append(
+            f"{pair['normalised']:,} pairs ({pair['exact']:,} exactly), {source['normalised']:,} sources and "
+            f"{target['normalised']:,} targets of {sides['pairs']:,} in {split}"
+        )
+    has_leaked = any(sides["pair"]["normalised"] for sides in counts.values())
+    if not has_leaked:
+        remedy = ""
+    elif description["leaks_removed"]:
+        remedy = "; the pairs were removed from training"
+    else:
+        remedy = "; cleaning.remove_leaks: true removes the pairs from training"
+    return f"also in training: {'; '.join(found)}{remedy}", has_leaked and not description["leaks_removed"]
+
+
+def _chunks(dataset: datasets.Dataset) -> Sequence[pa.Table]:
+    return cast("Sequence[pa.Table]", dataset.with_format("arrow").iter(batch_size=CHUNK_SIZE))
+
+
+def _keys(texts: pa.ChunkedArray) -> list[bytes]:
+    """The letters a-z and digits of each text in lower case: the same for texts that normalise to the same.
+
+    The opposite does not hold, but this is three times faster than normalising, and finds nearly all texts
+    that have no counterpart.
+    """
+    lower = pc.utf8_lower(texts).cast(pa.large_binary()).to_pylist()
+    return [text.translate(None, NOT_IN_KEYS) for text in lower]
+
+
+def _hashes(src: pa.ChunkedArray, tgt: pa.ChunkedArray) -> dict[str, Hashes]:
+    forms = {"exact": (src, tgt), "normalised": (_normalised(src), _normalised(tgt))}
+    hashes: dict[str, Hashes] = {}
+    for form, sides in forms.items():
+        sources, targets = (list(map(hash, side.to_pylist())) for side in sides)
+        pairs = [hash(pair) for pair in zip(sources, targets, strict=True)]
+        hashes[form] = {"source": sources, "target": targets, "pair": pairs}
+    return hashes
+
+
+def _normalised(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Lower case, without `LEFT_OUT`; a text that is nothing else keeps it, so that ``!`` is not ``?``."""
+    lower = pc.utf8_lower(texts)
+    words = pc.replace_substring_regex(lower, LEFT_OUT, "")
+    return pc.if_else(pc.equal(words, ""), lower, words)

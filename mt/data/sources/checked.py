@@ -1,0 +1,60 @@
+"""Rows as pairs of text: those to train on have some on both sides, those to evaluate on all stay."""
+
+from collections.abc import Iterator, Sequence
+
+from mt.data.cleaning.dropped import Dropped
+from mt.data.sources.source import Part
+from mt.errors import DataError
+
+
+def training_pairs(parts: Sequence[Part], dropped: Dropped) -> Iterator[tuple[str, str]]:
+    """The pairs with text on both sides; the others are counted in ``dropped``.
+
+    Raises:
+        DataError: If a text holds half a character.
+    """
+    for part in parts:
+        for number, src, tgt in part.pairs:
+            if not isinstance(src, str) or not src.strip():
+                dropped.add(_what_lacks("source", src), src, tgt)
+            elif not isinstance(tgt, str) or not tgt.strip():
+                dropped.add(_what_lacks("target", tgt), src, tgt)
+            else:
+                _check_unicode(src, tgt, part, number)
+                yield src, tgt
+
+
+def evaluation_pairs(parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
+    """Every pair, for nothing is dropped from evaluation data.
+
+    Raises:
+        DataError: If a side is no text, or holds half a character.
+    """
+    for part in parts:
+        for number, src, tgt in part.pairs:
+            if not isinstance(src, str) or not isinstance(tgt, str):
+                lacks = _what_lacks("source", src) if not isinstance(src, str) else _what_lacks("target", tgt)
+                raise DataError(
+                    f"{part.where}, {part.unit} {number}: {lacks}. Nothing is dropped from validation and "
+                    f"test data, so that scores stay comparable: correct the {part.unit} or take it out."
+                )
+            _check_unicode(src, tgt, part, number)
+            yield src, tgt
+
+
+def _what_lacks(side: str, value: object) -> str:
+    if value is None:
+        return f"the {side} is missing"
+    return f"the {side} is empty" if isinstance(value, str) else f"the {side} is not text"
+
+
+def _check_unicode(src: str, tgt: str, part: Part, number: int) -> None:
+    """Half a surrogate pair, which JSON can spell, is no character and can be written nowhere."""
+    try:
+        src.encode()
+        tgt.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{part.where}, {part.unit} {number}: {error.object[error.start]!r} is half a character (a lone "
+            f"surrogate): correct the {part.unit} or take it out."
+        ) from None

@@ -1,0 +1,224 @@
+"""A model like that of the run, put to the trial: its parameters, its largest step, its speed."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import datasets
+import numpy as np
+import torch
+
+from mt.config.config import Config
+from mt.data.batch import Batch, collate, pad
+from mt.data.dataset import EncodedPairs
+from mt.data.sampler import Indices
+from mt.data.tokenizer import Tokenizer
+from mt.device import is_out_of_memory
+from mt.errors import TrainingError
+from mt.masks import padding_mask
+from mt.pipeline.preflight.memory import forget_peak, free_memory, peak_memory, taken_memory
+from mt.pipeline.trainee import new_trainee
+from mt.pipeline.translator import build_model
+from mt.search.greedy import greedy_search
+from mt.search.hypothesis import Hypothesis, length_limit
+from mt.special_tokens import EOS_ID
+from mt.training.batch_stream import BatchStream
+from mt.training.precision import Precision
+from mt.training.schedule import learning_rate
+from mt.training.state import TrainingState
+from mt.training.step import StepResult, train_step
+from mt.training.validation import validate
+from mt.transformer.transformer import Transformer
+
+FLOAT_BYTES = 4
+PARTS = {
+    "src_embedding": "embeddings",
+    "tgt_embedding": "embeddings",
+    "encoder": "encoder",
+    "decoder": "decoder",
+    "output": "output",
+}
+
+
+@dataclass(frozen=True)
+class LargestStep:
+    """One training step on the largest batches."""
+
+    shapes: list[tuple[int, int, int]]
+    """Of each batch: pairs, source and target tokens of a row."""
+    result: StepResult
+    seconds: float
+    activations: int | None
+    """Bytes at the peak above weights, gradients and Adam's averages; None where nothing tells."""
+    peak: int | None
+    """Bytes at the peak altogether."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of some steps on ordinary batches."""
+
+    num_steps: int
+    num_target_tokens: int
+    seconds: float
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Target tokens, padding not counted."""
+        return self.num_target_tokens / self.seconds
+
+
+def count_parameters(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> dict[str, int]:
+    """Parameters by part; what is shared or tied counts once, where it stands first. Takes no memory."""
+    counts = Counter(dict.fromkeys(PARTS.values(), 0))
+    with torch.device("meta"):
+        model = build_model(config, src_tokenizer, tgt_tokenizer)
+    for name, parameter in model.named_parameters():
+        counts[PARTS[name.split(".")[0]]] += parameter.numel()
+    return dict(counts)
+
+
+def refuse_too_large(num_parameters: int, device: torch.device) -> None:
+    """Refuse a model that cannot be trained whatever its batches are like.
+
+    Raises:
+        TrainingError: If its weights, gradients and Adam's averages do not fit into memory.
+    """
+    needed, free = 4 * FLOAT_BYTES * num_parameters, free_memory(device)
+    if free is not None and needed > free:
+        raise TrainingError(
+            f"the model's {num_parameters:,} parameters with their gradients and Adam's averages take "
+            f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory are free. Lower model.d_model, "
+            "model.d_ff or tokenizer.max_size."
+        )
+
+
+def largest_batches(pairs: EncodedPairs, batches: Sequence[Indices]) -> list[Indices]:
+    """The batch of most positions, padding included, and the one with the longest sentence, if another."""
+    src, tgt = pairs.src.lengths, pairs.tgt.lengths
+
+    def num_positions(batch: Indices) -> int:
+        return len(batch) * (int(src[batch].max()) + int(tgt[batch].max()))
+
+    def longest(batch: Indices) -> int:
+        return max(int(src[batch].max()), int(tgt[batch].max()))
+
+    widest, longest_of_all = max(batches, key=num_positions), max(batches, key=longest)
+    return [widest] if longest(widest) == longest(longest_of_all) else [widest, longest_of_all]
+
+
+class Trial:
+    """A model with first weights and its optimizer; nothing of it is kept."""
+
+    def __init__(self, config: Config, model: Transformer, precision: Precision) -> None:
+        trainee = new_trainee(model, config, precision, TrainingState())
+        self._config = config
+        self.model = model
+        self._objective = trainee.objective
+        self._optimizer = trainee.optimizer
+        self._precision = precision
+        self._device = model.output.weight.device
+        self._num_steps = 0
+
+    def take_largest_step(self, pairs: EncodedPairs, largest: Sequence[Indices]) -> LargestStep:
+        """Train on these batches as on one step's micro-batches.
+
+        Raises:
+            TrainingError: If not even a single pair fits into memory.
+        """
+        # A first step on a little pair makes what stays: gradients, Adam's averages, the libraries' own.
+        self._train([collate(*pairs.select(largest[0][:1]))])
+        can_tell = forget_peak(self._device)
+        before = taken_memory(self._device)
+        started = time.perf_counter()
+        result = self._train([collate(*pairs.select(batch)) for batch in largest])
+        seconds = time.perf_counter() - started
+        peak = peak_memory(self._device) if can_tell else None
+        activations = max(0, peak - before) if peak is not None and before is not None else None
+        shapes = [
+            (len(batch), int(pairs.src.lengths[batch].max()), int(pairs.tgt.lengths[batch].max()))
+            for batch in largest
+        ]
+        return LargestStep(shapes, result, seconds, activations, peak)
+
+    def measure_speed(self, stream: BatchStream, *, max_steps: int, max_seconds: float) -> Speed:
+        """Take the first steps of the run, after one that is not counted."""
+        _, epoch, batch = self._take(stream, 0, 0)
+        num_steps = num_target_tokens = 0
+        started = time.perf_counter()
+        while not num_steps or (num_steps < max_steps and time.perf_counter() - started < max_seconds):
+            result, epoch, batch = self._take(stream, epoch, batch)
+            num_target_tokens += result.num_target_tokens
+            num_steps += 1
+        return Speed(num_steps, num_target_tokens, time.perf_counter() - started)
+
+    def write_longest(self, pairs: EncodedPairs, batch: Indices) -> tuple[int, Hypothesis, float]:
+        """Translate the longest source of a batch: its tokens, what was written, and the seconds taken."""
+        sentence = max((pairs.src[i] for i in batch), key=len)
+        length = len(sentence) + 1
+        started = time.perf_counter()
+        (written,) = self._write([sentence.tolist()], [length_limit(length, self._config.data.max_length)])
+        return length, written, time.perf_counter() - started
+
+    def measure_validation(self, text: datasets.Dataset, tokenizers: tuple[Tokenizer, Tokenizer]) -> float:
+        """Seconds that a validation on ``text`` will take, once the model has learnt how long sentences are.
+
+        Measured on one batch of middling length, with the lengths of the references as limits.
+        """
+        most = self._config.data.max_length - 1
+        src, tgt = (
+            [ids[:most] for ids in tokenizer.encode_batch(text[side])]
+            for tokenizer, side in zip(tokenizers, ("src", "tgt"), strict=True)
+        )
+        # Translating goes by length.
+        order = np.argsort([len(ids) for ids in src], kind="stable")
+        width = self._config.validation.batch_sentences
+        start = max(0, (len(order) - width) // 2)
+        middle = order[start : start + width]
+        src, tgt = [src[i] for i in middle], [tgt[i] for i in middle]
+        rows = text.select(middle)
+        started = time.perf_counter()
+        validate(
+            self._objective,
+            [collate(src, tgt).to(self._device)],
+            self._precision,
+            translate=lambda _: [
+                tokenizers[1].decode(written.ids)
+                for written in self._write(src, [len(ids) + 1 for ids in tgt])
+            ],
+            sources=rows["src"],
+            references=rows["tgt"],
+        )
+        return (time.perf_counter() - started) * len(text) / len(middle)
+
+    def _take(self, stream: BatchStream, epoch: int, batch: int) -> tuple[StepResult, int, int]:
+        micro_batches, epoch, batch = stream.take(epoch, batch)
+        return self._train(micro_batches), epoch, batch
+
+    def _train(self, micro_batches: Sequence[Batch]) -> StepResult:
+        self._num_steps += 1
+        self._objective.train()
+        config = self._config
+        return train_step(
+            self._objective,
+            [batch.to(self._device) for batch in micro_batches],
+            self._optimizer,
+            self._precision,
+            learning_rate=learning_rate(self._num_steps, config.schedule, d_model=config.model.d_model),
+            smoothing=config.training.label_smoothing,
+            clip_norm=config.training.clip_norm,
+        )
+
+    @torch.inference_mode()
+    def _write(self, sentences: Sequence[Sequence[int]], limits: Sequence[int]) -> list[Hypothesis]:
+        """Greedy search, in two halves where it does not fit into memory, as translating does it."""
+        self._objective.eval()
+        src_ids = pad(sentences, last=EOS_ID).to(self._device)
+        try:
+            return greedy_search(self.model, src_ids, padding_mask(src_ids), limits)
+        except RuntimeError as error:
+            if not is_out_of_memory(error) or len(sentences) == 1:
+                raise
+        half = len(sentences) // 2
+        return self._write(sentences[:half], limits[:half]) + self._write(sentences[half:], limits[half:])

@@ -1,0 +1,171 @@
+"""Entries are found by their key and by nothing else, appear whole, and are not used where damaged."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from mt.data import cache as cache_module
+from mt.data.cache import Cache, cache_folder, code_digest, file_digest
+
+KEY = {"what": "text", "number": 7}
+
+
+def fill(text: str) -> Callable[[Path], object]:
+    def write(folder: Path) -> None:
+        (folder / "text").write_text(text)
+        (folder / "more").write_text("more of it")
+
+    return write
+
+
+def test_an_entry_is_found_by_an_equal_key_alone(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "new" / "cache")
+    assert cache.find(KEY) is None
+    assert not (tmp_path / "new").exists()
+    entry = cache.add(KEY, fill("hello"))
+    assert (entry / "text").read_text() == "hello"
+    assert cache.find({"number": 7, "what": "text"}) == entry
+    for other in ({**KEY, "number": 8}, {**KEY, "number": "7"}, {"what": "text"}, None, [KEY]):
+        assert cache.find(other) is None
+    assert json.loads((entry / "entry.json").read_text())["key"] == KEY
+
+
+def flipped(place: int, data: bytes) -> bytes:
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+def test_each_flipped_byte_and_each_cut_is_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cache = Cache(tmp_path)
+    cuts: list[Callable[[bytes], bytes]] = [
+        lambda data: data[:-2],
+        lambda data: b"",
+        lambda data: data + b"x",
+    ]
+    flips = [partial(flipped, place) for place in range(5)]
+    for name, damages in (("text", cuts + flips), ("more", cuts + flips), ("entry.json", cuts)):
+        for damage in damages:
+            file = cache.add(KEY, fill("hello")) / name
+            file.write_bytes(damage(file.read_bytes()))
+            caplog.clear()
+            assert cache.find(KEY) is None
+            assert "is damaged" in caplog.text
+            assert "will be made anew" in caplog.text
+    assert (cache.add(KEY, fill("hello")) / "text").read_text() == "hello"
+
+
+def test_a_file_that_is_missing_is_noticed(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    (cache.add(KEY, fill("hello")) / "text").unlink()
+    assert cache.find(KEY) is None
+
+
+def test_of_two_writers_the_first_wins_and_both_have_it(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+
+    def slow(folder: Path) -> None:
+        fill("slow")(folder)
+        cache.add(KEY, fill("quick"))
+
+    assert (cache.add(KEY, slow) / "text").read_text() == "quick"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_many_processes_may_write_the_same_entry(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from mt.data.cache import Cache\n"
+        "for n in range(20):\n"
+        "    fill = lambda folder: (folder / 'text').write_text(str(n) * 100_000)\n"
+        "    entry = Cache(Path(sys.argv[1])).add(n, fill)\n"
+        "    assert (entry / 'text').read_text() == str(n) * 100_000\n"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path)]) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert len(list(tmp_path.iterdir())) == 20
+    assert all(Cache(tmp_path).find(n) for n in range(20))
+
+
+def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail(folder: Path) -> None:
+        fill("half")(folder)
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        Cache(tmp_path).add(KEY, fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_what_is_unused_or_deserted_is_removed(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    old, opened, young = (cache.add(n, fill("")) for n in range(3))
+    long_ago = time.time() - 31 * 24 * 3600
+    for entry in (old, opened):
+        os.utime(entry, (long_ago, long_ago))
+    cache.find(1)
+    not_ours = [tmp_path / "photos", tmp_path / ".secret", tmp_path / "notes.txt"]
+    for path in not_ours:
+        path.mkdir()
+        os.utime(path, (long_ago, long_ago))
+    deserted, busy = (tmp_path / f".{'a' * 32}.making-{name}" for name in ("dead", "beef"))
+    deserted.mkdir()
+    busy.mkdir()
+    descriptor = os.open(busy, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    new = cache.add(3, fill(""))
+    os.close(descriptor)
+    assert sorted(tmp_path.iterdir()) == sorted([opened, young, new, busy, *not_ours])
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("MT_CACHE", "~/here")
+    assert cache_folder() == tmp_path / "here"
+    monkeypatch.delenv("MT_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder() == tmp_path / "xdg" / "mt"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache_folder() == tmp_path / ".cache" / "mt"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == tmp_path / ".cache" / "mt"
+
+
+def test_the_program_is_part_of_what_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"cache.py": "a = 1", "primer/words.yaml": "x: y", "primer/note.txt": "no code"}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(cache_module, "__file__", str(tmp_path / "cache.py"))
+
+    def digest() -> str:
+        code_digest.cache_clear()
+        return code_digest()
+
+    digests = [digest(), digest()]
+    (tmp_path / "primer/note.txt").write_text("other")
+    digests.append(digest())
+    assert len(set(digests)) == 1
+    (tmp_path / "primer/words.yaml").write_text("x: z")
+    digests.append(digest())
+    monkeypatch.setattr(cache_module, "version", lambda name: "0.0")
+    digests.append(digest())
+    code_digest.cache_clear()
+    assert len(set(digests)) == 3
+
+
+def test_a_digest_of_a_file_is_of_its_bytes(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(b"text")
+    other.write_bytes(b"text")
+    os.utime(other, (1, 1))
+    assert file_digest(one) == file_digest(other)
+    stat = one.stat()
+    one.write_bytes(b"tExt")
+    os.utime(one, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # As long as before, and said to be as old.
+    assert file_digest(one) != file_digest(other)

@@ -1,0 +1,221 @@
+"""The cleaning section: what each filter drops, against Python's own Unicode data, and what is reported."""
+
+import json
+import random
+import sys
+import unicodedata
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+import regex  # type: ignore[import-untyped]
+
+from mt.config.cleaning import CleaningConfig, Script
+from mt.config.data import DataConfig
+from mt.data.cleaning.dropped import Dropped, cleaning_table
+from mt.data.cleaning.duplicates import SeenPairs
+from mt.data.cleaning.filters import CONTROL_CHARACTER, SEVERAL_SCRIPTS, Cleaner, filters
+from mt.data.corpus import Corpus, load_corpus
+
+Pairs = list[tuple[str, str]]
+
+
+def clean(pairs: Pairs, **fields: object) -> tuple[Pairs, dict[str, int]]:
+    cleaner = Cleaner(CleaningConfig.model_validate(fields))
+    return cleaner.clean(pairs), dict(cleaner.dropped.counts)
+
+
+def load(folder: Path, pairs: Pairs, **fields: object) -> Corpus:
+    for name, rows in (("train", pairs), ("dev", [("v", "w")]), ("test", [("t", "u")])):
+        lines = [json.dumps({"en": src, "de": tgt}) for src, tgt in rows]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    cleaning = CleaningConfig.model_validate(fields)
+    return load_corpus(DataConfig(path=str(folder), src="en", tgt="de"), cleaning)
+
+
+def training_of(corpus: Corpus) -> dict[str, object]:
+    splits = json.loads(json.dumps(corpus.description))["splits"]
+    training: dict[str, object] = splits["train"]
+    return training
+
+
+def test_nothing_is_touched_unless_it_is_asked_for() -> None:
+    pairs = [("a", "a"), ("a", "a"), ("\x07", "ﬁ"), ("и", "x" * 1000), ("e\u0301", "é")]
+    assert clean(pairs) == (pairs, {})
+    assert filters(CleaningConfig()) == []
+
+
+def test_the_lengths_are_those_of_the_text_between_the_blanks() -> None:
+    pairs = [("ab", "abc"), (" ab\u3000", "abcd"), ("é" * 4, "😀" * 4), ("abc", "abcde"), ("abcde", "a")]
+    kept, dropped = clean(pairs, min_characters=3, max_characters=4)
+    assert kept == [("é" * 4, "😀" * 4)]
+    assert dropped == {"a side has under 3 characters": 3, "a side has over 4 characters": 1}
+
+
+@pytest.mark.parametrize("ratio", [1.5, 2.0, 3.0])
+def test_the_ratio_is_that_of_the_longer_side(ratio: float) -> None:
+    pairs = [("x" * i, "y" * j) for i in range(1, 12) for j in range(1, 12)]
+    kept, dropped = clean(pairs, max_length_ratio=ratio)
+    assert kept == [(s, t) for s, t in pairs if max(len(s) / len(t), len(t) / len(s)) <= ratio]
+    assert dropped == {f"one side is over {ratio:g} times as long as the other": len(pairs) - len(kept)}
+
+
+def test_control_characters_are_those_of_unicode_but_tab_and_line_ends() -> None:
+    characters = [chr(code) for code in range(0x3000)]
+    kept, _ = clean([(f"a{c}b", "x") for c in characters], remove_control_characters=True)
+    expected = [c for c in characters if unicodedata.category(c) != "Cc" or c in "\t\n\r"]
+    assert [src[1] for src, _ in kept] == expected
+    assert regex.search(CONTROL_CHARACTER.replace(r"\x{9F}", r"\x9F"), "a\x80")
+    assert clean([("x", "a\0b")], remove_control_characters=True) == (
+        [],
+        {"a side holds a control character": 1},
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "right", "wrong"),
+    [
+        ("Latin", ["Łódź ªº", "12 + 3 = 15", "K2 и", "!?"], ["Москва", "ab гдежз", "東京 a"]),
+        ("Cyrillic", ["Москва", "ГОСТ 12 ab", "Ђ ѣ"], ["Moskva", "我", "Ελλάδα"]),
+        ("Japanese", ["東京タワーです", "ラーメン"], ["Tokyo", "한국"]),
+        ("Korean", ["한국 韓國"], ["東京タワーです"]),
+        ("Han", ["東京", "中文 OK"], ["タワー"]),
+        ("Devanagari", ["हिन्दी।"], ["Hindi"]),
+        ("Arabic", ["سلام، \u200f(١٢)"], ["salām"]),
+    ],
+)
+def test_text_in_another_script(script: str, right: list[str], wrong: list[str]) -> None:
+    pairs = [(text, "x") for text in right + wrong]
+    assert clean(pairs, src_script=script) == (
+        [(text, "x") for text in right],
+        {f"the source is not in {script} script": len(wrong)},
+    )
+    _, dropped = clean([(tgt, src) for src, tgt in pairs], tgt_script=script)
+    assert dropped == {f"the target is not in {script} script": len(wrong)}
+
+
+def test_scripts_are_judged_as_another_library_judges_letters() -> None:
+    letters = regex.compile(r"\p{L}")
+    chance = random.Random(3)
+    alphabet = [chr(c) for c in range(sys.maxunicode) if unicodedata.category(chr(c))[0] in "LNP"]
+    for script in (name for name in get_args(Script) if name not in ("any", *SEVERAL_SCRIPTS)):
+        own = regex.compile(rf"[\p{{Script={script}}}\p{{Script=Common}}\p{{Script=Inherited}}]")
+        inside = [c for c in alphabet[:20_000] if own.fullmatch(c)]
+        texts = ["".join(chance.choices(chance.choice([inside, alphabet]), k=9)) for _ in range(20)]
+        kept, _ = clean([(text, "x") for text in texts], src_script=script)
+        for text in texts:
+            found = letters.findall(text)
+            foreign = sum(own.fullmatch(c) is None for c in found)
+            assert ((text, "x") in kept) == (2 * foreign <= len(found)), (script, text)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+def test_text_is_rewritten_before_anything_else_is_looked_at(form: str) -> None:
+    pairs = [("cafe\u0301", "ﬁn"), ("café", "ﬁn"), ("Å", "Ⅳ")]
+    cleaner = Cleaner(CleaningConfig.model_validate({"unicode_form": form, "remove_duplicates": True}))
+    kept = cleaner.clean(pairs)
+    expected = [tuple(unicodedata.normalize(form, side) for side in pair) for pair in pairs]  # type: ignore[arg-type]
+    assert kept == [expected[0], expected[2]]
+    assert cleaner.dropped.counts == {"the pair was there before": 1}
+    assert cleaner.num_rewritten == sum(new != old for new, old in zip(expected, pairs, strict=True))
+
+
+def test_a_pair_is_counted_under_its_first_reason_only() -> None:
+    pairs = [("a\0", "a\0"), ("и", "и"), ("same", "same"), ("same", "same"), ("one", "eins"), ("one", "eins")]
+    kept, dropped = clean(
+        pairs,
+        remove_control_characters=True,
+        src_script="Latin",
+        remove_identical=True,
+        remove_duplicates=True,
+    )
+    assert kept == [("one", "eins")]
+    assert dropped == {
+        "a side holds a control character": 1,
+        "the source is not in Latin script": 1,
+        "source and target are the same": 2,
+        "the pair was there before": 1,
+    }
+
+
+def test_duplicates_equal_those_of_a_set_across_chunks() -> None:
+    chance = random.Random(1)
+    seen, known = SeenPairs(), set()
+    for _ in range(60):
+        pairs = [(str(chance.randrange(3000)), chance.choice("ab")) for _ in range(chance.randrange(300))]
+        expected = [not (pair in known or known.add(pair)) for pair in pairs]  # type: ignore[func-returns-value]
+        assert seen.add(pairs).tolist() == expected
+    assert seen.add([("ab", "c"), ("a", "bc"), ("ab", "c")]).tolist() == [True, True, False]
+
+
+def test_a_million_hashes_take_eight_bytes_each() -> None:
+    seen = SeenPairs()
+    for start in range(0, 100_000, 1000):
+        assert seen.add((str(i), "") for i in range(start, start + 1000)).all()
+    assert sum(run.nbytes for run in seen._runs) == 800_000
+    assert len(seen._runs) < 10
+    assert all(np.all(run[1:] > run[:-1]) for run in seen._runs)
+
+
+def test_the_same_pairs_are_left_however_they_are_cut_into_chunks(tmp_path: Path) -> None:
+    pairs = [(f"source {i % 9000}", f"target {i % 9000}" if i % 7 else "x") for i in range(25_000)]
+    corpus = load(tmp_path, pairs, remove_duplicates=True, max_length_ratio=3)
+    expected = [pair for pair in dict.fromkeys(pairs) if pair[1] != "x"]
+    assert list(zip(corpus.train["src"], corpus.train["tgt"], strict=True)) == expected
+
+
+def test_what_was_dropped_is_in_the_description_with_two_examples_each(tmp_path: Path) -> None:
+    pairs = [("", "x"), ("same", "same"), ("a b", "c d"), *[(f"l\n{'o' * 99}ng {i}", "x") for i in range(3)]]
+    training = training_of(load(tmp_path, pairs, remove_identical=True, max_characters=50))
+    assert training["pairs"] == 1
+    assert training["dropped"] == {
+        "the source is empty": 1,
+        "a side has over 50 characters": 3,
+        "source and target are the same": 1,
+    }
+    examples = training["examples"]
+    assert isinstance(examples, dict)
+    assert {reason: len(each) for reason, each in examples.items()} == {
+        "the source is empty": 1,
+        "a side has over 50 characters": 2,
+        "source and target are the same": 1,
+    }
+    assert examples["a side has over 50 characters"][0] == [f"l {'o' * 57}…", "x"]
+    assert training["rewritten"] == 0
+
+
+def test_validation_and_test_are_never_cleaned(tmp_path: Path) -> None:
+    fields = {"unicode_form": "NFKC", "min_characters": 2, "src_script": "Greek", "remove_identical": True}
+    corpus = load(tmp_path, [("αβγ", "abc")], **fields)
+    assert (corpus.validation[:], corpus.test[:]) == (
+        {"src": ["v"], "tgt": ["w"]},
+        {"src": ["t"], "tgt": ["u"]},
+    )
+
+
+def test_the_number_of_training_pairs_counts_those_that_stay(tmp_path: Path) -> None:
+    pairs = [("a", "a"), ("b", "c")] * 30
+    (tmp_path / "x").mkdir()
+    load(tmp_path / "x", pairs)
+    data = DataConfig(path=str(tmp_path / "x"), src="en", tgt="de", num_train_pairs=7)
+    corpus = load_corpus(data, CleaningConfig(remove_identical=True))
+    assert corpus.train["src"][:] == ["b"] * 7
+
+
+def test_the_table_is_aligned_and_adds_up() -> None:
+    dropped = Dropped()
+    for i in range(1500):
+        dropped.add("the source is empty", None, f"Satz {i}")
+    dropped.add("the pair was there before", "two\nlines", "zwei\tZeilen")
+    training = {"pairs": 498_500 - 1, "dropped": dict(dropped.counts), "examples": dropped.examples}
+    table = cleaning_table({"splits": {"train": training}}, {"too long": 20, "empty": 0})
+    assert table.splitlines() == [
+        "of 500,000 training pairs 1,521 were dropped:",
+        "reason                     pairs  share  example",
+        "the source is empty        1,500  0.30%   ||| Satz 0",
+        "the pair was there before      1  0.00%  two lines ||| zwei Zeilen",
+        "too long                      20  0.00%",
+        "all of these               1,521  0.30%",
+    ]
+    assert cleaning_table({"splits": {"train": {"pairs": 1, "dropped": {}, "examples": {}}}}, {"x": 0}) == ""

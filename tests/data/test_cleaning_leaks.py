@@ -1,0 +1,135 @@
+"""Evaluation pairs in the training data: what is found, against a slow search in plain Python."""
+
+import random
+import re
+import unicodedata
+from pathlib import Path
+
+import datasets
+import pytest
+
+from mt.config.cleaning import CleaningConfig
+from mt.config.data import DataConfig
+from mt.data.cleaning.leaks import LeakCheck, leak_sentence
+from mt.data.corpus import Corpus, load_corpus
+
+Pairs = list[tuple[str, str]]
+
+
+def dataset(pairs: Pairs) -> datasets.Dataset:
+    return datasets.Dataset.from_dict({"src": [src for src, _ in pairs], "tgt": [tgt for _, tgt in pairs]})
+
+
+def normalised(text: str) -> str:
+    """The definition in other words: lower case, and of punctuation, symbols and blanks nothing."""
+    words = "".join(c for c in text.lower() if unicodedata.category(c)[0] not in "PSZC")
+    return words or text.lower()
+
+
+def load(folder: Path, train: Pairs, test: Pairs, **fields: object) -> Corpus:
+    for name, rows in (("train", train), ("dev", [("v", "w")]), ("test", test)):
+        for side, language in enumerate(("en", "de")):
+            text = "".join(row[side] + "\n" for row in rows)
+            (folder / f"{name}.{language}").write_text(text, encoding="utf-8")
+    cleaning = CleaningConfig.model_validate(fields)
+    return load_corpus(DataConfig(path=str(folder), src="en", tgt="de"), cleaning)
+
+
+TRAIN = [
+    ("A man sleeps.", "Ein Mann schläft."),
+    ("a  MAN, sleeps", "ein mann SCHLÄFT!"),
+    ("A man sleeps.", "Ein Hund."),
+    ("A cat.", "„Ein Kind“ lacht –"),
+    ("Nothing.", "Nichts."),
+]
+TEST = [("A man sleeps.", "Ein Mann schläft."), ("A child laughs", "Ein Kind lacht."), ("Other", "Anderes")]
+
+
+def test_sources_targets_and_pairs_are_counted_apart(tmp_path: Path) -> None:
+    leaks = load(tmp_path, TRAIN, TEST).description["leaks"]
+    assert leaks == {
+        "validation": {
+            "pairs": 1,
+            **{side: {"exact": 0, "normalised": 0} for side in ("source", "target", "pair")},
+        },
+        "test": {
+            "pairs": 3,
+            "source": {"exact": 1, "normalised": 1},
+            "target": {"exact": 1, "normalised": 2},
+            "pair": {"exact": 1, "normalised": 1},
+        },
+    }
+
+
+def test_leaks_are_reported_and_removed_only_on_request(tmp_path: Path) -> None:
+    kept = load(tmp_path, TRAIN, TEST)
+    assert len(kept.train) == 5
+    sentence, is_warning = leak_sentence(kept.description)
+    assert is_warning
+    assert re.search(
+        r"1 pairs \(1 exactly\), 1 sources and 2 targets of 3 in test; cleaning\.remove_leaks", sentence
+    )
+    removed = load(tmp_path, TRAIN, TEST, remove_leaks=True)
+    assert list(zip(removed.train["src"], removed.train["tgt"], strict=True)) == TRAIN[2:]
+    assert [tuple(share) for share in removed.shares] == [(3, 1.0)]
+    training = removed.description["splits"]["train"]  # type: ignore[index]
+    assert training["dropped"] == {"the pair is in validation or test": 2}
+    assert training["pairs"] == 3
+    sentence, is_warning = leak_sentence(removed.description)
+    assert sentence.endswith("the pairs were removed from training")
+    assert not is_warning
+
+
+def test_nothing_found_is_no_warning(tmp_path: Path) -> None:
+    sentence, is_warning = leak_sentence(load(tmp_path, TRAIN[3:], TEST[2:]).description)
+    assert sentence.startswith(
+        "also in training: 0 pairs (0 exactly), 0 sources and 0 targets of 1 in validation"
+    )
+    assert not is_warning
+
+
+def test_training_that_is_all_in_the_test_split(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match=r"can be trained on: in 1 rows the pair is in validation or test"):
+        load(tmp_path, TRAIN[:1], TEST, remove_leaks=True)
+
+
+def test_carved_splits_are_looked_for_too(tmp_path: Path) -> None:
+    lines = [f"Number {i}" for i in range(300)] + [f"number {i}!" for i in range(300)]
+    for language in ("en", "de"):
+        (tmp_path / f"all.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    data = DataConfig(path=str(tmp_path / "all"), src="en", tgt="de", held_out_fraction=0.2)
+    corpus = load_corpus(data, CleaningConfig(remove_leaks=True))
+    held_out = {normalised(text) for text in [*corpus.validation["src"], *corpus.test["src"]]}
+    assert len(corpus.train) > 100
+    assert not held_out & {normalised(text) for text in corpus.train["src"]}
+
+
+@pytest.mark.parametrize(
+    "alphabet", ["aA .", "aÄäß„“", "中文。！", "مر،\u200f", "กา่", "\0\t\u00ad!-", "İıKſé e\u0301"]
+)
+def test_equal_to_a_slow_search(alphabet: str) -> None:
+    chance = random.Random(alphabet)
+
+    def texts(count: int) -> Pairs:
+        sides = ["".join(chance.choices(alphabet, k=chance.randrange(1, 6))) for _ in range(2 * count)]
+        return list(zip(sides[::2], sides[1::2], strict=True))
+
+    train, test = texts(400), texts(100)
+    check = LeakCheck({"test": dataset(test)})
+    first, second = check.look_through(dataset(train[:150])), check.look_through(dataset(train[150:]))
+
+    def both(pair: tuple[str, str]) -> tuple[str, str]:
+        return normalised(pair[0]), normalised(pair[1])
+
+    tested = set(map(both, test))
+    assert [*first, *(150 + second)] == [i for i, pair in enumerate(train) if both(pair) in tested]
+    report = check.report()["test"]
+    for side, index in (("source", 0), ("target", 1)):
+        assert report[side] == {
+            "exact": sum(pair[index] in {p[index] for p in train} for pair in test),
+            "normalised": sum(both(pair)[index] in {both(p)[index] for p in train} for pair in test),
+        }
+    assert report["pair"] == {
+        "exact": sum(pair in train for pair in test),
+        "normalised": sum(both(pair) in set(map(both, train)) for pair in test),
+    }

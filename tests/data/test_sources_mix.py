@@ -1,0 +1,153 @@
+"""Several sources with weights: what is trained on, what is evaluated on, and what is recorded."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from mt.config.data import DataConfig
+from mt.config.mix import parse_mix
+from mt.data.corpus import load_corpus, load_split
+from mt.errors import ConfigError, DataError
+
+
+def write(path: Path, word: str, count: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [json.dumps({"en": f"{word} {i}", "de": f"{word}! {i}"}) for i in range(count)]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """``main`` has validation and no test split, ``news`` has both, ``talks.csv`` has other columns."""
+    write(tmp_path / "main/train.jsonl", "main", 50)
+    write(tmp_path / "main/dev.jsonl", "main-dev", 3)
+    write(tmp_path / "news/train.jsonl", "news", 20)
+    write(tmp_path / "news/dev.jsonl", "news-dev", 4)
+    write(tmp_path / "news/test.jsonl", "news-test", 5)
+    (tmp_path / "talks.csv").write_text(
+        "english,german\nhello there,hallo du\nbye,Tschüs\n", encoding="utf-8"
+    )
+    return tmp_path
+
+
+def config(folder: Path, mix: str, **fields: object) -> DataConfig:
+    values: dict[str, object] = {
+        "path": str(folder / "main"),
+        "src": "en",
+        "tgt": "de",
+        "mix": mix.format(folder),
+    }
+    values |= {"held_out_fraction": 0.2, **fields}
+    return DataConfig.model_validate(values)
+
+
+THREE = "{0}/news weight=2.5 num_train_pairs=10\n\n  {0}/talks.csv src=english tgt=german weight=0.5\n"
+
+
+def test_the_sources_stand_one_after_the_other_each_with_its_share(folder: Path) -> None:
+    corpus = load_corpus(config(folder, THREE))
+    words = [text.split()[0] for text in corpus.train["src"]]
+    assert words == ["main"] * 50 + ["news"] * 10 + ["hello", "bye"]
+    assert corpus.train["tgt"][-1] == "Tschüs"
+    assert [tuple(share) for share in corpus.shares] == [(50, 1.0), (10, 2.5), (2, 0.5)]
+
+
+def test_each_split_is_that_of_the_first_source_that_has_it(folder: Path) -> None:
+    corpus = load_corpus(config(folder, THREE))
+    assert corpus.validation["src"][:] == ["main-dev 0", "main-dev 1", "main-dev 2"]
+    assert corpus.test["src"][:] == [f"news-test {i}" for i in range(5)]
+    for split in ("validation", "test", "train"):
+        assert load_split(config(folder, THREE), split)[:] == getattr(corpus, split)[:]
+    alone = load_split(config(folder, THREE), "test", undivided=True)
+    assert all(text.startswith("main ") for text in alone["src"])
+
+
+def test_where_no_source_has_a_split_it_is_carved_from_data_path_alone(folder: Path) -> None:
+    (folder / "news/test.jsonl").unlink()
+    mixed = load_corpus(config(folder, THREE))
+    alone = load_corpus(config(folder, ""))
+    assert mixed.test[:] == alone.test[:]
+    assert len(mixed.train) == len(alone.train) + 12
+
+
+def test_every_source_is_recorded(folder: Path) -> None:
+    description = load_corpus(config(folder, THREE)).description
+    assert json.loads(json.dumps(description)) == description
+    sources = description["sources"]
+    assert isinstance(sources, list)
+    assert [(each["kind"], each["weight"], each["pairs"]) for each in sources] == [
+        ("folder", 1.0, 50),
+        ("folder", 2.5, 10),
+        ("file", 0.5, 2),
+    ]
+    alone = load_corpus(config(folder, "", path=str(folder / "news"), num_train_pairs=10)).description
+    splits = alone["splits"]
+    assert isinstance(splits, dict)
+    assert sources[1]["fingerprint"] == splits["train"]["fingerprint"]
+
+
+def test_the_fingerprint_of_training_tells_every_source(folder: Path) -> None:
+    def fingerprint() -> object:
+        splits = load_corpus(config(folder, THREE)).description["splits"]
+        assert isinstance(splits, dict)
+        return splits["train"]["fingerprint"]
+
+    before = fingerprint()
+    assert fingerprint() == before
+    (folder / "talks.csv").write_text("english,german\nhello,hallo du\nbye,Tschüs\n", encoding="utf-8")
+    assert fingerprint() != before
+
+
+def test_built_in_corpora_and_patterns_may_be_mixed(folder: Path) -> None:
+    corpus = load_corpus(config(folder, "builtin:primer num_train_pairs=7; {0}/news/t*.jsonl weight=3"))
+    assert [tuple(share) for share in corpus.shares] == [(50, 1.0), (7, 1.0), (25, 3.0)]
+
+
+@pytest.mark.parametrize(
+    ("mix", "message"),
+    [
+        ("{0}/nwes weight=2", r"^data\.mix, .*nwes: data\.path: there is no file .*Did you mean '.*/news'\?"),
+        ("{0}/talks.csv", r"talks\.csv, whose first line must name the columns, has no column 'en'"),
+        ("{0}/*.tsv", r"^data\.mix, .*: No file matches .*\*\.tsv"),
+        ("builtin:primr", r"^data\.mix, builtin:primr: .*no built-in corpus"),
+        ("{0}/empty.csv", r"^No pair of .*empty\.csv can be trained on: in 2 rows the target is empty\.$"),
+    ],
+)
+def test_a_mistake_in_a_source_is_said_with_its_name(folder: Path, mix: str, message: str) -> None:
+    (folder / "empty.csv").write_text("en,de\na,\nb,\n", encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        load_corpus(config(folder, mix))
+
+
+def test_languages_that_are_the_same(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="are both 'en'"):
+        load_corpus(config(folder, "{0}/news tgt=en"))
+
+
+@pytest.mark.parametrize(
+    ("mix", "message"),
+    [
+        ("news wieght=2", r"data\.mix: in 'news wieght=2', wieght=2 is not known; .* Did you mean weight=\?"),
+        ("news weight=0", r"data\.mix: in 'news weight=0', the weight must be a number above 0"),
+        ("news weight=-1", "above 0"),
+        ("news weight=nan", "above 0"),
+        ("news weight=inf", "above 0"),
+        ("news weight=two", "above 0"),
+        ("a\nnews src=", r"in 'news src=', src= lacks its value"),
+        ("news src=a src=b", r"src=a stands there twice"),
+        ("news num_train_pairs=0", "num_train_pairs must be a whole number of at least 1"),
+        ("news num_train_pairs=1e3", "num_train_pairs must be a whole number"),
+    ],
+)
+def test_a_line_that_cannot_be_understood(mix: str, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        DataConfig(path="x", src="en", tgt="de", mix=mix)
+
+
+def test_paths_may_hold_blanks_and_equals_signs() -> None:
+    assert parse_mix(" my corpus/a=b.jsonl   weight=1e-1 ;; x name=en-de revision=v1 ") == [
+        (0.1, {"path": "my corpus/a=b.jsonl"}),
+        (1.0, {"path": "x", "name": "en-de", "revision": "v1"}),
+    ]

@@ -1,0 +1,268 @@
+"""Characters and byte-pair encoding: every text comes back, and training gives the same file each time."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import normalizers
+
+from mt.config.tokenizer import TokenizerConfig
+from mt.data.subwords import BYTES
+from mt.data.tokenizer import Tokenizer, normalise_spacing, train_tokenizer
+from mt.data.word_level import count_words, word_level
+from mt.errors import DataError
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
+
+KINDS = ["word", "char", "bpe", "bpe_metaspace"]
+SPELLING = ["char", "bpe", "bpe_metaspace"]
+NO_TEXT = {PAD_ID, UNK_ID, BOS_ID, EOS_ID}
+
+GERMAN = [
+    "Er sagte: „Die Straßenbahn fährt um 7.30 Uhr!“, und lief — wie immer — los.",
+    "Das Fußballspiel (2:1) war's: Übermut, Ärger & Öl für 3,50 €.",
+]
+FRENCH = [
+    "« Ça va ? » dit-il ; « non ! » répondit l’élève aujourd'hui : 50 %.",
+    "L'été, qu’est-ce que c'est ? — Rien…",
+]
+CHINESE = [
+    "我是中国人。我 在 2024 年说：“你好，world！”",
+    "北京市、上海市（共2个）的iPhone用户很多。",
+    "他 说 hello 世界 。",
+]
+JAPANESE = ["東京タワーへコーヒーを飲みに行く。", "ｺｰﾋｰ「１杯」 ください"]
+THAI = ["สวัสดีครับ ผมชื่อ John ที่นี่(ครับ) ฿100 ๆ", "นิวยอร์กเป็นเมืองใหญ่ และ สวยงาม"]
+SAMPLES = GERMAN + FRENCH + CHINESE + JAPANESE + THAI
+ODD = [
+    "",
+    " \t\u3000",
+    "<s> </s><pad> a<unk>b <0x0A> <0x41><0xZZ>",
+    "▁ ▁▁a▁b\ue000a\ue000 ￭ ￭,",
+    "Ġthe Ċ â\u0306 \x00\x01",
+    "👨‍👩‍👧‍👦 ❤️ 🇩🇪 \U0010ffff",
+    "الس\u200fلام हिन्दी में 안녕",
+]
+
+# What is difficult for the rules, often; and now and then anything.
+any_text = st.text(
+    st.one_of(
+        st.sampled_from("ab  .,中国ー。กั\u0e31ｰ▁￭\ue000\u0301\u1000က\u102b<s>/É\u3000\t\U0001f600𠀀"),
+        st.characters(exclude_categories=["Cs"]),
+    )
+)
+
+
+def config(kind: str, **fields: object) -> TokenizerConfig:
+    return TokenizerConfig.model_validate({"kind": kind, "min_frequency": 1, **fields})
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[str, Tokenizer]:
+    return {kind: train_tokenizer(SAMPLES * 2, config(kind, max_size=600)) for kind in SPELLING} | {
+        "word": train_tokenizer(SAMPLES + ODD, config("word"))
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", SAMPLES + ODD)
+def test_text_comes_back_with_its_spacing_normalised(
+    trained: dict[str, Tokenizer], kind: str, text: str
+) -> None:
+    ids = trained[kind].encode(text)
+    assert trained[kind].decode(ids) == normalise_spacing(text)
+    assert not NO_TEXT & set(ids)
+
+
+@pytest.mark.parametrize("kind", SPELLING)
+@settings(max_examples=300, deadline=None)
+@given(text=any_text)
+def test_any_text_comes_back_whatever_was_trained_on(
+    trained: dict[str, Tokenizer], kind: str, text: str
+) -> None:
+    ids, words = trained[kind].encode_with_words(text)
+    assert ids == trained[kind].encode(text)
+    assert not NO_TEXT & set(ids)
+    assert trained[kind].decode([BOS_ID, *ids, EOS_ID, PAD_ID]) == normalise_spacing(text)
+    assert "".join(words) == "".join(text.split())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_plain_library_gives_the_same_ids_and_text(trained: dict[str, Tokenizer], kind: str) -> None:
+    plain = tokenizers.Tokenizer.from_str(trained[kind].to_json())
+    for text in SAMPLES + ODD:
+        ids = plain.encode(text).ids
+        assert ids == trained[kind].encode(text)
+        assert plain.decode([BOS_ID, *ids, EOS_ID, PAD_ID]) == normalise_spacing(text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_tokenizer_equals_the_saved_one(
+    trained: dict[str, Tokenizer], kind: str, tmp_path: Path
+) -> None:
+    trained[kind].save(tmp_path / "tokenizer.json")
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert loaded.to_json() == trained[kind].to_json()
+    texts = SAMPLES + ODD
+    assert loaded.encode_batch(texts) == trained[kind].encode_batch(texts)
+    assert loaded.tokens(range(4)) == list(SPECIAL_TOKENS)
+
+
+@pytest.mark.parametrize("kind", SPELLING)
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_whatever_a_model_writes_is_one_line(
+    trained: dict[str, Tokenizer], kind: str, data: st.DataObject
+) -> None:
+    ids = st.integers(0, trained[kind].size - 1)
+    text = trained[kind].decode(data.draw(st.lists(ids)))
+    assert text == normalise_spacing(text)
+    assert len(text.splitlines()) <= 1
+
+
+def test_a_file_that_draws_lots_is_an_error(trained: dict[str, Tokenizer], tmp_path: Path) -> None:
+    content = json.loads(trained["bpe"].to_json())
+    content["model"]["dropout"] = 0.1
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match="it drops merges at random"):
+        Tokenizer.load(tmp_path / "tokenizer.json")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_a_surrogate_pair_is_an_error(trained: dict[str, Tokenizer], kind: str) -> None:
+    for text in ("a \ud800b", "中\udfff"):
+        for encode in (trained[kind].encode, trained[kind].encode_with_words):
+            with pytest.raises(DataError, match=r"is not valid Unicode.*U\+D[8F]"):
+                encode(text)
+        with pytest.raises(DataError, match="is not valid Unicode"):
+            train_tokenizer(["fine", text], config(kind))
+
+
+def test_an_unknown_token_is_shown(trained: dict[str, Tokenizer]) -> None:
+    for tokenizer in trained.values():
+        assert tokenizer.decode([UNK_ID]) == UNK
+
+
+# What the entries are.
+
+
+def test_characters_are_tokens_and_rare_ones_are_bytes() -> None:
+    tokenizer = train_tokenizer(["aab  ab", "é"], config("char", min_frequency=2))
+    assert tokenizer.tokens(range(tokenizer.size)) == [*SPECIAL_TOKENS, *BYTES, "▁", "a", "b"]
+    assert tokenizer.tokens(tokenizer.encode(" ab é")) == ["a", "b", "▁", "<0xC3>", "<0xA9>"]
+    assert tokenizer.encode_with_words("ab é")[1] == ["a", "b", "", "é", ""]
+    assert train_tokenizer(["aaabb"], config("char", max_size=262)).size == 262
+
+
+def test_frequent_words_are_one_token_of_bpe_with_their_blank() -> None:
+    texts = ["the cat, the dog"] * 3
+    for kind, mark in (("bpe", "Ġ"), ("bpe_metaspace", "▁")):
+        tokenizer = train_tokenizer(texts, config(kind, min_frequency=2))
+        tokens = tokenizer.tokens(tokenizer.encode("the dog, the cat"))
+        assert tokens == [f"{mark}the", f"{mark}dog", ",", f"{mark}the", f"{mark}cat"]
+        assert tokenizer.encode_with_words("the dog")[1] == ["the", "dog"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "bpe_metaspace"])
+def test_no_text_is_merged_into_a_special_token(kind: str) -> None:
+    texts = ["<s> </s> <unk> <pad> <0x41> <s></s><pad><unk><0x41>"] * 50
+    tokenizer = train_tokenizer(texts, config(kind))
+    for text in texts:
+        assert not NO_TEXT & set(tokenizer.encode(text))
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("kind", SPELLING)
+def test_the_vocabulary_is_no_larger_than_asked_for(kind: str) -> None:
+    assert train_tokenizer(SAMPLES, config(kind, max_size=300)).size <= 300
+    rare = train_tokenizer(SAMPLES, config(kind, min_frequency=10**6))
+    assert rare.size in (len(SPECIAL_TOKENS) + 256, len(SPECIAL_TOKENS) + 256 + 1)  # the blank
+    assert rare.decode(rare.encode(CHINESE[0])) == CHINESE[0]
+
+
+# The same file each time.
+
+TRAIN = """
+import json, sys
+from mt.config.tokenizer import TokenizerConfig
+from mt.data.tokenizer import train_tokenizer
+for kind in json.loads(sys.argv[1]):
+    texts = json.load(open(sys.argv[2]))
+    config = TokenizerConfig(kind=kind, min_frequency=1, max_size=1500)
+    print(json.dumps(train_tokenizer(texts, config).to_json()))
+"""
+
+
+def test_training_is_deterministic_whatever_the_number_of_threads(tmp_path: Path) -> None:
+    # Many pairs and words are equally frequent, so that the order of a hash table would show.
+    texts = [f"{a}{b} {b}{a}{c}" for a in "abcdefghij" for b in "klmnopqrst" for c in "uvwxyzäöüß中国"]
+    (tmp_path / "texts.json").write_text(json.dumps(texts + SAMPLES))
+    outcomes = {
+        subprocess.run(
+            [sys.executable, "-c", TRAIN, json.dumps(KINDS), str(tmp_path / "texts.json")],
+            env={**os.environ, "RAYON_NUM_THREADS": num_threads, "PYTHONHASHSEED": num_threads},
+            capture_output=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for num_threads in ("1", "2", "7")
+    }
+    assert len(outcomes) == 1
+    here = [train_tokenizer(texts + SAMPLES, config(kind, max_size=1500)).to_json() for kind in KINDS]
+    assert [json.loads(line) for line in outcomes.pop().splitlines()] == here
+
+
+# Small letters.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lower_case_is_all_that_comes_back(kind: str) -> None:
+    texts = [*SAMPLES, "ΑΣ ОДИН İ ẞ ǅ"]
+    tokenizer = train_tokenizer(texts, config(kind, lowercase=True))
+    small = "".join  # Character by character, for the library knows no final sigma.
+    for text in texts:
+        expected = normalise_spacing(small(character.lower() for character in text))
+        assert tokenizer.decode(tokenizer.encode(text)) == expected
+        assert not NO_TEXT & set(tokenizer.encode(text))
+    # The words of the text keep their case, to be carried over.
+    assert tokenizer.encode_with_words("Ä b")[1][0] == "Ä"
+    assert tokenizer.encode("ÄB") == tokenizer.encode("äb")
+
+
+# Words are counted as the library would split them.
+
+
+def words_of_the_library(texts: list[str], *, lowercase: bool) -> dict[str, int]:
+    """By the rules in the tokenizer.json, each text as a whole."""
+    counts: dict[str, int] = {}
+    tokenizer = word_level({UNK: 0}, lowercase=lowercase)
+    assert isinstance(tokenizer.normalizer, normalizers.Normalizer)
+    assert tokenizer.pre_tokenizer is not None
+    for text in texts:
+        normal = tokenizer.normalizer.normalize_str(text)
+        for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal):
+            counts[word] = counts.get(word, 0) + 1
+    return counts
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@settings(max_examples=300, deadline=None)
+@given(texts=st.lists(any_text, max_size=4))
+def test_words_are_counted_as_the_library_splits_them(texts: list[str], lowercase: bool) -> None:
+    assert count_words(texts, lowercase=lowercase) == words_of_the_library(texts, lowercase=lowercase)
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_every_character_is_counted_as_the_library_splits_it(lowercase: bool) -> None:
+    """Each between a blank, a letter, a sign, a character of Han and a vowel sign of Thai."""
+    characters = [chr(c) for c in [*range(0xD800), *range(0xE000, 0x10000), *range(0x1F600, 0x1F610)]]
+    texts = [
+        " ".join(f"x{c}中{c} {c}ก{c}\u0e31.{c}" for c in characters[at : at + 64])
+        for at in range(0, len(characters), 64)
+    ]
+    assert count_words(texts, lowercase=lowercase) == words_of_the_library(texts, lowercase=lowercase)

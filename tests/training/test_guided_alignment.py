@@ -1,0 +1,62 @@
+"""The guided-alignment loss by hand, and what it adds to the objective's gradient."""
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from mt.data.batch import collate
+from mt.training.guided_alignment import guided_alignment_loss
+from mt.training.objective import Objective
+
+SRC, TGT = [[5, 6, 7], [8]], [[9, 10], [11, 12, 13]]
+PLACES = [[2, -1], [0, 0, -1]]
+
+
+def test_the_loss_is_minus_the_log_weight_of_the_aligned_positions() -> None:
+    scores = torch.tensor([[[0.0, 1.0, -2.0], [3.0, 0.0, 0.0]], [[1.0, 1.0, 1.0], [0.0, 2.0, 0.0]]])
+    alignment = torch.tensor([[1, -1], [2, 0]])
+    expected = (
+        -math.log(math.e / (1 + math.e + math.exp(-2)))
+        - math.log(1 / 3)
+        - math.log(1 / (2 + math.exp(2)))
+    )  # fmt: skip
+    torch.testing.assert_close(guided_alignment_loss(scores, alignment), torch.tensor(expected))
+
+
+def test_a_batch_knows_its_alignment() -> None:
+    batch = collate(SRC, TGT, PLACES)
+    assert batch.alignment is not None
+    # The end mark is that of the source; padding is aligned with nothing.
+    assert batch.alignment.tolist() == [[2, -1, 3, -1], [0, 0, -1, 1]]
+    assert batch.halves()[1].alignment is not None
+    assert collate(SRC, TGT).alignment is None
+
+
+def test_the_gradient_is_that_of_both_losses_and_the_value_that_of_one(
+    make_objective: Callable[..., Objective],
+) -> None:
+    batch = collate(SRC, TGT, PLACES)
+    objective = make_objective()
+    plain = objective(batch, 0.1)
+    (plain_gradient,) = torch.autograd.grad(plain, [objective.model.src_embedding.tokens.weight])
+    scores: list[torch.Tensor] = []
+    memory = objective.model.encode(batch.src_ids, batch.src_mask)
+    objective.model.decode(batch.tgt_ids, memory, batch.src_mask, batch.tgt_mask, scores)
+    assert batch.alignment is not None
+    guided = guided_alignment_loss(scores[0], batch.alignment)
+    (guided_gradient,) = torch.autograd.grad(guided, [objective.model.src_embedding.tokens.weight])
+    objective.guided_alignment = 0.3
+    both = objective(batch, 0.1)
+    (gradient,) = torch.autograd.grad(both, [objective.model.src_embedding.tokens.weight])
+    assert both.equal(plain)
+    torch.testing.assert_close(gradient, plain_gradient + 0.3 * guided_gradient)
+    assert guided_gradient.abs().max() > 0
+
+
+def test_a_batch_without_alignment_has_the_plain_loss(make_objective: Callable[..., Objective]) -> None:
+    batch = collate(SRC, TGT)
+    objective = make_objective()
+    expected = objective(batch, 0.1)
+    objective.guided_alignment = 0.3
+    assert objective(batch, 0.1).equal(expected)
