@@ -69,9 +69,13 @@ class RunDirectory:
         """Held by the one process that trains here; it stays when that process ends, unlocked and empty."""
         return self.path / "lock"
 
-    def hypotheses_file(self, split: str) -> Path:
-        """The translations of one split of the corpus, one a line."""
-        return self.path / f"hypotheses.{split}.txt"
+    def hypotheses_file(self, setting: str) -> Path:
+        """The translations of a test set, one a line; the setting names the set, checkpoint and search."""
+        return self.path / f"hypotheses.{setting}.txt"
+
+    def evaluation_dir(self, setting: str) -> Path:
+        """What TensorBoard shows of the scores of these translations."""
+        return self.tensorboard_dir / "evaluation" / setting
 
     def bad_batch_file(self, step: int) -> Path:
         """What a step was made of whose loss or gradient was no number."""

@@ -21,7 +21,7 @@ import torch
 
 from mt.data.corpus import load_split
 from mt.data.tokenizer import Tokenizer
-from mt.metrics import score_translations
+from mt.metrics.scores import score_translations
 from mt.pipeline.translator import Beam, Translator
 from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK_ID

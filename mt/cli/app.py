@@ -10,6 +10,7 @@ import typer
 import mt
 from mt.cli.average import average
 from mt.cli.check import check
+from mt.cli.compare import compare
 from mt.cli.evaluate import evaluate
 from mt.cli.init import init
 from mt.cli.train import train
@@ -44,5 +45,6 @@ app.command()(init)
 app.command()(train)
 app.command()(translate)
 app.command()(evaluate)
+app.command()(compare)
 app.command()(check)
 app.command()(average)

@@ -1,6 +1,6 @@
-"""`mt evaluate`: the scores of a run, each with its signature."""
+"""`mt evaluate`: how good the translations of a run are, and where they are not."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -9,10 +9,20 @@ from mt.cli.options import (
     BeamOption,
     CheckpointOption,
     DeviceOption,
+    JsonOption,
     LengthPenaltyOption,
     RunOption,
+    TestSetNameOption,
+    TestSetOption,
     find_run,
+    refuse_missing_folder,
 )
+
+if TYPE_CHECKING:
+    from mt.metrics.sentences import ScoredSentence
+    from mt.pipeline.evaluate import Analysis, Evaluation
+
+NUM_WORST_KEPT = 10
 
 
 def evaluate(
@@ -20,37 +30,112 @@ def evaluate(
     split: Annotated[
         Literal["train", "validation", "test"], typer.Option(help="Which part of the corpus.")
     ] = "test",
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="PATH", help="Another corpus in the same languages. Default: the run's own."),
-    ] = None,
+    data: TestSetOption = None,
+    name: TestSetNameOption = None,
     beam: BeamOption = 1,
     length_penalty: LengthPenaltyOption = 1.0,
     checkpoint: CheckpointOption = "best",
+    literature: Annotated[
+        bool,
+        typer.Option(
+            "--literature",
+            help="BLEU also of the lower-cased, punctuation-normalised, Moses-tokenised text.",
+        ),
+    ] = False,
+    scores_only: Annotated[
+        bool, typer.Option("--scores-only", help="Leave out the tables, which read the training corpus.")
+    ] = False,
+    worst: Annotated[int, typer.Option(min=0, metavar="N", help="Show the N worst sentences.")] = 0,
+    json: JsonOption = None,
     device: DeviceOption = "auto",
 ) -> None:
-    """Translate a split, print its scores with their signatures, and keep the translations in the run."""
+    """Translate a test set and print its scores, each with its signature and 95 % bootstrap interval.
+
+    The translations are kept in the run, in a file that names test set, checkpoint and search; TensorBoard
+    shows the scores and the worst sentences.
+    """
     show_logs()
+    refuse_missing_folder(json)
     found = find_run(run)
     from mt.device import choose_device
     from mt.pipeline.evaluate import run_evaluation
+    from mt.pipeline.evaluation_report import show_in_tensorboard, write_json
     from mt.pipeline.translator import Beam
 
+    if literature:
+        # A second of importing for the few who want it.
+        from mt.metrics.literature import literature_score
     result = run_evaluation(
         found,
         split=split,
         checkpoint=checkpoint,
         device=choose_device(device),
         data_path=data,
+        data_name=name,
         beam=Beam(beam, length_penalty) if beam > 1 else None,
+        literature=literature_score if literature else None,
+        analyse=not scores_only,
+        num_worst=max(worst, NUM_WORST_KEPT),
     )
+    show_in_tensorboard(result, found)
+    if json is not None:
+        write_json(result, json)
     search = f"beam of {beam}, length penalty {length_penalty:g}" if beam > 1 else "greedy search"
-    typer.echo(f"{found.path}, checkpoint {checkpoint}, {split}: {search}", err=True)
+    typer.echo(f"{found.path}, {result.checkpoint}, {result.data}: {search}", err=True)
+    _show_scores(result)
+    if result.analysis is not None:
+        _show_analysis(result.analysis)
+    if worst:
+        _show_worst(result.worst[:worst])
+    typer.echo(f"{result.num_sentences:,} translations: {result.hypotheses_file}", err=True)
+
+
+def _show_scores(result: "Evaluation") -> None:
     for score in result.scores.values():
         typer.echo(str(score))
+    if result.literature is not None:
+        typer.echo(str(result.literature))
     typer.echo(f"exact sentences {result.exact:.2f} %")
     if result.exact_by_length is not None:
         typer.echo("words  sentences  exact")
         for length, (count, exact) in result.exact_by_length.items():
             typer.echo(f"{length:5}  {count:9,}  {exact:6.2f} %")
-    typer.echo(f"{result.num_sentences:,} translations: {result.hypotheses_file}", err=True)
+
+
+def _show_analysis(analysis: "Analysis") -> None:
+    words = analysis.source_words
+    typer.echo(f"length ratio {analysis.length_ratio:.3f}, words of the output by words of the references")
+    typer.echo(
+        f"source words {words.num_words:,}: {_percent(words.num_copied, words.num_words)} stand in the "
+        f"output as they are, {_percent(words.num_copied_by_reference, words.num_words)} in the reference"
+    )
+    if words.num_unknown is not None and words.num_unknown_copied is not None:
+        typer.echo(
+            f"unknown source words {words.num_unknown:,}, {_percent(words.num_unknown, words.num_words)}, "
+            f"never stand in training; {words.num_unknown_copied:,} of them stand in the output as they are"
+        )
+    typer.echo("\nsource words  sentences    BLEU  chrF2++  length ratio")
+    for length in analysis.by_source_length:
+        typer.echo(
+            f"{length.source_words:12}  {length.num_sentences:9,}  {length.bleu:6.2f}  {length.chrfpp:7.2f}  "
+            f"{length.length_ratio:12.3f}"
+        )
+    if analysis.by_training_frequency is not None:
+        typer.echo("\ntimes in training  words in references  words in output      F1")
+        for group in analysis.by_training_frequency:
+            typer.echo(
+                f"{group.training_frequency:17}  {group.num_reference_words:19,}  "
+                f"{group.num_output_words:15,}  {group.f1:6.2f}"
+            )
+
+
+def _show_worst(sentences: "list[ScoredSentence]") -> None:
+    for each in sentences:
+        typer.echo(f"\nsentence {each.number:,}, chrF2++ {each.chrfpp:.2f}")
+        typer.echo(f"  source       {each.source}")
+        typer.echo(f"  translation  {each.translation}")
+        typer.echo(f"  reference    {each.reference}")
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / max(1, whole):.1f} %"

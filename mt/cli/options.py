@@ -29,6 +29,22 @@ BeamOption = Annotated[
 LengthPenaltyOption = Annotated[
     float, typer.Option(min=0.0, max=10.0, help="With --beam: above 0 prefers longer translations.")
 ]
+TestSetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        metavar="PATH",
+        help="Another corpus in the same languages, or a standard test set such as sacrebleu:wmt14. "
+        "Default: the run's own.",
+    ),
+]
+TestSetNameOption = Annotated[
+    str | None,
+    typer.Option("--name", help="With --data: the configuration of a Hub corpus that has several."),
+]
+JsonOption = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write all figures into a file as well.")
+]
 DeviceOption = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda or mps.")]
 
 
@@ -41,6 +57,20 @@ def find_run(path: Path | None) -> "RunDirectory":
     run = newest_run(RUNS)
     typer.echo(f"run: {run.path}", err=True)
     return run
+
+
+def refuse_missing_folder(file: Path | None) -> None:
+    """Check, before hours are spent, that there is a folder to put ``file`` into.
+
+    Raises:
+        ConfigError: If there is none, or ``file`` is a folder itself.
+    """
+    if file is not None and not file.parent.is_dir():
+        raise ConfigError(
+            f"there is no folder {file.parent} to put {file.name} into: make it, or choose another."
+        )
+    if file is not None and file.is_dir():
+        raise ConfigError(f"{file} is a folder: name a file in it.")
 
 
 def parse_duration(text: str) -> float:

@@ -1,31 +1,88 @@
-"""`mt evaluate`: translate a split of the corpus and score it."""
+"""`mt evaluate`: translate a split of the corpus, or another test set, and judge the translations."""
 
+import logging
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from mt.atomic_files import write_text_atomically
-from mt.data.corpus import load_split
+from mt.checkpoint.store import CheckpointStore
+from mt.config.config import Config
+from mt.config.load import load_config
+from mt.data.corpus import load_corpus
 from mt.data.sources.source import Split
-from mt.metrics import Score, exact_match, score_translations
+from mt.errors import DataError
+from mt.metrics.scores import MAX_RESAMPLED_LINES, Score, exact_match, score_with_confidence
+from mt.metrics.sentences import ScoredSentence, worst_sentences
+from mt.metrics.words import (
+    FrequencyGroup,
+    LengthGroup,
+    SourceWords,
+    by_source_length,
+    by_training_frequency,
+    count_words,
+    length_ratio,
+    look_at_source_words,
+)
+from mt.pipeline.evaluation_set import EvaluationSet, load_evaluation_set
 from mt.pipeline.translator import Beam, Translator
 from mt.run_directory import RunDirectory
+
+LOG = logging.getLogger(__name__)
+
+LiteratureScore = Callable[[Sequence[str], Sequence[str], str], Score]
+
+
+@dataclass(frozen=True)
+class Translations:
+    """What a run makes of an evaluation set."""
+
+    setting: str
+    """What decides it: the set, the checkpoint and the search, as the file's name has them."""
+    checkpoint: str
+    step: int
+    """The optimizer step of the checkpoint."""
+    lines: list[str]
+    file: Path
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Where a system is good and where it is not."""
+
+    length_ratio: float
+    """Words of the translations by words of the references."""
+    source_words: SourceWords
+    by_source_length: list[LengthGroup]
+    by_training_frequency: list[FrequencyGroup] | None
+    """None where the training corpus cannot be read."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How well a run translates a split."""
+    """How well a run translates an evaluation set."""
 
+    setting: str
+    """The set, the checkpoint and the search."""
+    data: str
+    """Where the sentences come from."""
+    checkpoint: str
+    step: int
+    """The optimizer step of the checkpoint."""
     num_sentences: int
     hypotheses_file: Path
     """The translations, one a line."""
     scores: dict[str, Score]
+    literature: Score | None
     exact: float
     """Percentage of translations that equal their reference."""
     exact_by_length: dict[int, tuple[int, float]] | None
     """For `builtin:reverse`, where length is what is hard: sentences of so many words, percentage exact."""
+    analysis: Analysis | None
+    worst: list[ScoredSentence]
 
 
 def run_evaluation(
@@ -35,37 +92,99 @@ def run_evaluation(
     checkpoint: str,
     device: torch.device,
     data_path: str | None = None,
+    data_name: str | None = None,
     beam: Beam | None = None,
+    literature: LiteratureScore | None = None,
+    analyse: bool = True,
+    num_worst: int = 10,
 ) -> Evaluation:
-    """Translate every line of a split, score them all, and write the translations into the run directory.
+    """Translate every line, score them all, and write the translations into the run directory.
 
     Args:
         run: The run.
         split: train, validation or test.
         checkpoint: best, latest, or a checkpoint's name.
         device: Where to compute.
-        data_path: Another corpus than the run's own, in the same languages; a single file is taken whole.
+        data_path: Another corpus than the run's own, or a standard test set, as `load_evaluation_set` has it.
+        data_name: The configuration of that corpus.
         beam: Search with a beam; None searches greedily.
+        literature: Scores once more in the way of the literature; it is given the target language.
+        analyse: Look at words and lengths as well, for which the training corpus is read.
+        num_worst: How many of the worst sentences to find.
 
     Raises:
-        MtError: If the run, the checkpoint or the corpus cannot be used.
+        MtError: If the run, the checkpoint or the corpus cannot be used, or a reference is empty.
     """
-    translator = Translator.from_run(run, checkpoint=checkpoint, device=device)
-    data = translator.config.data
-    if data_path is not None:
-        data = data.model_copy(update={"path": data_path, "name": None, "revision": None})
-    pairs = load_split(data, split, undivided=data_path is not None)
-    sources, references = list(pairs["src"]), list(pairs["tgt"])
-    hypotheses = translator.translate(sources, way=beam, show_progress=True)
-    hypotheses_file = run.hypotheses_file(split if data_path is None else f"{Path(data_path).stem}.{split}")
-    write_text_atomically(hypotheses_file, "".join(line + "\n" for line in hypotheses))
+    config = load_config(run.require().config_file)
+    CheckpointStore(run.checkpoints_dir).require(checkpoint)
+    judged_on = load_evaluation_set(config.data, split, path=data_path, name=data_name)
+    found = translate_set(run, judged_on, checkpoint=checkpoint, device=device, beam=beam)
+    texts = judged_on.sources, found.lines, judged_on.references
+    if len(found.lines) > MAX_RESAMPLED_LINES:
+        LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
     return Evaluation(
-        len(sources),
-        hypotheses_file,
-        score_translations(hypotheses, references),
-        exact_match(hypotheses, references),
-        _exact_by_length(sources, hypotheses, references) if data.path == "builtin:reverse" else None,
+        setting=found.setting,
+        data=judged_on.where,
+        checkpoint=found.checkpoint,
+        step=found.step,
+        num_sentences=len(found.lines),
+        hypotheses_file=found.file,
+        scores=score_with_confidence(found.lines, judged_on.references),
+        literature=literature(*texts[1:], config.data.tgt) if literature else None,
+        exact=exact_match(found.lines, judged_on.references),
+        exact_by_length=_exact_by_length(*texts) if "builtin:reverse" in judged_on.where else None,
+        analysis=_analyse(config, *texts) if analyse else None,
+        worst=worst_sentences(*texts, num_worst),
     )
+
+
+def translate_set(
+    run: RunDirectory,
+    judged_on: EvaluationSet,
+    *,
+    checkpoint: str,
+    device: torch.device,
+    beam: Beam | None,
+) -> Translations:
+    """Translate an evaluation set and leave the translations in the run, in a file that names the setting.
+
+    Raises:
+        MtError: If the run or the checkpoint cannot be used.
+    """
+    # By its own name: while training goes on, "best" may come to mean another.
+    saved = CheckpointStore(run.require().checkpoints_dir).require(checkpoint)
+    search = f"beam{beam.size}-lp{beam.length_penalty:g}" if beam else "greedy"
+    # An average is replaced by another of the same name.
+    of = f"-of{len(saved.average_of)}" if saved.average_of else ""
+    setting = f"{judged_on.name}.{saved.name}{of}.{search}"
+    translator = Translator.from_run(run, checkpoint=saved.name, device=device)
+    lines = translator.translate(judged_on.sources, way=beam, show_progress=True)
+    file = run.hypotheses_file(setting)
+    write_text_atomically(file, "".join(line + "\n" for line in lines))
+    return Translations(setting, saved.name, saved.step, lines, file)
+
+
+def _analyse(config: Config, sources: list[str], hypotheses: list[str], references: list[str]) -> Analysis:
+    frequencies = _training_frequencies(config, sources, hypotheses + references)
+    of_sources, of_targets = frequencies or (None, None)
+    return Analysis(
+        length_ratio(hypotheses, references),
+        look_at_source_words(sources, hypotheses, references, of_sources),
+        by_source_length(sources, hypotheses, references),
+        None if of_targets is None else by_training_frequency(hypotheses, references, of_targets),
+    )
+
+
+def _training_frequencies(
+    config: Config, sources: list[str], targets: list[str]
+) -> tuple[dict[str, int], dict[str, int]] | None:
+    """How often the words of these lines stand in training; None where its corpus is gone."""
+    try:
+        train = load_corpus(config.data, config.cleaning).train
+    except DataError as error:
+        LOG.warning("unknown words and word frequencies are left out, without the training corpus: %s", error)
+        return None
+    return count_words(train["src"], sources), count_words(train["tgt"], targets)
 
 
 def _exact_by_length(

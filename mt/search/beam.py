@@ -79,18 +79,19 @@ def _best_continuations(logits: Tensor, scores: Tensor, copying: Copying) -> tup
     """The 2N likeliest continuations of each sentence, of which at most N can end it.
 
     Args:
-        logits: ``(B * N, V)``; overwritten.
+        logits: ``(B * N, V)``.
         scores: ``(B, N)`` log-probabilities of the beginnings.
         copying: Says what may not be chosen.
 
     Returns:
         New scores, the beams continued and the tokens they continue with, each ``(B, 2N)``, best first.
     """
-    # Log-probability and score at once; the softmax's normaliser is over the whole vocabulary.
-    logits += (scores.flatten() - logits.logsumexp(-1))[:, None]
-    copying.forbid(logits)
+    # The softmax is over the whole vocabulary, also over what may not be chosen.
+    log_probs = logits.log_softmax(-1)
+    log_probs += scores.view(-1, 1)
+    copying.forbid(log_probs)
     batch, beam_size = scores.shape
-    best = logits.view(batch, -1).topk(2 * beam_size)
+    best = log_probs.view(batch, -1).topk(2 * beam_size)
     return best.values, best.indices // logits.size(-1), best.indices % logits.size(-1)
 
 

@@ -1,8 +1,8 @@
 """Which tokens search may not write, and where it has to write the unknown word, as a copy.
 
 A source word that the model does not know can be carried over. Where the alignment head looks at such a word,
-one that has not been carried over yet, the unknown word is written and stands for it. Everywhere else search takes
-the best known word.
+one that has not been carried over yet, the unknown word is written and stands for it. Everywhere else search
+takes the best known word.
 """
 
 import torch

@@ -10,7 +10,7 @@ import torch
 from mt.data.batch import Batch
 from mt.device import is_out_of_memory
 from mt.errors import TrainingError
-from mt.metrics import Score, score_translations
+from mt.metrics.scores import Score, score_translations
 from mt.training.objective import Objective
 from mt.training.precision import Precision
 

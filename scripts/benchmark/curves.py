@@ -21,7 +21,7 @@ from mt.config.data import DataConfig
 from mt.data.batch import Batch
 from mt.data.corpus import load_split
 from mt.data.tokenizer import Tokenizer
-from mt.metrics import score_translations
+from mt.metrics.scores import score_translations
 from mt.pipeline.translator import Translator
 from mt.training.objective import Objective
 from mt.training.precision import Precision

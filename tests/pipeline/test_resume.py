@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 import mt.pipeline.train
 from mt.config.config import Config
-from mt.metrics import Score
+from mt.metrics.scores import Score
 from mt.pipeline.train import Outcome, run_training
 from mt.run_directory import RunDirectory
 from mt.training.validation import ValidationResult

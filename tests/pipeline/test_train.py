@@ -14,7 +14,7 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.tokenizer import Tokenizer
 from mt.errors import CheckpointError, DataError, DeviceError, RunError, TrainingError
-from mt.metrics import Score
+from mt.metrics.scores import Score
 from mt.pipeline.train import run_training
 from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory

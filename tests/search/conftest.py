@@ -46,7 +46,7 @@ class TableModel:
         self.max_length = max_length
         return TableCache((memory[:, 0] - FIRST_SOURCE).repeat_interleave(rows_per_sentence))
 
-    def decode_step(self, ids: Tensor, cache: TableCache) -> Tensor:
+    def decode_step(self, ids: Tensor, cache: TableCache, alignment: list[Tensor] | None = None) -> Tensor:
         self.batch_sizes.append(len(ids))
         pairs = zip(cache.which.tolist(), ids.tolist(), strict=True)
         return torch.tensor([self.tables[which][newest] for which, newest in pairs])

@@ -13,7 +13,7 @@ from mt.config.config import Config
 from mt.config.model import ModelConfig
 from mt.data.dataset import EncodedPairs, EncodedSentences
 from mt.errors import TrainingError
-from mt.metrics import Score
+from mt.metrics.scores import Score
 from mt.training.batch_stream import BatchStream
 from mt.training.loop import Callbacks, train
 from mt.training.objective import Objective

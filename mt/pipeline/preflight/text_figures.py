@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mt.data.dataset import EncodedPairs
 from mt.data.sampler import Indices
 from mt.data.tokenizer import Tokenizer, normalise_spacing
-from mt.metrics import Score, score_translations
+from mt.metrics.scores import Score, score_translations
 from mt.special_tokens import UNK, UNK_ID
 
 # A character for private use, which stands in no reference.

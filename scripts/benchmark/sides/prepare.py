@@ -93,7 +93,7 @@ class Preparation:
         src_ids, tgt_ids = (
             Ragged(side.ids.astype(np.int64), side.offsets) for side in (pairs.src, pairs.tgt)
         )
-        Workload(description, src_ids, tgt_ids, Ragged.of(batches)).save(self._job.folder)
+        Workload(description, src_ids, tgt_ids, Ragged.of(list(batches))).save(self._job.folder)
         for name, ragged, size in (("src", src_ids, sides[0].size), ("tgt", tgt_ids, sides[1].size)):
             lines = [" ".join(map(str, ragged[i].tolist())) for i in range(len(ragged))]
             (self._job.folder / f"train.{name}").write_text("\n".join(lines) + "\n")

@@ -1,0 +1,96 @@
+"""`mt compare`: which of two systems is better, by how much, and whether it is chance."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from mt.cli.logs import show_logs
+from mt.cli.options import (
+    BeamOption,
+    CheckpointOption,
+    DeviceOption,
+    JsonOption,
+    LengthPenaltyOption,
+    TestSetNameOption,
+    TestSetOption,
+    refuse_missing_folder,
+)
+from mt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mt.metrics.sentences import SentenceOfTwo
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="A run directory, or a file of translations.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
+    split: Annotated[
+        Literal["train", "validation", "test"],
+        typer.Option(help="Which part of the corpus of the first run."),
+    ] = "test",
+    data: TestSetOption = None,
+    name: TestSetNameOption = None,
+    references: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The references, for two files that lie in no run directory."),
+    ] = None,
+    beam: BeamOption = 1,
+    length_penalty: LengthPenaltyOption = 1.0,
+    checkpoint: CheckpointOption = "best",
+    show: Annotated[int, typer.Option(min=0, metavar="N", help="Sentences that differ most, to show.")] = 10,
+    json: JsonOption = None,
+    device: DeviceOption = "auto",
+) -> None:
+    """Compare two systems on the same sentences, by paired bootstrap resampling.
+
+    p is how probable so large a difference would be by chance, if the two were equally good; below 0.05 it
+    is commonly called significant. A file of translations in a run directory is compared with the references
+    of that run: so are two checkpoints or two searches of one run.
+    """
+    show_logs()
+    refuse_missing_folder(json)
+    for system in (first, second):
+        if not system.exists():
+            raise ConfigError(f"there is no {system}: give a run directory or a file of translations.")
+    if references is not None and data is not None:
+        raise ConfigError("--references and --data both say what to compare with: give one of the two.")
+    from mt.device import choose_device
+    from mt.pipeline.compare import run_comparison, write_comparison
+    from mt.pipeline.translator import Beam
+
+    result = run_comparison(
+        (first, second),
+        split=split,
+        checkpoint=checkpoint,
+        device=choose_device(device),
+        data_path=data,
+        data_name=name,
+        references=references,
+        beam=Beam(beam, length_penalty) if beam > 1 else None,
+        num_shown=show,
+    )
+    if json is not None:
+        write_comparison(result, json)
+    typer.echo(f"A  {result.systems[0]}\nB  {result.systems[1]}")
+    typer.echo(f"{result.num_sentences:,} sentences of {result.data}\n")
+    typer.echo("              A       B   B - A       p")
+    for score in result.scores.values():
+        typer.echo(
+            f"{score.first.name:8} {score.first.value:6.2f}  {score.second.value:6.2f}  {score.gain:+6.2f}  "
+            f"{score.p_value:6.4f}"
+        )
+    for score in result.scores.values():
+        typer.echo(f"{score.first.name} signature: {score.first.signature}")
+    for sentence in result.sentences:
+        _show(sentence)
+
+
+def _show(sentence: "SentenceOfTwo") -> None:
+    scores = sentence.chrfpp
+    typer.echo(f"\nsentence {sentence.number:,}, chrF2++ {scores[0]:.2f} and {scores[1]:.2f}")
+    if sentence.source is not None:
+        typer.echo(f"  source     {sentence.source}")
+    typer.echo(f"  A          {sentence.translations[0]}")
+    typer.echo(f"  B          {sentence.translations[1]}")
+    typer.echo(f"  reference  {sentence.reference}")

@@ -1,0 +1,1 @@
+"""How translations are judged: sacreBLEU's scores with their signatures, word statistics, significance."""

@@ -1,0 +1,60 @@
+"""Test sets that sacreBLEU knows by name, such as wmt14 or wmt20/dev; it downloads them once."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sacrebleu.dataset import DATASETS
+
+from mt.errors import DataError
+
+PREFIX = "sacrebleu:"
+
+
+def load_standard_set(
+    name: str, src: str, tgt: str, *, timeout_seconds: float
+) -> tuple[list[str], list[str]]:
+    """Sources and references of a test set, as ``sacrebleu -t NAME -l SRC-TGT`` scores against them.
+
+    Raises:
+        DataError: If there is no such set, it is not of these languages, has several references for a
+            sentence, or cannot be downloaded.
+    """
+    if name not in DATASETS:
+        raise DataError(
+            f"sacreBLEU knows no test set {name!r}: `sacrebleu --list` names those it knows, such as wmt14."
+        )
+    dataset: Any = DATASETS[name]
+    languages = f"{src}-{tgt}"
+    if languages not in dataset.langpairs:
+        raise DataError(
+            f"sacreBLEU's {name} has no {languages}, only {', '.join(sorted(dataset.langpairs))}."
+        )
+    with _explain_failure(name, dataset._outdir, timeout_seconds):
+        sources = list(dataset.source(languages))
+        references = list(dataset.references(languages))
+    if any(len(lines) != 1 for lines in references):
+        raise DataError(
+            f"sacreBLEU's {name} has several references for a sentence of {languages}, and mt scores against "
+            "one: translate its source with mt translate, and score with sacrebleu."
+        )
+    return sources, [line.strip() for (line,) in references]
+
+
+@contextmanager
+def _explain_failure(name: str, folder: str, timeout_seconds: float) -> Iterator[None]:
+    before = socket.getdefaulttimeout()
+    # sacreBLEU itself would wait for ever for a server that does not answer.
+    socket.setdefaulttimeout(timeout_seconds)
+    try:
+        yield
+    except (OSError, EOFError, SystemExit) as error:
+        # SystemExit: a checksum that is wrong, of which sacreBLEU has said more on stderr.
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "it is damaged"
+        raise DataError(
+            f"sacreBLEU's test set {name} is not in {folder}, and could not be downloaded: {reason}. Try "
+            "again with a network, or bring the files of that folder from a machine that has them."
+        ) from error
+    finally:
+        socket.setdefaulttimeout(before)

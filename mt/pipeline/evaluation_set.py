@@ -1,0 +1,82 @@
+"""What a system is judged on: a split of its corpus, another corpus, or a standard test set."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from mt.config.data import DataConfig
+from mt.data.corpus import load_split
+from mt.data.sources.source import Split
+from mt.errors import DataError
+from mt.metrics.scores import refuse_empty
+from mt.metrics.standard_sets import PREFIX, load_standard_set
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Sentences with one reference each, none of them empty."""
+
+    name: str
+    """For file names: of another corpus than the run's own it has a checksum of the sources."""
+    where: str
+    """For people."""
+    sources: list[str]
+    references: list[str]
+
+
+def load_evaluation_set(
+    data: DataConfig, split: Split, *, path: str | None = None, name: str | None = None
+) -> EvaluationSet:
+    """Read the sentences to be judged on.
+
+    Args:
+        data: The run's own corpus, which names the languages.
+        split: train, validation or test; of a standard test set there is only one.
+        path: Another corpus, in the same languages, or ``sacrebleu:`` and the name of a standard test set; a
+            single file is taken whole.
+        name: The configuration of that corpus, where it is one of the Hub that has several.
+
+    Raises:
+        ConfigError: If there is a name without a path.
+        DataError: If the corpus cannot be read, or a reference is empty.
+    """
+    if path is None:
+        pairs = load_split(data, split)
+        found = EvaluationSet(split, f"{data.path}, {split}", list(pairs["src"]), list(pairs["tgt"]))
+    elif path.startswith(PREFIX):
+        set_name = path.removeprefix(PREFIX)
+        sources, references = load_standard_set(
+            set_name, data.src, data.tgt, timeout_seconds=data.hub_timeout_seconds
+        )
+        found = EvaluationSet(_for_file_name(path), path, sources, references)
+    else:
+        other = data.model_copy(update={"path": path, "name": name, "revision": None})
+        pairs = load_split(other, split, undivided=True)
+        sources, references = list(pairs["src"]), list(pairs["tgt"])
+        checksum = hashlib.blake2b("\n".join(sources).encode(), digest_size=4).hexdigest()
+        file_name = f"{_for_file_name(Path(path).name)}.{split}-{checksum}"
+        where = ", ".join([path, *([name] if name else []), split])
+        found = EvaluationSet(file_name, where, sources, references)
+    refuse_empty(found.references, found.where)
+    return found
+
+
+def read_lines(file: Path) -> list[str]:
+    """The lines of a UTF-8 file; a line ends at a line feed and nowhere else.
+
+    Raises:
+        DataError: If it cannot be read, or is not UTF-8.
+    """
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise DataError(f"{file}, line {line} is not UTF-8. Write the file again as UTF-8.") from error
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+
+
+def _for_file_name(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", text)[:60].strip("-.") or "data"
