@@ -74,8 +74,10 @@ def score_by(
     """The score of one metric; resampling is seeded by sacreBLEU (SACREBLEU_SEED, else 12345)."""
     resamples = NUM_RESAMPLES if with_confidence and len(references) <= MAX_RESAMPLED_LINES else 1
     result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=resamples)
-    interval = (result._mean - result._ci, result._mean + result._ci) if resamples > 1 else None
-    return Score(result.name, result.score, str(metric.get_signature()), interval)
+    # sacreBLEU's numbers are numpy's, of half the precision where they were resampled.
+    middle, half = float(result._mean), float(result._ci)
+    interval = (middle - half, middle + half) if resamples > 1 else None
+    return Score(result.name, float(result.score), str(metric.get_signature()), interval)
 
 
 def refuse_unequal(hypotheses: Sequence[str], references: Sequence[str]) -> None:

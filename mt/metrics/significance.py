@@ -1,7 +1,7 @@
 """Is one system better than another, or is it chance? Paired bootstrap resampling (Koehn 2004)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sacrebleu.significance import PairedTest
@@ -64,9 +64,16 @@ def paired_bootstrap(
     # sacreBLEU keeps our order and puts its own names in place of our keys.
     for key, (name, signature) in zip(metrics, signatures.items(), strict=True):
         of_first, of_second = results[name]
-        first_score, second_score = (
-            Score(name, result.score, str(signature), (result.mean - result.ci, result.mean + result.ci))
-            for result in (of_first, of_second)
+        difference = Difference(
+            _score(name, str(signature), of_first),
+            _score(name, str(signature), of_second),
+            float(of_second.p_value),
         )
-        found[key] = Difference(first_score, second_score, float(of_second.p_value))
+        # For two equal systems sacreBLEU says p = 0.001, as no resample differs by more than nothing.
+        found[key] = difference if difference.gain else replace(difference, p_value=1.0)
     return found
+
+
+def _score(name: str, signature: str, result: Any) -> Score:
+    middle, half = float(result.mean), float(result.ci)
+    return Score(name, float(result.score), signature, (middle - half, middle + half))

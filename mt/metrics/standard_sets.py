@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from sacrebleu.dataset import DATASETS
@@ -32,14 +33,20 @@ def load_standard_set(
             f"sacreBLEU's {name} has no {languages}, only {', '.join(sorted(dataset.langpairs))}."
         )
     with _explain_failure(name, dataset._outdir, timeout_seconds):
-        sources = list(dataset.source(languages))
-        references = list(dataset.references(languages))
-    if any(len(lines) != 1 for lines in references):
+        source_file = dataset.get_source_file(languages)
+        reference_file, *others = dataset.get_reference_files(languages)
+        sources, references = _stripped_lines(source_file), _stripped_lines(reference_file)
+    if others:
         raise DataError(
             f"sacreBLEU's {name} has several references for a sentence of {languages}, and mt scores against "
             "one: translate its source with mt translate, and score with sacrebleu."
         )
-    return sources, [line.strip() for (line,) in references]
+    return sources, references
+
+
+def _stripped_lines(file: str) -> list[str]:
+    with Path(file).open(encoding="utf-8") as lines:
+        return [line.strip() for line in lines]
 
 
 @contextmanager

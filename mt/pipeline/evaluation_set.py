@@ -8,7 +8,7 @@ from pathlib import Path
 from mt.config.data import DataConfig
 from mt.data.corpus import load_split
 from mt.data.sources.source import Split
-from mt.errors import DataError
+from mt.errors import ConfigError, DataError
 from mt.metrics.scores import refuse_empty
 from mt.metrics.standard_sets import PREFIX, load_standard_set
 
@@ -41,6 +41,10 @@ def load_evaluation_set(
         ConfigError: If there is a name without a path.
         DataError: If the corpus cannot be read, or a reference is empty.
     """
+    if name is not None and (path is None or path.startswith(PREFIX)):
+        raise ConfigError(
+            "--name says which configuration of a Hub corpus to take: name the corpus as well, with --data."
+        )
     if path is None:
         pairs = load_split(data, split)
         found = EvaluationSet(split, f"{data.path}, {split}", list(pairs["src"]), list(pairs["tgt"]))

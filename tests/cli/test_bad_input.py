@@ -177,8 +177,8 @@ def test_init(refuse: Callable[..., str], tiny_corpus: Path) -> None:
 
 def test_a_disk_that_refuses(refuse: Callable[..., str], trained: RunDirectory) -> None:
     # Where the translations should be written, something is in the way.
-    trained.hypotheses_file("test").mkdir()
-    assert "hypotheses.test.txt" in refuse("evaluate")
+    trained.hypotheses_file("test.step_0000100.greedy").mkdir()
+    assert "hypotheses.test.step_0000100.greedy.txt" in refuse("evaluate", "--checkpoint", "step_0000100")
 
 
 def test_what_is_our_own_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

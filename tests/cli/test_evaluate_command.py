@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,18 +14,72 @@ Call = Callable[..., tuple[int, str, str]]
 def test_scores_go_to_stdout_each_with_its_signature(
     call: Call, trained: RunDirectory, tiny_corpus: Path
 ) -> None:
-    code, out, err = call("evaluate", "--split", "validation")
-    hypotheses = trained.hypotheses_file("validation").read_text(encoding="utf-8").splitlines()
+    code, out, err = call("evaluate", "--split", "validation", "--checkpoint", "step_0000100")
+    file = trained.hypotheses_file("validation.step_0000100.greedy")
+    hypotheses = file.read_text(encoding="utf-8").splitlines()
     references = (tiny_corpus / "validation.de").read_text(encoding="utf-8").splitlines()
     assert code == 0
     lines = out.splitlines()
-    bleu, chrf = sacrebleu.BLEU(), sacrebleu.CHRF()
-    for line, metric in zip(lines, (bleu, chrf), strict=False):
-        score = metric.corpus_score(hypotheses, [references])
-        assert line == f"{score.name} {score.score:.2f}  ({metric.get_signature()})"
+    for line, metric in zip(
+        lines, (sacrebleu.BLEU(), sacrebleu.CHRF(word_order=2), sacrebleu.TER()), strict=False
+    ):
+        score = metric.corpus_score(hypotheses, [references], n_bootstrap=1000)
+        assert line.startswith(f"{score.name} {score.score:.2f}  [")
+        assert line.endswith(f"]  ({metric.get_signature()})")
     exact = sum(map(str.__eq__, hypotheses, references)) / len(references)
-    assert lines[2:] == [f"exact sentences {100 * exact:.2f} %"]
-    assert "12 translations: runs/tiny/hypotheses.validation.txt" in err
+    assert lines[3] == f"exact sentences {100 * exact:.2f} %"
+    # What no training sentence holds is the zebra.
+    assert "unknown source words 1, " in out
+    assert "\n0-9                  12  " in out
+    assert f"12 translations: runs/tiny/{file.name}" in err
+
+
+def test_scores_alone(call: Call, trained: RunDirectory) -> None:
+    code, out, _ = call("evaluate", "--scores-only", "--literature")
+    assert code == 0
+    starts = ["BLEU", "chrF2++", "TER", "literature BLEU", "exact sentences"]
+    assert [line[: len(start)] for line, start in zip(out.splitlines(), starts, strict=True)] == starts
+
+
+def test_the_worst_sentences(call: Call, trained: RunDirectory) -> None:
+    out = call("evaluate", "--worst", "2")[1]
+    worst = out.split("\nsentence ")[1:]
+    assert len(worst) == 2
+    # The last of the test split has a word that training never saw.
+    assert "source       the zebra sees milk." in worst[0]
+    assert "reference    das Zebra sieht Milch." in worst[0]
+
+
+def test_figures_as_json(call: Call, trained: RunDirectory, tmp_path: Path) -> None:
+    file = tmp_path / "scores.json"
+    out = call("evaluate", "--json", file, "--literature")[1]
+    facts = json.loads(file.read_text(encoding="utf-8"))
+    for score in [*facts["scores"].values(), facts["literature"]]:
+        assert f"{score['name']} {score['value']:.2f}  [" in out
+        assert score["signature"] in out
+    assert len(facts["worst"]) == 10
+    assert facts["num_sentences"] == len(Path(facts["hypotheses_file"]).read_text().splitlines())
+
+
+def test_a_json_file_nowhere_is_refused_before_anything_is_translated(
+    call: Call, trained: RunDirectory, tmp_path: Path
+) -> None:
+    code, _, err = call("evaluate", "--json", tmp_path / "no" / "scores.json")
+    assert code == 2
+    assert "there is no folder" in err
+    assert "is a folder" in call("evaluate", "--json", tmp_path)[2]
+    assert not list(trained.path.glob("hypotheses.*"))
+
+
+def test_an_empty_reference_is_refused_before_anything_is_translated(
+    call: Call, trained: RunDirectory, tmp_path: Path
+) -> None:
+    file = tmp_path / "news.jsonl"
+    file.write_text('{"en": "Anna sees milk.", "de": "Anna sieht Milch."}\n{"en": "a", "de": " "}\n')
+    code, _, err = call("evaluate", "--data", file)
+    assert code == 2
+    assert err.splitlines()[-1].startswith(f"mt: {file}, test, sentence 2: the reference is empty")
+    assert not list(trained.path.glob("hypotheses.*"))
 
 
 def test_accuracy_by_length_where_words_are_reversed(

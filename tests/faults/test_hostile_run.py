@@ -14,6 +14,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.load import load_config
 from mt.errors import CheckpointError, ConfigError, DataError, MtError, RunError
 from mt.pipeline.evaluate import run_evaluation
+from mt.pipeline.evaluation_report import show_in_tensorboard
 from mt.pipeline.train import run_training
 from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory
@@ -99,11 +100,25 @@ def test_a_path_that_is_no_corpus_is_refused(run: RunDirectory, path: str) -> No
 
 
 def test_translations_do_not_go_through_a_link(run: RunDirectory) -> None:
-    run.hypotheses_file("test").symlink_to(run.path.parent / "precious" / "letter.txt")
+    file = run_evaluation(run, split="test", checkpoint="best", device=CPU).hypotheses_file
+    file.unlink()
+    file.symlink_to(run.path.parent / "precious" / "letter.txt")
     before = outside(run)
-    run_evaluation(run, split="test", checkpoint="best", device=CPU)
+    assert run_evaluation(run, split="test", checkpoint="best", device=CPU).hypotheses_file == file
     assert outside(run) == before
-    assert not run.hypotheses_file("test").is_symlink()
+    assert not file.is_symlink()
+
+
+def test_what_tensorboard_shows_of_scores_does_not_go_through_a_link(run: RunDirectory) -> None:
+    evaluation = run_evaluation(run, split="test", checkpoint="best", device=CPU)
+    (run.path.parent / "precious" / "events.out.tfevents.1.x.2.3").write_text("keep")
+    folder = run.evaluation_dir(evaluation.setting)
+    folder.parent.mkdir(parents=True)
+    folder.symlink_to(run.path.parent / "precious")
+    before = outside(run)
+    with pytest.raises(RunError, match="leads through a link out of the run directory"):
+        show_in_tensorboard(evaluation, run)
+    assert outside(run) == before
 
 
 @pytest.mark.parametrize("file", ["config.yaml", "src_tokenizer.json", "checkpoints/best"])

@@ -21,9 +21,9 @@ def test_text_is_treated_as_moses_scripts_do() -> None:
     ]
 
 
-def test_the_score_equals_the_command_line(command_line: Callable[..., list[dict[str, Any]]]) -> None:
+def test_the_score_equals_the_command_line(command_line: Callable[..., dict[str, dict[str, Any]]]) -> None:
     tokens = literature_tokens(HYPOTHESES, "de"), literature_tokens(REFERENCES, "de")
-    (expected,) = command_line(*tokens, "--tokenize", "none", "--force", "--confidence", "-w", "10")
+    expected = command_line(*tokens, "--tokenize", "none", "--force", "--confidence", "-w", "10")["BLEU"]
     score = literature_score(HYPOTHESES, REFERENCES, "de")
     assert score.value == pytest.approx(expected["score"], abs=1e-9)
     assert score.signature.startswith(expected["signature"] + "|before:lowercase+")

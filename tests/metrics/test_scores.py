@@ -10,7 +10,7 @@ from mt.errors import DataError
 from mt.metrics import scores as scores_module
 from mt.metrics.scores import Score, exact_match, refuse_empty, score_translations, score_with_confidence
 
-CommandLine = Callable[..., list[dict[str, Any]]]
+CommandLine = Callable[..., dict[str, dict[str, Any]]]
 
 HYPOTHESES = ["Der Hund läuft schnell über die Straße.", "Das ist gut!", "Ein Mann liest ein altes Buch ."]
 REFERENCES = ["Der Hund rennt schnell über die Straße.", "Das ist gut!", "Ein Mann liest ein altes Buch."]
@@ -74,7 +74,7 @@ def test_exact_match_is_a_share_in_percent() -> None:
 
 def test_scores_with_intervals_equal_the_command_line(command_line: CommandLine) -> None:
     arguments = ["-m", "bleu", "chrf", "ter", "--chrf-word-order", "2", "--confidence", "-w", "10"]
-    expected = {line["name"]: line for line in command_line(HYPOTHESES, REFERENCES, *arguments)}
+    expected = command_line(HYPOTHESES, REFERENCES, *arguments)
     scores = score_with_confidence(HYPOTHESES, REFERENCES)
     assert [score.name for score in scores.values()] == ["BLEU", "chrF2++", "TER"]
     for score in scores.values():

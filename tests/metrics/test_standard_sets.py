@@ -38,9 +38,9 @@ def test_lines_are_those_that_sacrebleu_scores_against(cache: Path) -> None:
     assert references == REFERENCES
     hypotheses = cache / "hypotheses"
     hypotheses.write_text("Der Hund.\nDas Haus\nMilch!\n")
+    command = [sys.executable, "-m", "sacrebleu", "-t", "wmt14", "-l", "en-de"]
     ended = subprocess.run(
-        [sys.executable, "-m", "sacrebleu", "-t", "wmt14", "-l", "en-de", "-i", hypotheses, "-m", "chrf"]
-        + ["-w", "10"],
+        [*command, "-i", hypotheses, "-m", "chrf", "-w", "10"],
         capture_output=True,
         encoding="utf-8",
         env={"SACREBLEU": str(cache), "PATH": ""},
@@ -59,7 +59,11 @@ def test_sets_and_languages_that_sacrebleu_has_not(cache: Path) -> None:
 
 
 def test_several_references_are_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DATASETS["wmt14"], "references", lambda languages: iter([("a\n", "b\n")] * 3))
+    fields = ["src", "ref:A", "ref:B"]
+    wmt14: Any = DATASETS["wmt14"]
+    for field in fields:
+        Path(wmt14._get_txt_file_path("en-de", field)).write_text("x\n")
+    monkeypatch.setattr(wmt14, "fieldnames", lambda languages: fields)
     with pytest.raises(DataError, match="several references for a sentence of en-de"):
         load_standard_set("wmt14", "en", "de", timeout_seconds=1)
 

@@ -1,0 +1,42 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import sacrebleu
+
+from mt.run_directory import RunDirectory
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+def test_scores_side_by_side_and_the_sentences_that_differ_most(
+    call: Call, trained: RunDirectory, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    assert call("evaluate", "--checkpoint", "step_0000100", "--scores-only")[0] == 0
+    first = trained.hypotheses_file("test.step_0000100.greedy")
+    second = tmp_path / "mine.txt"
+    references = (tiny_corpus / "test.de").read_text(encoding="utf-8").splitlines()
+    second.write_text("".join(f"{line}\n" for line in ["nichts", *references[1:]]), encoding="utf-8")
+    code, out, _ = call("compare", first, second, "--show", "1", "--json", tmp_path / "c.json")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[:2] == [f"A  {first}", f"B  {second}"]
+    assert lines[2] == f"22 sentences of {tiny_corpus}, test"
+    name, a, b, gain, _ = next(line for line in lines if line.startswith("BLEU ")).split()
+    hypotheses = first.read_text(encoding="utf-8").splitlines()
+    assert name == "BLEU"
+    assert a == f"{sacrebleu.corpus_bleu(hypotheses, [references]).score:.2f}"
+    assert abs(float(gain) - (float(b) - float(a))) < 0.011
+    assert out.count("\nsentence ") == 1
+    assert "  B          nichts\n" in out
+    assert len(json.loads((tmp_path / "c.json").read_text())["sentences"]) == 1
+
+
+def test_what_is_not_there_is_one_sentence(call: Call, trained: RunDirectory) -> None:
+    code, _, err = call("compare", trained.path, "nowhere")
+    assert (code, err) == (2, "mt: there is no nowhere: give a run directory or a file of translations.\n")
+    code, _, err = call("compare", trained.path, trained.path, "--references", "x", "--data", "y")
+    assert (code, err) == (
+        2,
+        "mt: --references and --data both say what to compare with: give one of the two.\n",
+    )

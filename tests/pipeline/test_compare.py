@@ -1,0 +1,110 @@
+"""Comparing two systems: against sacreBLEU's paired test, and what belongs together."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sacrebleu
+import torch
+
+from mt.errors import ConfigError, DataError, RunError
+from mt.pipeline.compare import run_comparison, write_comparison
+from mt.pipeline.evaluate import run_evaluation
+from mt.run_directory import RunDirectory
+
+ARGUMENTS: dict[str, Any] = {"split": "test", "checkpoint": "latest", "device": torch.device("cpu")}
+
+
+@pytest.fixture
+def other(trained: RunDirectory) -> RunDirectory:
+    """The run as it was at half of its training."""
+    path = trained.path.with_name("other")
+    path.mkdir()
+    for file in trained.path.glob("*.*"):
+        if file.is_file():
+            (path / file.name).write_bytes(file.read_bytes())
+    checkpoints = path / "checkpoints"
+    checkpoints.mkdir()
+    (trained.checkpoints_dir / "step_0000100").rename(checkpoints / "step_0000100")
+    (checkpoints / "latest").write_text(
+        (trained.checkpoints_dir / "latest").read_text().replace("200", "100")
+    )
+    return RunDirectory(path)
+
+
+def test_two_runs(trained: RunDirectory, other: RunDirectory, tiny_corpus: Path, tmp_path: Path) -> None:
+    result = run_comparison((other.path, trained.path), **ARGUMENTS)
+    first, second = (Path(file).read_text(encoding="utf-8").split("\n")[:-1] for file in result.systems)
+    references = (tiny_corpus / "test.de").read_text(encoding="utf-8").split("\n")[:-1]
+    assert result.num_sentences == len(references)
+    bleu = result.scores["bleu"]
+    assert bleu.first.value == sacrebleu.corpus_bleu(first, [references]).score
+    assert bleu.second.value == sacrebleu.corpus_bleu(second, [references]).score
+    differing = [i for i, (a, b) in enumerate(zip(first, second, strict=True), 1) if a != b]
+    assert differing
+    assert {each.number for each in result.sentences} <= set(differing)
+    sources = (tiny_corpus / "test.en").read_text(encoding="utf-8").split("\n")
+    for each in result.sentences:
+        place = each.number - 1
+        assert each.translations == (first[place], second[place])
+        assert (each.source, each.reference) == (sources[place], references[place])
+    write_comparison(result, tmp_path / "c.json")
+    facts = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
+    assert facts["scores"]["bleu"]["p_value"] == bleu.p_value
+
+
+def test_files_of_a_run_are_as_good_as_the_run(trained: RunDirectory, other: RunDirectory) -> None:
+    of_runs = run_comparison((other.path, trained.path), **ARGUMENTS)
+    files = Path(of_runs.systems[0]), Path(of_runs.systems[1])
+    assert run_comparison(files, **ARGUMENTS) == of_runs
+    # Neither is translated again, and one of each kind may stand beside the other.
+    assert run_comparison((files[0], trained.path), **ARGUMENTS) == of_runs
+
+
+def test_two_files_with_references(tmp_path: Path) -> None:
+    texts = {"a": "Ein Hund.\nEin Haus.\n", "b": "Ein Mund.\r\nEin Haus.", "ref": "Ein Hund.\nEin Haus.\n"}
+    a, b, references = (tmp_path / name for name in texts)
+    for name, text in texts.items():
+        (tmp_path / name).write_bytes(text.encode())
+    result = run_comparison((a, b), **ARGUMENTS, references=references)
+    assert [(each.number, each.source, each.translations) for each in result.sentences] == [
+        (1, None, ("Ein Hund.", "Ein Mund."))
+    ]
+    assert result.scores["bleu"].gain < 0
+    assert result.scores["ter"].gain > 0
+
+
+def test_what_does_not_belong_together_is_refused(trained: RunDirectory, tmp_path: Path) -> None:
+    short, references, latin = tmp_path / "short", tmp_path / "ref", tmp_path / "latin"
+    short.write_text("a\n")
+    references.write_text("a\n\n")
+    latin.write_bytes(b"a\n\xe4\n")
+    with pytest.raises(DataError, match=f"{short} has 1 lines, but .*, test has 22 references"):
+        run_comparison((short, trained.path), **ARGUMENTS)
+    assert not list(trained.path.glob("hypotheses.*"))
+    with pytest.raises(DataError, match="ref, sentence 2: the reference is empty"):
+        run_comparison((short, short), **ARGUMENTS, references=references)
+    with pytest.raises(DataError, match="latin, line 2 is not UTF-8"):
+        run_comparison((latin, trained.path), **ARGUMENTS)
+    with pytest.raises(ConfigError, match="--references FILE has none"):
+        run_comparison((short, trained.path), **ARGUMENTS, references=references)
+    with pytest.raises(ConfigError, match=f"neither {short} nor {short} is a run or lies in one"):
+        run_comparison((short, short), **ARGUMENTS)
+    with pytest.raises(RunError, match="There is no run in"):
+        run_comparison((trained.path, tmp_path), **ARGUMENTS)
+
+
+def test_other_languages_are_refused(trained: RunDirectory, other: RunDirectory) -> None:
+    text = other.config_file.read_text()
+    other.config_file.write_text(text.replace("src: en", "src: de").replace("tgt: de", "tgt: en"))
+    with pytest.raises(ConfigError, match=r"translates from en to de and .* from de to en"):
+        run_comparison((trained.path, other.path), **ARGUMENTS)
+
+
+def test_one_checkpoint_against_another(trained: RunDirectory) -> None:
+    arguments = ARGUMENTS | {"checkpoint": "step_0000100"}
+    file = run_evaluation(trained, **arguments, analyse=False).hypotheses_file
+    result = run_comparison((file, trained.path), **ARGUMENTS)
+    assert "step_0000100" in result.systems[0]
+    assert "step_0000200" in result.systems[1]
