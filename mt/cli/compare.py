@@ -44,9 +44,11 @@ def compare(
 ) -> None:
     """Compare two systems on the same sentences, by paired bootstrap resampling.
 
-    p is how probable so large a difference would be by chance, if the two were equally good; below 0.05 it
-    is commonly called significant. A file of translations in a run directory is compared with the references
-    of that run: so are two checkpoints or two searches of one run.
+    p is how probable so large a difference would be by chance if the two were equally good;
+    below 0.05 it is commonly called significant.
+
+    What is a run translates first. A file of translations that lies in a run directory is
+    compared with the references of that run: so are two checkpoints of one run, or two searches.
     """
     show_logs()
     refuse_missing_folder(json)

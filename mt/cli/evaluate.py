@@ -51,8 +51,8 @@ def evaluate(
 ) -> None:
     """Translate a test set and print its scores, each with its signature and 95 % bootstrap interval.
 
-    The translations are kept in the run, in a file that names test set, checkpoint and search; TensorBoard
-    shows the scores and the worst sentences.
+    The translations are kept in the run, in a file that names test set, checkpoint and search;
+    TensorBoard shows the scores and the worst sentences.
     """
     show_logs()
     refuse_missing_folder(json)

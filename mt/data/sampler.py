@@ -14,7 +14,7 @@ Integers = npt.NDArray[np.integer]
 Indices = npt.NDArray[np.int32]
 
 # Sort keys are made for so many pairs at a time, so that what is computed on the way takes no memory.
-_BLOCK_SIZE = 1_000_000
+_BLOCK_SIZE = 100_000
 
 
 class Share(NamedTuple):

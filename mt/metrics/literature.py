@@ -6,7 +6,8 @@ from dataclasses import replace
 import sacremoses  # type: ignore[import-untyped]
 from sacrebleu.metrics.bleu import BLEU
 
-from mt.metrics.scores import Score, score_by
+from mt.metrics.scores import Score
+from mt.metrics.significance import score_with_confidence
 
 
 def literature_tokens(lines: Sequence[str], language: str) -> list[str]:
@@ -29,7 +30,7 @@ def literature_score(hypotheses: Sequence[str], references: Sequence[str], langu
     # `force`: sacreBLEU warns of lines that end in " .", which all of these do.
     metric = BLEU(tokenize="none", force=True)
     tokenized = literature_tokens(hypotheses, language), literature_tokens(references, language)
-    score = score_by(metric, *tokenized, with_confidence=True)
+    (score,) = score_with_confidence(*tokenized, {"bleu": metric}).values()
     # sacreBLEU knows nothing of what was done before: alone its signature would claim that case counts.
     before = f"before:lowercase+normalize-punctuation+tokenize|sacremoses:{sacremoses.__version__}"
     return replace(score, name="literature BLEU", signature=f"{score.signature}|{before}")

@@ -7,13 +7,8 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
-from tqdm import tqdm
 
 from mt.errors import DataError
-
-NUM_RESAMPLES = 1000
-# sacreBLEU holds the figures of all resamples at once: for so many lines of chrF2++ that is 1 GB.
-MAX_RESAMPLED_LINES = 10_000
 
 
 @dataclass(frozen=True)
@@ -50,34 +45,10 @@ def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> 
     return {key: score_by(metric, hypotheses, references) for key, metric in metrics.items()}
 
 
-def score_with_confidence(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
-    """BLEU, chrF2++ and TER of whole texts, each with its interval up to `MAX_RESAMPLED_LINES` lines.
-
-    Returns:
-        ``{"bleu": ..., "chrfpp": ..., "ter": ...}``.
-
-    Raises:
-        DataError: If there is not one translation for each reference.
-    """
-    refuse_unequal(hypotheses, references)
-    scores = {}
-    with tqdm(metrics_of_evaluation().items(), unit=" metrics", disable=None, leave=False) as bar:
-        for key, metric in bar:
-            bar.set_description(f"scoring {key}")
-            scores[key] = score_by(metric, hypotheses, references, with_confidence=True)
-    return scores
-
-
-def score_by(
-    metric: Metric, hypotheses: Sequence[str], references: Sequence[str], *, with_confidence: bool = False
-) -> Score:
-    """The score of one metric; resampling is seeded by sacreBLEU (SACREBLEU_SEED, else 12345)."""
-    resamples = NUM_RESAMPLES if with_confidence and len(references) <= MAX_RESAMPLED_LINES else 1
-    result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=resamples)
-    # sacreBLEU's numbers are numpy's, of half the precision where they were resampled.
-    middle, half = float(result._mean), float(result._ci)
-    interval = (middle - half, middle + half) if resamples > 1 else None
-    return Score(result.name, float(result.score), str(metric.get_signature()), interval)
+def score_by(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """The score of one metric."""
+    result = metric.corpus_score(list(hypotheses), [list(references)])
+    return Score(result.name, result.score, str(metric.get_signature()))
 
 
 def refuse_unequal(hypotheses: Sequence[str], references: Sequence[str]) -> None:

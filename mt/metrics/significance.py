@@ -1,19 +1,23 @@
-"""Is one system better than another, or is it chance? Paired bootstrap resampling (Koehn 2004)."""
+"""How sure is a score, and is one system better than another or is it chance? By bootstrap resampling.
+
+A test set is one sample of what could have been asked. Test sets drawn from it, with replacement, show how
+much a score depends on the draw (Koehn 2004). sacreBLEU draws them, from SACREBLEU_SEED or else from 12345.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
+from tqdm import tqdm
 
 from mt.errors import DataError
-from mt.metrics.scores import (
-    MAX_RESAMPLED_LINES,
-    NUM_RESAMPLES,
-    Score,
-    metrics_of_evaluation,
-    refuse_unequal,
-)
+from mt.metrics.scores import Score, metrics_of_evaluation, refuse_unequal, score_by
+
+NUM_RESAMPLES = 1000
+# sacreBLEU holds the figures of all resamples at once: for so many lines of chrF2++ that is 1 GB.
+MAX_RESAMPLED_LINES = 10_000
 
 
 @dataclass(frozen=True)
@@ -31,13 +35,30 @@ class Difference:
         return self.second.value - self.first.value
 
 
+def score_with_confidence(
+    hypotheses: Sequence[str], references: Sequence[str], metrics: Mapping[str, Metric] | None = None
+) -> dict[str, Score]:
+    """The scores of whole texts, each with its interval up to `MAX_RESAMPLED_LINES` lines.
+
+    Args:
+        hypotheses: The translations.
+        references: What they should be.
+        metrics: What to score by; those of `metrics_of_evaluation` by default.
+
+    Raises:
+        DataError: If there is not one translation for each reference.
+    """
+    refuse_unequal(hypotheses, references)
+    metrics = metrics_of_evaluation() if metrics is None else metrics
+    if len(references) > MAX_RESAMPLED_LINES:
+        return {key: score_by(metric, hypotheses, references) for key, metric in _one_by_one(metrics)}
+    return {key: _resampled(metric, [hypotheses], references)[0][0] for key, metric in _one_by_one(metrics)}
+
+
 def paired_bootstrap(
     first: Sequence[str], second: Sequence[str], references: Sequence[str]
 ) -> dict[str, Difference]:
-    """Compare two systems by BLEU, chrF2++ and TER, on the same resampled sentences.
-
-    Returns:
-        ``{"bleu": ..., "chrfpp": ..., "ter": ...}``.
+    """Compare two systems by the metrics of `metrics_of_evaluation`, on the same resampled sentences.
 
     Raises:
         DataError: If there is not one translation by each system for each reference, or there are so many
@@ -50,30 +71,42 @@ def paired_bootstrap(
             f"{len(references):,} sentences are too many for the paired bootstrap, which would take "
             f"gigabytes for them: compare at most {MAX_RESAMPLED_LINES:,}."
         )
-    metrics = metrics_of_evaluation()
+    found = {}
+    for key, metric in _one_by_one(metrics_of_evaluation()):
+        (of_first, _), (of_second, p_value) = _resampled(metric, [first, second], references)
+        # For two equal systems sacreBLEU says p = 0.001, as no resample differs by more than nothing.
+        found[key] = Difference(of_first, of_second, p_value if of_first.value != of_second.value else 1.0)
+    return found
+
+
+def _one_by_one(metrics: Mapping[str, Metric]) -> "tqdm[tuple[str, Metric]]":
+    return tqdm(metrics.items(), desc="scoring", unit=" metrics", disable=None, leave=False)
+
+
+def _resampled(
+    metric: Metric, systems: Sequence[Sequence[str]], references: Sequence[str]
+) -> list[tuple[Score, float]]:
+    """The score of each system, and for all but the first the p-value of its difference from that."""
+    # Of one system as well: what sacreBLEU does for one alone fails where a resample scores 0.
     test = PairedTest(
-        [("first", list(first)), ("second", list(second))],
-        metrics,
+        [(f"system {number}", list(hypotheses)) for number, hypotheses in enumerate(systems, start=1)],
+        {"metric": metric},
         [list(references)],
         test_type="bs",
         n_samples=NUM_RESAMPLES,
     )
     signatures, scores = test()
-    results: Mapping[str, Any] = scores
-    found = {}
-    # sacreBLEU keeps our order and puts its own names in place of our keys.
-    for key, (name, signature) in zip(metrics, signatures.items(), strict=True):
-        of_first, of_second = results[name]
-        difference = Difference(
-            _score(name, str(signature), of_first),
-            _score(name, str(signature), of_second),
-            float(of_second.p_value),
+    ((name, signature),) = signatures.items()
+    results: Sequence[Any] = scores[name]
+    return [
+        (
+            Score(
+                name,
+                float(result.score),
+                str(signature),
+                (float(result.mean - result.ci), float(result.mean + result.ci)),
+            ),
+            1.0 if result.p_value is None else float(result.p_value),
         )
-        # For two equal systems sacreBLEU says p = 0.001, as no resample differs by more than nothing.
-        found[key] = difference if difference.gain else replace(difference, p_value=1.0)
-    return found
-
-
-def _score(name: str, signature: str, result: Any) -> Score:
-    middle, half = float(result.mean), float(result.ci)
-    return Score(name, float(result.score), signature, (middle - half, middle + half))
+        for result in results
+    ]

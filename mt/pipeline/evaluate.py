@@ -15,8 +15,9 @@ from mt.config.load import load_config
 from mt.data.corpus import load_corpus
 from mt.data.sources.source import Split
 from mt.errors import DataError
-from mt.metrics.scores import MAX_RESAMPLED_LINES, Score, exact_match, score_with_confidence
+from mt.metrics.scores import Score, exact_match
 from mt.metrics.sentences import ScoredSentence, worst_sentences
+from mt.metrics.significance import MAX_RESAMPLED_LINES, score_with_confidence
 from mt.metrics.words import (
     FrequencyGroup,
     LengthGroup,

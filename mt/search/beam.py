@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from mt.search.constraints import NO_CONSTRAINTS, ConstrainedRows, Constraints
 from mt.search.copying import Copying
-from mt.search.hypothesis import Hypothesis, normalised_score
+from mt.search.hypothesis import Hypothesis, LengthNormalization, normalised_score
 from mt.search.model import CacheT, EncoderDecoder
 from mt.special_tokens import BOS_ID, EOS_ID
 
@@ -19,8 +20,10 @@ def beam_search(
     *,
     beam_size: int,
     length_penalty: float = 1.0,
+    length_normalization: LengthNormalization = "gnmt",
     keep_unk: bool = False,
     copyable: Tensor | None = None,
+    constraints: Constraints = NO_CONSTRAINTS,
 ) -> list[list[Hypothesis]]:
     """Translate a batch, keeping ``beam_size`` beginnings of each sentence.
 
@@ -34,15 +37,18 @@ def beam_search(
         limits: For each sentence, the most tokens its translation may have, EOS included.
         beam_size: N, beginnings kept for each sentence.
         length_penalty: See `mt.search.hypothesis.normalised_score`, by which hypotheses are ranked.
+        length_normalization: Likewise.
         keep_unk: Whether the unknown-word token may be chosen anywhere.
         copyable: ``(B, S)``, True where a source word that the model does not know may be carried over, as
             the unknown-word token (`mt.search.copying`).
+        constraints: What else is asked of each translation; the limits must leave room for it and for EOS.
 
     Returns:
         For each row, its hypotheses, the best first; unfinished ones only where there is no other.
     """
     copying = Copying(copyable, keep_unk=keep_unk, rows_per_sentence=beam_size)
     device = src_ids.device
+    rules = ConstrainedRows(constraints, copying, len(limits), device)
     memory = model.encode(src_ids, src_mask)
     cache = model.start_cache(memory, src_mask, max(limits), rows_per_sentence=beam_size)
     found: list[list[Hypothesis]] = [[] for _ in limits]
@@ -53,7 +59,7 @@ def beam_search(
     ids = torch.full((len(limits), beam_size, 1), BOS_ID, dtype=torch.long, device=device)
     for step in range(1, max(limits) + 1):
         logits = copying.decode_step(model, ids[:, :, -1].flatten(), cache)
-        scores, beams, tokens = _best_continuations(logits, scores, copying)
+        scores, beams, tokens = _best_continuations(logits, scores, rules)
         ids = torch.cat((_take(ids, beams), tokens[:, :, None]), dim=2)
         live = _collect_finished(ids, scores, beams, sentences, found, beam_size, copying)
         stay = [place for place, row in enumerate(sentences) if len(found[row]) < beam_size]
@@ -68,20 +74,23 @@ def beam_search(
         scores, ids = scores[places].gather(1, live), _take(ids[places], live)
         rows = places[:, None] * beam_size + beams.gather(1, live)
         cache.select(rows.flatten(), places if len(stay) < len(sentences) else None)
-        copying.select(rows.flatten(), ids[:, :, -1].flatten())
+        rules.select(rows.flatten(), ids[:, :, -1].flatten())
         sentences = [sentences[place] for place in stay]
     return [
-        sorted(hypotheses, key=lambda found: -normalised_score(found, length_penalty)) for hypotheses in found
+        sorted(hypotheses, key=lambda found: -normalised_score(found, length_penalty, length_normalization))
+        for hypotheses in found
     ]
 
 
-def _best_continuations(logits: Tensor, scores: Tensor, copying: Copying) -> tuple[Tensor, Tensor, Tensor]:
+def _best_continuations(
+    logits: Tensor, scores: Tensor, rules: ConstrainedRows
+) -> tuple[Tensor, Tensor, Tensor]:
     """The 2N likeliest continuations of each sentence, of which at most N can end it.
 
     Args:
         logits: ``(B * N, V)``.
         scores: ``(B, N)`` log-probabilities of the beginnings.
-        copying: Says what may not be chosen.
+        rules: Say what may not be chosen.
 
     Returns:
         New scores, the beams continued and the tokens they continue with, each ``(B, 2N)``, best first.
@@ -89,7 +98,7 @@ def _best_continuations(logits: Tensor, scores: Tensor, copying: Copying) -> tup
     # The softmax is over the whole vocabulary, also over what may not be chosen.
     log_probs = logits.log_softmax(-1)
     log_probs += scores.view(-1, 1)
-    copying.forbid(log_probs)
+    rules.forbid(log_probs)
     batch, beam_size = scores.shape
     best = log_probs.view(batch, -1).topk(2 * beam_size)
     return best.values, best.indices // logits.size(-1), best.indices % logits.size(-1)

@@ -23,6 +23,7 @@ class Copying:
             keep_unk: Let the unknown word be written anywhere, standing for nothing.
             rows_per_sentence: Beams.
         """
+        self.rows_per_sentence = rows_per_sentence
         self._forbidden = [PAD_ID, BOS_ID] if keep_unk else [PAD_ID, BOS_ID, UNK_ID]
         # Nothing is paid for where there is nothing to copy.
         self._active = copyable is not None and not keep_unk and bool(copyable.any())
@@ -67,6 +68,7 @@ class Copying:
         positions = self._positions[rows].masked_fill(newest != UNK_ID, -1)
         # Where nothing is copied, -1 is no position, and nothing is done.
         is_copied = positions[:, None] == torch.arange(self._open.size(1), device=positions.device)
-        self._done = self._done[rows] | is_copied
         self._open = self._open[rows]
+        # In a beginning that is given an unknown word may stand for a known one, which is never done.
+        self._done = self._done[rows] | (is_copied & self._open)
         self._history = torch.cat((self._history[rows], positions[:, None]), dim=1)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from mt.search.constraints import NO_CONSTRAINTS, Constraints
 from mt.search.hypothesis import Hypothesis
 from mt.search.model import CacheT, EncoderDecoder
 from mt.search.stepwise import write_stepwise
@@ -17,6 +18,7 @@ def greedy_search(
     *,
     keep_unk: bool = False,
     copyable: Tensor | None = None,
+    constraints: Constraints = NO_CONSTRAINTS,
 ) -> list[Hypothesis]:
     """Translate a batch; arguments and result as in `mt.search.stepwise.write_stepwise`."""
     return write_stepwise(
@@ -27,4 +29,5 @@ def greedy_search(
         lambda logits, _rows, _step: logits.argmax(-1),
         keep_unk=keep_unk,
         copyable=copyable,
+        constraints=constraints,
     )

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+LengthNormalization = Literal["gnmt", "mean"]
 
 
 @dataclass(frozen=True)
@@ -17,14 +20,21 @@ class Hypothesis:
     """The source position that each unknown word among the ids stands for, in order."""
 
 
-def normalised_score(hypothesis: Hypothesis, length_penalty: float) -> float:
-    """The score by which hypotheses of different length are ranked (Wu et al. 2016, equation 14).
+def normalised_score(
+    hypothesis: Hypothesis, length_penalty: float, normalization: LengthNormalization = "gnmt"
+) -> float:
+    """The score by which hypotheses of different length are ranked; the length counts EOS.
 
-    ``score / ((5 + length) / 6) ** length_penalty``, where the length counts EOS. Each token makes a score
-    smaller, so that with a penalty of 0 short hypotheses win; with 1 it is almost the mean of a token.
+    - ``gnmt``: ``score / ((5 + length) / 6) ** length_penalty`` (Wu et al. 2016, equation 14), in which short
+      hypotheses differ less in length than they do by themselves.
+    - ``mean``: ``score / length ** length_penalty``, as Hugging Face and CTranslate2 have it; with a penalty of
+      1 the mean of a token.
+
+    Each token makes a score smaller, so that with a penalty of 0 short hypotheses win, in both alike.
     """
     length = len(hypothesis.ids) + hypothesis.finished
-    return float(hypothesis.score / ((5 + length) / 6) ** length_penalty)
+    counted = length if normalization == "mean" else (5 + length) / 6
+    return float(hypothesis.score / counted**length_penalty)
 
 
 def length_limit(src_length: int, max_length: int) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from mt.search.constraints import NO_CONSTRAINTS, ConstrainedRows, Constraints
 from mt.search.copying import Copying
 from mt.search.hypothesis import Hypothesis
 from mt.search.model import CacheT, EncoderDecoder
@@ -23,6 +24,7 @@ def write_stepwise(
     *,
     keep_unk: bool = False,
     copyable: Tensor | None = None,
+    constraints: Constraints = NO_CONSTRAINTS,
 ) -> list[Hypothesis]:
     """Translate a batch by choosing each next token from the model's logits.
 
@@ -35,12 +37,14 @@ def write_stepwise(
         keep_unk: Whether the unknown-word token may be chosen anywhere.
         copyable: ``(B, S)``, True where a source word that the model does not know may be carried over, as
             the unknown-word token (`mt.search.copying`).
+        constraints: What else is asked of each translation; the limits must leave room for it and for EOS.
 
     Returns:
         One hypothesis for each row, in order.
     """
     copying = Copying(copyable, keep_unk=keep_unk)
     device = src_ids.device
+    rules = ConstrainedRows(constraints, copying, len(limits), device)
     cache = model.start_cache(model.encode(src_ids, src_mask), src_mask, max(limits))
     ids: list[list[int]] = [[] for _ in limits]
     copied: list[list[int]] = [[] for _ in limits]
@@ -51,7 +55,7 @@ def write_stepwise(
     for step in range(max(limits)):
         logits = copying.decode_step(model, newest, cache)
         normaliser = logits.logsumexp(-1)
-        copying.forbid(logits)
+        rules.forbid(logits)
         newest = choose(logits, torch.tensor(rows, device=device), step)
         log_probs = logits.gather(-1, newest[:, None])[:, 0] - normaliser
         stay = []
@@ -70,7 +74,7 @@ def write_stepwise(
             break
         places = torch.tensor(stay, device=device)
         newest = newest.index_select(0, places)
-        copying.select(places, newest)
+        rules.select(places, newest)
         if len(stay) < len(rows):
             # Finished sentences leave the batch, so that the long ones do not pay for the short.
             rows = [rows[place] for place in stay]

@@ -88,7 +88,7 @@ def test_accuracy_by_length_where_words_are_reversed(
     monkeypatch.setitem(builtin.NUM_PAIRS, builtin.REVERSE, {"train": 50, "validation": 5, "test": 40})
     sets = ["data.path=builtin:reverse", "data.max_length=32", "training.max_steps=1"]
     assert call("train", "-c", tiny_config_file, *(x for s in sets for x in ("--set", s)))[0] == 0
-    _, out, _ = call("evaluate")
+    _, out, _ = call("evaluate", "--scores-only")
     table = out.split("words  sentences  exact\n")[1].splitlines()
     assert sum(int(line.split()[1]) for line in table) == 40
 

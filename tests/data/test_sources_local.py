@@ -340,7 +340,7 @@ def test_a_name_that_nothing_has_is_answered_with_its_neighbours(tmp_path: Path)
     write_jsonl(tmp_path / "corpus.jsonl", [("a", "b")])
     loading_fails(tmp_path / "corups.jsonl", r"no file or folder .*corups\.jsonl'.*mean '.*/corpus\.jsonl'\?")
     loading_fails(
-        tmp_path / "nowhere" / "x.csv", r"It may be a folder, a file, a Hub id such as .*builtin:primer"
+        tmp_path / "nowhere" / "x.csv", r"It may be a folder, a file, a pattern such as .*builtin:primer"
     )
     loading_fails("opus_bokos", r"Did you mean 'opus_books'\?")
 

@@ -1,16 +1,10 @@
-"""Scores against sacreBLEU's own functions, and against its command line."""
-
-from collections.abc import Callable
-from typing import Any
+"""Scores against sacreBLEU's own functions."""
 
 import pytest
 import sacrebleu
 
 from mt.errors import DataError
-from mt.metrics import scores as scores_module
-from mt.metrics.scores import Score, exact_match, refuse_empty, score_translations, score_with_confidence
-
-CommandLine = Callable[..., dict[str, dict[str, Any]]]
+from mt.metrics.scores import Score, exact_match, refuse_empty, score_translations
 
 HYPOTHESES = ["Der Hund läuft schnell über die Straße.", "Das ist gut!", "Ein Mann liest ein altes Buch ."]
 REFERENCES = ["Der Hund rennt schnell über die Straße.", "Das ist gut!", "Ein Mann liest ein altes Buch."]
@@ -70,35 +64,6 @@ def test_exact_match_is_a_share_in_percent() -> None:
     assert exact_match(["a"], ["a"]) == 100.0
     with pytest.raises(ValueError, match="longer"):
         exact_match(["a"], ["a", "b"])
-
-
-def test_scores_with_intervals_equal_the_command_line(command_line: CommandLine) -> None:
-    arguments = ["-m", "bleu", "chrf", "ter", "--chrf-word-order", "2", "--confidence", "-w", "10"]
-    expected = command_line(HYPOTHESES, REFERENCES, *arguments)
-    scores = score_with_confidence(HYPOTHESES, REFERENCES)
-    assert [score.name for score in scores.values()] == ["BLEU", "chrF2++", "TER"]
-    for score in scores.values():
-        line = expected[score.name]
-        assert score.value == pytest.approx(line["score"], abs=1e-9)
-        assert score.signature == line["signature"]
-        assert "bs:1000|seed:12345" in score.signature
-        assert score.interval is not None
-        middle, half = line["confidence_mean"], line["confidence_var"]
-        assert score.interval == pytest.approx((middle - half, middle + half), abs=1e-9)
-        assert half > 0
-
-
-def test_resampling_is_seeded() -> None:
-    assert score_with_confidence(HYPOTHESES, REFERENCES) == score_with_confidence(HYPOTHESES, REFERENCES)
-
-
-def test_more_lines_than_fit_are_scored_without_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_interval = score_with_confidence(HYPOTHESES, REFERENCES)
-    monkeypatch.setattr(scores_module, "MAX_RESAMPLED_LINES", 2)
-    for key, score in score_with_confidence(HYPOTHESES, REFERENCES).items():
-        assert score.value == with_interval[key].value
-        assert score.interval is None
-        assert "bs:" not in score.signature
 
 
 def test_an_interval_stands_beside_its_score() -> None:

@@ -1,6 +1,7 @@
 """Comparing two systems: against sacreBLEU's paired test, and what belongs together."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,29 +9,22 @@ import pytest
 import sacrebleu
 import torch
 
+from mt.config.config import Config
 from mt.errors import ConfigError, DataError, RunError
 from mt.pipeline.compare import run_comparison, write_comparison
 from mt.pipeline.evaluate import run_evaluation
+from mt.pipeline.train import run_training
 from mt.run_directory import RunDirectory
 
 ARGUMENTS: dict[str, Any] = {"split": "test", "checkpoint": "latest", "device": torch.device("cpu")}
 
 
 @pytest.fixture
-def other(trained: RunDirectory) -> RunDirectory:
-    """The run as it was at half of its training."""
-    path = trained.path.with_name("other")
-    path.mkdir()
-    for file in trained.path.glob("*.*"):
-        if file.is_file():
-            (path / file.name).write_bytes(file.read_bytes())
-    checkpoints = path / "checkpoints"
-    checkpoints.mkdir()
-    (trained.checkpoints_dir / "step_0000100").rename(checkpoints / "step_0000100")
-    (checkpoints / "latest").write_text(
-        (trained.checkpoints_dir / "latest").read_text().replace("200", "100")
-    )
-    return RunDirectory(path)
+def other(make_config: Callable[..., Config], tmp_path: Path) -> RunDirectory:
+    """A run of twelve steps, which has learnt little."""
+    run = RunDirectory(tmp_path / "runs" / "other")
+    run_training(make_config(), run)
+    return run
 
 
 def test_two_runs(trained: RunDirectory, other: RunDirectory, tiny_corpus: Path, tmp_path: Path) -> None:
@@ -63,13 +57,13 @@ def test_files_of_a_run_are_as_good_as_the_run(trained: RunDirectory, other: Run
 
 
 def test_two_files_with_references(tmp_path: Path) -> None:
-    texts = {"a": "Ein Hund.\nEin Haus.\n", "b": "Ein Mund.\r\nEin Haus.", "ref": "Ein Hund.\nEin Haus.\n"}
+    texts = {"a": "Da lief ein Hund.\n\n", "b": "Da lief ein Mund.\r\n", "ref": "Da lief ein Hund.\nJa.\n"}
     a, b, references = (tmp_path / name for name in texts)
     for name, text in texts.items():
         (tmp_path / name).write_bytes(text.encode())
     result = run_comparison((a, b), **ARGUMENTS, references=references)
     assert [(each.number, each.source, each.translations) for each in result.sentences] == [
-        (1, None, ("Ein Hund.", "Ein Mund."))
+        (1, None, ("Da lief ein Hund.", "Da lief ein Mund."))
     ]
     assert result.scores["bleu"].gain < 0
     assert result.scores["ter"].gain > 0

@@ -136,7 +136,7 @@ def test_a_standard_test_set(
 
 def test_a_name_needs_a_corpus_that_has_it(trained: RunDirectory, tmp_path: Path) -> None:
     arguments: dict[str, Any] = {"split": "test", "checkpoint": "best", "device": CPU, "data_name": "en-de"}
-    with pytest.raises(ConfigError, match="--name says which configuration of a Hub corpus .* --data"):
+    with pytest.raises(ConfigError, match=r"--name says which configuration of a Hub corpus .* --data"):
         run_evaluation(trained, **arguments)
     with pytest.raises(ConfigError, match="--name"):
         run_evaluation(trained, **arguments, data_path="sacrebleu:wmt14")

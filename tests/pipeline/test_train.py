@@ -190,7 +190,7 @@ def test_another_corpus_is_refused(make_config: MakeConfig, tiny_corpus: Path, r
 def test_tokenizers_of_another_run_are_refused(make_config: MakeConfig, run: RunDirectory) -> None:
     run_training(make_config("training.max_steps=1"), run)
     run.src_tokenizer_file.write_bytes(run.tgt_tokenizer_file.read_bytes())
-    with pytest.raises(CheckpointError, match=r"does not fit the tokenizers in .*mine"):
+    with pytest.raises(RunError, match=r"src tokenizer in .*mine is not the one that step_0000001 was"):
         run_training(make_config("training.max_steps=2"), run)
 
 
