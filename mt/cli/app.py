@@ -13,6 +13,7 @@ from mt.cli.check import check
 from mt.cli.compare import compare
 from mt.cli.evaluate import evaluate
 from mt.cli.init import init
+from mt.cli.score import score
 from mt.cli.train import train
 from mt.cli.translate import translate
 
@@ -44,6 +45,7 @@ def options(
 app.command()(init)
 app.command()(train)
 app.command()(translate)
+app.command()(score)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(check)

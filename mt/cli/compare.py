@@ -57,6 +57,8 @@ def compare(
             raise ConfigError(f"there is no {system}: give a run directory or a file of translations.")
     if references is not None and data is not None:
         raise ConfigError("--references and --data both say what to compare with: give one of the two.")
+    if (beam > 1 or checkpoint != "best") and not (first.is_dir() or second.is_dir()):
+        raise ConfigError("--beam and --checkpoint are for runs, and both of these are translated already.")
     from mt.device import choose_device
     from mt.pipeline.compare import run_comparison, write_comparison
     from mt.pipeline.translator import Beam

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -28,6 +28,22 @@ BeamOption = Annotated[
 ]
 LengthPenaltyOption = Annotated[
     float, typer.Option(min=0.0, max=10.0, help="With --beam: above 0 prefers longer translations.")
+]
+LengthNormalizationOption = Annotated[
+    Literal["gnmt", "mean"],
+    typer.Option(
+        help="With --beam: log-probabilities are divided by ((5 + length) / 6) ** penalty, as in GNMT, or by "
+        "length ** penalty, the mean of a token with a penalty of 1."
+    ),
+]
+EnsembleOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--ensemble",
+        metavar="PATH",
+        help="Another run with the same vocabularies, whose probabilities are averaged with those of --run; "
+        "may be given several times.",
+    ),
 ]
 TestSetOption = Annotated[
     str | None,
@@ -57,6 +73,13 @@ def find_run(path: Path | None) -> "RunDirectory":
     run = newest_run(RUNS)
     typer.echo(f"run: {run.path}", err=True)
     return run
+
+
+def find_ensemble(paths: list[Path] | None) -> "list[RunDirectory]":
+    """The runs at these paths; of None none."""
+    from mt.run_directory import RunDirectory
+
+    return [RunDirectory(path).require() for path in paths or []]
 
 
 def refuse_missing_folder(file: Path | None) -> None:

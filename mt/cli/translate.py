@@ -1,28 +1,45 @@
 """`mt translate`: sentences in, translations out, one line for one line."""
 
-import os
-import queue
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mt.cli.arriving_lines import arriving, lines_of_file, lines_of_stdin
 from mt.cli.logs import show_logs
 from mt.cli.options import (
     BeamOption,
     CheckpointOption,
     DeviceOption,
+    EnsembleOption,
+    LengthNormalizationOption,
     LengthPenaltyOption,
     RunOption,
+    find_ensemble,
     find_run,
+)
+from mt.cli.search_options import (
+    DictionaryOption,
+    FileOption,
+    KeepUnkOption,
+    MinLengthOption,
+    NBestOption,
+    NoRepeatNgramOption,
+    PrefixColumnOption,
+    PrefixOption,
+    SampleOption,
+    SeedOption,
+    TemperatureOption,
+    TopKOption,
+    TopPOption,
+    choose_way,
 )
 from mt.errors import ConfigError, DataError
 
-MOST_LINES_AT_ONCE = 2000
-STDIN = 0
+if TYPE_CHECKING:
+    from mt.pipeline.pieces import Translation
 
 
 def translate(
@@ -30,63 +47,82 @@ def translate(
         list[str] | None, typer.Argument(metavar="SENTENCE", help="What to translate. Default: stdin.")
     ] = None,
     run: RunOption = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", metavar="FILE", help="Translate the lines of a UTF-8 file.")
-    ] = None,
+    ensemble: EnsembleOption = None,
+    file: FileOption = None,
     beam: BeamOption = 1,
     length_penalty: LengthPenaltyOption = 1.0,
-    sample: Annotated[
-        bool, typer.Option("--sample", help="Draw a translation instead of taking the likeliest words.")
-    ] = False,
-    temperature: Annotated[
-        float,
-        typer.Option(min=0.01, max=100.0, help="With --sample: below 1 more careful, above 1 more daring."),
-    ] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="With --sample: the same seed draws the same.")] = 1,
-    keep_unk: Annotated[
-        bool, typer.Option("--keep-unk", help="Show where the model would write a word it does not know.")
-    ] = False,
-    dictionary: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Lines of source<TAB>target: how these words are to be translated."),
-    ] = None,
+    length_normalization: LengthNormalizationOption = "gnmt",
+    n_best: NBestOption = None,
+    sample: SampleOption = False,
+    temperature: TemperatureOption = 1.0,
+    top_k: TopKOption = 0,
+    top_p: TopPOption = 1.0,
+    seed: SeedOption = 1,
+    min_length: MinLengthOption = 0,
+    no_repeat_ngram: NoRepeatNgramOption = 0,
+    prefix: PrefixOption = None,
+    prefix_column: PrefixColumnOption = False,
+    keep_unk: KeepUnkOption = False,
+    dictionary: DictionaryOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
     """Translate sentences, a file, or standard input: one line out for one line in, in order, on stdout."""
     show_logs()
-    if sentences and file:
-        raise DataError("give sentences or --file, not both.")
-    if sample and beam > 1:
-        raise ConfigError("--sample draws and --beam searches: give one of the two.")
-    if not sample and (temperature, seed) != (1.0, 1):
-        raise ConfigError("--temperature and --seed are for drawing: add --sample.")
+    _refuse_two_of_one_kind(sentences, file, prefix, prefix_column)
     found = find_run(run)
+    way = choose_way(
+        beam=beam,
+        length_penalty=length_penalty,
+        length_normalization=length_normalization,
+        n_best=n_best,
+        sample=sample,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+    )
     from mt.device import choose_device
     from mt.pipeline.carried_words import read_dictionary
-    from mt.pipeline.translator import Beam, Sampling, Translator
+    from mt.pipeline.translator import Translator
+    from mt.search.constraints import Constraints
 
     translator = Translator.from_run(
         found,
         checkpoint=checkpoint,
         device=choose_device(device),
         dictionary=None if dictionary is None else read_dictionary(dictionary),
+        others=find_ensemble(ensemble),
     )
-    way = Sampling(temperature, seed) if sample else Beam(beam, length_penalty) if beam > 1 else None
-    number_of_first = 1
+    num_before = 0
     for lines in _blocks(sentences, file):
-        translations = translator.translate(
+        prefixes = [prefix] * len(lines) if prefix else []
+        if prefix_column:
+            lines, prefixes = _columns(lines)
+        translations = translator.n_best(
             lines,
+            num_best=n_best or 1,
             way=way,
+            constraints=Constraints(min_length, no_repeat_ngram),
+            prefixes=prefixes,
             keep_unk=keep_unk,
             refuse_long=True,
-            first_line=number_of_first,
+            first_line=num_before + 1,
             show_progress=file is not None,
         )
-        number_of_first += len(lines)
-        # Bytes, because what goes in is UTF-8 and so is what comes out, whatever the locale says.
-        sys.stdout.buffer.write("".join(line + "\n" for line in translations).encode())
-        sys.stdout.flush()
+        _write(translations, None if n_best is None else num_before + 1)
+        num_before += len(lines)
+
+
+def _refuse_two_of_one_kind(
+    sentences: list[str] | None, file: Path | None, prefix: str | None, prefix_column: bool
+) -> None:
+    if sentences and file:
+        raise DataError("give sentences or --file, not both.")
+    if prefix is not None and prefix_column:
+        raise ConfigError("--prefix and --prefix-column both say how to begin: give one of the two.")
+    if prefix_column and sentences:
+        raise ConfigError("--prefix-column is for lines of a file or of stdin: take --prefix with sentences.")
 
 
 def _blocks(sentences: list[str] | None, file: Path | None) -> Iterator[list[str]]:
@@ -95,60 +131,27 @@ def _blocks(sentences: list[str] | None, file: Path | None) -> Iterator[list[str
         # A sentence with a line break in it is still one sentence.
         yield [" ".join(sentence.split()) for sentence in sentences]
     elif file is not None:
-        yield from _arriving(_lines(file, str(file)))
+        yield from arriving(lines_of_file(file))
     else:
-        if os.isatty(STDIN):
-            typer.echo("Type a sentence and press Enter; Ctrl-D ends.", err=True)
-        yield from _arriving(_lines(STDIN, "standard input"))
+        yield from arriving(lines_of_stdin("Type a sentence and press Enter;"))
 
 
-def _lines(source: Path | int, name: str) -> Iterator[str]:
-    """Lines end at a line feed and nowhere else, so that there are as many out as `wc -l` counts."""
-    try:
-        # The reading thread alone opens and closes: to close, or to end Python, while it waits for input
-        # would wait for it, and sys.stdin would make Python abort.
-        with open(source, "rb", closefd=source != STDIN) as stream:
-            for number, raw in enumerate(stream, start=1):
-                yield _text(raw, name, number).rstrip("\r\n")
-    except OSError as error:
-        raise DataError(f"{name} cannot be read: {error.strerror}.") from error
+def _columns(lines: list[str]) -> tuple[list[str], list[str]]:
+    """What stands before the first tab of each line, and what behind it."""
+    columns = [line.partition("\t") for line in lines]
+    return [source for source, _, _ in columns], [beginning for _, _, beginning in columns]
 
 
-def _text(raw: bytes, name: str, number: int) -> str:
-    try:
-        return raw.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{name}, line {number} is not UTF-8 ({error.reason} at byte {error.start}). "
-            "Convert it, for example with iconv -f latin1 -t utf-8."
-        ) from error
-
-
-def _arriving(lines: Iterator[str]) -> Iterator[list[str]]:
-    """Read ahead in a thread; give what has arrived, be it one line that someone types or a whole file."""
-    arrived: queue.Queue[str | BaseException | None] = queue.Queue(maxsize=10 * MOST_LINES_AT_ONCE)
-
-    def read() -> None:
-        try:
-            for line in lines:
-                arrived.put(line)
-            arrived.put(None)
-        except Exception as error:
-            # Raised again where it can be answered, once all lines before it are translated.
-            arrived.put(error)
-
-    threading.Thread(target=read, daemon=True).start()
-    while True:
-        block: list[str] = []
-        item = arrived.get()
-        while isinstance(item, str):
-            block.append(item)
-            if len(block) == MOST_LINES_AT_ONCE or arrived.empty():
-                break
-            item = arrived.get()
-        if block:
-            yield block
-        if isinstance(item, BaseException):
-            raise item
-        if item is None:
-            return
+def _write(translations: "Sequence[Sequence[Translation]]", first_line: int | None) -> None:
+    """The best of each line; where lines are to be numbered, all of them, with their scores."""
+    if first_line is None:
+        written = [best.text for best, *_ in translations]
+    else:
+        written = [
+            f"{line}\t{each.score:.4f}\t{each.log_prob:.4f}\t{each.text}"
+            for line, best_first in enumerate(translations, first_line)
+            for each in best_first
+        ]
+    # Bytes, because what goes in is UTF-8 and so is what comes out, whatever the locale says.
+    sys.stdout.buffer.write("".join(line + "\n" for line in written).encode())
+    sys.stdout.flush()

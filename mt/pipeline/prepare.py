@@ -37,6 +37,10 @@ class Prepared:
     validation: EncodedPairs
     places: Places | None
     """What each target token of ``train`` translates; None where the model is not to learn it."""
+    report: str
+    """What was dropped from training, as a table, and what of the other splits stands in it."""
+    dropped: dict[str, int]
+    """Pairs that were dropped from training, for each reason."""
 
 
 def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
@@ -79,9 +83,11 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
         _refuse_changed_corpus(run, corpus)
     else:
         write_text_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
-    _report(corpus, train, dropped, left_out, src_tokenizer, tgt_tokenizer)
+    report = _report(corpus, train, dropped, left_out, src_tokenizer, tgt_tokenizer)
     places = aligned_places(train) if config.carries_words_over else None
-    return Prepared(corpus, *tokenizers, train, validation, places)
+    splits = cast("dict[str, dict[str, dict[str, int]]]", corpus.description["splits"])
+    all_dropped = splits["train"]["dropped"] | {reason: count for reason, count in dropped.items() if count}
+    return Prepared(corpus, *tokenizers, train, validation, places, report, all_dropped)
 
 
 def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
@@ -146,7 +152,8 @@ def _report(
     left_out: dict[str, int],
     src_tokenizer: Tokenizer,
     tgt_tokenizer: Tokenizer,
-) -> None:
+) -> str:
+    """Log what the corpus came to; the part of it that TensorBoard shows too."""
     LOG.info(
         "corpus: %s training pairs, %s validation, %s test; vocabulary %s source, %s target",
         f"{len(train):,}",
@@ -164,3 +171,4 @@ def _report(
             "%s validation pairs are empty or too long and not in the validation loss; all are scored",
             f"{sum(left_out.values()):,}",
         )
+    return "\n".join(filter(None, (table, leaks)))

@@ -208,6 +208,8 @@ def _train(
     with Progress(
         run.tensorboard_dir, run.metrics_file, state=state, total_steps=_expected_steps(config, stream, state)
     ) as progress:
+        if not state.step:
+            progress.corpus(prepared.report, prepared.dropped)
         sitting = Sitting(config, run, store, prepared, trainee, environment, interruption, progress, newest)
         callbacks = Callbacks(
             validate=sitting.validate,

@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self
 
 import torch
@@ -14,15 +15,24 @@ from mt.config.load import load_config
 from mt.data.batch import pad
 from mt.data.tokenizer import Tokenizer
 from mt.device import is_out_of_memory, keep_freed_memory
-from mt.errors import CheckpointError, ConfigError, DataError
+from mt.errors import CheckpointError, ConfigError, DataError, RunError
 from mt.masks import padding_mask
-from mt.pipeline.carried_words import SourceReader, SourceToken
-from mt.pipeline.long_lines import pieces_of
+from mt.pipeline.carried_words import SourceReader
+from mt.pipeline.pieces import (
+    Piece,
+    Translation,
+    joined,
+    read_pieces,
+    refuse_several_pieces,
+    write_piece,
+)
 from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers
 from mt.run_directory import RunDirectory
 from mt.search.beam import beam_search
+from mt.search.constraints import NO_CONSTRAINTS, Constraints
+from mt.search.ensemble import EnsembleModel, Member
 from mt.search.greedy import greedy_search
-from mt.search.hypothesis import Hypothesis, length_limit
+from mt.search.hypothesis import Hypothesis, LengthNormalization, length_limit, normalised_score
 from mt.search.sampling import sample
 from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.build import build_transformer
@@ -37,6 +47,10 @@ class Sampling:
 
     temperature: float
     seed: int
+    top_k: int = 0
+    """Draw from so many of the likeliest tokens; 0 draws from all."""
+    top_p: float = 1.0
+    """Draw from the likeliest tokens that have this probability together."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +59,7 @@ class Beam:
 
     size: int
     length_penalty: float
+    length_normalization: LengthNormalization = "gnmt"
 
 
 def build_model(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> Transformer:
@@ -91,7 +106,7 @@ def load_trained(run: RunDirectory, checkpoint: str) -> Trained:
 
 
 class Translator:
-    """A model with its tokenizers."""
+    """A model, or an ensemble of several, with its tokenizers."""
 
     def __init__(
         self,
@@ -100,18 +115,26 @@ class Translator:
         src_tokenizer: Tokenizer,
         tgt_tokenizer: Tokenizer,
         dictionary: Mapping[str, str] | None = None,
+        others: Sequence[Trained] = (),
     ) -> None:
-        """Put them together.
+        """Put them together; ``others`` are the rest of an ensemble, with the same tokenizers.
 
         Raises:
             ConfigError: If there is a dictionary, and the model has not learnt to carry words over.
         """
         self.config = config
-        self._model = model
-        self._tgt_tokenizer = tgt_tokenizer
-        self._carries_over = config.carries_words_over
-        self._reader = SourceReader(src_tokenizer, dictionary or {}, carries_over=self._carries_over)
-        if dictionary and not self._carries_over:
+        configs = [config, *(other.config for other in others)]
+        # What one of them cannot do, they cannot do together.
+        self.max_length = min(each.data.max_length for each in configs)
+        self.carries_over = all(each.carries_words_over for each in configs)
+        self._first_model = model
+        models = [model, *(other.model for other in others)]
+        widths = [each.output.in_features for each in models]
+        self.model: Member = EnsembleModel(models, widths) if others else model
+        self.tgt_tokenizer = tgt_tokenizer
+        self.reader = SourceReader(src_tokenizer, dictionary or {}, carries_over=self.carries_over)
+        self._prefix_reader = SourceReader(tgt_tokenizer, {}, carries_over=True)
+        if dictionary and not self.carries_over:
             raise ConfigError(
                 "a dictionary needs a model that carries words over: one of tokenizer.kind: word that was "
                 "trained with training.guided_alignment above 0."
@@ -125,6 +148,7 @@ class Translator:
         checkpoint: str = "best",
         device: torch.device,
         dictionary: Mapping[str, str] | None = None,
+        others: Sequence[RunDirectory] = (),
     ) -> Self:
         """Load a run's model from the named checkpoint, and from no other.
 
@@ -133,18 +157,26 @@ class Translator:
             checkpoint: best, latest, or a checkpoint's name.
             device: Where to compute.
             dictionary: Source words and what they are to be translated by.
+            others: Runs with the same vocabularies, to translate as an ensemble (`mt.search.ensemble`).
 
         Raises:
-            RunError: If there is no such run.
+            RunError: If there is no such run, or another has other vocabularies.
             CheckpointError: If that checkpoint is missing or damaged.
             ConfigError: If there is a dictionary, and the model has not learnt to carry words over.
         """
         keep_freed_memory()
-        trained = load_trained(run, checkpoint)
-        model = trained.model.to(device).eval()
-        return cls(trained.config, model, trained.src_tokenizer, trained.tgt_tokenizer, dictionary)
+        first, *rest = (load_trained(each, checkpoint) for each in (run, *others))
+        for other, trained in zip(others, rest, strict=True):
+            _refuse_other_vocabularies(run, first, other, trained)
+        for trained in (first, *rest):
+            trained.model.to(device).eval()
+        return cls(first.config, first.model, first.src_tokenizer, first.tgt_tokenizer, dictionary, rest)
 
-    @torch.inference_mode()
+    @property
+    def device(self) -> torch.device:
+        """Where the model is now; while it is trained it may move."""
+        return self._first_model.output.weight.device
+
     def translate(
         self,
         texts: Sequence[str],
@@ -158,9 +190,42 @@ class Translator:
     ) -> list[str]:
         """Translate lines: one out for one in, in order, an empty one for an empty one.
 
+        Arguments and errors are those of `n_best`.
+        """
+        found = self.n_best(
+            texts,
+            way=way,
+            keep_unk=keep_unk,
+            refuse_long=refuse_long,
+            first_line=first_line,
+            show_progress=show_progress,
+            before_each_batch=before_each_batch,
+        )
+        return [best.text for best, *_ in found]
+
+    @torch.inference_mode()
+    def n_best(
+        self,
+        texts: Sequence[str],
+        *,
+        num_best: int = 1,
+        way: Sampling | Beam | None = None,
+        constraints: Constraints = NO_CONSTRAINTS,
+        prefixes: Sequence[str] = (),
+        keep_unk: bool = False,
+        refuse_long: bool = False,
+        first_line: int = 1,
+        show_progress: bool = False,
+        before_each_batch: Callable[[], None] = lambda: None,
+    ) -> list[list[Translation]]:
+        """Translate lines: for each in order its translations, the best first; an empty one for an empty one.
+
         Args:
             texts: The lines.
+            num_best: For each line at most so many, and at least one; more than one are those of a beam.
             way: Draw, or search with a beam; None searches greedily.
+            constraints: What is asked of the translation of each sentence.
+            prefixes: For each line how its translation begins; empty lets all begin as they will.
             keep_unk: Let the unknown-word token stand in the output.
             refuse_long: Whether a sentence longer than the model reads is an error, or cut and translated
                 in parts. A long *line* is split at its sentence ends in any case.
@@ -169,106 +234,149 @@ class Translator:
             before_each_batch: Called ahead of each batch of sentences; may raise to give up.
 
         Raises:
-            DataError: If a sentence is too long and ``refuse_long``, or does not fit into memory.
+            DataError: If a sentence is too long and ``refuse_long``, or does not fit into memory; if a
+                beginning is too long; if a line has to be split and more than one translation is wanted.
+            ConfigError: If the least length is more than the model writes.
         """
-        max_length = self.config.data.max_length
-        pieces = pieces_of(
+        if constraints.min_length >= self.max_length:
+            raise ConfigError(
+                f"translations of at least {constraints.min_length} tokens and an end mark are longer than "
+                f"the {self.max_length} that this model writes (data.max_length when it was trained)."
+            )
+        pieces = read_pieces(
             texts,
-            self._reader.read_batch,
-            max_length=max_length,
+            prefixes,
+            self.reader,
+            self._prefix_reader,
+            max_length=self.max_length,
             first_line=first_line,
             refuse_long=refuse_long,
         )
+        if num_best > 1:
+            refuse_several_pieces(pieces)
+        search = partial(self._search_what_fits, way=way, keep_unk=keep_unk, constraints=constraints)
+        found = self._in_batches(pieces, search, before_each_batch, show_progress=show_progress)
+        lines: list[list[list[Translation]]] = [[] for _ in texts]
+        for piece, hypotheses in zip(pieces, found, strict=True):
+            lines[piece.place].append(
+                [
+                    write_piece(piece, each, self._score(each, way), self.tgt_tokenizer)
+                    for each in hypotheses[:num_best]
+                ]
+            )
+        return [parts[0] if len(parts) == 1 else [joined([part[0] for part in parts])] for parts in lines]
+
+    def _in_batches(
+        self,
+        pieces: Sequence[Piece],
+        search: Callable[[list[Piece]], list[list[Hypothesis]]],
+        before_each_batch: Callable[[], None],
+        *,
+        show_progress: bool,
+    ) -> list[list[Hypothesis]]:
+        """What search finds for each piece, in order."""
         # Long ones first: what does not fit into memory fails at once, not at the end.
-        order = sorted(range(len(pieces)), key=lambda place: -len(pieces[place][1]))
+        order = sorted(range(len(pieces)), key=lambda place: -len(pieces[place].tokens))
         width = self.config.validation.batch_sentences
-        # Which line a piece stands in, and as which of its sentences.
-        first_places = {index: place for place, (index, _) in reversed(list(enumerate(pieces)))}
-        origins = [
-            (first_line + index, place - first_places[index]) for place, (index, _) in enumerate(pieces)
-        ]
-        found: dict[int, str] = {}
+        found: dict[int, list[Hypothesis]] = {}
         with tqdm(
             total=len(pieces), unit=" sentences", disable=None if show_progress else True, leave=None
         ) as bar:
             for start in range(0, len(order), width):
                 before_each_batch()
                 places = order[start : start + width]
-                hypotheses = self._search_what_fits(
-                    [pieces[place][1] for place in places],
-                    [origins[place] for place in places],
-                    way,
-                    keep_unk,
-                )
-                for place, hypothesis in zip(places, hypotheses, strict=True):
-                    copies = [pieces[place][1][position].copy or "" for position in hypothesis.copied]
-                    found[place] = self._tgt_tokenizer.decode(hypothesis.ids, copies)
+                found |= zip(places, search([pieces[place] for place in places]), strict=True)
                 bar.update(len(places))
-        lines: list[list[str]] = [[] for _ in texts]
-        for place, (index, _) in enumerate(pieces):
-            lines[index].append(found[place])
-        return [" ".join(parts) for parts in lines]
+        return [found[place] for place in range(len(pieces))]
+
+    def _score(self, hypothesis: Hypothesis, way: Sampling | Beam | None) -> float:
+        if not isinstance(way, Beam):
+            return hypothesis.score
+        return normalised_score(hypothesis, way.length_penalty, way.length_normalization)
 
     def _search_what_fits(
-        self,
-        sentences: Sequence[Sequence[SourceToken]],
-        origins: list[tuple[int, int]],
-        way: Sampling | Beam | None,
-        keep_unk: bool,
-    ) -> list[Hypothesis]:
+        self, pieces: list[Piece], way: Sampling | Beam | None, keep_unk: bool, constraints: Constraints
+    ) -> list[list[Hypothesis]]:
         """Search; in two halves where it does not fit into memory, which gives the same translations."""
         try:
-            return self._search(sentences, origins, way, keep_unk)
+            return self._search(pieces, way, keep_unk, constraints)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            if len(sentences) == 1:
+            if len(pieces) == 1:
                 raise DataError(
-                    f"line {origins[0][0]} has a sentence of {len(sentences[0])} tokens that does not fit "
-                    "into memory. Split it, or take --device cpu."
+                    f"line {pieces[0].line} has a sentence of {len(pieces[0].tokens)} tokens that does not "
+                    "fit into memory. Split it, or take --device cpu."
                 ) from error
         # Out of the handler, where the error still holds on to memory.
         LOG.warning(
             "out of memory: a batch of %d sentences was split in two. Lower validation.batch_sentences.",
-            len(sentences),
+            len(pieces),
         )
-        middle = len(sentences) // 2
+        middle = len(pieces) // 2
         return [
-            hypothesis
-            for half in (slice(None, middle), slice(middle, None))
-            for hypothesis in self._search_what_fits(sentences[half], origins[half], way, keep_unk)
+            hypotheses
+            for half in (pieces[:middle], pieces[middle:])
+            for hypotheses in self._search_what_fits(half, way, keep_unk, constraints)
         ]
 
     def _search(
-        self,
-        sentences: Sequence[Sequence[SourceToken]],
-        origins: list[tuple[int, int]],
-        way: Sampling | Beam | None,
-        keep_unk: bool,
-    ) -> list[Hypothesis]:
-        device = self._model.output.weight.device
-        max_length = self.config.data.max_length
-        src_ids = pad([[token.id for token in tokens] for tokens in sentences], last=EOS_ID).to(device)
-        limits = [length_limit(len(tokens) + 1, max_length) for tokens in sentences]
-        arguments = (self._model, src_ids, padding_mask(src_ids), limits)
-        copyable = src_ids == UNK_ID if self._carries_over else None
+        self, pieces: list[Piece], way: Sampling | Beam | None, keep_unk: bool, constraints: Constraints
+    ) -> list[list[Hypothesis]]:
+        src_ids = pad([[token.id for token in piece.tokens] for piece in pieces], last=EOS_ID).to(self.device)
+        limits = [length_limit(len(piece.tokens) + 1, self.max_length) for piece in pieces]
+        if any(piece.prefix for piece in pieces):
+            prefixes = [[token.id for token in piece.prefix] for piece in pieces]
+            constraints = replace(constraints, prefixes=prefixes)
+        if constraints != NO_CONSTRAINTS:
+            # What has to be written fits in, and the end mark after it.
+            least = [max(constraints.min_length, len(piece.prefix)) + 1 for piece in pieces]
+            limits = [*map(max, limits, least)]
+        arguments = (self.model, src_ids, padding_mask(src_ids), limits)
+        copyable = src_ids == UNK_ID if self.carries_over else None
         match way:
             case None:
-                return greedy_search(*arguments, keep_unk=keep_unk, copyable=copyable)
-            case Beam(size, length_penalty):
-                found = beam_search(
+                greedy = greedy_search(
+                    *arguments, keep_unk=keep_unk, copyable=copyable, constraints=constraints
+                )
+                return [[found] for found in greedy]
+            case Beam(size, length_penalty, length_normalization):
+                return beam_search(
                     *arguments,
                     beam_size=size,
                     length_penalty=length_penalty,
+                    length_normalization=length_normalization,
                     keep_unk=keep_unk,
                     copyable=copyable,
+                    constraints=constraints,
                 )
-                return [hypotheses[0] for hypotheses in found]
-            case Sampling(temperature, seed):
+            case Sampling(temperature, seed, top_k, top_p):
                 # Neither neighbouring lines, nor sentences of one line, draw what a neighbouring --seed does.
                 seeds = [
-                    (seed * 1_000_003 + line + number * 1_000_000_007) % 2**63 for line, number in origins
+                    (seed * 1_000_003 + piece.line + piece.number * 1_000_000_007) % 2**63 for piece in pieces
                 ]
-                return sample(
-                    *arguments, temperature=temperature, seeds=seeds, keep_unk=keep_unk, copyable=copyable
+                drawn = sample(
+                    *arguments,
+                    temperature=temperature,
+                    seeds=seeds,
+                    top_k=top_k,
+                    top_p=top_p,
+                    keep_unk=keep_unk,
+                    copyable=copyable,
+                    constraints=constraints,
                 )
+                return [[found] for found in drawn]
+
+
+def _refuse_other_vocabularies(
+    run: RunDirectory, trained: Trained, other_run: RunDirectory, other: Trained
+) -> None:
+    for side, one, another in (
+        ("src", trained.src_tokenizer, other.src_tokenizer),
+        ("tgt", trained.tgt_tokenizer, other.tgt_tokenizer),
+    ):
+        if one.to_json() != another.to_json():
+            raise RunError(
+                f"{other_run.path} has another {side} vocabulary than {run.path}, and an ensemble needs the "
+                "same: train it on the same corpus with the same tokenizer options."
+            )

@@ -15,7 +15,7 @@ class Constraints:
     """The wishes; each is off as it stands here."""
 
     min_length: int = 0
-    """The fewest tokens of a translation, EOS not counted. It ends earlier only where nothing else is left."""
+    """The fewest tokens of a translation, EOS not counted. It ends earlier where nothing else is left."""
     no_repeat_ngram: int = 0
     """So many tokens never follow each other twice; 0 lets them. No unknown word repeats another."""
     prefixes: Sequence[Sequence[int]] = ()

@@ -27,8 +27,8 @@ def normalised_score(
 
     - ``gnmt``: ``score / ((5 + length) / 6) ** length_penalty`` (Wu et al. 2016, equation 14), in which short
       hypotheses differ less in length than they do by themselves.
-    - ``mean``: ``score / length ** length_penalty``, as Hugging Face and CTranslate2 have it; with a penalty of
-      1 the mean of a token.
+    - ``mean``: ``score / length ** length_penalty``, as Hugging Face and CTranslate2 have it; with a
+      penalty of 1 the mean of a token.
 
     Each token makes a score smaller, so that with a penalty of 0 short hypotheses win, in both alike.
     """

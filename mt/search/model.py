@@ -31,3 +31,10 @@ class EncoderDecoder(Protocol[CacheT]):
 
         Into ``alignment``, where given, goes how well each source position fits the next token: ``(R, S)``.
         """
+
+
+class TeacherForced(Protocol):
+    """A model that reads a source and a whole translation at once, which is how it is trained."""
+
+    def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
+        """Sources ``(B, S)``, translations ``(B, T)`` that begin with BOS -> logits ``(B, T, V)``."""

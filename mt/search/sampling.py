@@ -82,7 +82,7 @@ def sample(
 
 
 def _likeliest(logits: Tensor, count: int) -> Tensor:
-    """Minus infinity for all but the ``count`` highest of each row ``(B, V)`` and their equals; 0 keeps all."""
+    """Minus infinity for all but the ``count`` highest of each row ``(B, V)`` and their like; 0 keeps all."""
     if not 0 < count < logits.size(-1):
         return logits
     return logits.masked_fill(logits < logits.topk(count).values[:, -1:], -torch.inf)

@@ -3,7 +3,9 @@
 import json
 import logging
 import math
+import textwrap
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -63,6 +65,13 @@ class Progress:
         self._bar.close()
         self._tensorboard.close()
         self._metrics.close()
+
+    def corpus(self, report: str, dropped: Mapping[str, int]) -> None:
+        """Show in TensorBoard, at the first step, what was dropped from the corpus and why."""
+        # Four blanks make Markdown leave a table as it is.
+        self._tensorboard.add_text("corpus/report", textwrap.indent(report, "    "), 1)
+        for reason, count in dropped.items():
+            self._tensorboard.add_scalar(f"corpus/dropped/{reason.replace(' ', '_')}", count, 1)
 
     def step(self, state: TrainingState, result: StepResult, learning_rate: float, *, log: bool) -> None:
         """Move on by one step; where ``log``, add a point to the training curves."""

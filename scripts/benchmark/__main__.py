@@ -141,7 +141,7 @@ class Benchmark:
         rounds = {
             "tiny": Rounds(2, 2, 1.0),
             "small": Rounds(options.rounds, 5, 8.0),
-            "base": Rounds(options.rounds, 20 if options.cuda else 1, 8.0),
+            "base": Rounds(options.rounds, 20 if options.cuda else 2, 8.0),
         }[job.size.name]
         _say(f"training {job.size.name}: {', '.join(sides)}")
         self.rounds_said.append(

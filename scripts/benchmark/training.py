@@ -69,8 +69,8 @@ def measure_training(
                 try:
                     worker = Worker(side, job, threads=threads, python=python)
                     workers[side] = worker
-                    # The first step is slower than those after it and not counted.
-                    worker.ask(steps=1)
+                    # The first steps are slower than those after them and not counted.
+                    worker.ask(steps=2)
                     results[side] = TrainingResult(
                         side,
                         first_loss=worker.facts.get("first_loss"),

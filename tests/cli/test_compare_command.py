@@ -17,6 +17,8 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     second = tmp_path / "mine.txt"
     references = (tiny_corpus / "test.de").read_text(encoding="utf-8").splitlines()
     second.write_text("".join(f"{line}\n" for line in ["nichts", *references[1:]]), encoding="utf-8")
+    refused = call("compare", first, second, "--beam", "5")
+    assert (refused[0], "both of these are translated already" in refused[2]) == (2, True)
     code, out, _ = call("compare", first, second, "--show", "1", "--json", tmp_path / "c.json")
     assert code == 0
     lines = out.splitlines()

@@ -57,7 +57,11 @@ def test_files_of_a_run_are_as_good_as_the_run(trained: RunDirectory, other: Run
 
 
 def test_two_files_with_references(tmp_path: Path) -> None:
-    texts = {"a": "Da lief ein Hund.\n\n", "b": "Da lief ein Mund.\r\n", "ref": "Da lief ein Hund.\nJa.\n"}
+    texts = {
+        "a": "Da lief ein Hund.\n\n",
+        "b": "Da lief ein Mund.\r\n\r\n",
+        "ref": "Da lief ein Hund.\nJa.\n",
+    }
     a, b, references = (tmp_path / name for name in texts)
     for name, text in texts.items():
         (tmp_path / name).write_bytes(text.encode())

@@ -49,7 +49,9 @@ def test_the_server_shows_one_curve_of_a_run_that_crashed_and_went_on(
     expected = {line["step"]: line["loss"] for line in logged if line["kind"] == "train"}
     assert [step for _, step, _ in losses] == list(range(1, 13))
     assert all(abs(expected[step] - loss) < 1e-5 for _, step, loss in losses)
-    assert len(texts["tensorboard"]) == 2  # validation.num_samples
+    tags = [tag.removesuffix("/text_summary") for tag in texts["tensorboard"]]
+    # As many samples as validation.num_samples.
+    assert sorted(tags) == ["corpus/report", "samples/1", "samples/2"]
 
 
 def ask_until(port: int, what: str, is_there: Callable[[Any], bool]) -> Any:

@@ -8,10 +8,11 @@ import torch
 
 from mt.config.config import Config
 from mt.data.tokenizer import Tokenizer
-from mt.errors import CheckpointError, DataError, RunError
+from mt.errors import CheckpointError, ConfigError, DataError, RunError
 from mt.pipeline.train import run_training
-from mt.pipeline.translator import Sampling, Translator
+from mt.pipeline.translator import Beam, Sampling, Translator
 from mt.run_directory import RunDirectory
+from mt.search.constraints import Constraints
 from mt.special_tokens import SPECIAL_TOKENS, UNK
 
 CPU = torch.device("cpu")
@@ -154,3 +155,91 @@ def test_a_run_that_does_not_fit_together(trained: RunDirectory, tmp_path: Path)
     trained.config_file.write_text(text.replace("d_model: 32", "d_model: 16"))
     with pytest.raises(CheckpointError, match=r"does not fit .*config\.yaml"):
         Translator.from_run(trained, device=CPU)
+
+
+@pytest.mark.parametrize("way", [None, Beam(4, 1.0), Beam(4, 1.0, "mean")])
+def test_n_best_are_in_order_and_the_first_is_the_translation(
+    way: Beam | None, translator: Translator
+) -> None:
+    lines = ["", *SENTENCES, ""]
+    found = translator.n_best(lines, num_best=3, way=way)
+    assert [best.text for best, *_ in found] == translator.translate(lines, way=way)
+    for line, best_first in zip(lines, found, strict=True):
+        scores = [each.score for each in best_first]
+        assert scores == sorted(scores, reverse=True)
+        assert len(best_first) == (3 if line and way else 1)
+        if way == Beam(4, 1.0, "mean"):
+            # Words, the final point among them, and the end mark.
+            lengths = [
+                len(each.text.replace(".", " .").replace("!", " !").split()) + 1 for each in best_first
+            ]
+            finished = [each for each in zip(best_first, lengths, strict=True) if each[1] < 15 and line]
+            for each, length in finished:
+                assert each.score == pytest.approx(each.log_prob / length)
+    empty = found[0][0]
+    assert (empty.text, empty.log_prob, empty.score) == ("", 0.0, 0.0)
+
+
+def test_a_line_in_parts_has_no_n_best(translator: Translator) -> None:
+    long = " ".join(["my aunt paints the car!"] * 4)
+    with pytest.raises(DataError, match="line 8 is too long for this model to read at once, and has no n"):
+        translator.n_best([SENTENCES[0], long], num_best=2, way=Beam(2, 1.0), first_line=7)
+
+
+@pytest.mark.parametrize("way", [None, Beam(3, 1.0), Sampling(0.5, 1, top_k=5, top_p=0.9)])
+def test_a_beginning_stands_as_it_is_given(way: Beam | Sampling | None, translator: Translator) -> None:
+    prefixes = ["der Hund malt", "", "das Quux und  Wixnub-7", "ein", "", "", ""]
+    found = [best.text for best, *_ in translator.n_best(SENTENCES, way=way, prefixes=prefixes)]
+    for text, prefix in zip(found, prefixes, strict=True):
+        assert text.startswith(" ".join(prefix.split()))
+    assert found[0] != "der Hund malt"
+    for place, prefix in enumerate(prefixes):
+        [[alone]] = translator.n_best([SENTENCES[place]], way=way, prefixes=[prefix], first_line=place + 1)
+        assert alone.text == found[place]
+    # Of a long line the first sentence begins so.
+    long = "the dog sees milk. my aunt paints the car! Anna buys two red apples today."
+    [[parts]] = translator.n_best([long], way=way, prefixes=["meine Tante"])
+    assert parts.text.count("meine Tante") == 2 or way != Beam(3, 1.0)
+    assert parts.text.startswith("meine Tante")
+
+
+def test_what_is_asked_for_has_room_or_is_refused(translator: Translator) -> None:
+    prefix = "der Hund " * 7
+    [[found]] = translator.n_best(["milk"], prefixes=[prefix])
+    assert found.text.startswith(prefix.strip())
+    with pytest.raises(
+        DataError, match="line 4 is to begin with 16 tokens, and this model writes at most 16"
+    ):
+        translator.n_best(["milk"], prefixes=["der Hund " * 8], first_line=4)
+    [[found]] = translator.n_best(["milk"], constraints=Constraints(min_length=15))
+    assert len(found.text.replace(".", " .").replace("!", " !").split()) >= 15
+    with pytest.raises(ConfigError, match="at least 16 tokens and an end mark are longer than the 16 that"):
+        translator.n_best(["milk"], constraints=Constraints(min_length=16))
+
+
+def test_an_ensemble_of_a_run_with_itself_is_that_run(trained: RunDirectory, translator: Translator) -> None:
+    ensemble = Translator.from_run(trained, device=CPU, others=[trained, trained])
+    for way in (None, Beam(3, 1.0), Sampling(1.0, 1)):
+        assert ensemble.translate(SENTENCES, way=way) == translator.translate(SENTENCES, way=way)
+
+
+def test_an_ensemble_needs_the_same_vocabularies(
+    trained: RunDirectory, make_config: Callable[..., Config], tmp_path: Path
+) -> None:
+    other = RunDirectory(tmp_path / "other")
+    run_training(make_config("tokenizer.min_frequency=45", "training.max_steps=3"), other)
+    with pytest.raises(
+        RunError, match=r"other has another src vocabulary than .*tiny, and an ensemble needs"
+    ):
+        Translator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
+
+
+def test_an_ensemble_reads_no_more_than_its_shortest_model(
+    trained: RunDirectory, make_config: Callable[..., Config], tmp_path: Path
+) -> None:
+    other = RunDirectory(tmp_path / "other")
+    run_training(make_config("data.max_length=14", "training.max_steps=3", "model.d_model=8"), other)
+    ensemble = Translator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
+    assert all(ensemble.translate(SENTENCES, way=Beam(2, 1.0)))
+    with pytest.raises(DataError, match="of 15 tokens, and this model reads at most 14"):
+        ensemble.translate(["the car " * 7], refuse_long=True)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from mt.masks import padding_mask
 from mt.search.beam import beam_search
+from mt.search.constraints import Constraints
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
 from mt.search.sampling import sample
@@ -185,3 +186,31 @@ def test_a_beam_of_one_is_greedy(
     for hypothesis, ids in zip(greedy, sentences, strict=True):
         assert len(hypothesis.copied) == list(hypothesis.ids).count(UNK_ID)
         assert all(ids[position] == UNK_ID for position in hypothesis.copied)
+
+
+def test_two_copies_are_no_repetition_and_one_of_a_beginning_is_done() -> None:
+    model = ScriptedModel([[1, 2, 3]])
+    src_ids = torch.tensor([[4, UNK_ID, UNK_ID, UNK_ID, EOS_ID]])
+    batch = (model, src_ids, padding_mask(src_ids), [8])
+    for constraints in (
+        Constraints(no_repeat_ngram=1),
+        Constraints(no_repeat_ngram=1, prefixes=[[UNK_ID, UNK_ID]]),
+    ):
+        (greedy,) = greedy_search(*batch, copyable=src_ids == UNK_ID, constraints=constraints)
+        ((best, *_),) = beam_search(*batch, beam_size=3, copyable=src_ids == UNK_ID, constraints=constraints)
+        for found in (greedy, best):
+            assert (found.ids, found.copied) == ([UNK_ID] * 3, [1, 2, 3])
+
+
+def test_a_beginning_may_be_written_where_the_head_looks_at_an_unknown_word() -> None:
+    model = ScriptedModel([[2, 2, 1]])
+    src_ids = torch.tensor([[4, 5, UNK_ID, EOS_ID]])
+    (found,) = greedy_search(
+        model,
+        src_ids,
+        padding_mask(src_ids),
+        [8],
+        copyable=src_ids == UNK_ID,
+        constraints=Constraints(prefixes=[[SECOND]]),
+    )
+    assert (found.ids, found.copied) == ([SECOND, UNK_ID, KNOWN], [2])

@@ -1,8 +1,8 @@
-"""How long a translation may become."""
+"""How long a translation may become, and how those of different length are ranked."""
 
 import pytest
 
-from mt.search.hypothesis import length_limit
+from mt.search.hypothesis import Hypothesis, length_limit, normalised_score
 
 
 @pytest.mark.parametrize(
@@ -11,3 +11,12 @@ from mt.search.hypothesis import length_limit
 )
 def test_twice_the_source_plus_ten_within_the_model(src_length: int, max_length: int, expected: int) -> None:
     assert length_limit(src_length, max_length) == expected
+
+
+@pytest.mark.parametrize(("finished", "length"), [(True, 4), (False, 3)])
+def test_the_mean_of_a_token_by_hand(finished: bool, length: int) -> None:
+    found = Hypothesis([7, 8, 9], -6.0, finished)
+    assert normalised_score(found, 1.0, "mean") == pytest.approx(-6.0 / length)
+    assert normalised_score(found, 0.5, "mean") == pytest.approx(-6.0 / length**0.5)
+    assert normalised_score(found, 0.0, "mean") == normalised_score(found, 0.0) == -6.0
+    assert normalised_score(found, 1.0) == pytest.approx(-6.0 * 6 / (5 + length))

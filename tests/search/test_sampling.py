@@ -161,3 +161,66 @@ def test_other_seed_other_draw(table_model: MakeModel, table_batch: MakeTableBat
     found = sample(table_model(flat), *table_batch([0] * 9), [20] * 9, temperature=1.0, seeds=range(9))
     assert len({tuple(hypothesis.ids) for hypothesis in found}) == 9
     assert not {PAD_ID, BOS_ID, UNK_ID} & {token for hypothesis in found for token in hypothesis.ids}
+
+
+@pytest.mark.parametrize(
+    ("top_k", "top_p", "temperature", "allowed"),
+    [
+        (2, 1.0, 2.0, [A, B]),
+        (99, 1.0, 1.0, [EOS_ID, A, B, C, D]),
+        (1, 1.0, 1.0, [A]),
+        # Of the whole 0.50 a, 0.18 b, 0.11 EOS, 0.07 d, 0.04 c that may be drawn, sharing what is forbidden:
+        # 0.553 a, 0.204 b, 0.123 EOS, 0.075 d, 0.045 c.
+        (0, 0.55, 1.0, [A]),
+        (0, 0.56, 1.0, [A, B]),
+        (0, 0.80, 1.0, [A, B, EOS_ID]),
+        (0, 1e-9, 1.0, [A]),
+        # Among the two of top-k, a has 0.731.
+        (2, 0.73, 1.0, [A]),
+        (2, 0.74, 1.0, [A, B]),
+    ],
+)
+def test_top_k_and_the_nucleus_share_out_what_they_cut_off(
+    top_k: int,
+    top_p: float,
+    temperature: float,
+    allowed: list[int],
+    table_model: MakeModel,
+    table_batch: MakeTableBatch,
+) -> None:
+    num = 3000
+    found = sample(
+        table_model(TABLE),
+        *table_batch([0] * num),
+        [1] * num,
+        temperature=temperature,
+        seeds=range(num),
+        top_k=top_k,
+        top_p=top_p,
+    )
+    counts = Counter(hypothesis.ids[0] if hypothesis.ids else EOS_ID for hypothesis in found)
+    assert set(counts) == set(allowed)
+    # Four degrees of freedom at most: 23.5 once in ten thousand times.
+    assert chi_square(counts, probabilities(temperature, allowed)) < 23.5
+
+
+def test_top_k_and_top_p_do_not_depend_on_the_batch(
+    transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+) -> None:
+    def draw(rows: list[int], padding: int) -> list[list[int]]:
+        batch = make_batch([sentences[row] for row in rows], padding)
+        found = sample(transformer, *batch, temperature=1.5, seeds=rows, top_k=6, top_p=0.9)
+        return [list(hypothesis.ids) for hypothesis in found]
+
+    rows = list(range(len(sentences)))
+    assert draw(rows, 0) == draw(rows[::-1], 3)[::-1] == [draw([row], 0)[0] for row in rows]
+
+
+@pytest.mark.parametrize(("top_k", "top_p"), [(-1, 1.0), (0, 0.0), (0, 1.1), (0, math.nan)])
+def test_top_k_and_top_p_have_bounds(
+    top_k: int, top_p: float, table_model: MakeModel, table_batch: MakeTableBatch
+) -> None:
+    with pytest.raises(ValueError, match="top_k must be 0 or above, and top_p above 0 and at most 1"):
+        sample(
+            table_model(TABLE), *table_batch([0]), [1], temperature=1.0, seeds=[1], top_k=top_k, top_p=top_p
+        )

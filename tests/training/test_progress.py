@@ -64,6 +64,22 @@ def test_the_event_file_holds_every_tag(tmp_path: Path, read_curves: Callable[[P
         assert sentence.encode() in text
 
 
+def test_the_corpus_is_shown_once_however_often_a_run_begins(
+    tmp_path: Path, read_curves: Callable[[Path], Any]
+) -> None:
+    # The first two were killed before they had saved anything.
+    for _ in range(3):
+        with Progress(tmp_path, tmp_path / "metrics.jsonl", state=TrainingState(), total_steps=9) as progress:
+            progress.corpus("reason  pairs\ntoo long  3", {"too long": 3, "the source is empty": 1})
+    with Progress(tmp_path, tmp_path / "metrics.jsonl", state=TrainingState(step=1), total_steps=9):
+        pass
+    curves = read_curves(tmp_path)
+    assert curves["corpus/dropped/too_long"] == [(1, 3.0)]
+    assert curves["corpus/dropped/the_source_is_empty"] == [(1, 1.0)]
+    [(step, text)] = curves["corpus/report/text_summary"]
+    assert (step, text) == (1, b"    reason  pairs\n    too long  3")
+
+
 def test_metrics_hold_the_same_figures(tmp_path: Path, read_curves: Callable[[Path], Any]) -> None:
     take_steps(tmp_path, TrainingState(seconds=90.0), 8)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]

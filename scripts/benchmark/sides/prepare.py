@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tokenizers
 import torch
 from safetensors.torch import save_file
-from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from mt.config.data import DataConfig
+from mt.config.tokenizer import TokenizerConfig
 from mt.data.batch import pad
 from mt.data.corpus import load_corpus
 from mt.data.dataset import encode_pairs
 from mt.data.sampler import epoch_batches
-from mt.data.tokenizer import Tokenizer
+from mt.data.tokenizer import Tokenizer, train_tokenizer
 from mt.masks import padding_mask
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import length_limit
@@ -38,21 +37,6 @@ LEARNING_BATCH_TOKENS = 1_024
 LEARNING_RATE, WARMUP_STEPS = 1e-3, 150
 
 
-def train_bpe(texts: list[str]) -> Tokenizer:
-    """Byte-level BPE with the special tokens and their ids that `mt` has."""
-    tokenizer = tokenizers.Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY_SIZE,
-        special_tokens=list(SPECIAL_TOKENS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    return Tokenizer(tokenizer)
-
-
 class Preparation:
     """Makes the files that the other processes read."""
 
@@ -70,7 +54,8 @@ class Preparation:
         """Tokenizers, ids, batches, and the same as text for the toolkits that want text."""
         corpus = load_corpus(DataConfig(path=data, src=src, tgt=tgt, num_train_pairs=num_pairs))
         train = corpus.train
-        sides = (train_bpe(list(train["src"])), train_bpe(list(train["tgt"])))
+        bpe = TokenizerConfig(kind="bpe", max_size=VOCABULARY_SIZE)
+        sides = (train_tokenizer(list(train["src"]), bpe), train_tokenizer(list(train["tgt"]), bpe))
         pairs, _ = encode_pairs(train, *sides, max_length=MAX_LENGTH)
         for tokenizer, name in zip(sides, ("src", "tgt"), strict=True):
             tokenizer.save(self._job.folder / f"{name}_tokenizer.json")

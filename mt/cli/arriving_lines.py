@@ -1,0 +1,94 @@
+"""Lines of a file or of standard input, as many at a time as have arrived while the model worked."""
+
+import os
+import queue
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import typer
+
+from mt.errors import DataError
+
+MOST_LINES_AT_ONCE = 2000
+STDIN = 0
+
+ItemT = TypeVar("ItemT")
+
+
+class _End(Generic[ItemT]):
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+
+def lines_of_stdin(invitation: str) -> Iterator[str]:
+    """The lines of standard input; someone who types them is invited to.
+
+    Raises:
+        DataError: If a line is not UTF-8.
+    """
+    if os.isatty(STDIN):
+        typer.echo(f"{invitation} Ctrl-D ends.", err=True)
+    return _lines(STDIN, "standard input")
+
+
+def lines_of_file(file: Path) -> Iterator[str]:
+    """The lines of a file.
+
+    Raises:
+        DataError: If it cannot be read, or a line is not UTF-8.
+    """
+    return _lines(file, str(file))
+
+
+def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:
+    """Read ahead in a thread; give what has arrived, be it one line that someone types or a whole file."""
+    arrived: queue.Queue[ItemT | _End[ItemT]] = queue.Queue(maxsize=10 * MOST_LINES_AT_ONCE)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                arrived.put(line)
+            arrived.put(_End())
+        except Exception as error:
+            # Raised again where it can be answered, once all lines before it are done.
+            arrived.put(_End(error))
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        block: list[ItemT] = []
+        item = arrived.get()
+        while not isinstance(item, _End):
+            block.append(item)
+            if len(block) == MOST_LINES_AT_ONCE or arrived.empty():
+                break
+            item = arrived.get()
+        if block:
+            yield block
+        if isinstance(item, _End):
+            if item.error is not None:
+                raise item.error
+            return
+
+
+def _lines(source: Path | int, name: str) -> Iterator[str]:
+    """Lines end at a line feed and nowhere else, so that there are as many out as `wc -l` counts."""
+    try:
+        # The reading thread alone opens and closes: to close, or to end Python, while it waits for input
+        # would wait for it, and sys.stdin would make Python abort.
+        with open(source, "rb", closefd=source != STDIN) as stream:
+            for number, raw in enumerate(stream, start=1):
+                yield _text(raw, name, number).rstrip("\r\n")
+    except OSError as error:
+        raise DataError(f"{name} cannot be read: {error.strerror}.") from error
+
+
+def _text(raw: bytes, name: str, number: int) -> str:
+    try:
+        return raw.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{name}, line {number} is not UTF-8 ({error.reason} at byte {error.start}). "
+            "Convert it, for example with iconv -f latin1 -t utf-8."
+        ) from error

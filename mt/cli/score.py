@@ -1,0 +1,108 @@
+"""`mt score`: how probable a model thinks translations that are given."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mt.cli.arriving_lines import arriving, lines_of_file, lines_of_stdin
+from mt.cli.logs import show_logs
+from mt.cli.options import (
+    CheckpointOption,
+    DeviceOption,
+    EnsembleOption,
+    RunOption,
+    find_ensemble,
+    find_run,
+)
+from mt.errors import DataError
+
+if TYPE_CHECKING:
+    from mt.pipeline.score import ScoredPair
+
+
+def score(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="SOURCES TRANSLATIONS",
+            help="Two UTF-8 files, line by line. Default: lines of source<TAB>translation from stdin.",
+        ),
+    ] = None,
+    run: RunOption = None,
+    ensemble: EnsembleOption = None,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Add a column with each token and its log-probability.")
+    ] = False,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+) -> None:
+    """Score translations: for each its log-probability, tokens, perplexity and unknown words, in columns.
+
+    The natural log-probability is that of all tokens and the end mark, which is counted, and the score that
+    search gives. A word that the model does not know is scored as the unknown word.
+    """
+    show_logs()
+    if files and len(files) != 2:
+        raise DataError("give two files, the sources and their translations, or none and pairs on stdin.")
+    found = find_run(run)
+    from mt.device import choose_device
+    from mt.pipeline.score import Scorer, perplexity
+    from mt.pipeline.translator import Translator
+
+    translator = Translator.from_run(
+        found, checkpoint=checkpoint, device=choose_device(device), others=find_ensemble(ensemble)
+    )
+    scorer = Scorer(translator)
+    num_pairs = num_tokens = num_unknown = 0
+    log_prob = 0.0
+    for pairs in arriving(_pairs_of_files(*files) if files else _pairs_of_stdin()):
+        scored = scorer.score(pairs, first_line=num_pairs + 1)
+        num_pairs += len(scored)
+        num_tokens += sum(len(pair.tokens) for pair in scored)
+        num_unknown += sum(pair.num_unknown for pair in scored)
+        log_prob += sum(pair.log_prob for pair in scored)
+        rows = "".join(
+            _row(pair, perplexity(pair.log_prob, len(pair.tokens)), with_tokens=tokens) for pair in scored
+        )
+        sys.stdout.buffer.write(rows.encode())
+        sys.stdout.flush()
+    if num_pairs:
+        typer.echo(
+            f"{num_pairs:,} translations, {num_tokens:,} tokens, {num_unknown:,} of them unknown: "
+            f"log-probability {log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}",
+            err=True,
+        )
+
+
+def _row(pair: "ScoredPair", perplexity: float, *, with_tokens: bool) -> str:
+    columns = [f"{pair.log_prob:.4f}", str(len(pair.tokens)), f"{perplexity:.4f}", str(pair.num_unknown)]
+    if with_tokens:
+        columns.append(" ".join(map("{}={:.4f}".format, pair.tokens, pair.log_probs)))
+    return "\t".join(columns) + "\n"
+
+
+def _pairs_of_files(sources: Path, translations: Path) -> Iterator[tuple[str, str]]:
+    lines = lines_of_file(translations)
+    number = 0
+    for number, source in enumerate(lines_of_file(sources), start=1):
+        translation = next(lines, None)
+        if translation is None:
+            raise DataError(f"{translations} ends before line {number}, which {sources} has.")
+        yield source, translation
+    if next(lines, None) is not None:
+        raise DataError(f"{sources} ends before line {number + 1}, which {translations} has.")
+
+
+def _pairs_of_stdin() -> Iterator[tuple[str, str]]:
+    lines = lines_of_stdin("Type a sentence, a tab and its translation, and press Enter;")
+    for number, line in enumerate(lines, start=1):
+        source, *translations = line.split("\t")
+        if len(translations) != 1:
+            raise DataError(
+                f"standard input, line {number} has {len(translations)} tabs, and should have one, between a "
+                "sentence and its translation."
+            )
+        yield source, translations[0]

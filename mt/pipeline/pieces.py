@@ -1,0 +1,99 @@
+"""Lines to the pieces that search translates, each perhaps with a beginning, and what it finds to text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mt.data.tokenizer import Tokenizer
+from mt.errors import DataError
+from mt.pipeline.carried_words import SourceReader, SourceToken
+from mt.pipeline.long_lines import pieces_of
+from mt.search.hypothesis import Hypothesis
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What a line may be translated by."""
+
+    text: str
+    log_prob: float
+    """Of its tokens and EOS together; the natural logarithm."""
+    score: float
+    """By which it is ranked: with a beam, what `normalised_score` makes of the log-probability."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A line, or a sentence of a long line."""
+
+    place: int
+    """Of the line among those that are translated together."""
+    line: int
+    """The number of the line, for people and for the draws of sampling."""
+    number: int
+    """As which of the pieces of its line it comes."""
+    tokens: Sequence[SourceToken]
+    prefix: Sequence[SourceToken]
+    """How its translation is to begin; what is unknown there is written as it is given."""
+
+
+def read_pieces(
+    texts: Sequence[str],
+    prefixes: Sequence[str],
+    reader: SourceReader,
+    prefix_reader: SourceReader,
+    *,
+    max_length: int,
+    first_line: int,
+    refuse_long: bool,
+) -> list[Piece]:
+    """What is to be translated for each line; the first piece begins as the line's prefix says.
+
+    Raises:
+        DataError: If a sentence is too long and ``refuse_long``, or a beginning is too long.
+    """
+    beginnings = prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
+    for line, beginning in enumerate(beginnings, first_line):
+        if len(beginning) >= max_length:
+            raise DataError(
+                f"line {line} is to begin with {len(beginning)} tokens, and this model writes at most "
+                f"{max_length}, the end mark included. Give a shorter beginning."
+            )
+    pieces: list[Piece] = []
+    for place, tokens in pieces_of(
+        texts, reader.read_batch, max_length=max_length, first_line=first_line, refuse_long=refuse_long
+    ):
+        number = pieces[-1].number + 1 if pieces and pieces[-1].place == place else 0
+        pieces.append(Piece(place, first_line + place, number, tokens, [] if number else beginnings[place]))
+    return pieces
+
+
+def refuse_several_pieces(pieces: Sequence[Piece]) -> None:
+    """Complain of a line that is translated in parts, where its n best are asked for.
+
+    Raises:
+        DataError: If there is one.
+    """
+    for piece in pieces:
+        if piece.number > 0:
+            raise DataError(
+                f"line {piece.line} is too long for this model to read at once, and has no n best. Put its "
+                "sentences on lines of their own."
+            )
+
+
+def write_piece(piece: Piece, hypothesis: Hypothesis, score: float, tgt_tokenizer: Tokenizer) -> Translation:
+    """The text of what search found, with the words that are carried over."""
+    carried = [piece.tokens[position].copy or "" for position in hypothesis.copied]
+    # The unknown words of the beginning come first; what they were taken to stand for does not matter.
+    given = [token.copy for token in piece.prefix if token.copy is not None]
+    copies = [*given, *carried[len(given) :]]
+    return Translation(tgt_tokenizer.decode(hypothesis.ids, copies), hypothesis.score, score)
+
+
+def joined(parts: Sequence[Translation]) -> Translation:
+    """The parts of a long line one after the other; of none an empty one, which is certain."""
+    return Translation(
+        " ".join(part.text for part in parts),
+        sum(part.log_prob for part in parts),
+        sum(part.score for part in parts),
+    )

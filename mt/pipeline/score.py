@@ -1,0 +1,105 @@
+"""`mt score`: how probable a model thinks translations that are given."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from mt.data.batch import collate
+from mt.errors import DataError
+from mt.pipeline.carried_words import SourceReader
+from mt.pipeline.translator import Translator
+from mt.search.forced import forced_log_probs
+from mt.special_tokens import EOS_ID, UNK_ID
+
+
+@dataclass(frozen=True)
+class ScoredPair:
+    """A translation and what the model thinks of it."""
+
+    tokens: Sequence[str]
+    """As the vocabulary has them, with EOS."""
+    log_probs: Sequence[float]
+    """Of each token the natural logarithm of its probability, given the source and the tokens before it."""
+    num_unknown: int
+    """Tokens that the model does not know; they count as the unknown word."""
+
+    @property
+    def log_prob(self) -> float:
+        """Of the whole; the score that search gives to the same tokens."""
+        return math.fsum(self.log_probs)
+
+
+def perplexity(log_prob: float, num_tokens: int) -> float:
+    """``exp(-log_prob / num_tokens)``: among how many equally probable tokens the model chose, as it were."""
+    return math.exp(min(-log_prob / num_tokens, 700.0))
+
+
+class Scorer:
+    """Scores translations as a `Translator` would have, had it found them."""
+
+    def __init__(self, translator: Translator) -> None:
+        self._translator = translator
+        # Both sides are read alike, so that a word that was carried over is one unknown word here too.
+        self._reader = SourceReader(
+            translator.tgt_tokenizer, dictionary={}, carries_over=translator.carries_over
+        )
+
+    @torch.inference_mode()
+    def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> list[ScoredPair]:
+        """Score pairs of a source and its translation.
+
+        Args:
+            pairs: At least one.
+            first_line: The number of the first pair, for messages.
+
+        Raises:
+            DataError: If a side is too long for the model.
+        """
+        sources, targets = (
+            [[token.id for token in tokens] for tokens in reader.read_batch(texts)]
+            for reader, texts in zip(
+                (self._translator.reader, self._reader), zip(*pairs, strict=True), strict=True
+            )
+        )
+        for line, (source, target) in enumerate(zip(sources, targets, strict=True), first_line):
+            self._refuse_long(line, "source", source)
+            self._refuse_long(line, "translation", target)
+        log_probs: dict[int, list[float]] = {}
+        for places in self._batches([max(map(len, pair)) + 1 for pair in zip(sources, targets, strict=True)]):
+            batch = collate([sources[place] for place in places], [targets[place] for place in places])
+            batch = batch.to(self._translator.device)
+            found = forced_log_probs(
+                self._translator.model,
+                batch.src_ids,
+                batch.src_mask,
+                batch.tgt_ids,
+                batch.tgt_mask,
+                batch.labels,
+            )
+            for place, row in zip(places, found.tolist(), strict=True):
+                log_probs[place] = row[: len(targets[place]) + 1]
+        tokens = self._translator.tgt_tokenizer.tokens
+        return [
+            ScoredPair(tokens([*ids, EOS_ID]), log_probs[place], ids.count(UNK_ID))
+            for place, ids in enumerate(targets)
+        ]
+
+    def _batches(self, lengths: Sequence[int]) -> list[list[int]]:
+        """Places of like length, at most as many tokens as a batch of training, which fitted into memory."""
+        most_tokens = self._translator.config.training.batch_tokens
+        batches: list[list[int]] = []
+        for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+            if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= most_tokens:
+                batches[-1].append(place)
+            else:
+                batches.append([place])
+        return batches
+
+    def _refuse_long(self, line: int, side: str, ids: Sequence[int]) -> None:
+        if len(ids) >= self._translator.max_length:
+            raise DataError(
+                f"line {line}: the {side} has {len(ids) + 1} tokens, end mark included, and this model reads "
+                f"at most {self._translator.max_length} (data.max_length when it was trained). Leave it out."
+            )

@@ -1,0 +1,108 @@
+"""`mt score` and `mt translate --n-best`: what goes in and what comes out."""
+
+import math
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mt.run_directory import RunDirectory
+
+Call = Callable[..., tuple[int, str, str]]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def test_the_n_best_of_a_search_are_scored_as_it_scored_them(call: Call, trained: RunDirectory) -> None:
+    lines = ["the dog sees milk.", "Anna buys two red apples."]
+    code, out, _ = call("translate", "--beam", "4", "--n-best", "3", *lines)
+    assert code == 0
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
+    assert [row[3] for row in rows][::3] == ["der Hund sieht Milch.", "Anna kauft zwei rote Äpfel."]
+    sources, translations = Path("s.en"), Path("t.de")
+    sources.write_text("".join(lines[int(row[0]) - 1] + "\n" for row in rows))
+    translations.write_text("".join(row[3] + "\n" for row in rows), encoding="utf-8")
+    code, out, err = call("score", sources, translations, "--run", trained.path)
+    assert code == 0
+    scored = [line.split("\t") for line in out.splitlines()]
+    total, num_tokens = 0.0, 0
+    for row, (log_prob, length, perplexity, unknown) in zip(rows, scored, strict=True):
+        assert float(log_prob) == pytest.approx(float(row[2]), abs=2e-4)
+        assert float(perplexity) == pytest.approx(math.exp(-float(row[2]) / int(length)), abs=2e-2)
+        assert unknown == "0"
+        total, num_tokens = total + float(log_prob), num_tokens + int(length)
+    assert f"6 translations, {num_tokens} tokens, 0 of them unknown: log-probability {total:.2f}" in err
+
+
+@pytest.mark.usefixtures("trained")
+def test_an_open_pipe_is_answered_line_by_line(start: Start) -> None:
+    with start("score", "--tokens") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write("the dog sees milk.\tder Hund sieht Quux.\n")
+        process.stdin.flush()
+        log_prob, length, _, unknown, tokens = process.stdout.readline().split("\t")
+        assert (length, unknown) == ("6", "1")
+        pairs = [token.rsplit("=", 1) for token in tokens.split()]
+        assert [pair[0] for pair in pairs][:4] == ["der", "Hund", "sieht", "<unk>"]
+        assert sum(float(pair[1]) for pair in pairs) == pytest.approx(float(log_prob), abs=1e-3)
+        process.stdin.write("no tab\n")
+        process.stdin.flush()
+        assert process.wait(timeout=60) == 2
+        assert "standard input, line 2 has 0 tabs, and should have one" in process.stderr.read()
+
+
+@pytest.mark.usefixtures("trained")
+def test_files_of_unequal_length_are_refused_after_what_both_have(call: Call) -> None:
+    short, long = Path("short"), Path("long")
+    short.write_text("milk\n")
+    long.write_text("milk\nmilk\n")
+    for files, says in (
+        ((short, long), "mt: short ends before line 2, which long has."),
+        ((long, short), "mt: short ends before line 2, which long has."),
+    ):
+        code, out, err = call("score", *files)
+        assert code == 2
+        assert len(out.splitlines()) == 1
+        assert says in err
+    code, _, err = call("score", short)
+    assert code == 2
+    assert "give two files" in err
+
+
+@pytest.mark.usefixtures("trained")
+def test_beginnings_by_option_and_by_column(call: Call) -> None:
+    assert call("translate", "--prefix", "ein Kind", "the dog sees milk.")[1].startswith("ein Kind")
+    file = Path("lines.txt")
+    file.write_text("the dog sees milk.\tein Kind\nthe dog sees milk.\n\n")
+    code, out, _ = call("translate", "--file", file, "--prefix-column", "--beam", "3")
+    first, second, third = out.split("\n")[:3]
+    assert code == 0
+    assert first.startswith("ein Kind")
+    assert (second, third) == ("der Hund sieht Milch.", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--n-best", "2"], "--n-best 2 needs a beam that is as large: add --beam 2."),
+        (["--n-best", "1", "--sample"], "--n-best is for a beam"),
+        (["--top-k", "2"], "--top-k, --top-p and --seed are for drawing: add --sample."),
+        (["--top-p", "0.5"], "are for drawing: add --sample."),
+        (["--prefix", "a", "--prefix-column"], "--prefix and --prefix-column both say"),
+        (["--prefix-column"], "take --prefix with sentences"),
+        (["--ensemble", "nowhere"], "no run in nowhere"),
+    ],
+)
+@pytest.mark.usefixtures("trained")
+def test_what_does_not_go_together(options: list[str], says: str, call: Call) -> None:
+    code, out, err = call("translate", *options, "milk")
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_an_ensemble_of_a_run_with_itself(call: Call, trained: RunDirectory) -> None:
+    arguments = ("translate", "--run", trained.path, "--ensemble", trained.path, "--beam", "2")
+    assert call(*arguments, "the dog sees milk.")[1] == "der Hund sieht Milch.\n"
