@@ -80,7 +80,7 @@ class TrainingConfig(Section):
     """The largest norm of the gradient; null does not clip."""
 
     ema_decay: float | None = Field(default=None, gt=0, lt=1)
-    """Validate and save the weights' moving average with this decay, such as 0.999; null: the last weights."""
+    """Validate and save the weights' moving average with this decay, such as 0.999; null: the last."""
 
     max_steps: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
     """Stop after so many steps."""

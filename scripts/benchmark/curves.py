@@ -123,10 +123,10 @@ def train_side_by_side(steps: dict[str, Step], workload: Workload, num_steps: in
 
 def bleu(model: Transformer, job: Job, data: DataConfig) -> float:
     """Of greedy translations of the validation split."""
-    tokenizers = [Tokenizer.load(job.folder / f"{side}_tokenizer.json") for side in ("src", "tgt")]
+    src, tgt = (Tokenizer.load(job.folder / f"{side}_tokenizer.json") for side in ("src", "tgt"))
     config = run_config(job.size, max_length=job.workload.description.max_length)
     pairs = load_split(data, "validation")
-    found = Translator(config, model.eval(), *tokenizers).translate(list(pairs["src"]))
+    found = Translator(config, model.eval(), src, tgt).translate(list(pairs["src"]))
     return score_translations(found, list(pairs["tgt"]))["bleu"].value
 
 

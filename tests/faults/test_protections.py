@@ -15,7 +15,7 @@ import pytest
 from .torture.processes import ROOT
 
 STORE, RECORD, PARTS = "mt/checkpoint/store.py", "mt/checkpoint/record.py", "mt/checkpoint/parts.py"
-ATOMIC, RUN, PIPELINE = "mt/atomic_files.py", "mt/run_directory.py", "mt/pipeline/train.py"
+ATOMIC, RUN, TRAINEE = "mt/atomic_files.py", "mt/run_directory.py", "mt/pipeline/trainee.py"
 INTERRUPTED, DAMAGE = "tests/checkpoint/test_store_interrupted.py", "tests/checkpoint/test_store_damage.py"
 STORING, RUNS = "tests/checkpoint/test_store.py", "tests/test_run_directory.py"
 
@@ -40,8 +40,8 @@ PROTECTIONS = {
     ),
     "a checkpoint is built beside and renamed": Protection(
         STORE,
-        "partial = partial_path(folder)",
-        'partial = folder.with_name(folder.name + "0")',
+        "partial = partial_path(checkpoint.folder)",
+        'partial = checkpoint.folder.with_name(checkpoint.folder.name + "0")',
         f"{INTERRUPTED}::test_killed_at_every_point_of_a_save",
     ),
     "a file is built beside and renamed": Protection(
@@ -52,8 +52,8 @@ PROTECTIONS = {
     ),
     "the pointer comes after what it points at": Protection(
         STORE,
-        "                self._put_in_place(partial, folder)\n",
-        "                self._point_at(checkpoint)\n                self._put_in_place(partial, folder)\n",
+        "            self._put_in_place(partial, checkpoint.folder)\n",
+        "            self._point_at(written)\n            self._put_in_place(partial, checkpoint.folder)\n",
         f"{INTERRUPTED}::test_killed_at_every_point_of_a_save",
     ),
     "a checkpoint is removed at one stroke": Protection(
@@ -82,8 +82,8 @@ PROTECTIONS = {
     ),
     "half a checkpoint is cleared away": Protection(
         STORE,
-        "            except BaseException:\n                shutil.rmtree(partial, ignore_errors=True)\n",
-        "            except BaseException:\n",
+        "        except BaseException:\n            shutil.rmtree(partial, ignore_errors=True)\n",
+        "        except BaseException:\n",
         f"{INTERRUPTED}::test_a_disk_that_is_full_within_a_file",
     ),
     "parts are compared with their checksums": Protection(
@@ -153,13 +153,13 @@ PROTECTIONS = {
         "tests/faults/test_hostile_run.py::test_a_tokenizer_in_which_one_word_is_another",
     ),
     "the random state is restored": Protection(
-        PIPELINE,
+        TRAINEE,
         '        restore_random_state(saved["random"])\n',
         "",
         "tests/faults/test_kills.py::test_killed[validation]",
     ),
     "the optimizer is restored": Protection(
-        PIPELINE,
+        TRAINEE,
         '        self.optimizer.load_state_dict(saved["optimizer"])\n',
         "",
         "tests/faults/test_kills.py::test_killed[validation]",

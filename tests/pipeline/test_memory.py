@@ -27,7 +27,7 @@ def room_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
         search = Translator._search
         tried: list[int] = []
 
-        def cramped(self: Translator, sentences: list[list[int]], *rest: Any) -> Any:
+        def cramped(self: Translator, sentences: Any, *rest: Any) -> Any:
             tried.append(len(sentences))
             if len(sentences) > room:
                 raise ERROR

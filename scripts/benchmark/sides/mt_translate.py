@@ -12,7 +12,7 @@ from scripts.benchmark.mt_config import run_config
 from scripts.benchmark.session import Channel, Job
 from scripts.benchmark.sides.decoding import serve_translations
 
-# What the others have when nothing is said.
+# How the others rank when nothing is said.
 LENGTH_PENALTY = 1.0
 
 
@@ -24,13 +24,13 @@ class MtTranslating:
 
     def __init__(self, job: Job) -> None:
         config = run_config(job.size, max_length=job.workload.description.max_length)
-        tokenizers = [Tokenizer.load(job.folder / f"{side}_tokenizer.json") for side in ("src", "tgt")]
-        model = build_model(config, *tokenizers)
+        src, tgt = (Tokenizer.load(job.folder / f"{side}_tokenizer.json") for side in ("src", "tgt"))
+        model = build_model(config, src, tgt)
         model.load_weights(load_file(job.folder / "decoding.safetensors"))
-        self._translator = Translator(config, model.to(torch.device(job.device)).eval(), *tokenizers)
+        self._translator = Translator(config, model.to(torch.device(job.device)).eval(), src, tgt)
 
     def translate(self, texts: Sequence[str], beam_size: int, batching: str) -> list[str]:
-        way = Beam(beam_size, LENGTH_PENALTY) if beam_size > 1 else None
+        way = Beam(beam_size, LENGTH_PENALTY, "mean") if beam_size > 1 else None
         return self._translator.translate(texts, way=way)
 
 
