@@ -23,7 +23,10 @@ def imported(importtime: str) -> set[str]:
     return {line.rsplit("|", 1)[1].strip().split(".")[0] for line in importtime.splitlines() if "|" in line}
 
 
-@pytest.mark.parametrize("command", ["init", "train", "translate", "evaluate"])
+COMMANDS = ["init", "check", "train", "average", "translate", "score", "evaluate", "compare"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_explains_itself(command: str, call: Callable[..., tuple[int, str, str]]) -> None:
     code, out, err = call(command, "--help")
     assert (code, err) == (0, "")
