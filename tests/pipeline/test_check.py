@@ -129,7 +129,9 @@ def test_warnings_that_are_not_due(check: Check) -> None:
     parts = check("validation.patience=2", "schedule.kind=cosine", "schedule.total_steps=12")
     undue = [sentence for overrides, sentence in DUE if overrides]
     for warning in warnings_of(parts):
-        assert not any(sentence[:20] in warning for sentence in undue if sentence[0] != "o"), warning
+        # What is wrong, without the remedy: on a slow machine another warning may name the same option there.
+        wrong = warning.split(". ")[0]
+        assert not any(sentence[:20] in wrong for sentence in undue if sentence[0] != "o"), warning
 
 
 def test_other_work_is_said(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
