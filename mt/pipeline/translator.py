@@ -93,9 +93,10 @@ def load_trained(run: RunDirectory, checkpoint: str) -> Trained:
     """
     run.require()
     config = load_config(run.config_file)
-    tokenizers = Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
     store = CheckpointStore(run.checkpoints_dir)
+    # First of all: a run that ended before its first checkpoint may lack all else too.
     found = store.require(checkpoint)
+    tokenizers = Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
     refuse_other_tokenizers(run, found)
     model = build_model(config, *tokenizers)
     try:
