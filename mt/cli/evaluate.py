@@ -10,6 +10,7 @@ from mt.cli.options import (
     CheckpointOption,
     DeviceOption,
     JsonOption,
+    LengthNormalizationOption,
     LengthPenaltyOption,
     RunOption,
     TestSetNameOption,
@@ -34,6 +35,7 @@ def evaluate(
     name: TestSetNameOption = None,
     beam: BeamOption = 1,
     length_penalty: LengthPenaltyOption = 1.0,
+    length_normalization: LengthNormalizationOption = "gnmt",
     checkpoint: CheckpointOption = "best",
     literature: Annotated[
         bool,
@@ -72,7 +74,7 @@ def evaluate(
         device=choose_device(device),
         data_path=data,
         data_name=name,
-        beam=Beam(beam, length_penalty) if beam > 1 else None,
+        beam=Beam(beam, length_penalty, length_normalization) if beam > 1 else None,
         literature=literature_score if literature else None,
         analyse=not scores_only,
         num_worst=max(worst, NUM_WORST_KEPT),
@@ -80,7 +82,8 @@ def evaluate(
     show_in_tensorboard(result, found)
     if json is not None:
         write_json(result, json)
-    search = f"beam of {beam}, length penalty {length_penalty:g}" if beam > 1 else "greedy search"
+    penalty = f"length penalty {length_penalty:g} ({length_normalization})"
+    search = f"beam of {beam}, {penalty}" if beam > 1 else "greedy search"
     typer.echo(f"{found.path}, {result.checkpoint}, {result.data}: {search}", err=True)
     _show_scores(result)
     if result.analysis is not None:

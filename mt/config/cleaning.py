@@ -17,7 +17,7 @@ class CleaningConfig(Section):
     """What is dropped from the training pairs; validation and test are never touched."""
 
     unicode_form: Literal["none", "NFC", "NFKC"] = "none"
-    """Rewrite training text in this Unicode normalisation form, before anything else is looked at."""
+    """Rewrite training text in this Unicode normalisation form first, and all text that the model reads."""
 
     min_characters: int = Field(default=1, ge=1)
     """Drop pairs with fewer characters on a side, blanks around the text not counted."""

@@ -52,6 +52,11 @@ class Config(Section):
                 "because one embedding can serve both languages only where they share one vocabulary."
             )
         training, schedule = self.training, self.schedule
+        if training.bpe_dropout and self.tokenizer.kind not in ("bpe", "bpe_metaspace"):
+            raise ValueError(
+                f"training.bpe_dropout ({training.bpe_dropout}) skips merges of tokenizer.kind bpe or "
+                f"bpe_metaspace, and {self.tokenizer.kind} has none of ours. Set it to 0, or change the kind."
+            )
         if schedule.kind == "cosine" and (training.max_steps or 0) > (schedule.total_steps or 0):
             raise ValueError(
                 f"training.max_steps ({training.max_steps}) goes beyond schedule.total_steps "

@@ -67,6 +67,12 @@ class TrainingConfig(Section):
     unknown_share: float = Field(default=0.2, ge=0, lt=1)
     """With guided_alignment: share of training pairs that have a word made unknown on both sides."""
 
+    r_drop: float = Field(default=0.0, ge=0)
+    """Weight of the R-Drop loss (Liang et al. 2021), such as 5, which doubles the time of a step; 0: none."""
+
+    bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of BPE merges skipped in training (Provilkov et al. 2020), such as 0.1; 0: none."""
+
     adam_beta1: float = Field(default=0.9, ge=0, lt=1)
     """Decay of Adam's mean of gradients."""
 
@@ -75,6 +81,9 @@ class TrainingConfig(Section):
 
     adam_epsilon: float = Field(default=1e-9, gt=0)
     """Keeps Adam from dividing by zero."""
+
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Share of every weight, times the learning rate, taken off at each step (Loshchilov and Hutter 2019)."""
 
     clip_norm: float | None = Field(default=1.0, gt=0)
     """The largest norm of the gradient; null does not clip."""

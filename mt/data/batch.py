@@ -50,6 +50,13 @@ class Batch:
         """Return the batch in page-locked memory, from where CUDA copies without waiting."""
         return self._each(Tensor.pin_memory)
 
+    def repeated(self, times: int) -> Self:
+        """All rows, and all of them again, so many times."""
+        if times == 1:
+            return self
+        rows = self._each(lambda tensor: torch.cat([tensor] * times))
+        return replace(rows, num_target_tokens=times * self.num_target_tokens)
+
     def halves(self) -> tuple[Self, Self]:
         """The first half of its rows and the rest, as views; of two rows or more."""
         middle = len(self.labels) // 2

@@ -5,8 +5,10 @@ The smallest task that needs attention over the whole sentence: the first word t
 
 from collections.abc import Iterator
 from hashlib import blake2b
+from itertools import compress
 from random import Random
 
+from mt.data.cleaning.duplicates import SeenPairs
 from mt.errors import DataError
 
 MIN_WORDS, MAX_WORDS = 4, 16
@@ -25,6 +27,7 @@ WORDS = tuple(_LIST.split())
 
 # Of 256 parts of all sentences; what is left is the training split's.
 _TEST, _VALIDATION = 26, 26
+_DRAWN_AT_A_TIME = 1000
 
 
 def reverse_pairs(split: str, num_pairs: int, seed: int) -> Iterator[tuple[str, str]]:
@@ -44,18 +47,21 @@ def reverse_pairs(split: str, num_pairs: int, seed: int) -> Iterator[tuple[str, 
     if split not in ("train", "validation", "test"):
         raise DataError(f"builtin:reverse has no split {split!r}; it has train, validation and test.")
     random = Random(f"reverse {split} {seed}")
-    seen: set[int] = set()
-    while len(seen) < num_pairs:
-        words = random.choices(WORDS, k=random.randint(MIN_WORDS, MAX_WORDS))
-        sentence = " ".join(words)
-        digest = blake2b(sentence.encode(), digest_size=9).digest()
-        number = int.from_bytes(digest[1:], "big")
-        if _split_of(digest[0]) == split and number not in seen:
-            seen.add(number)
-            yield sentence, " ".join(reversed(words))
+    seen = SeenPairs()
+    num_left = num_pairs
+    while num_left > 0:
+        drawn = [
+            random.choices(WORDS, k=random.randint(MIN_WORDS, MAX_WORDS)) for _ in range(_DRAWN_AT_A_TIME)
+        ]
+        pairs = [(" ".join(words), " ".join(reversed(words))) for words in drawn]
+        pairs = [pair for pair in pairs if _split_of(pair[0]) == split]
+        new = list(compress(pairs, seen.add(pairs)))[:num_left]
+        yield from new
+        num_left -= len(new)
 
 
-def _split_of(part: int) -> str:
+def _split_of(sentence: str) -> str:
+    part = blake2b(sentence.encode(), digest_size=9).digest()[0]
     if part < _TEST:
         return "test"
     return "validation" if part < _TEST + _VALIDATION else "train"

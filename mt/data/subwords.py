@@ -13,6 +13,8 @@ from mt.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 PIECES = Regex(r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^ \p{L}\p{M}\p{N}]+")
 
 BLANK = "▁"
+# The printable character that byte-level BPE has for the byte of the blank.
+BLANK_BYTE = "Ġ"
 # What the text itself holds of that mark, and of the escape, is escaped.
 ESCAPED = {ESCAPE: ESCAPE + "a", BLANK: ESCAPE + "b"}
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))

@@ -1,14 +1,16 @@
 """Text to ids and back."""
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 import tokenizers
+from tokenizers import normalizers
 
 from mt.atomic_files import write_text_atomically
 from mt.config.tokenizer import TokenizerConfig
-from mt.data.subwords import byte_level_bpe, character_level, metaspace_bpe
+from mt.data.subwords import BLANK, BLANK_BYTE, byte_level_bpe, character_level, metaspace_bpe
 from mt.data.word_level import count_words, escape, word_level
 from mt.errors import DataError
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
@@ -80,6 +82,24 @@ class Tokenizer:
         """Entries in the vocabulary, special tokens included; ids are smaller than this."""
         return self._tokenizer.get_vocab_size()
 
+    def merges(self) -> list[tuple[int, int, int]]:
+        """The ids of left, right and both, of each merge of a BPE tokenizer, in the order of their rank."""
+        model = json.loads(self.to_json())["model"]
+        ids = model["vocab"]
+        return [(ids[left], ids[right], ids[left + right]) for left, right in model["merges"]]
+
+    def blank(self) -> int:
+        """The id of a BPE tokenizer that stands for a blank alone."""
+        # In byte-level BPE the first mark is three bytes; in the other the second may be a letter.
+        ids = map(self._tokenizer.token_to_id, (BLANK, BLANK_BYTE))
+        return next(token_id for token_id in ids if token_id is not None)
+
+    def read_in_form(self, form: Literal["NFC", "NFKC"]) -> None:
+        """From now on, and once saved for ever, rewrite text in this Unicode normalisation form first."""
+        first = normalizers.NFC() if form == "NFC" else normalizers.NFKC()
+        then = self._tokenizer.normalizer
+        self._tokenizer.normalizer = normalizers.Sequence([first] if then is None else [first, then])
+
     def encode(self, text: str) -> list[int]:
         """Ids of a text, UNK for words that the vocabulary lacks.
 
@@ -111,10 +131,12 @@ class Tokenizer:
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         words: list[str] = []
         end = 0
-        for token_start, token_end in encoding.offsets:
+        # An accent that was written apart is said to be of no token, and so is what follows the last one.
+        next_starts = [*(start for start, _ in encoding.offsets), len(text)][1:]
+        for (token_start, token_end), next_start in zip(encoding.offsets, next_starts, strict=True):
             # A mark set before a token is said to come from the character before it, which has its own.
-            words.append(text[max(token_start, end) : token_end].strip())
-            end = max(end, token_end)
+            start, end = max(token_start, end), max(token_end, next_start, end)
+            words.append(text[start:end].strip())
         return _text_only(encoding.ids), words
 
     def decode(self, ids: Sequence[int], copies: Sequence[str] = ()) -> str:

@@ -9,6 +9,7 @@ import torch
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import differences
+from mt.data.alignment import Places
 from mt.data.corpus import load_corpus
 from mt.data.dataset import EncodedPairs
 from mt.data.sampler import Indices, epoch_batches
@@ -35,10 +36,10 @@ from mt.pipeline.preflight.trial import (
     largest_batches,
     refuse_too_large,
 )
+from mt.pipeline.training_batches import training_batches
 from mt.pipeline.translator import build_model
 from mt.run_directory import RunDirectory
 from mt.seeding import seed_everything
-from mt.training.batch_stream import BatchStream
 from mt.training.precision import Precision
 
 MOST_TIMED_STEPS = 40
@@ -78,8 +79,9 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
     refuse_too_large(num_parameters, device)
     seed_everything(training.seed)
     trial = Trial(config, build_model(config, *text.tokenizers).to(device), precision)
-    yield _largest_part(trial, pairs, batches, num_parameters)
-    speed, pace = _measure_pace(config, trial, pairs, text)
+    places = aligned_places(pairs) if config.carries_words_over else None
+    yield _largest_part(trial, pairs, places, batches, num_parameters)
+    speed, pace = _measure_pace(config, trial, pairs, places, text)
     yield _run_part(config, run, speed, pace, num_parameters)
 
 
@@ -112,9 +114,11 @@ def _config_part(config: Config, run: RunDirectory, device: torch.device) -> Par
     return Part("config", table(rows), found)
 
 
-def _largest_part(trial: Trial, pairs: EncodedPairs, batches: list[Indices], num_parameters: int) -> Part:
+def _largest_part(
+    trial: Trial, pairs: EncodedPairs, places: Places | None, batches: list[Indices], num_parameters: int
+) -> Part:
     largest = largest_batches(pairs, batches)
-    step = trial.take_largest_step(pairs, largest)
+    step = trial.take_largest_step(pairs, largest, places)
     src_length, written, seconds = trial.write_longest(pairs, largest[-1])
     weights = FLOAT_BYTES * num_parameters
     rows = [
@@ -131,16 +135,10 @@ def _largest_part(trial: Trial, pairs: EncodedPairs, batches: list[Indices], num
     return Part("the largest batches, and memory", table(rows))
 
 
-def _measure_pace(config: Config, trial: Trial, pairs: EncodedPairs, text: Text) -> tuple[Speed, Pace]:
-    training = config.training
-    stream = BatchStream(
-        pairs,
-        batch_tokens=training.batch_tokens,
-        num_micro_batches=training.num_micro_batches,
-        seed=training.seed,
-        places=aligned_places(pairs) if config.carries_words_over else None,
-        unknown_share=training.unknown_share,
-    )
+def _measure_pace(
+    config: Config, trial: Trial, pairs: EncodedPairs, places: Places | None, text: Text
+) -> tuple[Speed, Pace]:
+    stream = training_batches(config, pairs, text.tokenizers, places)
     speed = trial.measure_speed(stream, max_steps=MOST_TIMED_STEPS, max_seconds=MOST_TIMED_SECONDS)
     validation_seconds = trial.measure_validation(text.evaluation["validation"], text.tokenizers)
     return speed, Pace(

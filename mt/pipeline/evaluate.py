@@ -154,7 +154,8 @@ def translate_set(
     """
     # By its own name: while training goes on, "best" may come to mean another.
     saved = CheckpointStore(run.require().checkpoints_dir).require(checkpoint)
-    search = f"beam{beam.size}-lp{beam.length_penalty:g}" if beam else "greedy"
+    mean = "-mean" if beam and beam.length_normalization == "mean" else ""
+    search = f"beam{beam.size}-lp{beam.length_penalty:g}{mean}" if beam else "greedy"
     # An average is replaced by another of the same name.
     of = f"-of{len(saved.average_of)}" if saved.average_of else ""
     setting = f"{judged_on.name}.{saved.name}{of}.{search}"

@@ -15,7 +15,7 @@ from mt.data.alignment import Places
 from mt.data.cleaning.dropped import cleaning_table
 from mt.data.cleaning.leaks import leak_sentence
 from mt.data.corpus import Corpus, load_corpus
-from mt.data.dataset import EncodedPairs, encode_pairs
+from mt.data.dataset import Dropped, EncodedPairs, encode_pairs
 from mt.data.foreign_tokenizer import foreign_tokenizer
 from mt.data.tokenizer import Tokenizer, train_tokenizer
 from mt.errors import DataError, RunError
@@ -43,7 +43,7 @@ class Prepared:
     """Pairs that were dropped from training, for each reason."""
 
 
-def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
+def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus | None = None) -> Prepared:
     """Load the corpus, make or load the tokenizers, turn the text into ids.
 
     Args:
@@ -51,15 +51,17 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
         run: Where tokenizers and the description of the corpus are kept.
         resuming: Whether the run has a checkpoint: then its tokenizers are taken, and its corpus must not
             have changed.
+        corpus: That of the config, where it is loaded already.
 
     Raises:
         DataError: If the corpus cannot be used.
         RunError: If it is not the one that this run began with.
     """
-    corpus = load_corpus(config.data, config.cleaning)
+    corpus = corpus or load_corpus(config.data, config.cleaning)
     if resuming:
         src_tokenizer, tgt_tokenizer = load_tokenizers(run)
     else:
+        warn_of_small_letters(config)
         src_tokenizer, tgt_tokenizer = reused_tokenizers(
             corpus, config, lambda: make_tokenizers(corpus.train, config)
         )
@@ -67,11 +69,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
         tgt_tokenizer.save(run.tgt_tokenizer_file)
     tokenizers = (src_tokenizer, tgt_tokenizer)
     train, dropped = encoded_training_pairs(corpus, tokenizers, max_length=config.data.max_length)
-    if not len(train):
-        raise DataError(
-            f"no training pair is left: of {len(corpus.train):,} pairs {dropped['empty']:,} are empty on a "
-            f"side and {dropped['too long']:,} are longer than data.max_length ({config.data.max_length})."
-        )
+    refuse_nothing_left(train, dropped, config)
     validation, left_out = encode_pairs(corpus.validation, *tokenizers, max_length=config.data.max_length)
     description = {
         **corpus.description,
@@ -92,18 +90,35 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
 
 def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
     """Tokenizers for source and target, made from these training pairs only; the same one where shared."""
+    if config.tokenizer.kind == "file":
+        made = [foreign_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)]
+    else:
+        columns = [("src", "tgt")] if config.tokenizer.shared else [("src",), ("tgt",)]
+        made = [train_tokenizer(_Texts(pairs, *names), config.tokenizer) for names in columns]
+    # What the model reads later is to look like the text that it learnt from, which is in this form already.
+    if config.cleaning.unicode_form != "none":
+        for tokenizer in made:
+            tokenizer.read_in_form(config.cleaning.unicode_form)
+    return made[0], made[-1]
+
+
+def warn_of_small_letters(config: Config) -> None:
+    """Say what ``tokenizer.lowercase`` takes away, wherever the vocabulary comes from."""
     if config.tokenizer.lowercase:
         LOG.warning("tokenizer.lowercase: the model reads and writes small letters only")
-    if config.tokenizer.kind == "file":
-        shared = foreign_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
-        return shared, shared
-    if config.tokenizer.shared:
-        shared = train_tokenizer(_Texts(pairs, "src", "tgt"), config.tokenizer)
-        return shared, shared
-    return (
-        train_tokenizer(_Texts(pairs, "src"), config.tokenizer),
-        train_tokenizer(_Texts(pairs, "tgt"), config.tokenizer),
-    )
+
+
+def refuse_nothing_left(train: EncodedPairs, dropped: Dropped, config: Config) -> None:
+    """Check that there is something to train on.
+
+    Raises:
+        DataError: If all pairs were dropped.
+    """
+    if not len(train):
+        raise DataError(
+            f"no training pair is left: of {sum(dropped.values()):,} pairs {dropped['empty']:,} are empty on "
+            f"a side and {dropped['too long']:,} longer than data.max_length ({config.data.max_length})."
+        )
 
 
 def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:

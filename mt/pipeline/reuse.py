@@ -35,7 +35,12 @@ def reused_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokeniz
         for tokenizer, name in zip(make(), ("src.json", "tgt.json"), strict=True):
             tokenizer.save(folder / name)
 
-    key = {"what": "tokenizers", **_text(corpus), "config": config.tokenizer.model_dump(mode="json")}
+    key = {
+        "what": "tokenizers",
+        **_text(corpus),
+        "config": config.tokenizer.model_dump(mode="json"),
+        "unicode_form": config.cleaning.unicode_form,
+    }
     return made_once(
         key,
         fill,

@@ -16,6 +16,7 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import config_to_yaml, differences
 from mt.data.batch import Batch, collate
+from mt.data.corpus import Corpus, load_corpus
 from mt.data.sampler import ordered_batches
 from mt.device import choose_device, is_out_of_memory, keep_freed_memory
 from mt.errors import CheckpointError, RunError, TrainingError
@@ -25,6 +26,7 @@ from mt.pipeline.interruption import Interrupted, Interruption
 from mt.pipeline.prepare import Prepared, prepare
 from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers, tokenizer_checksums
 from mt.pipeline.trainee import Trainee, new_trainee
+from mt.pipeline.training_batches import training_batches
 from mt.pipeline.translator import Translator, build_model
 from mt.run_directory import RunDirectory
 from mt.seeding import seed_everything
@@ -113,7 +115,9 @@ class Sitting:
                 best=is_best,
                 keep=self.config.checkpoint.keep,
             ).name
-        LOG.info("saved %s in %.2f seconds", self.newest, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self.progress.leave_out(seconds)
+        LOG.info("saved %s in %.2f seconds", self.newest, seconds)
 
     def keep_bad(self, micro_batches: Sequence[Batch], result: StepResult) -> None:
         """Put a batch whose loss or gradient was no number where `mt check` can look into it."""
@@ -137,7 +141,7 @@ def run_training(
     Args:
         config: What to train.
         run: Where; made where there is none.
-        restart: Move an existing run aside and begin anew.
+        restart: Move an existing run aside, once the corpus is found to be usable, and begin anew.
         max_seconds: How long this sitting may take: then the run is saved and can go on in another.
 
     Raises:
@@ -145,37 +149,60 @@ def run_training(
     """
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device)
-    if restart and run.exists:
-        LOG.info("moved the old run to %s", run.set_aside())
-    with run.lock(), Interruption(max_seconds) as interruption:
-        store = CheckpointStore(run.checkpoints_dir)
-        checkpoint = _newest_sound(store)
+    with Interruption(max_seconds) as interruption:
+        try:
+            corpus = _make_room(config, run, interruption) if restart and run.exists else None
+        except Interrupted:
+            return Outcome(None, TrainingState(), interruption.exit_code)
+        with run.lock():
+            return _sit(config, run, device, precision, interruption, corpus)
+
+
+def _make_room(config: Config, run: RunDirectory, interruption: Interruption) -> Corpus:
+    """Move the old run aside, but only once the corpus is loaded: a wrong path leaves it where it is."""
+    with interruption.at_once():
+        corpus = load_corpus(config.data, config.cleaning)
+    LOG.info("moved the old run to %s", run.set_aside())
+    return corpus
+
+
+def _sit(
+    config: Config,
+    run: RunDirectory,
+    device: torch.device,
+    precision: Precision,
+    interruption: Interruption,
+    corpus: Corpus | None,
+) -> Outcome:
+    """Do one sitting in a run that is locked; ``corpus`` where it is loaded already."""
+    store = CheckpointStore(run.checkpoints_dir)
+    checkpoint = _newest_sound(store)
+    if checkpoint is not None:
+        _refuse_changed_config(run, config)
+        refuse_other_tokenizers(run, checkpoint)
+    write_text_atomically(run.config_file, config_to_yaml(config))
+    with _log_file(run), _explain_out_of_memory(config):
+        saved = store.load_training_state(checkpoint) if checkpoint else {}
+        state = TrainingState.from_dict(saved["state"]) if checkpoint else TrainingState()
+        finished = state.reached_limit(config.training, config.validation)
+        if finished is not None and not state.owes_validation:
+            return Outcome(finished, state, was_finished=True)
+        seed_everything(config.training.seed)
+        try:
+            with interruption.at_once():
+                prepared = prepare(config, run, resuming=checkpoint is not None, corpus=corpus)
+        except Interrupted:
+            return Outcome(None, state, interruption.exit_code)
+        model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(device)
+        trainee = new_trainee(model, config, precision, state)
+        environment = describe_environment(device)
         if checkpoint is not None:
-            _refuse_changed_config(run, config)
-            refuse_other_tokenizers(run, checkpoint)
-        write_text_atomically(run.config_file, config_to_yaml(config))
-        with _log_file(run), _explain_out_of_memory(config):
-            saved = store.load_training_state(checkpoint) if checkpoint else {}
-            state = TrainingState.from_dict(saved["state"]) if checkpoint else TrainingState()
-            finished = state.reached_limit(config.training, config.validation)
-            if finished is not None and not state.owes_validation:
-                return Outcome(finished, state, was_finished=True)
-            seed_everything(config.training.seed)
-            try:
-                with interruption.at_once():
-                    prepared = prepare(config, run, resuming=checkpoint is not None)
-            except Interrupted:
-                return Outcome(None, state, interruption.exit_code)
-            model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(device)
-            trainee = new_trainee(model, config, precision, state)
-            environment = describe_environment(device)
-            if checkpoint is not None:
-                _restore(trainee, store, checkpoint, saved, run)
-                _report_resuming(run, checkpoint, environment)
-            _report_model(model, environment)
-            finished = _train(config, run, store, prepared, trainee, environment, interruption, checkpoint)
-            if finished is None:
-                LOG.info("stopped at step %s: %s", f"{state.step:,}", interruption.reason)
+            _restore(trainee, store, checkpoint, saved, run)
+            _report_resuming(run, checkpoint, environment)
+        _report_model(model, environment)
+        finished = _train(config, run, store, prepared, trainee, environment, interruption, checkpoint)
+        if finished is None:
+            LOG.info("stopped at step %s: %s", f"{state.step:,}", interruption.reason)
     return Outcome(finished, state, 0 if finished else interruption.exit_code)
 
 
@@ -196,14 +223,8 @@ def _train(
         # The stacks, where the time goes; the loss works in chunks, which gain nothing by it.
         objective.model.encoder.compile(dynamic=True)
         objective.model.decoder.compile(dynamic=True)
-    stream = BatchStream(
-        prepared.train,
-        batch_tokens=config.training.batch_tokens,
-        num_micro_batches=config.training.num_micro_batches,
-        seed=config.training.seed,
-        places=prepared.places,
-        unknown_share=config.training.unknown_share,
-    )
+    tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
+    stream = training_batches(config, prepared.train, tokenizers, prepared.places)
     newest = checkpoint.name if checkpoint else None
     with Progress(
         run.tensorboard_dir, run.metrics_file, state=state, total_steps=_expected_steps(config, stream, state)

@@ -58,8 +58,9 @@ class Trainee:
 
 def new_trainee(model: Transformer, config: Config, precision: Precision, state: TrainingState) -> Trainee:
     """This model, where it will stay, with everything else as the config has it."""
-    objective = Objective(model, guided_alignment=config.training.guided_alignment)
-    decay = config.training.ema_decay
+    training = config.training
+    objective = Objective(model, guided_alignment=training.guided_alignment, r_drop=training.r_drop)
+    decay = training.ema_decay
     average = None if decay is None else MovingAverage(model, decay)
     return Trainee(objective, _optimizer(model, config), precision, state, average)
 
@@ -67,10 +68,11 @@ def new_trainee(model: Transformer, config: Config, precision: Precision, state:
 def _optimizer(model: Transformer, config: Config) -> torch.optim.Optimizer:
     training = config.training
     # The fused kernel updates all parameters in one pass; the learning rate is set at each step.
-    return torch.optim.Adam(
+    return torch.optim.AdamW(
         model.parameters(),
         lr=0.0,
         betas=(training.adam_beta1, training.adam_beta2),
         eps=training.adam_epsilon,
+        weight_decay=training.weight_decay,
         fused=True,
     )

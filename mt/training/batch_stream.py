@@ -4,6 +4,7 @@ import numpy as np
 
 from mt.data.alignment import Places
 from mt.data.batch import Batch, collate
+from mt.data.bpe_dropout import BpeDropout
 from mt.data.dataset import EncodedPairs
 from mt.data.sampler import Batches, Share, epoch_batches
 from mt.training.unknown_words import hide_words_of_some
@@ -21,14 +22,20 @@ class BatchStream:
         seed: int,
         places: Places | None = None,
         unknown_share: float = 0.0,
+        bpe_dropouts: tuple[BpeDropout, BpeDropout] | None = None,
     ) -> None:
-        """With ``places``, laid out as ``pairs.tgt.ids``, batches have an alignment, and words are hidden."""
+        """With ``places``, laid out as ``pairs.tgt.ids``, batches have an alignment, and words are hidden.
+
+        With ``bpe_dropouts``, of source and target, sentences are cut otherwise in each epoch, and batches
+        become larger than ``batch_tokens``, which counts the sentences as they were encoded.
+        """
         self.num_micro_batches = num_micro_batches
         self._pairs = pairs
         self._batch_tokens = batch_tokens
         self._seed = seed
         self._places = places
         self._unknown_share = unknown_share
+        self._bpe_dropouts = bpe_dropouts
         self._epoch = -1
         self._plan: Batches | None = None
 
@@ -59,11 +66,15 @@ class BatchStream:
     def _collate(self, epoch: int, number: int) -> Batch:
         indices = self._plan_of(epoch)[number]
         src, tgt = self._pairs.select(indices)
+        generator = np.random.default_rng([self._seed, epoch, number])
+        if self._bpe_dropouts is not None:
+            src, tgt = (
+                cut(side, generator) for cut, side in zip(self._bpe_dropouts, (src, tgt), strict=True)
+            )
         if self._places is None:
             return collate(src, tgt)
         offsets = self._pairs.tgt.offsets
         places = [self._places[offsets[i] : offsets[i + 1]] for i in indices]
-        generator = np.random.default_rng([self._seed, epoch, number])
         src, tgt = hide_words_of_some(src, tgt, places, self._unknown_share, generator)
         return collate(src, tgt, places)
 

@@ -139,6 +139,10 @@ class Progress:
         # What validating took is no part of the training speed.
         self._since, self._tokens_since = time.perf_counter(), 0
 
+    def leave_out(self, seconds: float) -> None:
+        """What saving took is no part of the training speed either."""
+        self._since += seconds
+
     def _write(self, group: str, state: TrainingState, values: dict[str, float]) -> None:
         self._draw(group, state.step, values)
         line = {

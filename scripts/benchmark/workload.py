@@ -1,7 +1,7 @@
 """What is trained on and translated, as files that every side can read, in whatever environment it lives."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -35,7 +35,7 @@ class Ragged:
     offsets: Integers
 
     @classmethod
-    def of(cls, arrays: list[Integers]) -> Self:
+    def of(cls, arrays: Sequence[npt.NDArray[np.integer]]) -> Self:
         offsets = np.cumsum([0, *map(len, arrays)])
         return cls(np.concatenate(arrays), offsets)
 

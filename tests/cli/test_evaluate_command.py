@@ -41,6 +41,13 @@ def test_scores_alone(call: Call, trained: RunDirectory) -> None:
     assert [line[: len(start)] for line, start in zip(out.splitlines(), starts, strict=True)] == starts
 
 
+def test_the_search_is_said_and_named(call: Call, trained: RunDirectory) -> None:
+    options = ["--scores-only", "--beam", "2", "--length-normalization", "mean"]
+    _, _, err = call("evaluate", "--checkpoint", "latest", *options)
+    assert "test: beam of 2, length penalty 1 (mean)\n" in err
+    assert trained.hypotheses_file("test.step_0000200.beam2-lp1-mean").is_file()
+
+
 def test_the_worst_sentences(call: Call, trained: RunDirectory) -> None:
     out = call("evaluate", "--worst", "2")[1]
     worst = out.split("\nsentence ")[1:]

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,13 +134,4 @@ def test_only_what_translating_needs_is_imported(start: Start) -> None:
     assert out == "der Hund sieht Milch.\n"
     packages = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in err.splitlines() if "|" in line}
     assert {"torch", "tokenizers"} <= packages
-    assert not {"datasets", "tensorboard", "sacrebleu", "pyarrow"} & packages
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("trained")
-def test_the_first_sentence_is_there_soon(start: Start) -> None:
-    began = time.perf_counter()
-    out, _ = start("translate", "the dog sees milk.").communicate()
-    assert out
-    assert time.perf_counter() - began < 5
+    assert not {"datasets", "tensorboard", "sacrebleu", "pyarrow", "sympy"} & packages

@@ -1,4 +1,5 @@
 import random
+import tracemalloc
 from collections import Counter
 
 import pytest
@@ -44,6 +45,18 @@ def test_pairs_are_distinct_and_the_same_for_the_same_seed() -> None:
     assert list(reverse_pairs("test", 1_000, seed=3)) == pairs
     assert list(reverse_pairs("test", 10, seed=3)) == pairs[:10]
     assert list(reverse_pairs("test", 10, seed=4)) != pairs[:10]
+
+
+def test_a_pair_takes_few_bytes() -> None:
+    tracemalloc.start()
+    try:
+        for number, _ in enumerate(reverse_pairs("train", 40_000, seed=1)):
+            if number == 20_000:
+                before, _ = tracemalloc.get_traced_memory()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 20_000 * 30
 
 
 def test_the_global_random_generator_is_left_alone() -> None:

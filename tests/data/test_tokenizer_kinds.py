@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import tokenizers
@@ -266,3 +268,22 @@ def test_every_character_is_counted_as_the_library_splits_it(lowercase: bool) ->
         for at in range(0, len(characters), 64)
     ]
     assert count_words(texts, lowercase=lowercase) == words_of_the_library(texts, lowercase=lowercase)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_in_any_unicode_form_is_read_in_one(
+    kind: str, form: Literal["NFC", "NFKC"], tmp_path: Path
+) -> None:
+    texts = [unicodedata.normalize(form, text) for text in [*SAMPLES, "한국 사과, ½ ﬁn"]]
+    made = train_tokenizer(texts, config(kind))
+    made.read_in_form(form)
+    made.save(tmp_path / "tokenizer.json")
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
+    for text in texts:
+        apart = unicodedata.normalize("NFD", text)
+        ids, words = tokenizer.encode_with_words(apart)
+        assert ids == tokenizer.encode(apart) == tokenizer.encode(text)
+        assert tokenizer.decode(ids) == normalise_spacing(text)
+        # No accent is lost of what may have to be carried over.
+        assert "".join(words) == "".join(apart.split())

@@ -2,18 +2,22 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import mt.pipeline.check
 import mt.pipeline.preflight.text_parts
+import mt.pipeline.preflight.trial
 from mt.config.config import Config
+from mt.data.batch import Batch
 from mt.errors import DataError, RunError
 from mt.pipeline.check import preflight
 from mt.pipeline.preflight.layout import Part
 from mt.run_directory import RunDirectory
+from mt.training.step import StepResult, train_step
 
 MakeConfig = Callable[..., Config]
 Check = Callable[..., dict[str, Part]]
@@ -165,3 +169,23 @@ def test_what_is_known_is_said_before_what_fails(make_config: MakeConfig, tmp_pa
     with pytest.raises(DataError, match=reason):
         said.extend(part.title.split(":")[0] for part in parts)
     assert said == ["config", "corpus", "samples from the validation split", "vocabulary"]
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.1])
+def test_all_steps_that_are_tried_are_steps_of_this_config(
+    weight: float, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_aligned: list[bool] = []
+
+    def noted(objective: Any, batches: Sequence[Batch], *arguments: Any, **more: Any) -> StepResult:
+        is_aligned.extend(batch.alignment is not None for batch in batches)
+        return train_step(objective, batches, *arguments, **more)
+
+    monkeypatch.setattr(mt.pipeline.preflight.trial, "train_step", noted)
+    check(f"training.guided_alignment={weight}")
+    assert set(is_aligned) == {weight > 0}
+
+
+def test_lower_case_is_said(check: Check, caplog: pytest.LogCaptureFixture) -> None:
+    check("tokenizer.lowercase=true")
+    assert caplog.text.count("the model reads and writes small letters only") == 1

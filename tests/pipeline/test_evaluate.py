@@ -106,10 +106,10 @@ def test_translations_of_another_setting_are_never_overwritten(trained: RunDirec
             analyse=False,
         ).hypotheses_file
         for checkpoint in ("step_0000100", "step_0000200")
-        for beam in (None, Beam(2, 1.0), Beam(2, 0.6))
+        for beam in (None, Beam(2, 1.0), Beam(2, 0.6), Beam(2, 1.0, "mean"))
         for folder in (None, "a", "b")
     ]
-    assert len(set(files)) == 2 * 3 * 3
+    assert len(set(files)) == 2 * 4 * 3
     again = run_evaluation(trained, split="test", checkpoint="latest", device=CPU, analyse=False)
     assert again.hypotheses_file in files
     assert again.checkpoint == "step_0000200"

@@ -91,6 +91,8 @@ def test_another_run_on_the_same_corpus_finds_all_of_it(
         ("tokenizer.shared=true", ["make_tokenizers", "encode_pairs"]),
         ("data.num_train_pairs=159", ["make_tokenizers", "encode_pairs"]),
         ("cleaning.max_characters=20", ["make_tokenizers", "encode_pairs"]),
+        # Which the text is in already.
+        ("cleaning.unicode_form=NFC", ["make_tokenizers", "encode_pairs"]),
     ],
 )
 def test_what_changes_them_makes_them_anew(
@@ -104,6 +106,15 @@ def test_what_changes_them_makes_them_anew(
     made.clear()
     prepared(make_config(override))
     assert made == expected
+
+
+def test_lower_case_is_said_also_where_the_vocabulary_is_found(
+    make_config: MakeConfig, prepared: Callable[[Config], Prepared], caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        caplog.clear()
+        prepared(make_config("tokenizer.lowercase=true"))
+        assert caplog.text.count("the model reads and writes small letters only") == 1
 
 
 def test_a_changed_corpus_gets_its_own_vocabulary(

@@ -272,6 +272,16 @@ def test_time_that_is_up_while_data_is_loaded_ends_it(
     assert time.monotonic() - started < 5
 
 
+def test_time_that_is_up_before_a_restart_leaves_the_old_run_where_it_is(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_training(make_config("training.max_steps=1"), run)
+    monkeypatch.setattr(mt.pipeline.train, "load_corpus", lambda *_: time.sleep(30))
+    assert run_training(make_config(), run, restart=True, max_seconds=0.05).exit_code == 75
+    assert [path.name for path in run.path.parent.iterdir()] == [run.path.name]
+    assert (run.checkpoints_dir / "step_0000001").is_dir()
+
+
 def test_work_that_may_end_at_once_does_not_begin_after_a_signal() -> None:
     with Interruption() as interruption:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,6 +1,7 @@
 """A run with each kind of tokenizer, which afterwards needs nothing outside its folder."""
 
 import logging
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from mt.data.tokenizer import Tokenizer
 from mt.pipeline.train import run_training
 from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.special_tokens import UNK_ID
 
 CPU = torch.device("cpu")
 MakeConfig = Callable[..., Config]
@@ -54,3 +56,16 @@ def test_lower_case_is_said(
     assert "the model reads and writes small letters only" in caplog.text
     (translation,) = Translator.from_run(run, device=CPU).translate(["ANNA SEES MILK."])
     assert translation == translation.lower()
+
+
+def test_what_is_translated_is_read_in_the_form_of_the_training_text(
+    make_config: MakeConfig, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    # From German, which has the umlauts.
+    languages = "data.src=de", "data.tgt=en"
+    run_training(make_config("training.max_steps=1", "cleaning.unicode_form=NFC", *languages), run)
+    source = Tokenizer.load(run.src_tokenizer_file)
+    composed = "Anna kauft zwei rote Äpfel."
+    assert UNK_ID not in source.encode(composed)
+    assert source.encode(unicodedata.normalize("NFD", composed)) == source.encode(composed)

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -110,6 +111,17 @@ def test_another_config_is_refused(
     assert contents(run.path) == before
 
 
+def test_saving_is_no_part_of_the_speed(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_out: list[float] = []
+    monkeypatch.setattr(Progress, "leave_out", lambda self, seconds: left_out.append(seconds))
+    run_training(make_config("training.max_steps=4", "checkpoint.every_steps=1"), run)
+    saved = re.findall(r"saved step_\d+ in (\d+\.\d\d) seconds", run.log_file.read_text())
+    assert len(saved) == 4
+    assert [f"{seconds:.2f}" for seconds in left_out] == saved
+
+
 def test_restart_moves_the_old_run_aside(
     make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -122,6 +134,17 @@ def test_restart_moves_the_old_run_aside(
     run_training(make_config("training.max_steps=1"), run, restart=True)
     assert contents(run.path.with_name("mine.old-1")) == before
     assert run.path.with_name("mine.old-2").is_dir()
+
+
+def test_restart_with_a_wrong_path_leaves_the_old_run_where_it_is(
+    make_config: MakeConfig, run: RunDirectory
+) -> None:
+    run_training(make_config("training.max_steps=1"), run)
+    before = contents(run.path)
+    with pytest.raises(DataError, match="nowhere"):
+        run_training(make_config("data.path=nowhere.tsv"), run, restart=True)
+    assert contents(run.path) == before
+    assert [path.name for path in run.path.parent.iterdir()] == ["mine"]
 
 
 def test_restart_where_there_is_nothing_begins(make_config: MakeConfig, run: RunDirectory) -> None:
@@ -138,7 +161,7 @@ def test_a_first_attempt_that_failed_is_in_nobodys_way(
         (other / f"{name}.en").write_text("a very odd vocabulary\n" * 9)
         (other / f"{name}.de").write_text("ein sonderbarer Wortschatz\n" * 9)
     # It fails when its tokenizers have been made and saved: not one pair is short enough.
-    with pytest.raises(DataError, match=r"9 are longer than data.max_length \(4\)"):
+    with pytest.raises(DataError, match=r"9 longer than data.max_length \(4\)"):
         run_training(make_config(f"data.path={other}", "data.max_length=4", "training.seed=5"), run)
     assert run.src_tokenizer_file.exists()
     run_training(make_config("training.max_steps=1"), run)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from mt.data.batch import Batch
+from mt.data.bpe_dropout import BpeDropout
 from mt.data.dataset import EncodedPairs
 from mt.data.sampler import Share
 from mt.special_tokens import PAD_ID
@@ -136,3 +137,24 @@ def test_weighted_sources_come_as_often_as_their_weight_says(make_pairs: MakePai
         25,
         10,
     ]
+
+
+def test_bpe_dropout_follows_from_the_position_and_differs_between_epochs(make_pairs: MakePairs) -> None:
+    """The first token of each sentence, its number, is made of two that may stay apart."""
+    pairs = make_pairs(50)
+    merges = [(10 + i, 4, 100 + i) for i in range(50)]
+    cut = BpeDropout(merges, 3, num_ids=150, share=0.5, max_length=100)
+
+    def stream() -> BatchStream:
+        return BatchStream(pairs, batch_tokens=30, num_micro_batches=1, seed=1, bpe_dropouts=(cut, cut))
+
+    def cut_apart(epoch: int) -> set[int]:
+        batches = [stream().take(epoch, i)[0][0] for i in range(stream().num_steps(epoch))]
+        assert sum(len(batch.labels) for batch in batches) == 50
+        return {first for batch in batches for first in batch.src_ids[:, 0].tolist() if first < 100}
+
+    first, again = (stream().take(0, 2)[0][0] for _ in range(2))
+    assert torch.equal(first.src_ids, again.src_ids)
+    assert torch.equal(first.labels, again.labels)
+    assert 10 < len(cut_apart(0)) < 40
+    assert cut_apart(0) != cut_apart(1)

@@ -26,6 +26,28 @@ def test_objective_is_the_summed_cross_entropy_of_the_real_tokens(
     torch.testing.assert_close(objective(batch, smoothing), expected)
 
 
+def test_r_drop_is_of_two_passes_with_dropout_of_their_own(
+    make_objective: Callable[..., Objective], make_batches: Callable[[Sequence[int]], list[Batch]]
+) -> None:
+    objective = make_objective(dropout=0.3)
+    objective.r_drop = 5.0
+    (batch,) = make_batches([5])
+    twice = batch.repeated(2)
+    torch.manual_seed(3)
+    logits = objective.model(twice.src_ids, twice.src_mask, twice.tgt_ids, twice.tgt_mask)
+    p, q = (one[batch.labels != PAD_ID].log_softmax(-1) for one in logits.chunk(2))
+    assert not torch.allclose(p, q)
+    divergence = ((p.exp() - q.exp()) * (p - q)).sum()
+    cross_entropy = F.cross_entropy(
+        logits.transpose(1, 2), twice.labels, label_smoothing=0.1, reduction="sum", ignore_index=PAD_ID
+    )
+    torch.manual_seed(3)
+    torch.testing.assert_close(objective(batch, 0.1), cross_entropy / 2 + 5 / 4 * divergence)
+    objective.eval()
+    plain = make_objective(dropout=0.3).eval()
+    torch.testing.assert_close(objective(batch, 0.1), plain(batch, 0.1))
+
+
 def test_its_parameters_are_those_of_the_model(make_objective: Callable[..., Objective]) -> None:
     objective = make_objective()
     assert list(objective.parameters()) == list(objective.model.parameters())

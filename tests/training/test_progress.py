@@ -95,6 +95,21 @@ def test_metrics_hold_the_same_figures(tmp_path: Path, read_curves: Callable[[Pa
     assert curves == from_lines
 
 
+def test_the_speed_is_that_of_training_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    state, result = TrainingState(), StepResult(1.0, 10, 0.5, updated=True)
+    with Progress(tmp_path, tmp_path / "metrics.jsonl", state=state, total_steps=4) as progress:
+        for step in range(1, 5):
+            now += 2.0
+            state.record_step(1.0, 10, updated=True)
+            progress.step(state, result, 1e-3, log=step % 2 == 0)
+            now += 40.0  # Somebody saves.
+            progress.leave_out(40.0)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["tokens_per_second"] for line in lines] == [5.0, 5.0]
+
+
 def test_what_came_after_the_resumed_step_is_taken_back(
     tmp_path: Path, read_curves: Callable[[Path], Any]
 ) -> None:

@@ -13,7 +13,6 @@ from mt.data.corpus import Corpus
 from mt.data.dataset import EncodedPairs, encode_pairs
 from mt.data.sampler import Indices, Share
 from mt.data.tokenizer import Tokenizer
-from mt.errors import DataError
 from mt.pipeline.preflight import warnings
 from mt.pipeline.preflight.layout import Part, count, percent, table
 from mt.pipeline.preflight.text_figures import (
@@ -23,7 +22,7 @@ from mt.pipeline.preflight.text_figures import (
     measure_padding,
     spread,
 )
-from mt.pipeline.prepare import make_tokenizers
+from mt.pipeline.prepare import make_tokenizers, refuse_nothing_left, warn_of_small_letters
 
 # So much is looked at, spread evenly; all rows of the corpus are read and checked in any case.
 MOST_TRAINING_PAIRS = 300_000
@@ -74,6 +73,7 @@ def corpus_part(corpus: Corpus) -> Part:
 
 def look_at(corpus: Corpus, config: Config) -> Text:
     """Choose what is looked at, and make the tokenizers from it."""
+    warn_of_small_letters(config)
     train = spread(corpus.train, MOST_TRAINING_PAIRS)
     validation = spread(corpus.validation, MOST_EVALUATION_PAIRS)
     return Text(
@@ -153,11 +153,7 @@ def length_part(config: Config, text: Text) -> tuple[EncodedPairs, Part]:
                 percent(float(np.mean(lengths > max_length))),
             )
         )
-    if not len(pairs):
-        raise DataError(
-            f"no training pair is left: of {count(len(everything))} pairs {count(dropped['empty'])} are "
-            f"empty on a side and {count(dropped['too long'])} longer than data.max_length ({max_length})."
-        )
+    refuse_nothing_left(pairs, dropped, config)
     lines = table(rows, right=True)
     lines += [
         f"dropped as {reason}: {count(number * text.scale)} pairs"

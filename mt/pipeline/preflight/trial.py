@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from mt.config.config import Config
+from mt.data.alignment import Places
 from mt.data.batch import Batch, collate, pad
 from mt.data.dataset import EncodedPairs
 from mt.data.sampler import Indices
@@ -121,18 +122,20 @@ class Trial:
         self._device = model.output.weight.device
         self._num_steps = 0
 
-    def take_largest_step(self, pairs: EncodedPairs, largest: Sequence[Indices]) -> LargestStep:
-        """Train on these batches as on one step's micro-batches.
+    def take_largest_step(
+        self, pairs: EncodedPairs, largest: Sequence[Indices], places: Places | None = None
+    ) -> LargestStep:
+        """Train on these batches as on one step's micro-batches, aligned where ``places`` are given.
 
         Raises:
             TrainingError: If not even a single pair fits into memory.
         """
         # A first step on a little pair makes what stays: gradients, Adam's averages, the libraries' own.
-        self._train([collate(*pairs.select(largest[0][:1]))])
+        self._train([_aligned(pairs, largest[0][:1], places)])
         can_tell = forget_peak(self._device)
         before = taken_memory(self._device)
         started = time.perf_counter()
-        result = self._train([collate(*pairs.select(batch)) for batch in largest])
+        result = self._train([_aligned(pairs, batch, places) for batch in largest])
         seconds = time.perf_counter() - started
         peak = peak_memory(self._device) if can_tell else None
         activations = max(0, peak - before) if peak is not None and before is not None else None
@@ -222,3 +225,9 @@ class Trial:
                 raise
         half = len(sentences) // 2
         return self._write(sentences[:half], limits[:half]) + self._write(sentences[half:], limits[half:])
+
+
+def _aligned(pairs: EncodedPairs, batch: Indices, places: Places | None) -> Batch:
+    offsets = pairs.tgt.offsets
+    where = None if places is None else [places[offsets[i] : offsets[i + 1]] for i in batch]
+    return collate(*pairs.select(batch), where)

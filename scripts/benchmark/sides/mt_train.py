@@ -32,14 +32,11 @@ def new_model(size: Size, workload: Description) -> Transformer:
 
 def batch_stream(workload: Workload, *, batch_tokens: int) -> BatchStream:
     """The batches of the workload as `mt train` makes them."""
-    pairs = EncodedPairs(
-        *(
-            EncodedSentences(
-                side.values.astype("int32"), side.offsets, np.diff(side.offsets).astype("int32") + 1
-            )
-            for side in (workload.src, workload.tgt)
-        )
+    src, tgt = (
+        EncodedSentences(side.values.astype("int32"), side.offsets, np.diff(side.offsets).astype("int32") + 1)
+        for side in (workload.src, workload.tgt)
     )
+    pairs = EncodedPairs(src, tgt)
     return BatchStream(pairs, batch_tokens=batch_tokens, num_micro_batches=1, seed=workload.description.seed)
 
 

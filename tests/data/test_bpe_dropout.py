@@ -1,0 +1,107 @@
+"""BPE-dropout against the library's own merging, and against the paper's algorithm followed word by word."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from mt.config.tokenizer import TokenizerConfig
+from mt.data.bpe_dropout import BpeDropout
+from mt.data.tokenizer import Tokenizer, train_tokenizer
+
+TEXTS = [
+    "Two young, white males are outside near many bushes.",
+    "Several men in hard hats are operating a giant pulley system.",
+    "a little girl climbing into a wooden playhouse (again)... 12 + 345 = 357",
+    "Ein kleines Mädchen klettert in ein Spielhaus aus Holz; »ja«, ruft es: größer!",
+    "<s> is text, and so are <0x0A>, ▁, Ġ and ☃☃.",
+    "man manly manner manners mannered",
+    "x",
+]
+
+
+@pytest.fixture(scope="module", params=["bpe", "bpe_metaspace"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return train_tokenizer(TEXTS * 3, TokenizerConfig(kind=request.param, max_size=420, min_frequency=2))
+
+
+def make_dropout(tokenizer: Tokenizer, share: float, max_length: int = 1000) -> BpeDropout:
+    return BpeDropout(
+        tokenizer.merges(), tokenizer.blank(), num_ids=tokenizer.size, share=share, max_length=max_length
+    )
+
+
+def encoded(
+    tokenizer: Tokenizer, texts: Sequence[str] = TEXTS
+) -> list[np.ndarray[tuple[int], np.dtype[np.int32]]]:
+    return [np.array(ids, dtype=np.int32) for ids in tokenizer.encode_batch(texts)]
+
+
+def cut(tokenizer: Tokenizer, share: float, seed: int = 1) -> list[list[int]]:
+    sentences = make_dropout(tokenizer, share)(encoded(tokenizer), np.random.default_rng(seed))
+    return [ids.tolist() for ids in sentences]
+
+
+def test_where_nothing_is_skipped_it_is_the_librarys_encoding(tokenizer: Tokenizer) -> None:
+    assert cut(tokenizer, 0.0) == tokenizer.encode_batch(TEXTS)
+
+
+def test_the_text_stays_the_same(tokenizer: Tokenizer) -> None:
+    for share in (0.1, 0.5, 0.9):
+        assert [tokenizer.decode(ids) for ids in cut(tokenizer, share)] == TEXTS
+
+
+def test_where_nearly_all_is_skipped_base_symbols_are_left(tokenizer: Tokenizer) -> None:
+    products = {product for _, _, product in tokenizer.merges()}
+    assert products.intersection(*[set(ids) for ids in tokenizer.encode_batch(TEXTS)[:1]])
+    assert products.isdisjoint(token_id for ids in cut(tokenizer, 1 - 1e-12) for token_id in ids)
+
+
+def test_cuts_follow_from_the_draws_alone(tokenizer: Tokenizer) -> None:
+    assert cut(tokenizer, 0.3) == cut(tokenizer, 0.3)
+    assert cut(tokenizer, 0.3) != cut(tokenizer, 0.3, seed=2)
+
+
+def test_a_sentence_that_would_be_too_long_stays(tokenizer: Tokenizer) -> None:
+    whole = encoded(tokenizer)
+    longest = max(map(len, whole)) + 1
+    sentences = make_dropout(tokenizer, 0.9, longest)(whole, np.random.default_rng(1))
+    kept = [new is old for new, old in zip(sentences, whole, strict=True)]
+    assert any(kept)
+    assert not all(kept)
+    assert max(map(len, sentences)) + 1 <= longest
+
+
+def one_by_one(
+    tokenizer: Tokenizer, word: Sequence[int], share: float, rng: np.random.Generator
+) -> Iterator[int]:
+    """Algorithm 1 of the paper for a word of base symbols."""
+    merges = {(left, right): (rank, both) for rank, (left, right, both) in enumerate(tokenizer.merges())}
+    symbols = list(word)
+    while True:
+        possible = [
+            (*merges[pair], place)
+            for place, pair in enumerate(pairwise(symbols))
+            if pair in merges and rng.random() >= share
+        ]
+        if not possible:
+            return iter(symbols)
+        _, both, place = min(possible, key=lambda merge: (merge[0], merge[2]))
+        symbols[place : place + 2] = [both]
+
+
+def test_cuts_are_as_frequent_as_the_papers(tokenizer: Tokenizer) -> None:
+    """Over 4,000 cuts of one word, no way of cutting it differs by more than four standard deviations."""
+    (word,) = encoded(tokenizer, ["manners"])
+    share, times = 0.3, 4000
+    ours = make_dropout(tokenizer, share)([word] * times, np.random.default_rng(1))
+    (base,) = make_dropout(tokenizer, 1 - 1e-12)([word], np.random.default_rng(1))
+    rng = np.random.default_rng(2)
+    theirs = [tuple(one_by_one(tokenizer, base.tolist(), share, rng)) for _ in range(times)]
+    ways = {tuple(ids.tolist()) for ids in ours} | set(theirs)
+    assert len(ways) > 5
+    for way in ways:
+        expected = theirs.count(way)
+        found = sum(tuple(ids.tolist()) == way for ids in ours)
+        assert abs(found - expected) <= 4 * (found + expected) ** 0.5

@@ -1,0 +1,177 @@
+"""scripts/reproduce reads the heads of the recipes, and fails where a run falls short of one."""
+
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer.main
+import yaml
+
+from mt.cli.app import app
+from mt.config.load import load_config
+from scripts import reproduce
+from scripts.reproduce import RecipeError, read_head
+
+ROOT = Path(__file__).parent.parent.parent
+RECIPES = sorted((ROOT / "configs").glob("*.yaml"))
+GOOD = """\
+# Captions.
+#
+# average:   last 10
+# evaluate:  --split test --beam 5 --literature
+# reaches:   literature BLEU 35.92, exact sentences 4.1 % (greedy: BLEU 33),
+#            chrF2++ only seen
+# at least:  literature BLEU 35.4; half a point is chance
+# takes:     7.4 minutes, alone
+#
+# mt train --config configs/captions.yaml
+
+data:
+  # evaluate:  not in the head
+  path: corpus
+"""
+
+Reproduce = Callable[[str], tuple[int, str, str]]
+
+
+def as_file(folder: Path, text: str) -> Path:
+    file = folder / "captions.yaml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_what_a_head_says(tmp_path: Path) -> None:
+    head = read_head(as_file(tmp_path, GOOD))
+    assert head.average == ["--last", "10"]
+    assert head.evaluate == ["--split", "test", "--beam", "5", "--literature"]
+    assert head.expected == {"literature BLEU": 35.92, "exact sentences": 4.1}
+    assert head.reaches.endswith("(greedy: BLEU 33), chrF2++ only seen")
+    assert head.at_least == {"literature BLEU": 35.4}
+    assert head.takes == "7.4 minutes, alone"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("# evaluate:", "# evalaute:", "its head lacks the line '# evaluate:'"),
+        ("# at least:.*\n", "", "its head lacks the line '# at least:'"),
+        ("# takes:.*\n", "", "its head lacks the line '# takes:'"),
+        ("# takes:", "# at least:", "'at least:' stands twice"),
+        (
+            "reaches:   literature",
+            "reaches:   not measured; published: literature",
+            "and 'reaches:' has none",
+        ),
+        ("last 10", "10", "'average: 10' must be such as 'last 10'"),
+        ("last 10", "last 0", "'average: last 0' must be such as 'last 10'"),
+        ("BLEU 35.4;", "BLEU high;", "'at least: literature BLEU high' must be one of BLEU, chrF2"),
+        # Of TER less is better.
+        ("BLEU 35.4;", "BLEU 35.4, TER 48;", "'at least: TER 48' must be one of BLEU, chrF2"),
+        (" --literature", "", "so 'evaluate:' needs --literature"),
+    ],
+)
+def test_a_head_that_says_nothing_clear(old: str, new: str, says: str, tmp_path: Path) -> None:
+    broken = re.sub(old, new, GOOD, count=1)
+    assert broken != GOOD
+    with pytest.raises(RecipeError) as error:
+        read_head(as_file(tmp_path, broken))
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda file: file.stem)
+def test_the_shipped_recipes(recipe: Path) -> None:
+    head = read_head(recipe)
+    for measure, bar in head.at_least.items():
+        assert bar <= head.expected[measure]
+    config = load_config(recipe, [])
+    if head.average:
+        assert int(head.average[1]) <= config.checkpoint.keep
+    text = recipe.read_text(encoding="utf-8")
+    assert f"\n# mt train --config configs/{recipe.name}" in text
+    # The command line's own parser, which raises for an option that it does not know.
+    evaluate = typer.main.get_command(app).commands["evaluate"]  # type: ignore[attr-defined]
+    evaluate.make_context("evaluate", list(head.evaluate))
+
+
+@pytest.mark.parametrize("name", ["multi30k-de-en", "multi30k-de-en-word"])
+def test_twins_differ_in_the_languages_alone(name: str) -> None:
+    twin, other = (
+        yaml.safe_load((ROOT / "configs" / f"{each}.yaml").read_text(encoding="utf-8"))
+        for each in (name, name.replace("de-en", "en-de"))
+    )
+    other["data"] |= {"src": "de", "tgt": "en"}
+    assert twin == other
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, tiny_config_file: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Write a recipe of a second, with these lines in its head, among ``configs/``."""
+    monkeypatch.chdir(tmp_path)
+    Path("configs").mkdir()
+    options = tiny_config_file.read_text(encoding="utf-8")
+
+    def write(lines: str) -> None:
+        Path("configs/tiny.yaml").write_text(
+            f"# Tiny.\n#\n{lines}# takes: a second\n{options}", encoding="utf-8"
+        )
+
+    return write
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Reproduce:
+    """Run scripts/reproduce.py on a command line: its exit code, stdout and stderr."""
+
+    def run(command: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["scripts/reproduce", *shlex.split(command)])
+        try:
+            code: int | str | None = reproduce.main()
+        except SystemExit as end:
+            code = end.code
+        return int(code or 0), *capfd.readouterr()
+
+    return run
+
+
+def test_a_run_is_held_against_its_score(recipe: Callable[[str], None], call: Reproduce) -> None:
+    recipe("# average: last 2\n# evaluate: --split test\n# reaches: BLEU 12.34\n# at least: BLEU 0.0\n")
+    code, out, err = call("tiny --set training.max_steps=6")
+    assert code == 0
+    assert re.search(r"\nBLEU +\d+\.\d\d +12\.34 +0\.00  reached\n", out)
+    assert re.search(r"\nexact sentences +\d+\.\d\d\n", out)
+    assert re.search(r"\ntraining took \d+\.\d minutes; expected: a second\n$", out)
+    assert "runs/tiny, average_0000006, " in err
+    curves = Path("runs/tiny/metrics.jsonl").read_text(encoding="utf-8")
+
+    recipe("# evaluate: --split validation --literature\n# reaches: BLEU 100\n# at least: BLEU 100\n")
+    code, out, err = call("tiny --set training.max_steps=6")
+    assert code == 1
+    assert re.search(r"\nBLEU +\d+\.\d\d +100\.00 +100\.00  SHORT\n", out)
+    assert re.search(r"\nliterature BLEU +\d+\.\d\d\n", out)
+    assert re.search(r"runs/tiny, step_\d+, .*, validation: greedy search", err)
+    # The run was finished, and nothing was trained again.
+    assert Path("runs/tiny/metrics.jsonl").read_text(encoding="utf-8") == curves
+
+    recipe("# evaluate: --split test\n# reaches: not measured here; published: 27.3\n")
+    code, out, _ = call("tiny --set training.max_steps=6")
+    assert code == 0
+    assert out.endswith(
+        "There is no measured score to hold this against. configs/tiny.yaml says: "
+        "not measured here; published: 27.3\n"
+    )
+
+
+def test_what_cannot_be_run(recipe: Callable[[str], None], call: Reproduce) -> None:
+    recipe("# reaches: not measured\n")
+    answer = "scripts/reproduce: there is no recipe 'tyni', only tiny.\n"
+    assert call("tyni") == (2, "", answer)
+    answer = "scripts/reproduce: configs/tiny.yaml: its head lacks the line '# evaluate:'.\n"
+    assert call("tiny") == (2, "", answer)
+    recipe("# evaluate: --split test\n# reaches: not measured\n")
+    code, _, err = call("tiny --set model.d_modell=3")
+    assert code == 2
+    assert "Did you mean 'd_model'?" in err
+    assert not Path("runs").exists()
