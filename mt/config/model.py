@@ -31,6 +31,9 @@ class ModelConfig(Section):
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of zeros among the attention weights; the paper has none there."""
 
+    activation_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of zeros between the two feed-forward layers; the paper has none there."""
+
     activation: Literal["relu", "gelu"] = "relu"
     """The non-linearity between the two feed-forward layers."""
 

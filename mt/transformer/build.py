@@ -27,6 +27,7 @@ def build_transformer(
         d_ff=config.d_ff,
         dropout=config.dropout,
         attention_dropout=config.attention_dropout,
+        activation_dropout=config.activation_dropout,
         activation=config.activation,
         norm_first=config.norm_first,
         bias=config.bias,

@@ -4,6 +4,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from mt.transformer.dropout import Dropout
+
 Activation = Literal["relu", "gelu"]
 
 
@@ -11,14 +13,21 @@ class FeedForward(nn.Module):
     """Two linear layers with a non-linearity between, applied to each position alike (equation 2)."""
 
     def __init__(
-        self, d_model: int, d_ff: int, *, activation: Activation = "relu", bias: bool = True
+        self,
+        d_model: int,
+        d_ff: int,
+        *,
+        activation: Activation = "relu",
+        dropout: float = 0.0,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.inner = nn.Linear(d_model, d_ff, bias=bias)
         self.outer = nn.Linear(d_ff, d_model, bias=bias)
         self.activation: nn.Module = nn.ReLU() if activation == "relu" else nn.GELU()
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """``(B, T, D)`` -> ``(B, T, D)``."""
-        output: Tensor = self.outer(self.activation(self.inner(x)))
+        output: Tensor = self.outer(self.dropout(self.activation(self.inner(x))))
         return output

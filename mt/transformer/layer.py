@@ -18,6 +18,7 @@ class LayerShape:
     d_ff: int
     dropout: float = 0.0
     attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
     activation: Activation = "relu"
     norm_first: bool = True
     bias: bool = True
@@ -30,7 +31,13 @@ class LayerShape:
 
     def feed_forward(self) -> FeedForward:
         """A feed-forward network of this shape (section 3.3)."""
-        return FeedForward(self.d_model, self.d_ff, activation=self.activation, bias=self.bias)
+        return FeedForward(
+            self.d_model,
+            self.d_ff,
+            activation=self.activation,
+            dropout=self.activation_dropout,
+            bias=self.bias,
+        )
 
     def residual(self) -> Residual:
         """What stands around a sub-layer of this shape (section 3.1)."""

@@ -12,6 +12,7 @@ from mt.masks import padding_mask, target_mask
 from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.dropout import Dropout
 from mt.transformer.embedding import PositionalEmbedding
+from mt.transformer.feed_forward import FeedForward
 from mt.transformer.transformer import Transformer
 
 Make = Callable[..., Transformer]
@@ -29,7 +30,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"num_encoder_layers": 1, "num_decoder_layers": 4},
     {"d_ff": 5},
     {"num_heads": 16},
-    {"dropout": 0.3, "attention_dropout": 0.2},
+    {"dropout": 0.3, "attention_dropout": 0.2, "activation_dropout": 0.1},
 ]
 
 
@@ -106,9 +107,10 @@ def test_variants_reach_the_layers(make_model: Make) -> None:
 
 
 def test_dropout_is_in_both_stacks_and_on_both_embeddings(make_model: Make) -> None:
-    model = make_model(dropout=0.3, attention_dropout=0.2)
-    shares = [module.p for module in model.modules() if isinstance(module, Dropout)]
-    assert shares == [0.3] * (2 * 2 + 2 * 3 + 2)
+    model = make_model(dropout=0.3, attention_dropout=0.2, activation_dropout=0.1)
+    shares = sorted(module.p for module in model.modules() if isinstance(module, Dropout))
+    assert shares == [0.1] * (2 + 2) + [0.3] * (2 * 2 + 2 * 3 + 2)
+    assert [m.dropout.p for m in model.modules() if isinstance(m, FeedForward)] == [0.1] * (2 + 2)
     embeddings = [module for module in model.modules() if isinstance(module, PositionalEmbedding)]
     assert [embedding.dropout.p for embedding in embeddings] == [0.3, 0.3]
     assert {m.dropout for m in model.modules() if isinstance(m, MultiHeadAttention)} == {0.2}

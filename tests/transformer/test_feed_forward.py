@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from mt.transformer.dropout import Dropout
 from mt.transformer.feed_forward import FeedForward
 
 
@@ -23,6 +24,17 @@ def test_gelu_by_the_normal_distribution() -> None:
     inner = network.inner(x)
     shares = 0.5 * (1 + torch.erf(inner / math.sqrt(2)))
     torch.testing.assert_close(network(x), network.outer(inner * shares))
+
+
+def test_dropout_stands_between_the_layers() -> None:
+    network = FeedForward(4, 12, dropout=0.3)
+    x = torch.randn(2, 3, 4)
+    torch.manual_seed(5)
+    found = network(x)
+    torch.manual_seed(5)
+    expected = network.outer(Dropout(0.3)(network.inner(x).relu()))
+    torch.testing.assert_close(found, expected)
+    assert not torch.allclose(found, network.eval()(x))
 
 
 def test_inner_width_and_biases() -> None:

@@ -29,10 +29,11 @@ def test_without_bias_there_is_none_anywhere(norm_first: bool) -> None:
 
 
 def test_every_sublayer_has_the_dropout_of_the_shape() -> None:
-    shape = LayerShape(8, 2, 16, dropout=0.3, attention_dropout=0.2)
+    shape = LayerShape(8, 2, 16, dropout=0.3, attention_dropout=0.2, activation_dropout=0.1)
     encoder, decoder = Encoder(shape, 2), Decoder(shape, 2)
     for stack, num_sublayers in ((encoder, 2 * 2), (decoder, 3 * 2)):
-        assert [m.p for m in stack.modules() if isinstance(m, Dropout)] == [0.3] * num_sublayers
+        shares = sorted(m.p for m in stack.modules() if isinstance(m, Dropout))
+        assert shares == [0.1] * 2 + [0.3] * num_sublayers
     for stack, num_attentions in ((encoder, 2), (decoder, 4)):
         shares = [m.dropout for m in stack.modules() if isinstance(m, MultiHeadAttention)]
         assert shares == [0.2] * num_attentions
