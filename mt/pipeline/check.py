@@ -9,7 +9,6 @@ import torch
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import differences
-from mt.data.alignment import Places
 from mt.data.corpus import load_corpus
 from mt.data.dataset import EncodedPairs
 from mt.data.sampler import Indices, epoch_batches
@@ -40,6 +39,7 @@ from mt.pipeline.training_batches import training_batches
 from mt.pipeline.translator import build_model
 from mt.run_directory import RunDirectory
 from mt.seeding import seed_everything
+from mt.training.batch_stream import BatchStream
 from mt.training.precision import Precision
 
 MOST_TIMED_STEPS = 40
@@ -80,8 +80,9 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
     seed_everything(training.seed)
     trial = Trial(config, build_model(config, *text.tokenizers).to(device), precision)
     places = aligned_places(pairs) if config.carries_words_over else None
-    yield _largest_part(trial, pairs, places, batches, num_parameters)
-    speed, pace = _measure_pace(config, trial, pairs, places, text)
+    stream = training_batches(config, pairs, text.tokenizers, places)
+    yield _largest_part(trial, stream, pairs, batches, num_parameters)
+    speed, pace = _measure_pace(trial, stream, text)
     yield _run_part(config, run, speed, pace, num_parameters)
 
 
@@ -115,10 +116,10 @@ def _config_part(config: Config, run: RunDirectory, device: torch.device) -> Par
 
 
 def _largest_part(
-    trial: Trial, pairs: EncodedPairs, places: Places | None, batches: list[Indices], num_parameters: int
+    trial: Trial, stream: BatchStream, pairs: EncodedPairs, batches: list[Indices], num_parameters: int
 ) -> Part:
     largest = largest_batches(pairs, batches)
-    step = trial.take_largest_step(pairs, largest, places)
+    step = trial.take_largest_step(stream, largest)
     src_length, written, seconds = trial.write_longest(pairs, largest[-1])
     weights = FLOAT_BYTES * num_parameters
     rows = [
@@ -135,10 +136,7 @@ def _largest_part(
     return Part("the largest batches, and memory", table(rows))
 
 
-def _measure_pace(
-    config: Config, trial: Trial, pairs: EncodedPairs, places: Places | None, text: Text
-) -> tuple[Speed, Pace]:
-    stream = training_batches(config, pairs, text.tokenizers, places)
+def _measure_pace(trial: Trial, stream: BatchStream, text: Text) -> tuple[Speed, Pace]:
     speed = trial.measure_speed(stream, max_steps=MOST_TIMED_STEPS, max_seconds=MOST_TIMED_SECONDS)
     validation_seconds = trial.measure_validation(text.evaluation["validation"], text.tokenizers)
     return speed, Pace(

@@ -6,7 +6,7 @@ from mt.data.alignment import Places
 from mt.data.batch import Batch, collate
 from mt.data.bpe_dropout import BpeDropout
 from mt.data.dataset import EncodedPairs
-from mt.data.sampler import Batches, Share, epoch_batches
+from mt.data.sampler import Batches, Indices, Share, epoch_batches
 from mt.training.unknown_words import hide_words_of_some
 
 
@@ -46,7 +46,10 @@ class BatchStream:
         """
         plan = self._plan_of(epoch)
         end = min(batch + self.num_micro_batches, len(plan))
-        micro_batches = [self._collate(epoch, number) for number in range(batch, end)]
+        micro_batches = [
+            self.batch_of(plan[number], np.random.default_rng([self._seed, epoch, number]))
+            for number in range(batch, end)
+        ]
         return micro_batches, *((epoch + 1, 0) if end == len(plan) else (epoch, end))
 
     def num_steps(self, epoch: int) -> int:
@@ -63,10 +66,9 @@ class BatchStream:
             start = end
         return round(total)
 
-    def _collate(self, epoch: int, number: int) -> Batch:
-        indices = self._plan_of(epoch)[number]
+    def batch_of(self, indices: Indices, generator: np.random.Generator) -> Batch:
+        """The batch of these pairs, as the generator draws what is hidden or cut otherwise in it."""
         src, tgt = self._pairs.select(indices)
-        generator = np.random.default_rng([self._seed, epoch, number])
         if self._bpe_dropouts is not None:
             src, tgt = (
                 cut(side, generator) for cut, side in zip(self._bpe_dropouts, (src, tgt), strict=True)

@@ -90,10 +90,11 @@ def test_the_batches_to_be_afraid_of() -> None:
 def test_the_largest_step_is_a_real_one(
     trial: Trial, prepared: tuple[Config, EncodedPairs, tuple[Tokenizer, Tokenizer]]
 ) -> None:
-    _, pairs, (_, tgt_tokenizer) = prepared
+    config, pairs, (_, tgt_tokenizer) = prepared
     batch = indices(*range(10))
+    stream = BatchStream(pairs, batch_tokens=100, num_micro_batches=1, seed=config.training.seed)
     before = [parameter.clone() for parameter in trial.model.parameters()]
-    step = trial.take_largest_step(pairs, [batch])
+    step = trial.take_largest_step(stream, [batch])
     assert step.shapes == [(10, int(pairs.src.lengths[:10].max()), int(pairs.tgt.lengths[:10].max()))]
     assert step.result.updated
     assert step.result.num_target_tokens == pairs.tgt.lengths[:10].sum()

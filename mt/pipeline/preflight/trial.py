@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from mt.config.config import Config
-from mt.data.alignment import Places
 from mt.data.batch import Batch, collate, pad
 from mt.data.dataset import EncodedPairs
 from mt.data.sampler import Indices
@@ -122,27 +121,24 @@ class Trial:
         self._device = model.output.weight.device
         self._num_steps = 0
 
-    def take_largest_step(
-        self, pairs: EncodedPairs, largest: Sequence[Indices], places: Places | None = None
-    ) -> LargestStep:
-        """Train on these batches as on one step's micro-batches, aligned where ``places`` are given.
+    def take_largest_step(self, stream: BatchStream, largest: Sequence[Indices]) -> LargestStep:
+        """Train on these batches as on one step's micro-batches.
 
         Raises:
             TrainingError: If not even a single pair fits into memory.
         """
         # A first step on a little pair makes what stays: gradients, Adam's averages, the libraries' own.
-        self._train([_aligned(pairs, largest[0][:1], places)])
+        generator = np.random.default_rng(self._config.training.seed)
+        self._train([stream.batch_of(largest[0][:1], generator)])
+        batches = [stream.batch_of(indices, generator) for indices in largest]
         can_tell = forget_peak(self._device)
         before = taken_memory(self._device)
         started = time.perf_counter()
-        result = self._train([_aligned(pairs, batch, places) for batch in largest])
+        result = self._train(batches)
         seconds = time.perf_counter() - started
         peak = peak_memory(self._device) if can_tell else None
         activations = max(0, peak - before) if peak is not None and before is not None else None
-        shapes = [
-            (len(batch), int(pairs.src.lengths[batch].max()), int(pairs.tgt.lengths[batch].max()))
-            for batch in largest
-        ]
+        shapes = [(len(batch.labels), batch.src_ids.size(1), batch.labels.size(1)) for batch in batches]
         return LargestStep(shapes, result, seconds, activations, peak)
 
     def measure_speed(self, stream: BatchStream, *, max_steps: int, max_seconds: float) -> Speed:
@@ -225,9 +221,3 @@ class Trial:
                 raise
         half = len(sentences) // 2
         return self._write(sentences[:half], limits[:half]) + self._write(sentences[half:], limits[half:])
-
-
-def _aligned(pairs: EncodedPairs, batch: Indices, places: Places | None) -> Batch:
-    offsets = pairs.tgt.offsets
-    where = None if places is None else [places[offsets[i] : offsets[i + 1]] for i in batch]
-    return collate(*pairs.select(batch), where)
