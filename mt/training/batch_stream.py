@@ -9,6 +9,8 @@ from mt.data.dataset import EncodedPairs
 from mt.data.sampler import Batches, Indices, Share, epoch_batches
 from mt.training.unknown_words import hide_words_of_some
 
+_SAMPLE_SIZE = 1000
+
 
 class BatchStream:
     """Batches as a function of (epoch, batch): the same from there on, whoever asks and however often."""
@@ -58,13 +60,13 @@ class BatchStream:
 
     @property
     def num_target_tokens(self) -> int:
-        """Real target tokens of one epoch; where sources have weights, about so many."""
+        """Real target tokens of one epoch; where sources have weights or words are cut, about so many."""
         total, start = 0.0, 0
         for share in self._pairs.shares or [Share(len(self._pairs), 1.0)]:
             end = start + share.num_pairs
             total += share.weight * int(self._pairs.tgt.lengths[start:end].sum(dtype=np.int64))
             start = end
-        return round(total)
+        return round(total * self._lengthening())
 
     def batch_of(self, indices: Indices, generator: np.random.Generator) -> Batch:
         """The batch of these pairs, as the generator draws what is hidden or cut otherwise in it."""
@@ -79,6 +81,16 @@ class BatchStream:
         places = [self._places[offsets[i] : offsets[i + 1]] for i in indices]
         src, tgt = hide_words_of_some(src, tgt, places, self._unknown_share, generator)
         return collate(src, tgt, places)
+
+    def _lengthening(self) -> float:
+        """By which factor BPE-dropout makes targets longer, on a sample."""
+        if self._bpe_dropouts is None:
+            return 1.0
+        places = np.linspace(0, len(self._pairs) - 1, min(len(self._pairs), _SAMPLE_SIZE), dtype=np.int64)
+        whole = [self._pairs.tgt[i] for i in places]
+        cut = self._bpe_dropouts[1](whole, np.random.default_rng(self._seed))
+        with_ends = [sum(len(ids) + 1 for ids in sentences) for sentences in (cut, whole)]
+        return with_ends[0] / with_ends[1]
 
     def _plan_of(self, epoch: int) -> Batches:
         if self._plan is None or epoch != self._epoch:

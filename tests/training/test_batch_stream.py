@@ -157,4 +157,8 @@ def test_bpe_dropout_follows_from_the_position_and_differs_between_epochs(make_p
     assert torch.equal(first.src_ids, again.src_ids)
     assert torch.equal(first.labels, again.labels)
     assert 10 < len(cut_apart(0)) < 40
+    batches = [stream().take(0, i)[0][0] for i in range(stream().num_steps(0))]
+    counted = sum(batch.num_target_tokens for batch in batches)
+    assert counted > pairs.tgt.lengths.sum()
+    assert stream().num_target_tokens == pytest.approx(counted, rel=0.05)
     assert cut_apart(0) != cut_apart(1)
