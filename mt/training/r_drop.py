@@ -35,25 +35,30 @@ def r_drop_loss(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float
     def chunk_loss(logits: Tensor, labels: Tensor, needs_gradient: bool) -> Tensor:
         # Each row weighs half, for there are two of each token.
         weights = (labels != PAD_ID).to(logits.dtype) / 2
-        # In place, and as (tokens, passes, V): the two passes of a token are neighbours.
-        log_p = logits.sub_(logits.logsumexp(-1, keepdim=True))
-        of_label = log_p.gather(-1, labels[:, None])[:, 0]
-        losses = (smoothing - 1) * of_label - smoothing * log_p.mean(-1)
-        p = log_p.exp()
-        first, second = p.view(-1, 2, p.size(-1)).unbind(1)
-        gap = log_p[::2] - log_p[1::2]
-        # KL of the first pass from the second, and of the second from the first.
-        divergences = torch.stack([(first * gap).sum(-1), -(second * gap).sum(-1)], -1)
-        loss = (weights * losses).sum() + alpha / 2 * (weights.view(-1, 2) * divergences).sum()
+        logits.sub_(logits.amax(-1, keepdim=True))
+        both = logits.exp()
+        total = both.sum(-1)
+        both.div_(total[:, None])
+        log_total = total.log()
+        of_label = logits.gather(-1, labels[:, None])[:, 0]
+        losses = log_total - (1 - smoothing) * of_label - smoothing * logits.mean(-1)
+        p, q = both[::2], both[1::2]
+        gap = (logits[::2] - logits[1::2]).sub_((log_total[::2] - log_total[1::2])[:, None])
+        divergence_of_p, divergence_of_q = (p * gap).sum(-1), -(q * gap).sum(-1)
+        divergences = weights[::2] * (divergence_of_p + divergence_of_q)
         if needs_gradient:
-            both = torch.stack([gap, -gap], 1).sub_(divergences[:, :, None]).mul_(p.view(-1, 2, p.size(-1)))
-            apart = first - second
-            both[:, 0] += apart
-            both[:, 1] -= apart
-            torch.addcmul(p, both.view_as(p), p.new_tensor(alpha / 2), out=logits)
+            # The formula of the module, in place, the cross-entropy's own p added to the factor of p.
+            half = alpha / 2
+            torch.mul(gap, half, out=logits[::2])
+            torch.mul(gap, -half, out=logits[1::2])
+            for rows, own, other, divergence in (
+                (logits[::2], p, q, divergence_of_p),
+                (logits[1::2], q, p, divergence_of_q),
+            ):
+                rows.add_((1 + half * (1 - divergence))[:, None]).mul_(own).sub_(other, alpha=half)
             logits.mul_(weights[:, None])
             subtract_target(logits, labels, weights, smoothing)
-        return loss
+        return (weights * losses).sum() + alpha / 2 * divergences.sum()
 
     # Token by token instead of pass by pass, so that a chunk has both passes of its tokens.
     rows = hidden.transpose(0, 1).reshape(-1, hidden.size(-1))

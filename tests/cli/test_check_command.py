@@ -139,7 +139,7 @@ def test_the_page_shows_ten_bad_configs_and_the_recipes() -> None:
     commands = [command for command, _ in GOOD]
     assert commands == [
         "mt check --config configs/quickstart.yaml",
-        "mt check --config configs/multi30k-en-de-word.yaml --set data.path=path/to/multi30k",
+        "mt check --config configs/multi30k-en-de-quick.yaml --set data.path=path/to/multi30k",
     ]
 
 
