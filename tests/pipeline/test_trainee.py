@@ -1,4 +1,4 @@
-"""The optimizer as the config has it, by the formula."""
+"""Optimizer and objective as the config has them."""
 
 from collections.abc import Callable
 
@@ -27,3 +27,12 @@ def test_weight_decay_takes_off_a_share_beside_adams_step(make_config: Callable[
         # The first step of Adam is the learning rate, in the direction of the gradient.
         expected = before[name] * (1 - 0.01 * 0.1) - 0.01
         torch.testing.assert_close(weight, expected)
+
+
+def test_the_weights_of_the_losses_reach_the_objective(make_config: Callable[..., Config]) -> None:
+    config = make_config("training.r_drop=5", "training.guided_alignment=0.3")
+    model = build_transformer(config.model, src_vocab_size=9, tgt_vocab_size=9, max_length=8)
+    objective = new_trainee(
+        model, config, Precision("float32", torch.device("cpu")), TrainingState()
+    ).objective
+    assert (objective.r_drop, objective.guided_alignment) == (5.0, 0.3)
