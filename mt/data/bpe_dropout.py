@@ -4,8 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+from tqdm import tqdm
 
 from mt.data.dataset import EncodedSentences, Ids
+
+# Sentences that are cut at a time, so that what is computed on the way takes little memory.
+_BLOCK_SIZE = 4096
 
 Merge = tuple[int, int, int]
 """Ids of a left and a right token, and of the two as one."""
@@ -42,27 +46,45 @@ class BpeDropout:
         self._blank = blank
         self._spellings = _spellings(merges, num_ids)
 
-    def __call__(self, sentences: Sequence[Ids], generator: np.random.Generator) -> list[Ids]:
-        """Each sentence cut anew, as the generator draws."""
-        symbols, sentence = self._spell_out(sentences)
+    def __call__(self, sentences: EncodedSentences, generator: np.random.Generator) -> EncodedSentences:
+        """Each sentence cut anew, as the generator draws; in memory, with a bar where it takes its time."""
+        ids: list[Ids] = []
+        lengths: list[npt.NDArray[np.int32]] = []
+        starts = tqdm(
+            range(0, len(sentences), _BLOCK_SIZE), desc="BPE-dropout", delay=2, disable=None, leave=False
+        )
+        for start in starts:
+            places = sentences.offsets[start : start + _BLOCK_SIZE + 1]
+            block = self._cut(sentences.ids[places[0] : places[-1]], np.diff(places), generator)
+            ids.append(block[0])
+            lengths.append(block[1])
+        return EncodedSentences.laid_end_to_end(np.concatenate(ids), np.concatenate(lengths))
+
+    def _cut(
+        self, tokens: Ids, lengths: _Array, generator: np.random.Generator
+    ) -> tuple[Ids, npt.NDArray[np.int32]]:
+        """Sentences laid end to end, and the tokens of each; the same of what they become."""
+        of_token = np.repeat(np.arange(len(lengths)), lengths)
+        symbols, token = self._spell_out(tokens)
+        sentence = of_token[token]
         begins_word = (symbols == self._blank) | (np.diff(sentence, prepend=-1) > 0)
         merged, places = self._merge(symbols, np.cumsum(begins_word), generator)
-        ends = np.cumsum(np.bincount(sentence[places], minlength=len(sentences)))
-        cut = np.split(merged.astype(np.int32), ends[:-1])
-        return [
-            old if len(new) + 1 > self._max_length else new for old, new in zip(sentences, cut, strict=True)
-        ]
+        of_merged = sentence[places]
+        new_lengths = np.bincount(of_merged, minlength=len(lengths))
+        stays = new_lengths + 1 > self._max_length
+        ids = np.concatenate([merged[~stays[of_merged]], tokens[stays[of_token]]])
+        owners = np.concatenate([of_merged[~stays[of_merged]], of_token[stays[of_token]]])
+        order = np.argsort(owners, kind="stable")
+        return ids[order].astype(np.int32), np.where(stays, lengths, new_lengths).astype(np.int32)
 
-    def _spell_out(self, sentences: Sequence[Ids]) -> tuple[_Array, _Array]:
-        """Base symbols of all sentences, end to end, and the sentence that each stands in."""
-        tokens = np.concatenate(sentences)
+    def _spell_out(self, tokens: Ids) -> tuple[_Array, _Array]:
+        """The base symbols of all tokens, end to end, and the place of the token that each is part of."""
         lengths = self._spellings.lengths[tokens].astype(np.int64) - 1
         starts = self._spellings.offsets[tokens]
         # Within each token's spelling 0, 1, 2 ...
         within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         symbols = self._spellings.ids[np.repeat(starts, lengths) + within].astype(np.int64)
-        sentence = np.repeat(np.arange(len(sentences)), [len(ids) for ids in sentences])
-        return symbols, np.repeat(sentence, lengths)
+        return symbols, np.repeat(np.arange(len(tokens)), lengths)
 
     def _merge(self, symbols: _Array, words: _Array, generator: np.random.Generator) -> tuple[_Array, _Array]:
         """The symbols that are left, in their order, and the place that each had in ``symbols``."""
@@ -71,17 +93,13 @@ class BpeDropout:
         while len(symbols):
             possible, ranks = self._possible_merges(symbols, words)
             stays = generator.random(len(possible)) >= self._share
-            possible, ranks = possible[stays], ranks[stays]
-            # By word, then by rank, then from left to right; the first of each word is made.
-            order = np.lexsort((ranks, words[possible]))
-            is_first = np.diff(words[possible][order], prepend=-1) > 0
-            made = order[is_first]
-            symbols[possible[made]] = self._products[ranks[made]]
+            made, ranks = _first_in_rank(possible[stays], ranks[stays], words)
+            symbols[made] = self._products[ranks]
             goes_on = np.zeros(words[-1] + 1, dtype=bool)
-            goes_on[words[possible[made]]] = True
+            goes_on[words[made]] = True
             active = goes_on[words]
             done.append((symbols[~active], places[~active]))
-            active[possible[made] + 1] = False
+            active[made + 1] = False
             symbols, words, places = symbols[active], words[active], places[active]
         merged, merged_places = (np.concatenate(arrays) for arrays in zip(*done, strict=True))
         order = np.argsort(merged_places)
@@ -105,3 +123,14 @@ def _spellings(merges: Sequence[Merge], num_ids: int) -> EncodedSentences:
     for left, right, product in merges:
         spellings[product] = spellings[left] + spellings[right]
     return EncodedSentences.of(spellings)
+
+
+def _first_in_rank(places: _Array, ranks: _Array, words: _Array) -> tuple[_Array, _Array]:
+    """Of the merges of each word the one of lowest rank, the leftmost of several: its place and its rank."""
+    word = words[places]
+    starts = np.flatnonzero(np.diff(word, prepend=-1) > 0)
+    if not len(starts):
+        return places, ranks
+    # Rank and place in one number, so that the smallest of a word is the one that is wanted.
+    first = np.minimum.reduceat(ranks * len(ranks) + np.arange(len(ranks)), starts) % len(ranks)
+    return places[first], ranks[first]

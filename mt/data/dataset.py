@@ -49,9 +49,15 @@ class EncodedSentences:
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
         """Lay a few sentences end to end."""
-        offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
-        ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=int(offsets[-1]))
-        return cls(ids, offsets, (np.diff(offsets) + 1).astype(np.int32))
+        num_tokens = np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))
+        ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=int(num_tokens.sum()))
+        return cls.laid_end_to_end(ids, num_tokens)
+
+    @classmethod
+    def laid_end_to_end(cls, ids: Ids, num_tokens: npt.NDArray[np.int32]) -> Self:
+        """Sentences whose ids follow upon each other, with so many each."""
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(num_tokens, dtype=np.int64)])
+        return cls(ids, offsets, num_tokens + np.int32(1))
 
     def __len__(self) -> int:
         return len(self.lengths)

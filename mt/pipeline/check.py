@@ -10,8 +10,6 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import differences
 from mt.data.corpus import load_corpus
-from mt.data.dataset import EncodedPairs
-from mt.data.sampler import Indices, epoch_batches
 from mt.device import choose_device
 from mt.errors import RunError
 from mt.pipeline.aligned_pairs import aligned_places
@@ -39,7 +37,7 @@ from mt.pipeline.training_batches import training_batches
 from mt.pipeline.translator import build_model
 from mt.run_directory import RunDirectory
 from mt.seeding import seed_everything
-from mt.training.batch_stream import BatchStream
+from mt.training.batch_stream import BatchStream, Epoch
 from mt.training.precision import Precision
 
 MOST_TIMED_STEPS = 40
@@ -63,13 +61,10 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
     pairs, part = length_part(config, text)
     yield part
     training = config.training
-    lengths = pairs.src.lengths, pairs.tgt.lengths
-    batches = list(
-        epoch_batches(
-            *lengths, batch_tokens=training.batch_tokens, seed=training.seed, epoch=0, shares=pairs.shares
-        )
-    )
-    yield batch_part(pairs, batches, text.scale)
+    places = aligned_places(pairs) if config.carries_words_over else None
+    stream = training_batches(config, pairs, text.tokenizers, places)
+    epoch = stream.epoch(0)
+    yield batch_part(epoch.pairs, list(epoch.batches), text.scale)
     parameters = count_parameters(config, *text.tokenizers)
     num_parameters = sum(parameters.values())
     yield Part(
@@ -79,9 +74,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
     refuse_too_large(num_parameters, device)
     seed_everything(training.seed)
     trial = Trial(config, build_model(config, *text.tokenizers).to(device), precision)
-    places = aligned_places(pairs) if config.carries_words_over else None
-    stream = training_batches(config, pairs, text.tokenizers, places)
-    yield _largest_part(trial, stream, pairs, batches, num_parameters)
+    yield _largest_part(trial, stream, epoch, num_parameters)
     speed, pace = _measure_pace(trial, stream, text)
     yield _run_part(config, run, speed, pace, num_parameters)
 
@@ -115,12 +108,10 @@ def _config_part(config: Config, run: RunDirectory, device: torch.device) -> Par
     return Part("config", table(rows), found)
 
 
-def _largest_part(
-    trial: Trial, stream: BatchStream, pairs: EncodedPairs, batches: list[Indices], num_parameters: int
-) -> Part:
-    largest = largest_batches(pairs, batches)
+def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, num_parameters: int) -> Part:
+    largest = largest_batches(epoch.pairs, list(epoch.batches))
     step = trial.take_largest_step(stream, largest)
-    src_length, written, seconds = trial.write_longest(pairs, largest[-1])
+    src_length, written, seconds = trial.write_longest(epoch.pairs, largest[-1])
     weights = FLOAT_BYTES * num_parameters
     rows = [
         *(("batch", f"{rows} x {src} source and {tgt} target tokens") for rows, src, tgt in step.shapes),
@@ -141,7 +132,7 @@ def _measure_pace(trial: Trial, stream: BatchStream, text: Text) -> tuple[Speed,
     validation_seconds = trial.measure_validation(text.evaluation["validation"], text.tokenizers)
     return speed, Pace(
         stream.num_steps(0) * text.scale,
-        stream.num_target_tokens * text.scale,
+        stream.num_target_tokens(0) * text.scale,
         speed.tokens_per_second,
         validation_seconds * text.validation_scale,
     )

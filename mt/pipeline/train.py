@@ -305,7 +305,7 @@ def _expected_steps(config: Config, stream: BatchStream, state: TrainingState) -
     if training.max_epochs is not None:
         expected.append(training.max_epochs * stream.num_steps(state.epoch))
     if training.max_target_tokens is not None:
-        tokens_per_step = stream.num_target_tokens / stream.num_steps(state.epoch)
+        tokens_per_step = stream.num_target_tokens(state.epoch) / stream.num_steps(state.epoch)
         expected.append(round(training.max_target_tokens / tokens_per_step))
     return min(expected, default=None)
 

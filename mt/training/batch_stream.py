@@ -1,15 +1,33 @@
 """The training batches, one step's after another's, from any position on."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mt.data.alignment import Places
 from mt.data.batch import Batch, collate
 from mt.data.bpe_dropout import BpeDropout
 from mt.data.dataset import EncodedPairs
-from mt.data.sampler import Batches, Indices, Share, epoch_batches
+from mt.data.sampler import Batches, Indices, epoch_batches
 from mt.training.unknown_words import hide_words_of_some
 
-_SAMPLE_SIZE = 1000
+# Where a batch's own generator has the number of the batch, so that no two draw the same.
+_NO_BATCH = 2**63
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over the corpus.
+
+    Attributes:
+        number: Passes before it.
+        pairs: As this one shows them.
+        batches: Which of them make a batch.
+    """
+
+    number: int
+    pairs: EncodedPairs
+    batches: Batches
 
 
 class BatchStream:
@@ -28,8 +46,7 @@ class BatchStream:
     ) -> None:
         """With ``places``, laid out as ``pairs.tgt.ids``, batches have an alignment, and words are hidden.
 
-        With ``bpe_dropouts``, of source and target, sentences are cut otherwise in each epoch, and batches
-        become larger than ``batch_tokens``, which counts the sentences as they were encoded.
+        With ``bpe_dropouts``, of source and target, all sentences are cut otherwise in each epoch.
         """
         self.num_micro_batches = num_micro_batches
         self._pairs = pairs
@@ -38,43 +55,33 @@ class BatchStream:
         self._places = places
         self._unknown_share = unknown_share
         self._bpe_dropouts = bpe_dropouts
-        self._epoch = -1
-        self._plan: Batches | None = None
+        self._epoch: Epoch | None = None
 
     def take(self, epoch: int, batch: int) -> tuple[list[Batch], int, int]:
         """The micro-batches of the step at this position, and the position of the step after it.
 
         The last step of an epoch may have fewer micro-batches than the others.
         """
-        plan = self._plan_of(epoch)
-        end = min(batch + self.num_micro_batches, len(plan))
+        batches = self.epoch(epoch).batches
+        end = min(batch + self.num_micro_batches, len(batches))
         micro_batches = [
-            self.batch_of(plan[number], np.random.default_rng([self._seed, epoch, number]))
+            self.batch_of(batches[number], epoch, np.random.default_rng([self._seed, epoch, number]))
             for number in range(batch, end)
         ]
-        return micro_batches, *((epoch + 1, 0) if end == len(plan) else (epoch, end))
+        return micro_batches, *((epoch + 1, 0) if end == len(batches) else (epoch, end))
 
     def num_steps(self, epoch: int) -> int:
         """Steps in this epoch; others have about as many."""
-        return -(-len(self._plan_of(epoch)) // self.num_micro_batches)
+        return -(-len(self.epoch(epoch).batches) // self.num_micro_batches)
 
-    @property
-    def num_target_tokens(self) -> int:
-        """Real target tokens of one epoch; where sources have weights or words are cut, about so many."""
-        total, start = 0.0, 0
-        for share in self._pairs.shares or [Share(len(self._pairs), 1.0)]:
-            end = start + share.num_pairs
-            total += share.weight * int(self._pairs.tgt.lengths[start:end].sum(dtype=np.int64))
-            start = end
-        return round(total * self._lengthening())
+    def num_target_tokens(self, epoch: int) -> int:
+        """Real target tokens of this epoch; others have about as many."""
+        shown = self.epoch(epoch)
+        return int(shown.pairs.tgt.lengths[shown.batches.pairs].sum(dtype=np.int64))
 
-    def batch_of(self, indices: Indices, generator: np.random.Generator) -> Batch:
-        """The batch of these pairs, as the generator draws what is hidden or cut otherwise in it."""
-        src, tgt = self._pairs.select(indices)
-        if self._bpe_dropouts is not None:
-            src, tgt = (
-                cut(side, generator) for cut, side in zip(self._bpe_dropouts, (src, tgt), strict=True)
-            )
+    def batch_of(self, indices: Indices, epoch: int, generator: np.random.Generator) -> Batch:
+        """The batch of these pairs of an epoch, as the generator draws what is hidden in it."""
+        src, tgt = self.epoch(epoch).pairs.select(indices)
         if self._places is None:
             return collate(src, tgt)
         offsets = self._pairs.tgt.offsets
@@ -82,26 +89,27 @@ class BatchStream:
         src, tgt = hide_words_of_some(src, tgt, places, self._unknown_share, generator)
         return collate(src, tgt, places)
 
-    def _lengthening(self) -> float:
-        """By which factor BPE-dropout makes targets longer, on a sample."""
-        if self._bpe_dropouts is None:
-            return 1.0
-        places = np.linspace(0, len(self._pairs) - 1, min(len(self._pairs), _SAMPLE_SIZE), dtype=np.int64)
-        whole = [self._pairs.tgt[i] for i in places]
-        cut = self._bpe_dropouts[1](whole, np.random.default_rng(self._seed))
-        with_ends = [sum(len(ids) + 1 for ids in sentences) for sentences in (cut, whole)]
-        return with_ends[0] / with_ends[1]
-
-    def _plan_of(self, epoch: int) -> Batches:
-        if self._plan is None or epoch != self._epoch:
-            self._plan = None  # The old one need not be in memory while the new one is made.
-            self._plan = epoch_batches(
-                self._pairs.src.lengths,
-                self._pairs.tgt.lengths,
+    def epoch(self, number: int) -> Epoch:
+        """The pass over the corpus after so many; kept until another is asked for."""
+        if self._epoch is None or number != self._epoch.number:
+            self._epoch = None  # The old one need not be in memory while the new one is made.
+            pairs = self._cut_anew(number)
+            batches = epoch_batches(
+                pairs.src.lengths,
+                pairs.tgt.lengths,
                 batch_tokens=self._batch_tokens,
                 seed=self._seed,
-                epoch=epoch,
-                shares=self._pairs.shares,
+                epoch=number,
+                shares=pairs.shares,
             )
-            self._epoch = epoch
-        return self._plan
+            self._epoch = Epoch(number, pairs, batches)
+        return self._epoch
+
+    def _cut_anew(self, epoch: int) -> EncodedPairs:
+        if self._bpe_dropouts is None:
+            return self._pairs
+        src, tgt = self._bpe_dropouts
+        generator = np.random.default_rng([self._seed, epoch, _NO_BATCH])
+        return EncodedPairs(
+            src(self._pairs.src, generator), tgt(self._pairs.tgt, generator), self._pairs.shares
+        )

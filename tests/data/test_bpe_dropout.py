@@ -8,6 +8,7 @@ import pytest
 
 from mt.config.tokenizer import TokenizerConfig
 from mt.data.bpe_dropout import BpeDropout
+from mt.data.dataset import EncodedSentences
 from mt.data.tokenizer import Tokenizer, train_tokenizer
 
 TEXTS = [
@@ -32,14 +33,13 @@ def make_dropout(tokenizer: Tokenizer, share: float, max_length: int = 1000) -> 
     )
 
 
-def encoded(
-    tokenizer: Tokenizer, texts: Sequence[str] = TEXTS
-) -> list[np.ndarray[tuple[int], np.dtype[np.int32]]]:
-    return [np.array(ids, dtype=np.int32) for ids in tokenizer.encode_batch(texts)]
+def encoded(tokenizer: Tokenizer, texts: Sequence[str] = TEXTS) -> EncodedSentences:
+    return EncodedSentences.of(tokenizer.encode_batch(texts))
 
 
 def cut(tokenizer: Tokenizer, share: float, seed: int = 1) -> list[list[int]]:
     sentences = make_dropout(tokenizer, share)(encoded(tokenizer), np.random.default_rng(seed))
+    assert sentences.lengths.tolist() == [len(ids) + 1 for ids in sentences]
     return [ids.tolist() for ids in sentences]
 
 
@@ -65,12 +65,22 @@ def test_cuts_follow_from_the_draws_alone(tokenizer: Tokenizer) -> None:
 
 def test_a_sentence_that_would_be_too_long_stays(tokenizer: Tokenizer) -> None:
     whole = encoded(tokenizer)
-    longest = max(map(len, whole)) + 1
-    sentences = make_dropout(tokenizer, 0.9, longest)(whole, np.random.default_rng(1))
-    kept = [new is old for new, old in zip(sentences, whole, strict=True)]
-    assert any(kept)
-    assert not all(kept)
-    assert max(map(len, sentences)) + 1 <= longest
+    longest = int(whole.lengths.max())
+    free = make_dropout(tokenizer, 0.9)(whole, np.random.default_rng(1))
+    bound = make_dropout(tokenizer, 0.9, longest)(whole, np.random.default_rng(1))
+    stays = free.lengths > longest
+    assert stays.any()
+    assert not stays.all()
+    for kept, old, new, cut_anew in zip(stays, whole, bound, free, strict=True):
+        assert new.tolist() == (old if kept else cut_anew).tolist()
+
+
+def test_many_sentences_are_cut_a_block_at_a_time(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mt.data.bpe_dropout._BLOCK_SIZE", 3)
+    assert cut(tokenizer, 0.0) == tokenizer.encode_batch(TEXTS)
+    assert [tokenizer.decode(ids) for ids in cut(tokenizer, 0.3)] == TEXTS
 
 
 def one_by_one(
@@ -93,10 +103,9 @@ def one_by_one(
 
 def test_cuts_are_as_frequent_as_the_papers(tokenizer: Tokenizer) -> None:
     """Over 4,000 cuts of one word, no way of cutting it differs by more than four standard deviations."""
-    (word,) = encoded(tokenizer, ["manners"])
     share, times = 0.3, 4000
-    ours = make_dropout(tokenizer, share)([word] * times, np.random.default_rng(1))
-    (base,) = make_dropout(tokenizer, 1 - 1e-12)([word], np.random.default_rng(1))
+    ours = make_dropout(tokenizer, share)(encoded(tokenizer, ["manners"] * times), np.random.default_rng(1))
+    (base,) = make_dropout(tokenizer, 1 - 1e-12)(encoded(tokenizer, ["manners"]), np.random.default_rng(1))
     rng = np.random.default_rng(2)
     theirs = [tuple(one_by_one(tokenizer, base.tolist(), share, rng)) for _ in range(times)]
     ways = {tuple(ids.tolist()) for ids in ours} | set(theirs)

@@ -126,6 +126,31 @@ def test_with_averaged_weights(
     assert not torch.equal(average["tgt_embedding.tokens.weight"], plain["tgt_embedding.tokens.weight"])
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("training.r_drop=2", "model.dropout=0.3"),
+        ("training.bpe_dropout=0.3", "tokenizer.kind=bpe", "tokenizer.max_size=400", "data.max_length=200"),
+    ],
+    ids=["R-Drop", "BPE-dropout"],
+)
+def test_with_more_that_is_drawn(
+    options: Sequence[str],
+    make_config: MakeConfig,
+    train_until: TrainUntil,
+    tmp_path: Path,
+    assert_same: Callable[..., None],
+) -> None:
+    config = make_config(*options)
+    unbroken = RunDirectory(tmp_path / "unbroken")
+    run_training(config, unbroken)
+    run = RunDirectory(tmp_path / "run")
+    for step in (2, 7):
+        train_until(config, run.path, step=step)
+    train_until(config, run.path)
+    assert_same(run, unbroken)
+
+
 def test_crashes_lose_only_what_was_not_saved(
     unbroken: RunDirectory,
     make_config: MakeConfig,

@@ -122,15 +122,15 @@ class Trial:
         self._num_steps = 0
 
     def take_largest_step(self, stream: BatchStream, largest: Sequence[Indices]) -> LargestStep:
-        """Train on these batches as on one step's micro-batches.
+        """Train on these batches of the first epoch as on one step's micro-batches.
 
         Raises:
             TrainingError: If not even a single pair fits into memory.
         """
         # A first step on a little pair makes what stays: gradients, Adam's averages, the libraries' own.
         generator = np.random.default_rng(self._config.training.seed)
-        self._train([stream.batch_of(largest[0][:1], generator)])
-        batches = [stream.batch_of(indices, generator) for indices in largest]
+        self._train([stream.batch_of(largest[0][:1], 0, generator)])
+        batches = [stream.batch_of(indices, 0, generator) for indices in largest]
         can_tell = forget_peak(self._device)
         before = taken_memory(self._device)
         started = time.perf_counter()
