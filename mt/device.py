@@ -1,6 +1,7 @@
 """Where the model computes, and what its memory does."""
 
 import ctypes
+from typing import Any
 
 import torch
 
@@ -23,6 +24,15 @@ def choose_device(name: str) -> torch.device:
     if name not in usable:
         raise DeviceError(f"this machine has no usable device {name!r}. Choose auto or {', '.join(usable)}.")
     return torch.device(name)
+
+
+def multiplies_bf16_fast(device: torch.device) -> bool:
+    """Whether matrix products gain by bf16 there: on CUDA, and on CPUs with AMX, as Xeons have since 2023."""
+    if device.type == "cpu":
+        # Older versions of torch do not tell.
+        capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+        return bool(capabilities.get("amx_bf16", False))
+    return device.type == "cuda"
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

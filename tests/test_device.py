@@ -3,11 +3,12 @@
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
-from mt.device import choose_device, is_out_of_memory
+from mt.device import choose_device, is_out_of_memory, multiplies_bf16_fast
 from mt.errors import DeviceError
 
 
@@ -81,3 +82,13 @@ print(without, pages_asked_for())
     without, kept = map(int, ended.stdout.split())
     assert kept < 1_000
     assert without > 10 * kept
+
+
+def test_bf16_is_fast_where_the_processor_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists() and hasattr(torch.cpu, "get_capabilities"):
+        assert multiplies_bf16_fast(torch.device("cpu")) == ("amx_bf16" in cpuinfo.read_text().split())
+    assert multiplies_bf16_fast(torch.device("cuda"))
+    assert not multiplies_bf16_fast(torch.device("mps"))
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    assert not multiplies_bf16_fast(torch.device("cpu"))

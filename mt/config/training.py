@@ -47,7 +47,7 @@ class TrainingConfig(Section):
     """auto takes CUDA, else Apple's MPS, else the CPU."""
 
     precision: Literal["float32", "bf16", "fp16"] = "float32"
-    """bf16 or fp16 compute in mixed precision, on CUDA only."""
+    """bf16, on CUDA or a CPU with AMX, or fp16, on CUDA, compute in mixed precision."""
 
     compile: bool = False
     """Compile the model with torch.compile: slow to start, often faster on CUDA."""

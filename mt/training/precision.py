@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import torch
 
+from mt.device import multiplies_bf16_fast
 from mt.errors import DeviceError
 
 
@@ -17,10 +18,15 @@ class Precision:
         Raises:
             DeviceError: If mixed precision is asked for on a device that only gets slower by it.
         """
-        if name != "float32" and device.type != "cuda":
+        if name == "fp16" and device.type != "cuda":
             raise DeviceError(
-                f"training.precision: {name} needs a CUDA device, and this run trains on {device.type}. "
+                f"training.precision: fp16 needs a CUDA device, and this run trains on {device.type}. "
                 "Set training.precision=float32."
+            )
+        if name == "bf16" and not multiplies_bf16_fast(device):
+            raise DeviceError(
+                "training.precision: bf16 needs a CUDA device or a CPU with AMX, and this run trains on "
+                f"{device.type} without it. Set training.precision=float32."
             )
         self._device = device
         self._dtype = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[name]

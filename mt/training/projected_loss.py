@@ -57,12 +57,18 @@ class _ProjectedLoss(torch.autograd.Function):
         chunk_elements = _CHUNK_ELEMENTS if hidden.device.type == "cpu" else _CHUNK_ELEMENTS_ELSEWHERE
         rows = max(2, chunk_elements // vocabulary_size // 2 * 2)
         buffer = hidden.new_empty(min(rows, len(hidden)), vocabulary_size)
-        loss = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
+        exact_dtype = torch.promote_types(hidden.dtype, torch.float32)
+        # Where products are in bf16 or fp16, the loss itself is not.
+        exact_buffer = torch.empty_like(buffer, dtype=exact_dtype) if exact_dtype != buffer.dtype else None
+        loss = hidden.new_zeros((), dtype=exact_dtype)
         for start in range(0, len(hidden), rows):
             chunk, chunk_labels = hidden[start : start + rows], labels[start : start + rows]
             logits = torch.mm(chunk, weight.t(), out=buffer[: len(chunk)])
-            loss += _in_float32(chunk_loss, logits, chunk_labels, needs_gradient)
+            exact = logits if exact_buffer is None else exact_buffer[: len(chunk)].copy_(logits)
+            loss += chunk_loss(exact, chunk_labels, needs_gradient)
             if needs_gradient:
+                if exact is not logits:
+                    logits.copy_(exact)
                 torch.mm(logits, weight, out=hidden_gradient[start : start + rows])
                 if weight_gradient.dtype == chunk.dtype:
                     weight_gradient.addmm_(logits.t(), chunk)
@@ -76,11 +82,3 @@ class _ProjectedLoss(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         hidden_gradient, weight_gradient = ctx.saved_tensors
         return hidden_gradient * gradients[0], weight_gradient * gradients[0], None, None, None
-
-
-def _in_float32(chunk_loss: ChunkLoss, logits: Tensor, labels: Tensor, needs_gradient: bool) -> Tensor:
-    exact = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    loss = chunk_loss(exact, labels, needs_gradient)
-    if needs_gradient and exact is not logits:
-        logits.copy_(exact)
-    return loss

@@ -85,14 +85,8 @@ class MultiHeadAttention(nn.Module):
 
     def _gather(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """From projected queries ``(B, Tq, D)``, keys and values in heads, to the output ``(B, Tq, D)``."""
-        heads = F.scaled_dot_product_attention(
-            self._split(queries),
-            keys,
-            values,
-            attn_mask=mask,
-            dropout_p=self.dropout if self.training else 0.0,
-        )
-        output: Tensor = self.output(join_heads(heads))
+        dropout = self.dropout if self.training else 0.0
+        output: Tensor = self.output(join_heads(_attend(self._split(queries), keys, values, mask, dropout)))
         return output
 
     def weights(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
@@ -126,6 +120,17 @@ class MultiHeadAttention(nn.Module):
 
     def _split(self, x: Tensor) -> Tensor:
         return split_heads(x, self.num_heads)
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+    """`plain_attention` by torch's fused kernel, with dropout on the weights."""
+    if query.device.type == "cpu" and query.dtype == torch.bfloat16 and torch.is_grad_enabled():
+        # Backward, the CPU's kernel for bf16 takes many times as long as the one for float32.
+        with torch.autocast("cpu", enabled=False):
+            exact = query.float(), key.float(), value.float()
+            found = F.scaled_dot_product_attention(*exact, attn_mask=mask, dropout_p=dropout)
+            return found.to(query.dtype)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
 
 
 def _project_at_once(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:

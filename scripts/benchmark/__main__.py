@@ -8,11 +8,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from mt.device import multiplies_bf16_fast
 from scripts.benchmark import machine, report
 from scripts.benchmark.process import REPOSITORY, SideError, Worker
 from scripts.benchmark.session import Job
 from scripts.benchmark.sizes import SIZES
-from scripts.benchmark.training import Rounds, measure_training
+from scripts.benchmark.training import SAME_BATCHES, Rounds, measure_training
 from scripts.benchmark.translating import measure_translating
 from scripts.benchmark.workload import Description, decoding_texts
 
@@ -63,7 +66,10 @@ class Benchmark:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.device = "cuda" if options.cuda else "cpu"
-        self.precision = "bf16" if options.cuda else "float32"
+        # Mixed precision only where it pays.
+        self.precisions = ["bf16"] if options.cuda else ["float32"]
+        if not options.cuda and multiplies_bf16_fast(torch.device("cpu")):
+            self.precisions.append("bf16")
         self.failures: dict[str, str] = {}
         self.rounds_said: list[str] = []
         self.folder = options.folder.resolve()
@@ -77,7 +83,11 @@ class Benchmark:
         self._prepare()
         sections = []
         if not self.options.no_train:
-            sections += [self._train(self._job(size.name)) for size in self.sizes]
+            sections += [
+                self._train(self._job(size.name, precision))
+                for precision in self.precisions
+                for size in self.sizes
+            ]
         if not self.options.no_translate:
             sections += self._translate()
         if self.failures:
@@ -94,15 +104,15 @@ class Benchmark:
         return "\n".join(
             [
                 f"Measured on {datetime.date.today()} on {where}, {self.options.threads} thread(s), "
-                f"{self.precision}, Python {sys.version.split()[0]}, {', '.join(versions)}, "
+                f"Python {sys.version.split()[0]}, {', '.join(versions)}, "
                 f"in {seconds / 60:.0f} minutes.",
                 "",
                 report.workload_text(self.description, rounds=self.rounds_said),
             ]
         )
 
-    def _job(self, size: str) -> Job:
-        return Job(self.folder, SIZES[size], self.device)
+    def _job(self, size: str, precision: str | None = None) -> Job:
+        return Job(self.folder, SIZES[size], self.device, precision or self.precisions[0])
 
     def _prepare(self) -> None:
         options = self.options
@@ -131,10 +141,13 @@ class Benchmark:
         for side in TOOLKITS:
             if side not in sides:
                 self.failures[side] = f"no environment in {options.environments.name}/{side}"
+        if job.precision != self.precisions[0]:
+            # Those that compute the same are enough to see what it brings.
+            sides = {side: python for side, python in sides.items() if side in SAME_BATCHES}
         if job.size.name == "base":
             # A step of either takes as long as a round of the others.
             sides.pop("joeynmt", None)
-        else:
+        elif job.precision == self.precisions[0]:
             sides["tutorial"] = sys.executable
         if options.sides:
             sides = {side: python for side, python in sides.items() if side in ["mt_train", *options.sides]}
@@ -143,17 +156,19 @@ class Benchmark:
             "small": Rounds(options.rounds, 5, 8.0),
             "base": Rounds(options.rounds, 20 if options.cuda else 2, 8.0),
         }[job.size.name]
-        _say(f"training {job.size.name}: {', '.join(sides)}")
-        self.rounds_said.append(
+        _say(f"training {job.size.name} in {job.precision}: {', '.join(sides)}")
+        said = (
             f"{job.size.name}: {rounds.number} rounds of {rounds.steps} steps, or of at least "
             f"{rounds.seconds:g} seconds where batches are not shared."
         )
+        if said not in self.rounds_said:
+            self.rounds_said.append(said)
         results, ceilings = measure_training(
             sides, job, rounds, threads=options.threads, failures=self.failures
         )
         if not any(result.side == "mt_train" for result in results):
             raise SystemExit(f"mt itself failed: {self.failures['mt_train']}")
-        return report.training_table(job.size, results, ceilings, precision=self.precision)
+        return report.training_table(job, results, ceilings)
 
     def _learn(self, job: Job) -> dict[str, Any]:
         """Make the model that translates, or take the one that is there."""

@@ -72,9 +72,9 @@ def fast_path(model: Transformer, seed: int) -> Step:
     return take
 
 
-def plain_path(model: TorchTransformer, seed: int) -> Step:
+def plain_path(model: TorchTransformer, seed: int, job: Job) -> Step:
     """What everybody does with a batch."""
-    optimizer, rates = plain_adam(model.train(), "cpu"), learning_rates()
+    optimizer, rates = plain_adam(model.train(), job.device), learning_rates()
     generator = torch.Generator().manual_seed(seed).get_state()
 
     def take(batch: Batch) -> float:
@@ -83,7 +83,7 @@ def plain_path(model: TorchTransformer, seed: int) -> Step:
         for group in optimizer.param_groups:
             group["lr"] = next(rates)
         padded = PaddedBatch(batch.src_ids, batch.tgt_ids, batch.labels, [], [])
-        loss = step(model, lambda padded: model(padded.src, padded.tgt), padded, optimizer, "cpu")
+        loss = step(model, lambda padded: model(padded.src, padded.tgt), padded, optimizer, job)
         generator = torch.get_rng_state()
         return float(loss)
 
@@ -153,7 +153,7 @@ def main() -> None:
     steps = {
         "mt, seed 1": fast_path(fast[0], 1),
         "mt, seed 2": fast_path(fast[1], 2),
-        "plain loop": plain_path(plain, 1),
+        "plain loop": plain_path(plain, 1, job),
     }
     losses = train_side_by_side(steps, workload, options.steps)
     translating = new_model(job.size, workload.description)

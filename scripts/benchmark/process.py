@@ -24,7 +24,7 @@ class Worker:
     def __init__(self, side: str, job: Job, *, threads: int, python: str = sys.executable) -> None:
         self.side = side
         self._log = job.folder / f"{side}-{job.size.name}.log"
-        given = {"folder": str(job.folder), "size": asdict(job.size), "device": job.device}
+        given = asdict(job) | {"folder": str(job.folder)}
         environment = os.environ | {
             "OMP_NUM_THREADS": str(threads),
             "MKL_NUM_THREADS": str(threads),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from scripts.benchmark.sizes import Size
+from scripts.benchmark.session import Job
 from scripts.benchmark.training import TrainingResult, ratios
 from scripts.benchmark.translating import SearchResult
 from scripts.benchmark.workload import Description
@@ -40,17 +40,17 @@ are the fastest of those tried."""
 BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
 
 
-def training_table(
-    size: Size, results: Sequence[TrainingResult], ceilings: Sequence[float], *, precision: str
-) -> str:
-    """How fast each side trains a model of this size."""
+def training_table(job: Job, results: Sequence[TrainingResult], ceilings: Sequence[float]) -> str:
+    """How fast each side does the job."""
+    size = job.size
     reference = next(result for result in results if result.side == "mt_train")
     lines = [
-        f"### Training, {size.name}: d_model {size.d_model}, {size.num_heads} heads, d_ff {size.d_ff}, "
-        f"{size.num_layers}+{size.num_layers} layers",
+        f"### Training, {size.name}, {job.precision}: d_model {size.d_model}, {size.num_heads} heads, "
+        f"d_ff {size.d_ff}, {size.num_layers}+{size.num_layers} layers",
         "",
         f"Ceiling: {median(ceilings):,.0f} GFLOP/s ({min(ceilings):,.0f} to {max(ceilings):,.0f}), the best "
-        f"of several large matrix products in {precision}, measured in each of the {len(ceilings)} rounds.",
+        f"of several large matrix products in {job.precision}, measured in each of the {len(ceilings)} "
+        "rounds.",
         "",
         "| | target tokens/s | mt is faster by (least to most) | GFLOP/s | of the ceiling | padding tgt/src "
         "| peak MB |",

@@ -26,11 +26,13 @@ class Job:
         folder: Where the workload and the weights lie.
         size: Of the model to train.
         device: ``cpu`` or ``cuda``.
+        precision: ``float32``, or ``bf16`` for mixed precision.
     """
 
     folder: Path
     size: Size
     device: str
+    precision: str = "float32"
 
     @property
     def workload(self) -> Workload:

@@ -12,7 +12,7 @@ from scripts.benchmark.sizes import Size
 def main() -> None:
     channel = Channel()
     side, given = sys.argv[1], json.loads(sys.argv[2])
-    job = Job(Path(given["folder"]), Size(**given["size"]), given["device"])
+    job = Job(**given | {"folder": Path(given["folder"]), "size": Size(**given["size"])})
     importlib.import_module(f"scripts.benchmark.sides.{side}").run(channel, job)
 
 

@@ -131,16 +131,20 @@ def test_with_averaged_weights(
     [
         ("training.r_drop=2", "model.dropout=0.3"),
         ("training.bpe_dropout=0.3", "tokenizer.kind=bpe", "tokenizer.max_size=400", "data.max_length=200"),
+        ("training.precision=bf16",),
     ],
-    ids=["R-Drop", "BPE-dropout"],
+    ids=["R-Drop", "BPE-dropout", "bf16"],
 )
-def test_with_more_that_is_drawn(
+def test_with_other_ways_of_training(
     options: Sequence[str],
     make_config: MakeConfig,
     train_until: TrainUntil,
     tmp_path: Path,
     assert_same: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Any CPU computes in bf16, be it slowly.
+    monkeypatch.setattr("mt.training.precision.multiplies_bf16_fast", lambda _: True)
     config = make_config(*options)
     unbroken = RunDirectory(tmp_path / "unbroken")
     run_training(config, unbroken)

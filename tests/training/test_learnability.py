@@ -1,6 +1,7 @@
 """The first proof, as in The Annotated Transformer: all parts together learn a small task from nothing."""
 
 from itertools import product
+from typing import Literal
 
 import pytest
 import torch
@@ -20,9 +21,15 @@ from mt.transformer.build import build_transformer
 SYMBOLS = range(4, 12)
 
 
-@pytest.mark.parametrize("norm_first", [True, False], ids=["pre-norm", "post-norm"])
-def test_tiny_transformer_learns_to_reverse(norm_first: bool) -> None:
+@pytest.mark.parametrize(
+    ("norm_first", "numbers"), [(True, "float32"), (False, "float32"), (True, "bf16"), (False, "bf16")]
+)
+def test_tiny_transformer_learns_to_reverse(
+    norm_first: bool, numbers: Literal["float32", "bf16"], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three symbols of eight, a quarter of all 512 sentences held out."""
+    # Any CPU computes in bf16, be it slowly.
+    monkeypatch.setattr("mt.training.precision.multiplies_bf16_fast", lambda _: True)
     torch.manual_seed(1)
     sentences = [list(symbols) for symbols in product(SYMBOLS, repeat=3)]
     order = torch.randperm(len(sentences)).tolist()
@@ -32,7 +39,7 @@ def test_tiny_transformer_learns_to_reverse(norm_first: bool) -> None:
     )
     objective = Objective(build_transformer(config, src_vocab_size=12, tgt_vocab_size=12, max_length=8))
     optimizer = torch.optim.Adam(objective.parameters(), betas=(0.9, 0.98), eps=1e-9)
-    precision = Precision("float32", torch.device("cpu"))
+    precision = Precision(numbers, torch.device("cpu"))
     schedule = ScheduleConfig(learning_rate=0.01, warmup_steps=40)
     for step in range(1, 301):
         rows = [training[i] for i in torch.randint(len(training), (64,)).tolist()]

@@ -8,8 +8,6 @@ import torch
 from mt.errors import DeviceError
 from mt.training.precision import Precision
 
-MIXED = pytest.mark.parametrize("name", ["bf16", "fp16"])
-
 
 @pytest.mark.parametrize("device", ["cpu", "mps", "cuda"])
 def test_float32_changes_nothing(device: str) -> None:
@@ -20,15 +18,36 @@ def test_float32_changes_nothing(device: str) -> None:
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
 
 
-@MIXED
+@pytest.fixture
+def amx(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """A CPU that multiplies bf16 fast, or one that does not."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": request.param}, raising=False)
+
+
+@pytest.mark.parametrize(("device", "amx"), [("cpu", False), ("mps", True)], indirect=["amx"])
+@pytest.mark.usefixtures("amx")
+def test_bf16_is_refused_where_it_would_be_slower(device: str) -> None:
+    with pytest.raises(DeviceError, match=rf"or a CPU with AMX, and this run trains on {device} without"):
+        Precision("bf16", torch.device(device))
+
+
 @pytest.mark.parametrize("device", ["cpu", "mps"])
-def test_mixed_precision_needs_cuda(name: Literal["bf16", "fp16"], device: str) -> None:
-    with pytest.raises(DeviceError, match=rf"{name} needs a CUDA device, and this run trains on {device}\."):
-        Precision(name, torch.device(device))
+def test_fp16_needs_cuda(device: str) -> None:
+    with pytest.raises(DeviceError, match=rf"fp16 needs a CUDA device, and this run trains on {device}\."):
+        Precision("fp16", torch.device(device))
+
+
+@pytest.mark.parametrize("amx", [True], indirect=True)
+@pytest.mark.usefixtures("amx")
+def test_bf16_on_a_cpu_that_is_fast_at_it() -> None:
+    precision = Precision("bf16", torch.device("cpu"))
+    assert not precision.scaler.is_enabled()
+    with precision.autocast():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-@MIXED
+@pytest.mark.parametrize("name", ["bf16", "fp16"])
 def test_mixed_precision_multiplies_in_halves(name: Literal["bf16", "fp16"]) -> None:
     precision = Precision(name, torch.device("cuda"))
     assert precision.scaler.is_enabled() == (name == "fp16")

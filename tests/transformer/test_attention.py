@@ -1,6 +1,7 @@
 """Attention against torch's own function and module."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -161,3 +162,26 @@ def test_shown_weights_are_those_before_dropout() -> None:
     weights = attention.train().weights(x, x, None)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 6))
     assert weights.equal(attention.eval().weights(x, x, None))
+
+
+@pytest.mark.parametrize("wants_gradient", [True, False])
+def test_bf16_on_a_cpu_attends_in_float32_where_a_gradient_is_wanted(
+    wants_gradient: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dtypes = []
+    kernel = F.scaled_dot_product_attention
+
+    def listen(query: Tensor, *others: Any, **options: Any) -> Tensor:
+        dtypes.append(query.dtype)
+        return kernel(query, *others, **options)
+
+    attention = MultiHeadAttention(H * K, H)
+    x, memory = torch.randn(B, TQ, H * K), torch.randn(B, TK, H * K)
+    mask = random_mask(B, 1, 1, TK)
+    exact = attention(x, memory, mask)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", listen)
+    with torch.set_grad_enabled(wants_gradient), torch.autocast("cpu", dtype=torch.bfloat16):
+        found = attention(x, memory, mask)
+    assert dtypes == [torch.float32 if wants_gradient else torch.bfloat16]
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), exact, rtol=0.03, atol=0.03)

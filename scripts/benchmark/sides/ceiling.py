@@ -15,9 +15,9 @@ SHAPES = {
 SECONDS_A_SHAPE = 0.5
 
 
-def gigaflops(device: str) -> float:
-    """Best of several large products: float32 on a CPU, bf16 on CUDA."""
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+def gigaflops(device: str, precision: str) -> float:
+    """Best of several large products."""
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     best = 0.0
     for rows, inner, columns in SHAPES[device]:
         a = torch.randn(rows, inner, device=device, dtype=dtype)
@@ -36,6 +36,6 @@ def gigaflops(device: str) -> float:
 
 def run(channel: Channel, job: Job) -> None:
     def measure() -> Mapping[str, Any]:
-        return {"gigaflops": gigaflops(job.device)}
+        return {"gigaflops": gigaflops(job.device, job.precision)}
 
     serve(channel, {"measure": measure})

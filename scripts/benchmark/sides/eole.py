@@ -31,7 +31,7 @@ def settings(job: Job) -> dict[str, Any]:
             "model_path": str(folder / "eole-model"),
             "world_size": 1,
             "gpu_ranks": [0] if job.device == "cuda" else [],
-            "compute_dtype": "bf16" if job.device == "cuda" else "fp32",
+            "compute_dtype": "bf16" if job.precision == "bf16" else "fp32",
             "batch_type": "tokens",
             "batch_size": description.batch_tokens,
             "normalization": "tokens",

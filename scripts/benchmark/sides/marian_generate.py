@@ -20,7 +20,7 @@ class MarianGenerating:
     batchings = ("64 sentences", "128 sentences")
 
     def __init__(self, job: Job) -> None:
-        self._device = job.device
+        self._job = job
         self._max_length = job.workload.description.max_length
         self._src, self._tgt = (
             tokenizers.Tokenizer.from_file(str(job.folder / f"{side}_tokenizer.json"))
@@ -41,8 +41,8 @@ class MarianGenerating:
             places = order[start : start + width]
             longest = len(sources[places[0]])
             rows = [sources[place] + [PAD_ID] * (longest - len(sources[place])) for place in places]
-            src = torch.tensor(rows, device=self._device)
-            with autocast(self._device):
+            src = torch.tensor(rows, device=self._job.device)
+            with autocast(self._job):
                 found = self._model.generate(
                     input_ids=src,
                     attention_mask=(src != PAD_ID).long(),

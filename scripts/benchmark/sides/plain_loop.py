@@ -64,7 +64,7 @@ def train(
     number = 0
     while True:
         batch = PaddedBatch.of(workload.pairs_of_batch(number), job.device)
-        step(model, logits_of, batch, optimizer, job.device)
+        step(model, logits_of, batch, optimizer, job)
         session.after_step(
             batch.src_lengths, batch.tgt_lengths, src_slots=batch.src.numel(), tgt_slots=batch.tgt.numel()
         )
@@ -82,11 +82,11 @@ def step(
     logits_of: Callable[[PaddedBatch], Tensor],
     batch: PaddedBatch,
     optimizer: torch.optim.Optimizer,
-    device: str,
+    job: Job,
 ) -> Tensor:
     """One step of training; the loss, which nobody waits for."""
     optimizer.zero_grad()
-    with autocast(device):
+    with autocast(job):
         loss = mean_loss(logits_of(batch), batch)
     loss.backward()  # type: ignore[no-untyped-call]
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -94,9 +94,9 @@ def step(
     return loss.detach()
 
 
-def autocast(device: str) -> AbstractContextManager[Any]:
-    """Mixed precision with bf16 on CUDA, float32 elsewhere."""
-    return torch.autocast("cuda", dtype=torch.bfloat16) if device == "cuda" else nullcontext()
+def autocast(job: Job) -> AbstractContextManager[Any]:
+    """Mixed precision where the job asks for it."""
+    return torch.autocast(job.device, dtype=torch.bfloat16) if job.precision == "bf16" else nullcontext()
 
 
 def mean_loss(logits: Tensor, batch: PaddedBatch) -> Tensor:

@@ -137,7 +137,7 @@ def run(channel: Channel, job: Job) -> None:
         labels = rectangle(targets, first=[], last=[EOS_ID])
         src_mask = (src != PAD_ID)[:, None, None, :].int()
         tgt_mask = (tgt != PAD_ID)[:, None, None, :].int() & past
-        with autocast(job.device):
+        with autocast(job):
             prediction = model(*(tensor.to(job.device) for tensor in (src, src_mask, tgt, tgt_mask)))
             loss = criterion(
                 prediction.view(-1, workload.description.tgt_vocabulary_size), labels.view(-1).to(job.device)
