@@ -18,12 +18,12 @@ from mt.config.write import config_to_yaml, differences
 from mt.data.batch import Batch, collate
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.sampler import ordered_batches
-from mt.device import choose_device, is_out_of_memory, keep_freed_memory
+from mt.device import choose_device, is_out_of_memory, keep_freed_memory, multiplies_bf16_fast
 from mt.errors import CheckpointError, RunError, TrainingError
 from mt.pipeline.bad_batches import keep_bad_batch
 from mt.pipeline.environment import describe_environment, environment_differences
 from mt.pipeline.interruption import Interrupted, Interruption
-from mt.pipeline.prepare import Prepared, prepare
+from mt.pipeline.prepare import Prepared, make_tokenizers, prepare
 from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers, tokenizer_checksums
 from mt.pipeline.trainee import Trainee, new_trainee
 from mt.pipeline.training_batches import training_batches
@@ -37,6 +37,7 @@ from mt.training.progress import Progress
 from mt.training.state import TrainingState
 from mt.training.step import StepResult
 from mt.training.validation import ValidationResult, validate
+from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
 
@@ -159,9 +160,11 @@ def run_training(
 
 
 def _make_room(config: Config, run: RunDirectory, interruption: Interruption) -> Corpus:
-    """Move the old run aside, but only once the corpus is loaded: a wrong path leaves it where it is."""
+    """Move the old run aside, but only once what is given is found: a wrong path leaves it where it is."""
     with interruption.at_once():
         corpus = load_corpus(config.data, config.cleaning)
+        if config.tokenizer.kind == "file":
+            make_tokenizers(corpus.train, config)
     LOG.info("moved the old run to %s", run.set_aside())
     return corpus
 
@@ -199,7 +202,7 @@ def _sit(
         if checkpoint is not None:
             _restore(trainee, store, checkpoint, saved, run)
             _report_resuming(run, checkpoint, environment)
-        _report_model(model, environment)
+        _report_model(model, environment, config.training.precision)
         finished = _train(config, run, store, prepared, trainee, environment, interruption, checkpoint)
         if finished is None:
             LOG.info("stopped at step %s: %s", f"{state.step:,}", interruption.reason)
@@ -286,14 +289,18 @@ def _report_resuming(run: RunDirectory, checkpoint: Checkpoint, environment: dic
         LOG.warning("resuming is not exact to the bit, for this differs: %s", difference)
 
 
-def _report_model(model: torch.nn.Module, environment: dict[str, str | int]) -> None:
+def _report_model(model: Transformer, environment: dict[str, str | int], precision: str) -> None:
     LOG.info(
-        "model: %s parameters, on %s (%s, %s threads)",
+        "model: %s parameters, in %s on %s (%s, %s threads)",
         f"{sum(parameter.numel() for parameter in model.parameters()):,}",
+        precision,
         environment["device"],
         environment["device_name"],
         environment["num_threads"],
     )
+    device = model.output.weight.device
+    if device.type == "cpu" and precision == "float32" and multiplies_bf16_fast(device):
+        LOG.info("this CPU multiplies bf16 faster than float32: see training.precision=bf16 for a new run")
 
 
 def _expected_steps(config: Config, stream: BatchStream, state: TrainingState) -> int | None:

@@ -136,13 +136,20 @@ def test_restart_moves_the_old_run_aside(
     assert run.path.with_name("mine.old-2").is_dir()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("data.path=nowhere.tsv",),
+        ("tokenizer.kind=file", "tokenizer.shared=true", "tokenizer.path=./nowhere.json"),
+    ],
+)
 def test_restart_with_a_wrong_path_leaves_the_old_run_where_it_is(
-    make_config: MakeConfig, run: RunDirectory
+    options: Sequence[str], make_config: MakeConfig, run: RunDirectory
 ) -> None:
     run_training(make_config("training.max_steps=1"), run)
     before = contents(run.path)
     with pytest.raises(DataError, match="nowhere"):
-        run_training(make_config("data.path=nowhere.tsv"), run, restart=True)
+        run_training(make_config(*options), run, restart=True)
     assert contents(run.path) == before
     assert [path.name for path in run.path.parent.iterdir()] == ["mine"]
 
