@@ -27,12 +27,12 @@ def choose_device(name: str) -> torch.device:
 
 
 def multiplies_bf16_fast(device: torch.device) -> bool:
-    """Whether matrix products gain by bf16 there: on CUDA, and on CPUs with AMX, as Xeons have since 2023."""
+    """Whether matrix products gain by bf16 there: on GPUs since Ampere and on CPUs with AMX."""
     if device.type == "cpu":
         # Older versions of torch do not tell.
         capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
         return bool(capabilities.get("amx_bf16", False))
-    return device.type == "cuda"
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

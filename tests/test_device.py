@@ -88,7 +88,9 @@ def test_bf16_is_fast_where_the_processor_says_so(monkeypatch: pytest.MonkeyPatc
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists() and hasattr(torch.cpu, "get_capabilities"):
         assert multiplies_bf16_fast(torch.device("cpu")) == ("amx_bf16" in cpuinfo.read_text().split())
-    assert multiplies_bf16_fast(torch.device("cuda"))
+    for capability, is_fast in (((7, 5), False), ((8, 0), True), ((12, 0), True)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, found=capability: found)
+        assert multiplies_bf16_fast(torch.device("cuda")) == is_fast
     assert not multiplies_bf16_fast(torch.device("mps"))
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     assert not multiplies_bf16_fast(torch.device("cpu"))

@@ -46,8 +46,8 @@ class TrainingConfig(Section):
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=MAY_CHANGE)
     """auto takes CUDA, else Apple's MPS, else the CPU."""
 
-    precision: Literal["float32", "bf16", "fp16"] = "float32"
-    """bf16, on CUDA or a CPU with AMX, or fp16, on CUDA, compute in mixed precision."""
+    precision: Literal["auto", "float32", "bf16", "fp16"] = "float32"
+    """bf16 and fp16 compute in mixed precision; auto takes bf16 on GPUs and CPUs that are fast at it."""
 
     compile: bool = False
     """Compile the model with torch.compile: slow to start, often faster on CUDA."""

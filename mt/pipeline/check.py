@@ -52,7 +52,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
     """
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device)
-    yield _config_part(config, run, device)
+    yield _config_part(config, run, device, precision)
     corpus = load_corpus(config.data, config.cleaning)
     yield corpus_part(corpus)
     text = look_at(corpus, config)
@@ -79,7 +79,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
     yield _run_part(config, run, speed, pace, num_parameters)
 
 
-def _config_part(config: Config, run: RunDirectory, device: torch.device) -> Part:
+def _config_part(config: Config, run: RunDirectory, device: torch.device, precision: Precision) -> Part:
     data, model, schedule, training = config.data, config.model, config.schedule, config.training
     peak = "" if schedule.kind == "noam" else f" to {schedule.learning_rate:g}"
     limits = {
@@ -94,7 +94,7 @@ def _config_part(config: Config, run: RunDirectory, device: torch.device) -> Par
             f"{model.num_heads} heads, d_ff {model.d_ff}, dropout {model.dropout:g}",
         ),
         ("learning rate", f"{schedule.kind}, rising for {schedule.warmup_steps:,} steps{peak}"),
-        ("step", f"{training.num_micro_batches} x {training.batch_tokens:,} tokens in {training.precision}"),
+        ("step", f"{training.num_micro_batches} x {training.batch_tokens:,} tokens in {precision.name}"),
         ("device", str(device)),
         ("ends at", ", ".join(f"{name} {limit:,}" for name, limit in limits.items() if limit is not None)),
         ("run", f"{run.path}{', which is there already' if run.exists else ''}"),

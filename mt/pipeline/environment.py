@@ -7,9 +7,10 @@ from importlib.metadata import version
 import torch
 
 import mt
+from mt.training.precision import Precision
 
 
-def describe_environment(device: torch.device) -> dict[str, str | int]:
+def describe_environment(device: torch.device, precision: Precision) -> dict[str, str | int]:
     """Plain names and values, for a checkpoint."""
     on_gpu = device.type == "cuda"
     return {
@@ -23,6 +24,7 @@ def describe_environment(device: torch.device) -> dict[str, str | int]:
         "device_name": torch.cuda.get_device_name(device)
         if on_gpu
         else torch.backends.cpu.get_cpu_capability(),
+        "precision": precision.name,
         "num_threads": torch.get_num_threads(),
     }
 

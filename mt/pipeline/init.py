@@ -30,6 +30,7 @@ KEYS = (
     "model.dropout",
     "schedule.learning_rate",
     "schedule.warmup_steps",
+    "training.precision",
     "training.batch_tokens",
     "training.max_epochs",
     "training.guided_alignment",
@@ -84,7 +85,7 @@ def propose_config(path: str, src: str, tgt: str, *, name: str | None = None) ->
         model=size.model,
         schedule=ScheduleConfig(learning_rate=size.learning_rate, warmup_steps=size.warmup_steps),
         # Costs two steps in a hundred, and names and numbers arrive.
-        training=TrainingConfig(max_epochs=size.max_epochs, guided_alignment=0.1),
+        training=TrainingConfig(precision="auto", max_epochs=size.max_epochs, guided_alignment=0.1),
         validation=ValidationConfig(patience=8),
     )
     config, seen = _look_at_lengths(corpus, config)

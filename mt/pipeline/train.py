@@ -198,11 +198,11 @@ def _sit(
             return Outcome(None, state, interruption.exit_code)
         model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(device)
         trainee = new_trainee(model, config, precision, state)
-        environment = describe_environment(device)
+        environment = describe_environment(device, precision)
         if checkpoint is not None:
             _restore(trainee, store, checkpoint, saved, run)
             _report_resuming(run, checkpoint, environment)
-        _report_model(model, environment, config.training.precision)
+        _report_model(model, environment)
         finished = _train(config, run, store, prepared, trainee, environment, interruption, checkpoint)
         if finished is None:
             LOG.info("stopped at step %s: %s", f"{state.step:,}", interruption.reason)
@@ -289,18 +289,18 @@ def _report_resuming(run: RunDirectory, checkpoint: Checkpoint, environment: dic
         LOG.warning("resuming is not exact to the bit, for this differs: %s", difference)
 
 
-def _report_model(model: Transformer, environment: dict[str, str | int], precision: str) -> None:
+def _report_model(model: Transformer, environment: dict[str, str | int]) -> None:
     LOG.info(
         "model: %s parameters, in %s on %s (%s, %s threads)",
         f"{sum(parameter.numel() for parameter in model.parameters()):,}",
-        precision,
+        environment["precision"],
         environment["device"],
         environment["device_name"],
         environment["num_threads"],
     )
     device = model.output.weight.device
-    if device.type == "cpu" and precision == "float32" and multiplies_bf16_fast(device):
-        LOG.info("this CPU multiplies bf16 faster than float32: see training.precision=bf16 for a new run")
+    if environment["precision"] == "float32" and multiplies_bf16_fast(device):
+        LOG.info("this %s multiplies bf16 faster: a new run may set training.precision=auto", device.type)
 
 
 def _expected_steps(config: Config, stream: BatchStream, state: TrainingState) -> int | None:

@@ -4,18 +4,22 @@ import numpy as np
 import torch
 
 from mt.pipeline.environment import describe_environment, environment_differences
+from mt.training.precision import Precision
+
+CPU = torch.device("cpu")
 
 
 def test_what_decides_about_bits_is_recorded() -> None:
-    environment = describe_environment(torch.device("cpu"))
+    environment = describe_environment(CPU, Precision("float32", CPU))
     assert environment["torch"] == torch.__version__
     assert environment["numpy"] == np.__version__
     assert environment["python"] == platform.python_version()
     assert environment["num_threads"] == torch.get_num_threads()
+    assert environment["precision"] == "float32"
 
 
 def test_differences_name_both_sides() -> None:
-    now = describe_environment(torch.device("cpu"))
+    now = describe_environment(CPU, Precision("float32", CPU))
     assert environment_differences(now, now) == []
     then = {**now, "torch": "1.13"}
     del then["num_threads"]

@@ -100,7 +100,7 @@ def test_resuming_elsewhere_says_what_differs_and_goes_on(
         patch.setattr(
             mt.pipeline.train,
             "describe_environment",
-            lambda device: describe_environment(device) | {"num_threads": 64, "torch": "9.9"},
+            lambda *known: describe_environment(*known) | {"num_threads": 64, "torch": "9.9"},
         )
         assert run_training(make_config("training.max_steps=4"), run).state.step == 4
     warnings = [message for message in caplog.messages if "not exact" in message]

@@ -31,16 +31,27 @@ def test_bf16_is_refused_where_it_would_be_slower(device: str) -> None:
         Precision("bf16", torch.device(device))
 
 
+@pytest.mark.parametrize(("device", "amx"), [("cpu", False), ("mps", True)], indirect=["amx"])
+@pytest.mark.usefixtures("amx")
+def test_auto_takes_float32_where_bf16_would_be_slower(device: str) -> None:
+    precision = Precision("auto", torch.device(device))
+    assert precision.name == "float32"
+    with precision.autocast():
+        assert not torch.is_autocast_enabled("cpu")
+
+
 @pytest.mark.parametrize("device", ["cpu", "mps"])
 def test_fp16_needs_cuda(device: str) -> None:
     with pytest.raises(DeviceError, match=rf"fp16 needs a CUDA device, and this run trains on {device}\."):
         Precision("fp16", torch.device(device))
 
 
+@pytest.mark.parametrize("name", ["bf16", "auto"])
 @pytest.mark.parametrize("amx", [True], indirect=True)
 @pytest.mark.usefixtures("amx")
-def test_bf16_on_a_cpu_that_is_fast_at_it() -> None:
-    precision = Precision("bf16", torch.device("cpu"))
+def test_bf16_on_a_cpu_that_is_fast_at_it(name: Literal["bf16", "auto"]) -> None:
+    precision = Precision(name, torch.device("cpu"))
+    assert precision.name == "bf16"
     assert not precision.scaler.is_enabled()
     with precision.autocast():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
