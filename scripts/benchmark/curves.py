@@ -2,9 +2,10 @@
 
 python -m scripts.benchmark.curves --data FOLDER [--steps N]
 
-Two trainings of `mt` that differ in what dropout draws, and one of the plain `torch.nn.Transformer` loop with
-torch's own dropout, loss and Adam; all with the same first weights, batches and learning rates. How far the
-plain loop lies from `mt` is to be held against how far the two of `mt` lie from each other.
+Two trainings of `mt` that differ in what dropout draws, the first once more in bf16 where the CPU is fast at it,
+and one of the plain `torch.nn.Transformer` loop with torch's own dropout, loss and Adam; all with the same first
+weights, batches and learning rates. How far the others lie from `mt` is to be held against how far the two of
+`mt` lie from each other.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from mt.config.data import DataConfig
 from mt.data.batch import Batch
 from mt.data.corpus import load_split
 from mt.data.tokenizer import Tokenizer
+from mt.device import multiplies_bf16_fast
 from mt.metrics.scores import score_translations
 from mt.pipeline.translator import Translator
 from mt.training.objective import Objective
@@ -48,7 +50,7 @@ def learning_rates() -> Iterator[float]:
     return (LEARNING_RATE * min(n / WARMUP_STEPS, (WARMUP_STEPS / n) ** 0.5) for n in itertools.count(1))
 
 
-def fast_path(model: Transformer, seed: int) -> Step:
+def fast_path(model: Transformer, seed: int, precision: Precision) -> Step:
     """What `mt train` does with a batch."""
     objective, optimizer, rates = Objective(model).train(), adam(model), learning_rates()
     generator = torch.Generator().manual_seed(seed).get_state()
@@ -61,7 +63,7 @@ def fast_path(model: Transformer, seed: int) -> Step:
             objective,
             [batch],
             optimizer,
-            Precision("float32", CPU),
+            precision,
             learning_rate=next(rates),
             smoothing=LABEL_SMOOTHING,
             clip_norm=1.0,
@@ -147,19 +149,21 @@ def main() -> None:
     )
     workload = job.workload
     first = new_model(job.size, workload.description).weights()
-    fast = [new_model(job.size, workload.description) for _ in range(2)]
+    fast = {"mt, seed 1": (1, Precision("float32", CPU)), "mt, seed 2": (2, Precision("float32", CPU))}
+    if multiplies_bf16_fast(CPU):
+        fast["mt, seed 1, bf16"] = (1, Precision("bf16", CPU))
+    models = {name: new_model(job.size, workload.description) for name in fast}
     plain = TorchTransformer(job.size, workload.description)
     plain.load_state_dict({**state_from_mt(first), "positions": plain.positions})
     steps = {
-        "mt, seed 1": fast_path(fast[0], 1),
-        "mt, seed 2": fast_path(fast[1], 2),
+        **{name: fast_path(models[name], seed, precision) for name, (seed, precision) in fast.items()},
         "plain loop": plain_path(plain, 1, job),
     }
     losses = train_side_by_side(steps, workload, options.steps)
     translating = new_model(job.size, workload.description)
     translating.load_weights(weights_for_mt(plain, translating))
     data = DataConfig(path=options.data, src=options.src, tgt=options.tgt)
-    scores = [bleu(model, job, data) for model in (*fast, translating)]
+    scores = [bleu(model, job, data) for model in (*models.values(), translating)]
     ends = [options.steps * (point + 1) // NUM_POINTS for point in range(NUM_POINTS)]
     print("| | " + " | ".join(f"to step {end:,}" for end in ends) + " | BLEU |")
     print("|---|" + "---|" * (NUM_POINTS + 1))
