@@ -2,10 +2,10 @@
 
 python -m scripts.benchmark.curves --data FOLDER [--steps N]
 
-Two trainings of `mt` that differ in what dropout draws, the first once more in bf16 where the CPU is fast at it,
-and one of the plain `torch.nn.Transformer` loop with torch's own dropout, loss and Adam; all with the same first
-weights, batches and learning rates. How far the others lie from `mt` is to be held against how far the two of
-`mt` lie from each other.
+Two trainings of `mt` that differ in what dropout draws, the first once more in bf16 where the CPU is fast
+at it, and one of the plain `torch.nn.Transformer` loop with torch's own dropout, loss and Adam; all with the
+same first weights, batches and learning rates. How far the others lie from `mt` is to be held against how far
+the two of `mt` lie from each other.
 """
 
 import argparse
