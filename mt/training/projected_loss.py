@@ -9,6 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+
+from mt.special_tokens import PAD_ID
+from mt.transformer.linear import ROUND, round_rows
 
 # 16 MB of logits, allocated once; with 2**25 a step took 12 % longer, with 2**20 it made no difference.
 _CHUNK_ELEMENTS = 2**22
@@ -45,9 +49,13 @@ class _ProjectedLoss(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, chunk_loss: ChunkLoss, with_gradient: bool
     ) -> Tensor:
+        num_rows = len(hidden)
         if torch.is_autocast_enabled(hidden.device.type):
             dtype = torch.get_autocast_dtype(hidden.device.type)
-            hidden, weight = hidden.to(dtype), weight.to(dtype)
+            weight = weight.to(dtype)
+            # What may be added are rows like those of padding, which count for nothing.
+            hidden = round_rows(hidden).to(dtype)
+            labels = F.pad(labels, (0, len(hidden) - num_rows), value=PAD_ID)
         needs_gradient = with_gradient and any(ctx.needs_input_grad)
         if needs_gradient:
             hidden_gradient = torch.empty_like(hidden)
@@ -55,7 +63,8 @@ class _ProjectedLoss(torch.autograd.Function):
             weight_gradient = torch.zeros_like(weight, dtype=torch.promote_types(weight.dtype, torch.float32))
         vocabulary_size = weight.size(0)
         chunk_elements = _CHUNK_ELEMENTS if hidden.device.type == "cpu" else _CHUNK_ELEMENTS_ELSEWHERE
-        rows = max(2, chunk_elements // vocabulary_size // 2 * 2)
+        rows = chunk_elements // vocabulary_size
+        rows = rows // ROUND * ROUND or max(2, rows // 2 * 2)
         buffer = hidden.new_empty(min(rows, len(hidden)), vocabulary_size)
         exact_dtype = torch.promote_types(hidden.dtype, torch.float32)
         # Where products are in bf16 or fp16, the loss itself is not.
@@ -75,7 +84,7 @@ class _ProjectedLoss(torch.autograd.Function):
                 else:
                     weight_gradient += logits.t() @ chunk
         if needs_gradient:
-            ctx.save_for_backward(hidden_gradient, weight_gradient)
+            ctx.save_for_backward(hidden_gradient[:num_rows], weight_gradient)
         return loss
 
     @staticmethod

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mt.transformer.linear import Linear, linear
+
 
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
     """How much each query looks at each key (section 3.2.1): ``softmax(Q K^T / sqrt(K))``.
@@ -52,10 +54,10 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.num_heads = num_heads
         self.dropout = dropout
-        self.query = nn.Linear(d_model, d_model, bias=bias)
-        self.key = nn.Linear(d_model, d_model, bias=bias)
-        self.value = nn.Linear(d_model, d_model, bias=bias)
-        self.output = nn.Linear(d_model, d_model, bias=bias)
+        self.query = Linear(d_model, d_model, bias=bias)
+        self.key = Linear(d_model, d_model, bias=bias)
+        self.value = Linear(d_model, d_model, bias=bias)
+        self.output = Linear(d_model, d_model, bias=bias)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
         """Let each position of ``x`` gather from the positions of ``memory``.
@@ -116,7 +118,7 @@ class MultiHeadAttention(nn.Module):
 
     def _first_head(self, layer: nn.Linear, x: Tensor) -> Tensor:
         width = layer.out_features // self.num_heads
-        return F.linear(x, layer.weight[:width], None if layer.bias is None else layer.bias[:width])
+        return linear(x, layer.weight[:width], None if layer.bias is None else layer.bias[:width])
 
     def _split(self, x: Tensor) -> Tensor:
         return split_heads(x, self.num_heads)
@@ -124,12 +126,11 @@ class MultiHeadAttention(nn.Module):
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
     """`plain_attention` by torch's fused kernel, with dropout on the weights."""
-    if query.device.type == "cpu" and query.dtype == torch.bfloat16 and torch.is_grad_enabled():
+    if query.device.type == "cpu" and torch.is_autocast_enabled("cpu") and torch.is_grad_enabled():
         # Backward, the CPU's kernel for bf16 takes many times as long as the one for float32.
+        query, key, value = query.float(), key.float(), value.float()
         with torch.autocast("cpu", enabled=False):
-            exact = query.float(), key.float(), value.float()
-            found = F.scaled_dot_product_attention(*exact, attn_mask=mask, dropout_p=dropout)
-            return found.to(query.dtype)
+            return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
 
 
@@ -138,4 +139,4 @@ def _project_at_once(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
     weight = torch.cat([layer.weight for layer in layers])
     has_bias = layers[0].bias is not None
     bias = torch.cat([layer.bias for layer in layers]) if has_bias else None
-    return F.linear(x, weight, bias).chunk(len(layers), dim=-1)
+    return linear(x, weight, bias).chunk(len(layers), dim=-1)

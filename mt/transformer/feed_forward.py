@@ -5,6 +5,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from mt.transformer.dropout import Dropout
+from mt.transformer.linear import Linear, round_rows, unround_rows
 
 Activation = Literal["relu", "gelu"]
 
@@ -22,12 +23,13 @@ class FeedForward(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        self.inner = nn.Linear(d_model, d_ff, bias=bias)
-        self.outer = nn.Linear(d_ff, d_model, bias=bias)
+        self.inner = Linear(d_model, d_ff, bias=bias)
+        self.outer = Linear(d_ff, d_model, bias=bias)
         self.activation: nn.Module = nn.ReLU() if activation == "relu" else nn.GELU()
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """``(B, T, D)`` -> ``(B, T, D)``."""
-        output: Tensor = self.outer(self.dropout(self.activation(self.inner(x))))
-        return output
+        rows = round_rows(x)
+        output: Tensor = self.outer(self.dropout(self.activation(self.inner(rows))))
+        return unround_rows(output, x)

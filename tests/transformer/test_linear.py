@@ -1,0 +1,96 @@
+"""Linear layers in bf16 on a CPU: the function of torch, in products of few shapes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from mt.config.model import ModelConfig
+from mt.data.batch import collate
+from mt.training.objective import Objective
+from mt.transformer.build import build_transformer
+from mt.transformer.linear import ROUND, Linear, linear, round_rows, unround_rows
+
+D, E = 12, 20
+PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.mm.out, torch.ops.aten.addmm.default)
+
+
+class Listener(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Hears of the shapes of all products of matrices."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.shapes: set[tuple[torch.Size, ...]] = set()
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if func in PRODUCTS:
+            self.shapes.add(tuple(matrix.shape for matrix in args[-2:]))
+        return func(*args, **kwargs or {})
+
+
+@pytest.fixture
+def bf16() -> torch.autocast:
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize("shape", [(3, 5, D), (ROUND, D), (2, ROUND + 1, D), (1, 1, D)])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_value_and_gradients_are_those_of_torch(
+    shape: tuple[int, ...], bias: bool, dtype: torch.dtype, bf16: torch.autocast
+) -> None:
+    layer = Linear(D, E, bias=bias)
+    x = torch.randn(shape, dtype=dtype, requires_grad=True)
+    with bf16:
+        ours = layer(x)
+    theirs = F.linear(x.float(), layer.weight, layer.bias)
+    assert ours.dtype == torch.bfloat16
+    torch.testing.assert_close(ours.float(), theirs, rtol=0.02, atol=0.02)
+    direction = torch.randn_like(theirs)
+    leaves = [x, *layer.parameters()]
+    found = torch.autograd.grad(ours, leaves, direction.bfloat16())
+    for gradient, expected, leaf in zip(
+        found, torch.autograd.grad(theirs, leaves, direction), leaves, strict=True
+    ):
+        assert gradient.dtype == leaf.dtype
+        scale = float(expected.abs().max())
+        torch.testing.assert_close(gradient.float(), expected.float(), rtol=0.02, atol=0.02 * scale)
+
+
+def test_outside_of_autocast_it_is_torchs_own() -> None:
+    layer, x = Linear(D, E), torch.randn(3, 5, D)
+    assert layer(x).equal(F.linear(x, layer.weight, layer.bias))
+    assert linear(x, layer.weight, None).equal(F.linear(x, layer.weight))
+    assert round_rows(x) is x
+    assert unround_rows(x, x) is x
+
+
+def test_rows_come_back_as_they_were(bf16: torch.autocast) -> None:
+    x = torch.randn(3, 5, D).bfloat16()
+    with bf16:
+        rows = round_rows(x)
+        assert rows.shape == (ROUND, D)
+        assert rows[15:].eq(0).all()
+        assert round_rows(rows) is rows
+        assert unround_rows(rows, x).equal(x)
+
+
+def test_batches_of_any_shape_make_products_of_the_same_shapes(bf16: torch.autocast) -> None:
+    """Of a whole step, forward and backward, loss and all."""
+    config = ModelConfig(d_model=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=32)
+    objective = Objective(build_transformer(config, src_vocab_size=40, tgt_vocab_size=40, max_length=50))
+    heard = []
+    for rows, src_length, tgt_length in ((3, 7, 11), (5, 20, 13), (1, 4, 2)):
+        batch = collate([[5] * src_length] * rows, [[6] * tgt_length] * rows)
+        with Listener() as listener:
+            with bf16:
+                loss = objective(batch, 0.1)
+            loss.backward()
+        heard.append(listener.shapes)
+    assert heard[0] == heard[1] == heard[2]
+    assert len(heard[0]) > 10
