@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mt.special_tokens import PAD_ID
-from mt.transformer.linear import ROUND, round_rows
+from mt.transformer.linear import round_rows
 
 # 16 MB of logits, allocated once; with 2**25 a step took 12 % longer, with 2**20 it made no difference.
 _CHUNK_ELEMENTS = 2**22
@@ -63,8 +63,7 @@ class _ProjectedLoss(torch.autograd.Function):
             weight_gradient = torch.zeros_like(weight, dtype=torch.promote_types(weight.dtype, torch.float32))
         vocabulary_size = weight.size(0)
         chunk_elements = _CHUNK_ELEMENTS if hidden.device.type == "cpu" else _CHUNK_ELEMENTS_ELSEWHERE
-        rows = chunk_elements // vocabulary_size
-        rows = rows // ROUND * ROUND or max(2, rows // 2 * 2)
+        rows = max(2, chunk_elements // vocabulary_size // 2 * 2)
         buffer = hidden.new_empty(min(rows, len(hidden)), vocabulary_size)
         exact_dtype = torch.promote_types(hidden.dtype, torch.float32)
         # Where products are in bf16 or fp16, the loss itself is not.

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-ROUND = 256
-"""Round numbers of rows are multiples of this."""
+_FEWEST_ROWS = 32
 
 
 class Linear(nn.Linear):
@@ -41,7 +40,7 @@ def round_rows(x: Tensor) -> Tensor:
     if not rounds_rows(x):
         return x
     dtype, rows = torch.get_autocast_dtype("cpu"), x.flatten(0, -2)
-    if rows.dtype == dtype and len(rows) % ROUND == 0:
+    if rows.dtype == dtype and len(rows) == _round_number(len(rows)):
         return rows
     return _RoundRows.apply(rows, dtype)  # type: ignore[no-untyped-call, no-any-return]
 
@@ -53,11 +52,10 @@ def unround_rows(rows: Tensor, like: Tensor) -> Tensor:
     return rows[: like.numel() // like.size(-1)].view(*like.shape[:-1], rows.size(-1))
 
 
-def _round(rows: Tensor, dtype: torch.dtype) -> Tensor:
-    padded = rows.new_empty(-(-len(rows) // ROUND) * ROUND, rows.size(1), dtype=dtype)
-    padded[: len(rows)] = rows
-    padded[len(rows) :] = 0
-    return padded
+def _round_number(number: int) -> int:
+    """The next of eight numbers between each power of two and the one after it."""
+    unit = max(_FEWEST_ROWS, 1 << (number.bit_length() - 1) >> 3)
+    return -(-number // unit) * unit
 
 
 class _RoundRows(torch.autograd.Function):
@@ -66,7 +64,10 @@ class _RoundRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, dtype: torch.dtype) -> Tensor:
         ctx.num_rows, ctx.dtype = len(rows), rows.dtype
-        return _round(rows, dtype)
+        padded = rows.new_empty(_round_number(len(rows)), rows.size(1), dtype=dtype)
+        padded[: len(rows)] = rows
+        padded[len(rows) :] = 0
+        return padded
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:

@@ -12,7 +12,7 @@ from mt.config.model import ModelConfig
 from mt.data.batch import collate
 from mt.training.objective import Objective
 from mt.transformer.build import build_transformer
-from mt.transformer.linear import ROUND, Linear, linear, round_rows, unround_rows
+from mt.transformer.linear import Linear, linear, round_rows, unround_rows
 
 D, E = 12, 20
 PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.mm.out, torch.ops.aten.addmm.default)
@@ -38,7 +38,7 @@ def bf16() -> torch.autocast:
     return torch.autocast("cpu", dtype=torch.bfloat16)
 
 
-@pytest.mark.parametrize("shape", [(3, 5, D), (ROUND, D), (2, ROUND + 1, D), (1, 1, D)])
+@pytest.mark.parametrize("shape", [(3, 5, D), (32, D), (2, 33, D), (1, 1, D)])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_value_and_gradients_are_those_of_torch(
@@ -74,19 +74,30 @@ def test_rows_come_back_as_they_were(bf16: torch.autocast) -> None:
     x = torch.randn(3, 5, D).bfloat16()
     with bf16:
         rows = round_rows(x)
-        assert rows.shape == (ROUND, D)
+        assert rows.shape == (32, D)
         assert rows[15:].eq(0).all()
         assert round_rows(rows) is rows
         assert unround_rows(rows, x).equal(x)
 
 
+@pytest.mark.parametrize(
+    ("number", "rounded"),
+    [(1, 32), (33, 64), (256, 256), (257, 288), (511, 512), (2000, 2048), (2049, 2304), (4085, 4096)],
+)
+def test_numbers_of_rows_are_rounded_up_by_an_eighth_at_most(
+    number: int, rounded: int, bf16: torch.autocast
+) -> None:
+    with bf16:
+        assert round_rows(torch.ones(number, D)).shape == (rounded, D)
+
+
 def test_batches_of_any_shape_make_products_of_the_same_shapes(bf16: torch.autocast) -> None:
-    """Of a whole step, forward and backward, loss and all."""
+    """Of a whole step, forward and backward, loss and all: 300, 312 and 304 rows become 320."""
     config = ModelConfig(d_model=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=32)
     objective = Objective(build_transformer(config, src_vocab_size=40, tgt_vocab_size=40, max_length=50))
     heard = []
-    for rows, src_length, tgt_length in ((3, 7, 11), (5, 20, 13), (1, 4, 2)):
-        batch = collate([[5] * src_length] * rows, [[6] * tgt_length] * rows)
+    for rows, length in ((30, 10), (26, 12), (19, 16)):
+        batch = collate([[5] * (length - 1)] * rows, [[6] * (length - 1)] * rows)
         with Listener() as listener:
             with bf16:
                 loss = objective(batch, 0.1)
