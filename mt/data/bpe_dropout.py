@@ -1,6 +1,6 @@
-"""BPE-dropout: the same word, cut otherwise each time it is seen (Provilkov et al. 2020, algorithm 1)."""
+"""BPE-dropout: the same word, cut otherwise in each epoch (Provilkov et al. 2020, algorithm 1)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -46,14 +46,26 @@ class BpeDropout:
         self._blank = blank
         self._spellings = _spellings(merges, num_ids)
 
-    def __call__(self, sentences: EncodedSentences, generator: np.random.Generator) -> EncodedSentences:
-        """Each sentence cut anew, as the generator draws; in memory, with a bar where it takes its time."""
+    def __call__(
+        self,
+        sentences: EncodedSentences,
+        generator: np.random.Generator,
+        before_each_block: Callable[[], None] = lambda: None,
+    ) -> EncodedSentences:
+        """Each sentence cut anew, in memory, with a bar where it takes its time.
+
+        Args:
+            sentences: Encoded without dropout.
+            generator: What is skipped is drawn from.
+            before_each_block: Called every few thousand sentences; may raise to give up.
+        """
         ids: list[Ids] = []
         lengths: list[npt.NDArray[np.int32]] = []
         starts = tqdm(
             range(0, len(sentences), _BLOCK_SIZE), desc="BPE-dropout", delay=2, disable=None, leave=False
         )
         for start in starts:
+            before_each_block()
             places = sentences.offsets[start : start + _BLOCK_SIZE + 1]
             block = self._cut(sentences.ids[places[0] : places[-1]], np.diff(places), generator)
             ids.append(block[0])

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 
 import torch
@@ -130,10 +131,14 @@ def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, num_parameter
 def _measure_pace(trial: Trial, stream: BatchStream, text: Text) -> tuple[Speed, Pace]:
     speed = trial.measure_speed(stream, max_steps=MOST_TIMED_STEPS, max_seconds=MOST_TIMED_SECONDS)
     validation_seconds = trial.measure_validation(text.evaluation["validation"], text.tokenizers)
+    started = time.perf_counter()
+    stream.epoch(1)
+    epoch_seconds = time.perf_counter() - started
     return speed, Pace(
-        stream.num_steps(0) * text.scale,
-        stream.num_target_tokens(0) * text.scale,
+        stream.num_steps(1) * text.scale,
+        stream.num_target_tokens(1) * text.scale,
         speed.tokens_per_second,
+        epoch_seconds * text.scale,
         validation_seconds * text.validation_scale,
     )
 

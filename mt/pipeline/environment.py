@@ -30,5 +30,5 @@ def describe_environment(device: torch.device, precision: Precision) -> dict[str
 
 
 def environment_differences(then: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
-    """What differs between two environments, as ``torch: 2.12 -> 2.13``."""
-    return [f"{name}: {then.get(name)} -> {now[name]}" for name in now if then.get(name) != now[name]]
+    """What differs between two environments, as ``torch: 2.12 -> 2.13``, of what is known of both."""
+    return [f"{name}: {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]

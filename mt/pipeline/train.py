@@ -66,8 +66,7 @@ class Sitting:
     environment: dict[str, str | int]
     interruption: Interruption
     progress: Progress
-    newest: str | None
-    """The name of the newest checkpoint."""
+    newest: Checkpoint | None
 
     def __post_init__(self) -> None:
         prepared = self.prepared
@@ -115,14 +114,20 @@ class Sitting:
                 tokenizers=self._tokenizer_checksums,
                 best=is_best,
                 keep=self.config.checkpoint.keep,
-            ).name
+            )
         seconds = time.perf_counter() - started
         self.progress.leave_out(seconds)
-        LOG.info("saved %s in %.2f seconds", self.newest, seconds)
+        LOG.info("saved %s in %.2f seconds", self.newest.name, seconds)
+
+    def save_steps(self) -> None:
+        """Save a checkpoint if a step has been taken since the newest."""
+        if self.trainee.state.step != (self.newest.step if self.newest else 0):
+            self.save({}, False)
 
     def keep_bad(self, micro_batches: Sequence[Batch], result: StepResult) -> None:
         """Put a batch whose loss or gradient was no number where `mt check` can look into it."""
-        keep_bad_batch(self.run, self.trainee.state.step, self.newest, micro_batches, result)
+        newest = self.newest.name if self.newest else None
+        keep_bad_batch(self.run, self.trainee.state.step, newest, micro_batches, result)
 
     def _validation_batches(self) -> Iterator[Batch]:
         pairs = self.prepared.validation
@@ -227,14 +232,17 @@ def _train(
         objective.model.encoder.compile(dynamic=True)
         objective.model.decoder.compile(dynamic=True)
     tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
-    stream = training_batches(config, prepared.train, tokenizers, prepared.places)
-    newest = checkpoint.name if checkpoint else None
-    with Progress(
-        run.tensorboard_dir, run.metrics_file, state=state, total_steps=_expected_steps(config, stream, state)
-    ) as progress:
+    stream = training_batches(config, prepared.train, tokenizers, prepared.places, interruption.check)
+    try:
+        total_steps = _expected_steps(config, stream, state)
+    except Interrupted:
+        return None
+    with Progress(run.tensorboard_dir, run.metrics_file, state=state, total_steps=total_steps) as progress:
         if not state.step:
             progress.corpus(prepared.report, prepared.dropped)
-        sitting = Sitting(config, run, store, prepared, trainee, environment, interruption, progress, newest)
+        sitting = Sitting(
+            config, run, store, prepared, trainee, environment, interruption, progress, checkpoint
+        )
         callbacks = Callbacks(
             validate=sitting.validate,
             show=sitting.show,
@@ -242,16 +250,21 @@ def _train(
             interrupted=interruption,
             keep_bad=sitting.keep_bad,
         )
-        return train(
-            objective,
-            stream,
-            trainee.optimizer,
-            trainee.precision,
-            config=config,
-            state=state,
-            callbacks=callbacks,
-            progress=progress,
-        )
+        try:
+            return train(
+                objective,
+                stream,
+                trainee.optimizer,
+                trainee.precision,
+                config=config,
+                state=state,
+                callbacks=callbacks,
+                progress=progress,
+            )
+        except Interrupted:
+            # Between two steps, while an epoch was made.
+            sitting.save_steps()
+            return None
 
 
 def _restore(

@@ -1,4 +1,6 @@
-"""The training batches as the config wants them: words hidden, or cut otherwise each time."""
+"""The training batches as the config wants them: words hidden, or cut otherwise in each epoch."""
+
+from collections.abc import Callable
 
 from mt.config.config import Config
 from mt.data.alignment import Places
@@ -9,7 +11,11 @@ from mt.training.batch_stream import BatchStream
 
 
 def training_batches(
-    config: Config, pairs: EncodedPairs, tokenizers: tuple[Tokenizer, Tokenizer], places: Places | None
+    config: Config,
+    pairs: EncodedPairs,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    places: Places | None,
+    before_each_block: Callable[[], None] = lambda: None,
 ) -> BatchStream:
     """The batches of a run.
 
@@ -18,6 +24,7 @@ def training_batches(
         pairs: The training pairs.
         tokenizers: What source and target were encoded by.
         places: For each target token the source token that it translates; None where nobody asks.
+        before_each_block: Called now and then while an epoch is made; may raise to give up.
     """
     training = config.training
     dropouts = None
@@ -32,6 +39,7 @@ def training_batches(
         places=places,
         unknown_share=training.unknown_share,
         bpe_dropouts=dropouts,
+        before_each_block=before_each_block,
     )
 
 

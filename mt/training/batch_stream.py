@@ -1,5 +1,6 @@
 """The training batches, one step's after another's, from any position on."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,10 +44,12 @@ class BatchStream:
         places: Places | None = None,
         unknown_share: float = 0.0,
         bpe_dropouts: tuple[BpeDropout, BpeDropout] | None = None,
+        before_each_block: Callable[[], None] = lambda: None,
     ) -> None:
         """With ``places``, laid out as ``pairs.tgt.ids``, batches have an alignment, and words are hidden.
 
-        With ``bpe_dropouts``, of source and target, all sentences are cut otherwise in each epoch.
+        With ``bpe_dropouts``, of source and target, all sentences are cut otherwise in each epoch;
+        ``before_each_block`` is called every few thousand of them, and may raise to give up.
         """
         self.num_micro_batches = num_micro_batches
         self._pairs = pairs
@@ -55,6 +58,7 @@ class BatchStream:
         self._places = places
         self._unknown_share = unknown_share
         self._bpe_dropouts = bpe_dropouts
+        self._before_each_block = before_each_block
         self._epoch: Epoch | None = None
 
     def take(self, epoch: int, batch: int) -> tuple[list[Batch], int, int]:
@@ -111,5 +115,7 @@ class BatchStream:
         src, tgt = self._bpe_dropouts
         generator = np.random.default_rng([self._seed, epoch, _NO_BATCH])
         return EncodedPairs(
-            src(self._pairs.src, generator), tgt(self._pairs.tgt, generator), self._pairs.shares
+            src(self._pairs.src, generator, self._before_each_block),
+            tgt(self._pairs.tgt, generator, self._before_each_block),
+            self._pairs.shares,
         )

@@ -23,12 +23,13 @@ class Precision:
         if name == "fp16" and device.type != "cuda":
             raise DeviceError(
                 f"training.precision: fp16 needs a CUDA device, and this run trains on {device.type}. "
-                "Set training.precision=auto."
+                "Set training.precision=auto, in a new --run or with --restart."
             )
         if name == "bf16" and not multiplies_bf16_fast(device):
             raise DeviceError(
                 "training.precision: bf16 needs a GPU of NVIDIA's Ampere generation or a later one, or a CPU "
-                f"with AMX, and this run trains on {device.type} without it. Set training.precision=auto."
+                f"with AMX, and this run trains on {device.type} without it. Set training.precision=auto, in "
+                "a new --run or with --restart."
             )
         self.name = name
         self._device = device

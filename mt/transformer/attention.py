@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mt.transformer.linear import Linear, linear
+from mt.transformer.linear import Linear, is_cpu_autocast, linear
 
 
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
@@ -111,7 +111,11 @@ class MultiHeadAttention(nn.Module):
         Returns:
             ``(B, Tq, Tk)``, very small where the mask is False.
         """
-        scores = self._first_head(self.query, x) @ keys.transpose(1, 2) / math.sqrt(keys.size(-1))
+        queries = self._first_head(self.query, x)
+        # In float32 whatever autocast says: a small product, of another shape in each batch.
+        with torch.autocast(x.device.type, enabled=False):
+            exact = torch.promote_types(queries.dtype, torch.float32)
+            scores = queries.to(exact) @ keys.to(exact).transpose(1, 2) / math.sqrt(keys.size(-1))
         if mask is None:
             return scores
         return scores.masked_fill(~mask[:, 0], torch.finfo(scores.dtype).min)
@@ -126,7 +130,7 @@ class MultiHeadAttention(nn.Module):
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
     """`plain_attention` by torch's fused kernel, with dropout on the weights."""
-    if query.device.type == "cpu" and torch.is_autocast_enabled("cpu") and torch.is_grad_enabled():
+    if is_cpu_autocast(query) and torch.is_grad_enabled():
         # Backward, the CPU's kernel for bf16 takes many times as long as the one for float32.
         query, key, value = query.float(), key.float(), value.float()
         with torch.autocast("cpu", enabled=False):

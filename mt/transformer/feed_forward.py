@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from mt.transformer.dropout import Dropout
-from mt.transformer.linear import Linear, round_rows, unround_rows
+from mt.transformer.linear import Linear, pad_rows, unpad_rows
 
 Activation = Literal["relu", "gelu"]
 
@@ -30,6 +30,6 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(B, T, D)`` -> ``(B, T, D)``."""
-        rows = round_rows(x)
+        rows = pad_rows(x)
         output: Tensor = self.outer(self.dropout(self.activation(self.inner(rows))))
-        return unround_rows(output, x)
+        return unpad_rows(output, x)

@@ -189,3 +189,21 @@ def test_all_steps_that_are_tried_are_steps_of_this_config(
 def test_lower_case_is_said(check: Check, caplog: pytest.LogCaptureFixture) -> None:
     check("tokenizer.lowercase=true")
     assert caplog.text.count("the model reads and writes small letters only") == 1
+
+
+def test_batches_are_those_of_sentences_as_they_are_cut(check: Check) -> None:
+    bpe = ("tokenizer.kind=bpe", "tokenizer.max_size=400", "data.max_length=200")
+    whole, cut = (
+        int(value_of(check(*bpe, f"training.bpe_dropout={share}")["batches"], "in an epoch").split()[0])
+        for share in (0, 0.5)
+    )
+    assert cut > whole
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_it_says_which_numbers_auto_takes(
+    is_fast: bool, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mt.training.precision.multiplies_bf16_fast", lambda _: is_fast)
+    step = value_of(check("training.precision=auto")["config"], "step")
+    assert step.endswith("in bf16" if is_fast else "in float32")

@@ -12,7 +12,13 @@ from mt.run_directory import RunDirectory
 
 MakeConfig = Callable[..., Config]
 # An epoch of 50 steps of 100 tokens: at 200 tokens a second half a second a step.
-PACE = Pace(steps_per_epoch=50, target_tokens_per_epoch=5000, tokens_per_second=200, validation_seconds=3)
+PACE = Pace(
+    steps_per_epoch=50,
+    target_tokens_per_epoch=5000,
+    tokens_per_second=200,
+    epoch_seconds=0,
+    validation_seconds=3,
+)
 
 
 def test_a_run_by_arithmetic(make_config: MakeConfig) -> None:

@@ -21,9 +21,10 @@ def test_what_decides_about_bits_is_recorded() -> None:
 def test_differences_name_both_sides() -> None:
     now = describe_environment(CPU, Precision("float32", CPU))
     assert environment_differences(now, now) == []
-    then = {**now, "torch": "1.13"}
-    del then["num_threads"]
+    then = {**now, "torch": "1.13", "num_threads": 99}
+    # An older version did not say.
+    del then["precision"]
     assert environment_differences(then, now) == [
         f"torch: 1.13 -> {torch.__version__}",
-        f"num_threads: None -> {torch.get_num_threads()}",
+        f"num_threads: 99 -> {torch.get_num_threads()}",
     ]

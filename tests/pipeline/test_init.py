@@ -24,6 +24,7 @@ def test_the_proposal_trains(tiny_corpus: Path, tmp_path: Path, monkeypatch: pyt
     assert config.model == small
     assert config.schedule.learning_rate == 3e-3
     assert (config.training.max_epochs, config.data.max_length) == (5, 32)
+    assert config.training.precision == "auto"
     outcome = run_training(load_config(file, ["training.max_steps=1"]), RunDirectory(tmp_path / "run"))
     assert outcome.state.step == 1
 

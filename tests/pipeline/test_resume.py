@@ -1,5 +1,6 @@
 """A run that was stopped and resumed is the run that never stopped, bit for bit."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,7 @@ def test_with_averaged_weights(
 )
 def test_with_other_ways_of_training(
     options: Sequence[str],
+    unbroken: RunDirectory,
     make_config: MakeConfig,
     train_until: TrainUntil,
     tmp_path: Path,
@@ -146,13 +148,22 @@ def test_with_other_ways_of_training(
     # Any CPU computes in bf16, be it slowly.
     monkeypatch.setattr("mt.training.precision.multiplies_bf16_fast", lambda _: True)
     config = make_config(*options)
-    unbroken = RunDirectory(tmp_path / "unbroken")
-    run_training(config, unbroken)
+    other = RunDirectory(tmp_path / "other")
+    run_training(config, other)
     run = RunDirectory(tmp_path / "run")
     for step in (2, 7):
         train_until(config, run.path, step=step)
     train_until(config, run.path)
-    assert_same(run, unbroken)
+    assert_same(run, other)
+    # Each of them is another training than the plain one.
+    newest = [each.checkpoints_dir / "step_0000012" for each in (other, unbroken)]
+    weights = [load_file(folder / "model.safetensors")["decoder.norm.weight"] for folder in newest]
+    assert not torch.equal(*weights)
+    environments = [json.loads((folder / "checkpoint.json").read_text())["environment"] for folder in newest]
+    assert [environment["precision"] for environment in environments] == [
+        config.training.precision,
+        "float32",
+    ]
 
 
 def test_crashes_lose_only_what_was_not_saved(

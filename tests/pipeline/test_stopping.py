@@ -15,6 +15,7 @@ import mt.checkpoint.store
 import mt.pipeline.prepare
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
+from mt.data.bpe_dropout import BpeDropout
 from mt.pipeline.interruption import SIGNALS, Interrupted, Interruption
 from mt.pipeline.train import Outcome, run_training
 from mt.pipeline.translator import Translator
@@ -298,3 +299,35 @@ def test_nothing_is_left_of_the_time_or_the_handlers() -> None:
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 900
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+@pytest.mark.parametrize("call", [3, 10], ids=["first epoch", "second epoch"])
+def test_while_sentences_are_cut_anew(
+    call: int,
+    make_config: MakeConfig,
+    run: RunDirectory,
+    tmp_path: Path,
+    assert_same: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four blocks of the sources and four of the targets in each epoch."""
+    monkeypatch.setattr("mt.data.bpe_dropout._BLOCK_SIZE", 40)
+    config = make_config(
+        *("training.bpe_dropout=0.2", "tokenizer.kind=bpe", "tokenizer.max_size=400"),
+        *("data.max_length=200", "training.batch_tokens=1500"),
+    )
+    unbroken = RunDirectory(tmp_path / "unbroken")
+    run_training(config, unbroken)
+    with monkeypatch.context() as patch:
+        calls = kill_at_call(patch, BpeDropout, "_cut", call)
+        outcome = run_training(config, run)
+    assert (outcome.finished, outcome.exit_code) == (None, 143)
+    assert len(calls) == call
+    latest = run.checkpoints_dir / "latest"
+    if call == 3:
+        assert not latest.exists()
+    else:
+        assert 0 < outcome.state.step < 12
+        assert latest.read_text() == f"step_{outcome.state.step:07}\n"
+    assert run_training(config, run).finished
+    assert_same(run, unbroken)

@@ -5,6 +5,7 @@ from typing import Literal
 import pytest
 import torch
 
+from mt.device import multiplies_bf16_fast
 from mt.errors import DeviceError
 from mt.training.precision import Precision
 
@@ -57,7 +58,10 @@ def test_bf16_on_a_cpu_that_is_fast_at_it(name: Literal["bf16", "auto"]) -> None
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.skipif(
+    not torch.cuda.is_available() or not multiplies_bf16_fast(torch.device("cuda")),
+    reason="needs a CUDA GPU that is fast at bf16",
+)
 @pytest.mark.parametrize("name", ["bf16", "fp16"])
 def test_mixed_precision_multiplies_in_halves(name: Literal["bf16", "fp16"]) -> None:
     precision = Precision(name, torch.device("cuda"))

@@ -12,14 +12,15 @@ from mt.config.model import ModelConfig
 from mt.data.batch import collate
 from mt.training.objective import Objective
 from mt.transformer.build import build_transformer
-from mt.transformer.linear import Linear, linear, round_rows, unround_rows
+from mt.transformer.linear import Linear, linear, pad_rows, unpad_rows
 
 D, E = 12, 20
-PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.mm.out, torch.ops.aten.addmm.default)
+ATEN = torch.ops.aten
+PRODUCTS = (ATEN.mm.default, ATEN.mm.out, ATEN.addmm.default, ATEN.bmm.default, ATEN.baddbmm.default)
 
 
 class Listener(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Hears of the shapes of all products of matrices."""
+    """Hears of the shapes of all products of matrices in bf16."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -28,7 +29,7 @@ class Listener(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        if func in PRODUCTS:
+        if func in PRODUCTS and args[-1].dtype == torch.bfloat16:
             self.shapes.add(tuple(matrix.shape for matrix in args[-2:]))
         return func(*args, **kwargs or {})
 
@@ -66,38 +67,45 @@ def test_outside_of_autocast_it_is_torchs_own() -> None:
     layer, x = Linear(D, E), torch.randn(3, 5, D)
     assert layer(x).equal(F.linear(x, layer.weight, layer.bias))
     assert linear(x, layer.weight, None).equal(F.linear(x, layer.weight))
-    assert round_rows(x) is x
-    assert unround_rows(x, x) is x
+    assert pad_rows(x) is x
+    assert unpad_rows(x, x) is x
 
 
 def test_rows_come_back_as_they_were(bf16: torch.autocast) -> None:
     x = torch.randn(3, 5, D).bfloat16()
     with bf16:
-        rows = round_rows(x)
+        rows = pad_rows(x)
         assert rows.shape == (32, D)
         assert rows[15:].eq(0).all()
-        assert round_rows(rows) is rows
-        assert unround_rows(rows, x).equal(x)
+        assert pad_rows(rows) is rows
+        assert unpad_rows(rows, x).equal(x)
 
 
 @pytest.mark.parametrize(
     ("number", "rounded"),
     [(1, 32), (33, 64), (256, 256), (257, 288), (511, 512), (2000, 2048), (2049, 2304), (4085, 4096)],
 )
-def test_numbers_of_rows_are_rounded_up_by_an_eighth_at_most(
+def test_rows_are_padded_to_a_multiple_of_32_or_of_an_eighth(
     number: int, rounded: int, bf16: torch.autocast
 ) -> None:
     with bf16:
-        assert round_rows(torch.ones(number, D)).shape == (rounded, D)
+        assert pad_rows(torch.ones(number, D)).shape == (rounded, D)
 
 
-def test_batches_of_any_shape_make_products_of_the_same_shapes(bf16: torch.autocast) -> None:
-    """Of a whole step, forward and backward, loss and all: 300, 312 and 304 rows become 320."""
+@pytest.mark.parametrize(
+    "weights", [{}, {"guided_alignment": 0.5}, {"r_drop": 2.0}], ids=["plain", "guided alignment", "R-Drop"]
+)
+def test_batches_of_many_shapes_make_products_of_the_same_shapes(
+    weights: dict[str, float], bf16: torch.autocast
+) -> None:
+    """Of a whole step, forward and backward, losses and all: 300, 312 and 304 rows become 320."""
     config = ModelConfig(d_model=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=32)
-    objective = Objective(build_transformer(config, src_vocab_size=40, tgt_vocab_size=40, max_length=50))
+    model = build_transformer(config, src_vocab_size=40, tgt_vocab_size=40, max_length=50)
+    objective = Objective(model, **weights)
     heard = []
     for rows, length in ((30, 10), (26, 12), (19, 16)):
-        batch = collate([[5] * (length - 1)] * rows, [[6] * (length - 1)] * rows)
+        src, tgt, places = ([[token] * (length - 1)] * rows for token in (5, 6, 0))
+        batch = collate(src, tgt, places)
         with Listener() as listener:
             with bf16:
                 loss = objective(batch, 0.1)

@@ -14,13 +14,16 @@ class Pace:
     target_tokens_per_epoch: float
     tokens_per_second: float
     """Target tokens, padding not counted."""
+    epoch_seconds: float
+    """Of what is done as an epoch begins."""
     validation_seconds: float
     """Of one validation."""
 
     @property
     def seconds_per_step(self) -> float:
-        """Of an average step."""
-        return self.target_tokens_per_epoch / self.steps_per_epoch / self.tokens_per_second
+        """Of an average step, with its share of what is done once an epoch."""
+        on_batches = self.target_tokens_per_epoch / self.tokens_per_second
+        return (on_batches + self.epoch_seconds) / self.steps_per_epoch
 
 
 @dataclass(frozen=True)
