@@ -200,7 +200,8 @@ class Benchmark:
         (self.folder / "translations.json").write_text(json.dumps(lines, ensure_ascii=False, indent=1))
         text = (
             f"The model that translates: {job.size.name}, {learnt['steps']:,} steps of about 1,000 tokens, "
-            f"loss {learnt['loss']:.2f}; {learnt['left_out']:,} sentences were left out."
+            f"loss {learnt['loss']:.2f}; {learnt['left_out']:,} sentences were left out. "
+            f"mt translates in float32, Hugging Face in {job.precision}."
         )
         tables = [
             report.translating_table([r for r in results if r.beam_size == beam], beam) for beam in beams

@@ -23,7 +23,7 @@ class Worker:
 
     def __init__(self, side: str, job: Job, *, threads: int, python: str = sys.executable) -> None:
         self.side = side
-        self._log = job.folder / f"{side}-{job.size.name}.log"
+        self._log = job.folder / f"{side}-{job.size.name}-{job.precision}.log"
         given = asdict(job) | {"folder": str(job.folder)}
         environment = os.environ | {
             "OMP_NUM_THREADS": str(threads),
