@@ -53,6 +53,19 @@ def assert_same(
     return compare
 
 
+@pytest.fixture
+def train_in_three_sittings(train_until: TrainUntil, tmp_path: Path) -> Callable[[Config], RunDirectory]:
+    """Stops after step 2, and after step 7 in the second epoch."""
+
+    def train(config: Config) -> RunDirectory:
+        run = RunDirectory(tmp_path / "run")
+        for step in (2, 7, None):
+            train_until(config, run.path, step=step)
+        return run
+
+    return train
+
+
 def assert_equal(left: Any, right: Any) -> None:
     """Compare nested containers, tensors with `torch.equal`."""
     assert type(left) is type(right)
@@ -107,17 +120,14 @@ def test_limits_that_are_raised(
 def test_with_averaged_weights(
     unbroken: RunDirectory,
     make_config: MakeConfig,
-    train_until: TrainUntil,
+    train_in_three_sittings: Callable[[Config], RunDirectory],
     tmp_path: Path,
     assert_same: Callable[..., None],
 ) -> None:
     config = make_config("training.ema_decay=0.8")
     averaged = RunDirectory(tmp_path / "averaged")
     run_training(config, averaged)
-    run = RunDirectory(tmp_path / "run")
-    for step in (2, 7):
-        train_until(config, run.path, step=step)
-    train_until(config, run.path)
+    run = train_in_three_sittings(config)
     assert_same(run, averaged)
     # Training itself is that of the plain run; what is saved as the model is not.
     newest = [each.checkpoints_dir / "step_0000012" for each in (averaged, unbroken)]
@@ -140,7 +150,7 @@ def test_with_other_ways_of_training(
     options: Sequence[str],
     unbroken: RunDirectory,
     make_config: MakeConfig,
-    train_until: TrainUntil,
+    train_in_three_sittings: Callable[[Config], RunDirectory],
     tmp_path: Path,
     assert_same: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
@@ -150,10 +160,7 @@ def test_with_other_ways_of_training(
     config = make_config(*options)
     other = RunDirectory(tmp_path / "other")
     run_training(config, other)
-    run = RunDirectory(tmp_path / "run")
-    for step in (2, 7):
-        train_until(config, run.path, step=step)
-    train_until(config, run.path)
+    run = train_in_three_sittings(config)
     assert_same(run, other)
     # Each of them is another training than the plain one.
     newest = [each.checkpoints_dir / "step_0000012" for each in (other, unbroken)]
