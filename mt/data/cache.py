@@ -16,7 +16,7 @@ import secrets
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -69,14 +69,15 @@ class Cache:
             OSError: If it cannot be written; nothing is left of it then.
         """
         make_folder(self._folder)
-        self._remove_unused()
         entry = self._folder / _name(key)
         partial = self._folder / f".{entry.name}.making-{secrets.token_hex(4)}"
-        partial.mkdir()
-        descriptor = os.open(partial, os.O_RDONLY)
-        try:
-            # Tells other processes that somebody is at work here; it ends with this process in any case.
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with contextlib.ExitStack() as at_work:
+            # Nobody else looks for deserted folders between the making of this one and its lock.
+            with _locked(self._folder):
+                self._remove_unused()
+                partial.mkdir()
+                at_work.enter_context(_locked(partial))
+            at_work.callback(shutil.rmtree, partial, ignore_errors=True)
             fill(partial)
             files = {file.name: [file.stat().st_size, _checksum(file)] for file in sorted(partial.iterdir())}
             record = {"key": key, "files": files}
@@ -87,9 +88,6 @@ class Cache:
             except OSError:
                 if self.find(key) is None:
                     raise
-        finally:
-            os.close(descriptor)
-            shutil.rmtree(partial, ignore_errors=True)
         return entry
 
     def _remove_unused(self) -> None:
@@ -172,11 +170,23 @@ def _checksum(path: Path) -> int:
 
 
 def _is_deserted(partial: Path) -> bool:
-    descriptor = os.open(partial, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with _locked(partial, wait=False):
+            return True
     except BlockingIOError:
         return False
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold a lock on ``folder``, which ends with this process in any case.
+
+    Raises:
+        BlockingIOError: If another process holds it, and that is not waited for.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     finally:
         os.close(descriptor)
-    return True

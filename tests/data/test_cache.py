@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -90,6 +91,25 @@ def test_many_processes_may_write_the_same_entry(tmp_path: Path) -> None:
     assert [process.wait() for process in processes] == [0, 0, 0]
     assert len(list(tmp_path.iterdir())) == 20
     assert all(Cache(tmp_path).find(n) for n in range(20))
+
+
+def test_a_folder_that_was_just_made_is_not_taken_for_deserted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, mkdir, others = Cache(tmp_path), Path.mkdir, list[Thread]()
+
+    def mkdir_and_let_another_in(path: Path) -> None:
+        mkdir(path)
+        if not others:
+            others.append(Thread(target=cache.add, args=(1, fill("other"))))
+            others[0].start()
+            others[0].join(0.2)  # Time to clear the folder away, if nothing keeps it from that.
+
+    monkeypatch.setattr(Path, "mkdir", mkdir_and_let_another_in)
+    assert (cache.add(0, fill("one")) / "text").read_text() == "one"
+    others[0].join()
+    assert cache.find(0)
+    assert cache.find(1)
 
 
 def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
