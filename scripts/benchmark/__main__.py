@@ -13,7 +13,7 @@ import torch
 from mt.device import multiplies_bf16_fast
 from scripts.benchmark import machine, report
 from scripts.benchmark.process import REPOSITORY, SideError, Worker
-from scripts.benchmark.session import Job
+from scripts.benchmark.session import Job, JobPrecision
 from scripts.benchmark.sizes import SIZES
 from scripts.benchmark.training import SAME_BATCHES, Rounds, measure_training
 from scripts.benchmark.translating import measure_translating
@@ -67,7 +67,7 @@ class Benchmark:
         self.options = options
         self.device = "cuda" if options.cuda else "cpu"
         # Mixed precision only where it pays.
-        self.precisions = ["bf16"] if options.cuda else ["float32"]
+        self.precisions: list[JobPrecision] = ["bf16"] if options.cuda else ["float32"]
         if not options.cuda and multiplies_bf16_fast(torch.device("cpu")):
             self.precisions.append("bf16")
         self.failures: dict[str, str] = {}
@@ -111,7 +111,7 @@ class Benchmark:
             ]
         )
 
-    def _job(self, size: str, precision: str | None = None) -> Job:
+    def _job(self, size: str, precision: JobPrecision | None = None) -> Job:
         return Job(self.folder, SIZES[size], self.device, precision or self.precisions[0])
 
     def _prepare(self) -> None:

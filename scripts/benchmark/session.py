@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from scripts.benchmark.sizes import Size, training_flops
 from scripts.benchmark.workload import Workload
+
+JobPrecision = Literal["float32", "bf16"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Job:
     folder: Path
     size: Size
     device: str
-    precision: str = "float32"
+    precision: JobPrecision = "float32"
 
     @property
     def workload(self) -> Workload:

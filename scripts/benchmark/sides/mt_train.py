@@ -52,7 +52,7 @@ def run(channel: Channel, job: Job) -> None:
     model.load_weights(load_file(job.first_weights))
     objective = Objective(model.to(device))
     optimizer = adam(model)
-    precision = Precision("bf16" if job.precision == "bf16" else "float32", device)
+    precision = Precision(job.precision, device)
     stream = batch_stream(workload, batch_tokens=workload.description.batch_tokens)
     session = TrainingSession(channel, job, workload.description.tgt_vocabulary_size)
 

@@ -98,7 +98,7 @@ class Preparation:
         model = new_model(self._job.size, workload.description)
         objective, optimizer = Objective(model).train(), adam(model)
         stream = batch_stream(workload, batch_tokens=LEARNING_BATCH_TOKENS)
-        precision = Precision("float32", torch.device("cpu"))
+        precision = Precision("auto", torch.device("cpu"))
         started = time.perf_counter()
         epoch = position = step = 0
         loss = float("nan")
