@@ -34,6 +34,9 @@ class ModelConfig(Section):
     activation_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of zeros between the two feed-forward layers; the paper has none there."""
 
+    word_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of tokens on both sides whose embedding is zeros (Gal and Ghahramani 2016); the paper has none."""
+
     activation: Literal["relu", "gelu"] = "relu"
     """The non-linearity between the two feed-forward layers."""
 

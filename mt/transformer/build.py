@@ -37,8 +37,8 @@ def build_transformer(
     model = Transformer(
         Encoder(shape, config.num_encoder_layers),
         Decoder(shape, config.num_decoder_layers),
-        PositionalEmbedding(src_tokens, max_length, config.dropout),
-        PositionalEmbedding(tgt_tokens, max_length, config.dropout),
+        PositionalEmbedding(src_tokens, max_length, config.dropout, config.word_dropout),
+        PositionalEmbedding(tgt_tokens, max_length, config.dropout, config.word_dropout),
         nn.Linear(config.d_model, tgt_vocab_size, bias=False),
     )
     if config.tie_output:

@@ -9,14 +9,21 @@ from mt.transformer.positional_encoding import positional_encoding
 
 
 class PositionalEmbedding(nn.Module):
-    """Token embedding times ``sqrt(D)``, plus the position, then dropout."""
+    """Token embedding times ``sqrt(D)``, plus the position, then dropout.
+
+    With word dropout, training sees some of the positions without the token that stands there (Gal and
+    Ghahramani 2016, section 4.2; token by token, as Sennrich et al. 2016 do it for translation).
+    """
 
     positions: Tensor
 
-    def __init__(self, tokens: nn.Embedding, max_length: int, dropout: float) -> None:
+    def __init__(
+        self, tokens: nn.Embedding, max_length: int, dropout: float, word_dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.tokens = tokens
         self.scale = math.sqrt(tokens.embedding_dim)
+        self.word_dropout = Dropout(word_dropout)
         self.dropout = Dropout(dropout)
         # Computed anew wherever the model is built, so not part of what is saved.
         positions = positional_encoding(max_length, tokens.embedding_dim)
@@ -35,5 +42,6 @@ class PositionalEmbedding(nn.Module):
                 f"there is no position {end - 1} in a model of {self.positions.size(0)} positions"
             )
         positions = self.positions[start:end]
-        embedded: Tensor = self.dropout(self.tokens(ids) * self.scale + positions)
+        scales = self.word_dropout(self.tokens.weight.new_full((*ids.shape, 1), self.scale))
+        embedded: Tensor = self.dropout(self.tokens(ids) * scales + positions)
         return embedded

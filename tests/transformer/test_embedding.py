@@ -1,6 +1,7 @@
 """Embeddings by the formula of sections 3.4 and 3.5."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -13,8 +14,8 @@ D, MAX_LENGTH = 16, 20
 IDS = torch.tensor([[3, 5, 0], [7, 3, 3]])
 
 
-def make(dropout: float = 0.0) -> PositionalEmbedding:
-    return PositionalEmbedding(nn.Embedding(9, D), MAX_LENGTH, dropout)
+def make(dropout: float = 0.0, word_dropout: float = 0.0) -> PositionalEmbedding:
+    return PositionalEmbedding(nn.Embedding(9, D), MAX_LENGTH, dropout, word_dropout)
 
 
 @pytest.mark.parametrize("start", [0, 4, MAX_LENGTH - 3])
@@ -58,6 +59,20 @@ def test_dropout_works_in_training_alone() -> None:
     dropped = embedding.train()(IDS.repeat(50, 1))
     assert (dropped == 0).float().mean() == pytest.approx(0.5, abs=0.05)
     assert (embedding.eval()(IDS) != 0).all()
+
+
+def test_word_dropout_takes_whole_tokens_and_leaves_their_positions() -> None:
+    embedding = make(word_dropout=0.25)
+    embedded = embedding.train()(IDS.repeat(200, 1))
+    tokens = embedded - positional_encoding(MAX_LENGTH, D)[:3]
+    expected = embedding.tokens(IDS).repeat(200, 1, 1) * math.sqrt(D) / 0.75
+    gone = tokens.abs().amax(-1) < 1e-6
+    torch.testing.assert_close(tokens, torch.where(gone[..., None], 0.0, expected))
+    # Each place of the batch is drawn on its own.
+    shares = gone.float().mean(0)
+    assert shares.tolist() == pytest.approx([0.25] * 3, abs=0.08)
+    assert {tuple(row) for row in gone.tolist()} == set(product((True, False), repeat=3))
+    assert embedding.eval()(IDS).equal(PositionalEmbedding(embedding.tokens, MAX_LENGTH, 0.0)(IDS))
 
 
 def test_positions_are_not_saved_but_move_with_the_module() -> None:
