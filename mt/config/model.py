@@ -35,7 +35,7 @@ class ModelConfig(Section):
     """Share of zeros between the two feed-forward layers; the paper has none there."""
 
     word_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Share of tokens on both sides whose embedding is zeros (Gal and Ghahramani 2016); the paper has none."""
+    """Share of tokens on both sides whose embedding is zeros (Gal and Ghahramani 2016); not in the paper."""
 
     activation: Literal["relu", "gelu"] = "relu"
     """The non-linearity between the two feed-forward layers."""
