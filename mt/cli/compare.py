@@ -11,9 +11,11 @@ from mt.cli.options import (
     CheckpointOption,
     DeviceOption,
     JsonOption,
+    LengthNormalizationOption,
     LengthPenaltyOption,
     TestSetNameOption,
     TestSetOption,
+    choose_beam,
     refuse_missing_folder,
 )
 from mt.errors import ConfigError
@@ -37,6 +39,7 @@ def compare(
     ] = None,
     beam: BeamOption = 1,
     length_penalty: LengthPenaltyOption = 1.0,
+    length_normalization: LengthNormalizationOption = "gnmt",
     checkpoint: CheckpointOption = "best",
     show: Annotated[int, typer.Option(min=0, metavar="N", help="Sentences that differ most, to show.")] = 10,
     json: JsonOption = None,
@@ -59,9 +62,9 @@ def compare(
         raise ConfigError("--references and --data both say what to compare with: give one of the two.")
     if (beam > 1 or checkpoint != "best") and not (first.is_dir() or second.is_dir()):
         raise ConfigError("--beam and --checkpoint are for runs, and both of these are translated already.")
+    way = choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
     from mt.pipeline.compare import run_comparison, write_comparison
-    from mt.pipeline.translator import Beam
 
     result = run_comparison(
         (first, second),
@@ -71,7 +74,7 @@ def compare(
         data_path=data,
         data_name=name,
         references=references,
-        beam=Beam(beam, length_penalty) if beam > 1 else None,
+        beam=way,
         num_shown=show,
     )
     if json is not None:

@@ -15,6 +15,7 @@ from mt.cli.options import (
     RunOption,
     TestSetNameOption,
     TestSetOption,
+    choose_beam,
     find_run,
     refuse_missing_folder,
 )
@@ -59,10 +60,10 @@ def evaluate(
     show_logs()
     refuse_missing_folder(json)
     found = find_run(run)
+    way = choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
     from mt.pipeline.evaluate import run_evaluation
     from mt.pipeline.evaluation_report import show_in_tensorboard, write_json
-    from mt.pipeline.translator import Beam
 
     if literature:
         # A second of importing for the few who want it.
@@ -74,7 +75,7 @@ def evaluate(
         device=choose_device(device),
         data_path=data,
         data_name=name,
-        beam=Beam(beam, length_penalty, length_normalization) if beam > 1 else None,
+        beam=way,
         literature=literature_score if literature else None,
         analyse=not scores_only,
         num_worst=max(worst, NUM_WORST_KEPT),

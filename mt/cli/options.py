@@ -9,7 +9,9 @@ import typer
 from mt.errors import ConfigError
 
 if TYPE_CHECKING:
+    from mt.pipeline.translator import Beam
     from mt.run_directory import RunDirectory
+    from mt.search.hypothesis import LengthNormalization
 
 RUNS = Path("runs")
 
@@ -80,6 +82,23 @@ def find_ensemble(paths: list[Path] | None) -> "list[RunDirectory]":
     from mt.run_directory import RunDirectory
 
     return [RunDirectory(path).require() for path in paths or []]
+
+
+def choose_beam(
+    size: int, length_penalty: float, length_normalization: "LengthNormalization"
+) -> "Beam | None":
+    """The beam search that the options ask for; None is greedy search.
+
+    Raises:
+        ConfigError: If they say how lengths are weighed, which greedy search never does.
+    """
+    if size == 1:
+        if (length_penalty, length_normalization) != (1.0, "gnmt"):
+            raise ConfigError("--length-penalty and --length-normalization are for a beam: add --beam 5.")
+        return None
+    from mt.pipeline.translator import Beam
+
+    return Beam(size, length_penalty, length_normalization)
 
 
 def refuse_missing_folder(file: Path | None) -> None:

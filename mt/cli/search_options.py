@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mt.cli.options import choose_beam
 from mt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -97,8 +98,9 @@ def choose_way(
         raise ConfigError("--n-best is for a beam: leave --sample out, or draw with several seeds.")
     if n_best is not None and n_best > beam:
         raise ConfigError(f"--n-best {n_best} needs a beam that is as large: add --beam {n_best}.")
-    from mt.pipeline.translator import Beam, Sampling
+    found = choose_beam(beam, length_penalty, length_normalization)
+    if not sample:
+        return found
+    from mt.pipeline.translator import Sampling
 
-    if sample:
-        return Sampling(temperature, seed, top_k, top_p)
-    return Beam(beam, length_penalty, length_normalization) if beam > 1 else None
+    return Sampling(temperature, seed, top_k, top_p)

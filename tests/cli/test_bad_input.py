@@ -56,6 +56,18 @@ def test_config_file(refuse: Callable[..., str], tiny_config_file: Path) -> None
     assert "wrong.yaml, line 8: unknown key 'modle'" in refuse("train", "-c", wrong)
 
 
+@pytest.mark.parametrize("option", [("--length-penalty", "2"), ("--length-normalization", "mean")])
+def test_lengths_are_weighed_in_a_beam_alone(
+    option: tuple[str, str], refuse: Callable[..., str], trained: RunDirectory
+) -> None:
+    for command in (
+        ("translate", "a sentence"),
+        ("evaluate",),
+        ("compare", trained.path, trained.path),
+    ):
+        assert "are for a beam: add --beam 5." in refuse(*command, *option)
+
+
 EN, DE = "one\ntwo\nthree\n", "eins\nzwei\ndrei\n"
 
 

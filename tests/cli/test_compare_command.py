@@ -34,6 +34,15 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     assert len(json.loads((tmp_path / "c.json").read_text())["sentences"]) == 1
 
 
+def test_what_is_a_run_translates_with_the_search_that_is_asked_for(
+    call: Call, trained: RunDirectory
+) -> None:
+    search = ["--beam", "2", "--length-penalty", "0.5", "--length-normalization", "mean"]
+    code, out, _ = call("compare", trained.path, trained.path, "--checkpoint", "latest", *search)
+    file = trained.hypotheses_file("test.step_0000200.beam2-lp0.5-mean")
+    assert (code, out.splitlines()[0]) == (0, f"A  {file}")
+
+
 def test_what_is_not_there_is_one_sentence(call: Call, trained: RunDirectory) -> None:
     code, _, err = call("compare", trained.path, "nowhere")
     assert (code, err) == (2, "mt: there is no nowhere: give a run directory or a file of translations.\n")
