@@ -1,5 +1,6 @@
 """The `mt` command, also as ``python -m mt``: on some systems another `mt` stands first on the path."""
 
+import io
 import sys
 import threading
 
@@ -13,6 +14,9 @@ INTERRUPTED = 130
 def main() -> None:
     """Run a command; an error of the user's is one sentence on stderr and exit code 2."""
     threading.excepthook = _leave_full_disks_to_the_main_thread
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What goes in is UTF-8, and so is what comes out, whatever the locale says.
+        sys.stdout.reconfigure(encoding="utf-8")
     try:
         app()
     except MtError as error:

@@ -21,7 +21,8 @@ def average(
     """Average the weights of several checkpoints, which often translates better than any of them.
 
     The average is kept beside them, under a name to give to --checkpoint of translate and
-    evaluate. How many checkpoints a run keeps is its option checkpoint.keep.
+    evaluate; it takes the place of an average with the same newest checkpoint. How many
+    checkpoints a run keeps is its option checkpoint.keep.
     """
     show_logs()
     if last is not None and best is not None:

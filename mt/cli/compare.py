@@ -60,6 +60,8 @@ def compare(
             raise ConfigError(f"there is no {system}: give a run directory or a file of translations.")
     if references is not None and data is not None:
         raise ConfigError("--references and --data both say what to compare with: give one of the two.")
+    if references is not None and name is not None:
+        raise ConfigError("--name is of a corpus to compare with, and --references are all that is needed.")
     if (beam > 1 or checkpoint != "best") and not (first.is_dir() or second.is_dir()):
         raise ConfigError("--beam and --checkpoint are for runs, and both of these are translated already.")
     way = choose_beam(beam, length_penalty, length_normalization)

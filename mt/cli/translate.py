@@ -70,6 +70,10 @@ def translate(
     """Translate sentences, a file, or standard input: one line out for one line in, in order, on stdout."""
     show_logs()
     _refuse_two_of_one_kind(sentences, file, prefix, prefix_column)
+    if keep_unk and dictionary is not None:
+        raise ConfigError(
+            "--dictionary writes unknown words otherwise, and --keep-unk leaves them: give one of the two."
+        )
     found = find_run(run)
     way = choose_way(
         beam=beam,

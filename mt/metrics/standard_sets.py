@@ -1,16 +1,31 @@
 """Test sets that sacreBLEU knows by name, such as wmt14 or wmt20/dev; it downloads them once."""
 
 import socket
+import tarfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+from portalocker.exceptions import BaseLockException
 from sacrebleu.dataset import DATASETS
 
 from mt.errors import DataError
 
 PREFIX = "sacrebleu:"
+
+# SystemExit: a checksum that is wrong, of which sacreBLEU has said more on stderr.
+_FAILURES = (
+    OSError,
+    EOFError,
+    HTTPException,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    BaseLockException,
+    SystemExit,
+)
 
 
 def load_standard_set(
@@ -36,6 +51,8 @@ def load_standard_set(
         source_file = dataset.get_source_file(languages)
         reference_file, *others = dataset.get_reference_files(languages)
         sources, references = _stripped_lines(source_file), _stripped_lines(reference_file)
+        if len(sources) != len(references):
+            raise EOFError
     if others:
         raise DataError(
             f"sacreBLEU's {name} has several references for a sentence of {languages}, and mt scores against "
@@ -56,12 +73,13 @@ def _explain_failure(name: str, folder: str, timeout_seconds: float) -> Iterator
     socket.setdefaulttimeout(timeout_seconds)
     try:
         yield
-    except (OSError, EOFError, SystemExit) as error:
-        # SystemExit: a checksum that is wrong, of which sacreBLEU has said more on stderr.
+    except _FAILURES as error:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "it is damaged"
+        # What a download has left half done, sacreBLEU takes for whole the next time.
         raise DataError(
-            f"sacreBLEU's test set {name} is not in {folder}, and could not be downloaded: {reason}. Try "
-            "again with a network, or bring the files of that folder from a machine that has them."
+            f"sacreBLEU's test set {name} is not in {folder} as it should be, and could not be downloaded: "
+            f"{reason}. Remove that folder and try again with a network, or bring its files from a machine "
+            "that has them."
         ) from error
     finally:
         socket.setdefaulttimeout(before)

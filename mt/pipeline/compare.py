@@ -1,6 +1,7 @@
 """`mt compare`: two systems on the same sentences, and whether their difference is more than chance."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -72,6 +73,8 @@ def run_comparison(
     for system in systems:
         # What is there already is looked at before anything is translated.
         if not system.is_dir():
+            if references is None and data_path is None:
+                _refuse_other_split(system, split)
             _refuse_other_length(system, read_lines(system), judged_on)
     files = [
         translate_set(RunDirectory(system), judged_on, checkpoint=checkpoint, device=device, beam=beam).file
@@ -124,6 +127,13 @@ def _corpus_of(systems: Sequence[Path]) -> DataConfig:
                 f"{other.src} to {other.tgt}: compare runs of the same languages."
             )
     return first
+
+
+def _refuse_other_split(file: Path, split: Split) -> None:
+    """Splits may have as many lines as one another, so that the name alone tells that one was mistaken."""
+    named = re.match(r"hypotheses\.(train|validation|test)\.", file.name)
+    if named and named[1] != split:
+        raise ConfigError(f"{file} holds translations of the {named[1]} split: add --split {named[1]}.")
 
 
 def _refuse_other_length(file: Path, lines: list[str], judged_on: EvaluationSet) -> None:

@@ -1,5 +1,6 @@
 """`mt evaluate`: translate a split of the corpus, or another test set, and judge the translations."""
 
+import hashlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -156,8 +157,11 @@ def translate_set(
     saved = CheckpointStore(run.require().checkpoints_dir).require(checkpoint)
     mean = "-mean" if beam and beam.length_normalization == "mean" else ""
     search = f"beam{beam.size}-lp{beam.length_penalty:g}{mean}" if beam else "greedy"
-    # An average is replaced by another of the same name.
-    of = f"-of{len(saved.average_of)}" if saved.average_of else ""
+    of = ""
+    if saved.average_of:
+        # An average is replaced by another of the same name.
+        checksum = hashlib.blake2b(" ".join(saved.average_of).encode(), digest_size=2).hexdigest()
+        of = f"-of{len(saved.average_of)}-{checksum}"
     setting = f"{judged_on.name}.{saved.name}{of}.{search}"
     translator = Translator.from_run(run, checkpoint=saved.name, device=device)
     lines = translator.translate(judged_on.sources, way=beam, show_progress=True)

@@ -55,7 +55,11 @@ def load_evaluation_set(
         )
         found = EvaluationSet(_for_file_name(path), path, sources, references)
     else:
-        other = data.model_copy(update={"path": path, "name": name, "revision": None})
+        # How many pairs a built-in corpus has is part of what it is; of another corpus all are judged.
+        limit = data.num_train_pairs if path.startswith("builtin:") else None
+        other = data.model_copy(
+            update={"path": path, "name": name, "revision": None, "num_train_pairs": limit}
+        )
         pairs = load_split(other, split, undivided=True)
         sources, references = list(pairs["src"]), list(pairs["tgt"])
         checksum = hashlib.blake2b("\n".join(sources).encode(), digest_size=4).hexdigest()

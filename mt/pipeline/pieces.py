@@ -83,11 +83,11 @@ def refuse_several_pieces(pieces: Sequence[Piece]) -> None:
 
 def write_piece(piece: Piece, hypothesis: Hypothesis, score: float, tgt_tokenizer: Tokenizer) -> Translation:
     """The text of what search found, with the words that are carried over."""
-    carried = [piece.tokens[position].copy or "" for position in hypothesis.copied]
-    # The unknown words of the beginning come first; what they were taken to stand for does not matter.
+    # The unknown words of the beginning come first; what they were taken to stand for, be it the end mark,
+    # does not matter.
     given = [token.copy for token in piece.prefix if token.copy is not None]
-    copies = [*given, *carried[len(given) :]]
-    return Translation(tgt_tokenizer.decode(hypothesis.ids, copies), hypothesis.score, score)
+    carried = [piece.tokens[position].copy or "" for position in hypothesis.copied[len(given) :]]
+    return Translation(tgt_tokenizer.decode(hypothesis.ids, [*given, *carried]), hypothesis.score, score)
 
 
 def joined(parts: Sequence[Translation]) -> Translation:

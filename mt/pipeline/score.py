@@ -5,13 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from mt.data.batch import collate
+from mt.data.batch import Batch, collate
+from mt.device import is_out_of_memory
 from mt.errors import DataError
 from mt.pipeline.carried_words import SourceReader
 from mt.pipeline.translator import Translator
 from mt.search.forced import forced_log_probs
 from mt.special_tokens import EOS_ID, UNK_ID
+
+# Training never holds those of a whole batch at once: 256 MB of them in float32.
+_MOST_LOGITS = 2**26
 
 
 @dataclass(frozen=True)
@@ -69,16 +74,7 @@ class Scorer:
         log_probs: dict[int, list[float]] = {}
         for places in self._batches([max(map(len, pair)) + 1 for pair in zip(sources, targets, strict=True)]):
             batch = collate([sources[place] for place in places], [targets[place] for place in places])
-            batch = batch.to(self._translator.device)
-            found = forced_log_probs(
-                self._translator.model,
-                batch.src_ids,
-                batch.src_mask,
-                batch.tgt_ids,
-                batch.tgt_mask,
-                batch.labels,
-            )
-            for place, row in zip(places, found.tolist(), strict=True):
+            for place, row in zip(places, self._log_probs_of_labels(batch).tolist(), strict=True):
                 log_probs[place] = row[: len(targets[place]) + 1]
         tokens = self._translator.tgt_tokenizer.tokens
         return [
@@ -86,9 +82,33 @@ class Scorer:
             for place, ids in enumerate(targets)
         ]
 
+    def _log_probs_of_labels(self, batch: Batch) -> Tensor:
+        """``(B, T)``; in two halves where the batch does not fit into memory."""
+        try:
+            there = batch.to(self._translator.device)
+            return forced_log_probs(
+                self._translator.model,
+                there.src_ids,
+                there.src_mask,
+                there.tgt_ids,
+                there.tgt_mask,
+                there.labels,
+            )
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            if len(batch.labels) == 1:
+                raise DataError(
+                    f"a pair of {batch.src_ids.size(1)} source and {batch.labels.size(1)} target tokens does "
+                    "not fit into memory. Leave it out, or take --device cpu."
+                ) from error
+        # Out of the handler, where the error still holds on to memory.
+        return torch.cat([self._log_probs_of_labels(half) for half in batch.halves()])
+
     def _batches(self, lengths: Sequence[int]) -> list[list[int]]:
-        """Places of like length, at most as many tokens as a batch of training, which fitted into memory."""
-        most_tokens = self._translator.config.training.batch_tokens
+        """Places of like length: as many tokens as in a batch of training, or fewer, for the logits' sake."""
+        most_logits = _MOST_LOGITS // self._translator.tgt_tokenizer.size
+        most_tokens = min(self._translator.config.training.batch_tokens, most_logits)
         batches: list[list[int]] = []
         for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
             if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= most_tokens:

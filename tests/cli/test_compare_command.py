@@ -1,4 +1,5 @@
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import sacrebleu
 from mt.run_directory import RunDirectory
 
 Call = Callable[..., tuple[int, str, str]]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 def test_scores_side_by_side_and_the_sentences_that_differ_most(
@@ -34,6 +36,14 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     assert len(json.loads((tmp_path / "c.json").read_text())["sentences"]) == 1
 
 
+def test_what_comes_out_is_utf_8_whatever_the_locale(start: Start, tmp_path: Path) -> None:
+    for name, text in (("a", "„Nein“"), ("b", "„Ja“"), ("ref", "„Nein“")):
+        (tmp_path / name).write_text(text + "\n", encoding="utf-8")
+    with start("compare", "a", "b", "--references", "ref", PYTHONIOENCODING="latin-1") as process:
+        out, _ = process.communicate()
+    assert "  B          „Ja“\n" in out
+
+
 def test_what_is_a_run_translates_with_the_search_that_is_asked_for(
     call: Call, trained: RunDirectory
 ) -> None:
@@ -46,6 +56,8 @@ def test_what_is_a_run_translates_with_the_search_that_is_asked_for(
 def test_what_is_not_there_is_one_sentence(call: Call, trained: RunDirectory) -> None:
     code, _, err = call("compare", trained.path, "nowhere")
     assert (code, err) == (2, "mt: there is no nowhere: give a run directory or a file of translations.\n")
+    refused = call("compare", trained.path, trained.path, "--references", "x", "--name", "y")
+    assert (refused[0], "--name is of a corpus to compare with" in refused[2]) == (2, True)
     code, _, err = call("compare", trained.path, trained.path, "--references", "x", "--data", "y")
     assert (code, err) == (
         2,

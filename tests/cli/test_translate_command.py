@@ -54,6 +54,9 @@ def test_a_dictionary_is_read_before_the_model_is_asked_whether_it_can_use_one(c
     code, _, err = call("translate", "--dictionary", file, "the dog sees milk.")
     assert code == 2
     assert "a dictionary needs a model that carries words over" in err
+    code, _, err = call("translate", "--dictionary", file, "--keep-unk", "the dog sees milk.")
+    assert code == 2
+    assert "--dictionary writes unknown words otherwise, and --keep-unk leaves them: give one" in err
 
 
 @pytest.mark.usefixtures("trained")
@@ -66,7 +69,24 @@ def test_sampling_and_unknown_words_can_be_asked_for(call: Call) -> None:
     assert len(set(out.splitlines())) > 1
     # A seed too large for a generator is a seed like others.
     assert call(*sample, "--seed", "9" * 40)[0] == 0
+    # Of the likeliest word alone the same is drawn as is searched.
+    greedy = call("translate", sentence)[1]
+    assert call(*sample[:-2], "--top-k", "1")[1] == greedy
+    assert call(*sample[:-2], "--top-p", "0.001")[1] == greedy
     assert call("translate", "--keep-unk", sentence)[0] == 0
+
+
+@pytest.mark.usefixtures("trained")
+def test_what_a_translation_has_to_be(call: Call) -> None:
+    def words(*options: str) -> list[str]:
+        return call("translate", *options, "milk milk milk")[1].replace(".", " .").split()
+
+    assert len(words()) < 12
+    long = words("--min-length", "12")
+    assert len(long) >= 12
+    assert len(set(long)) < len(long)
+    long = words("--min-length", "12", "--no-repeat-ngram", "1")
+    assert len(set(long)) == len(long)
 
 
 def test_the_newest_run_is_taken_and_named(call: Call, trained: RunDirectory) -> None:

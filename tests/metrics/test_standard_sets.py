@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import urllib.error
+from http.client import IncompleteRead
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,22 @@ def test_no_network_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("urllib.request.urlopen", refuse)
     with pytest.raises(DataError, match=r"wmt14 is not in .*could not be downloaded: Name or service"):
         load_standard_set("wmt14", "fr", "en", timeout_seconds=1)
+
+
+def test_a_download_that_breaks_off_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_off(url: object) -> None:
+        raise IncompleteRead(b"half")
+
+    monkeypatch.setattr("urllib.request.urlopen", break_off)
+    with pytest.raises(DataError, match=r"Remove that folder and try again with a network"):
+        load_standard_set("wmt14", "fr", "en", timeout_seconds=1)
+
+
+def test_files_of_which_one_is_cut_short_are_not_used(cache: Path) -> None:
+    wmt14: Any = DATASETS["wmt14"]
+    Path(wmt14._get_txt_file_path("en-de", "ref")).write_text("Der Hund.\n")
+    with pytest.raises(DataError, match=r"it is damaged. Remove that folder"):
+        load_standard_set("wmt14", "en", "de", timeout_seconds=1)
 
 
 def test_a_wrong_checksum_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,15 +48,18 @@ def test_the_average_of_one_is_the_same(trained: RunDirectory) -> None:
     assert translations[0] == translations[1]
 
 
-def test_the_best_are_those_with_the_highest_score(trained: RunDirectory) -> None:
+@pytest.mark.parametrize(("metric", "best"), [("bleu", 0), ("loss", 1)])
+def test_the_best_are_those_with_the_best_score(metric: str, best: int, trained: RunDirectory) -> None:
+    text = trained.config_file.read_text()
+    trained.config_file.write_text(text.replace("metric: bleu", f"metric: {metric}"))
     store = CheckpointStore(trained.checkpoints_dir)
     judged = [name for name in store.names() if "bleu" in store.require(name).metrics]
-    for name, bleu in zip(judged, (90.0, 80.0), strict=True):
-        checkpoint = replace(store.require(name), metrics={"bleu": bleu})
+    for name, score in zip(judged, (90.0, 80.0), strict=True):
+        checkpoint = replace(store.require(name), metrics={metric: score})
         (checkpoint.folder / RECORD).write_text(record_text(checkpoint))
-    assert average_checkpoints(trained, 1, best=True).average_of == judged[:1]
+    assert average_checkpoints(trained, 1, best=True).average_of == [judged[best]]
     with pytest.raises(
-        CheckpointError, match=rf"has {len(judged)} checkpoints with a bleu of their own, and"
+        CheckpointError, match=rf"has {len(judged)} checkpoints with a {metric} of their own, and"
     ):
         average_checkpoints(trained, 9, best=True)
 

@@ -13,9 +13,11 @@ from mt.config.tokenizer import TokenizerConfig
 from mt.data.tokenizer import Tokenizer, train_tokenizer
 from mt.errors import ConfigError, DataError
 from mt.pipeline.carried_words import SourceReader, read_dictionary
+from mt.pipeline.pieces import Piece, write_piece
 from mt.pipeline.train import Outcome, run_training
 from mt.pipeline.translator import Beam, Sampling, Translator
 from mt.run_directory import RunDirectory
+from mt.search.hypothesis import Hypothesis
 from mt.special_tokens import UNK_ID
 
 CPU = torch.device("cpu")
@@ -116,6 +118,16 @@ def test_copies_are_put_where_the_unknown_words_are(tokenizer: Tokenizer) -> Non
     assert tokenizer.decode(text, ["Zor￭blat", "4711-23"]) == "the Zor￭blat. saw 4711-23"
     assert tokenizer.decode(text) == "the <unk>. saw <unk>"
     assert tokenizer.decode([*tokenizer.encode("他是"), *unk], ["鱷魚"]) == "他是鱷魚"
+
+
+def test_what_a_beginning_is_taken_to_stand_for_does_not_matter(tokenizer: Tokenizer) -> None:
+    reader = SourceReader(tokenizer, {}, carries_over=True)
+    source, beginning = reader.read_batch(["the Quux saw", "a Zorblat"])
+    ids = [*(token.id for token in beginning), UNK_ID]
+    # The first unknown word was taken for the end mark, which stands behind the last token.
+    hypothesis = Hypothesis(ids, -1.0, finished=True, copied=(len(source), 1))
+    written = write_piece(Piece(0, 1, 0, source, beginning), hypothesis, -1.0, tokenizer)
+    assert written.text == "a Zorblat Quux"
 
 
 CARRYING = ("training.guided_alignment=0.5", "training.unknown_share=0.4")

@@ -93,6 +93,16 @@ def test_what_does_not_belong_together_is_refused(trained: RunDirectory, tmp_pat
         run_comparison((trained.path, tmp_path), **ARGUMENTS)
 
 
+def test_translations_of_another_split_are_refused(trained: RunDirectory) -> None:
+    arguments = ARGUMENTS | {"split": "validation"}
+    file = run_evaluation(trained, **arguments, analyse=False).hypotheses_file
+    with pytest.raises(
+        ConfigError, match=f"{file} holds translations of the validation split: add --split validation"
+    ):
+        run_comparison((file, file), **ARGUMENTS)
+    assert run_comparison((file, file), **arguments).num_sentences == 12
+
+
 def test_other_languages_are_refused(trained: RunDirectory, other: RunDirectory) -> None:
     text = other.config_file.read_text()
     other.config_file.write_text(text.replace("src: en", "src: de").replace("tgt: de", "tgt: en"))

@@ -10,14 +10,17 @@ import sacrebleu
 import torch
 from sacrebleu.dataset import DATASETS
 
+from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.data import DataConfig
+from mt.config.load import load_config
 from mt.data.sources import builtin
 from mt.data.sources.source import Split
 from mt.errors import ConfigError, DataError
 from mt.pipeline import evaluation_set
 from mt.pipeline.evaluate import run_evaluation
 from mt.pipeline.evaluation_report import show_in_tensorboard
+from mt.pipeline.evaluation_set import load_evaluation_set
 from mt.pipeline.train import run_training
 from mt.pipeline.translator import Beam
 from mt.run_directory import RunDirectory
@@ -113,6 +116,26 @@ def test_translations_of_another_setting_are_never_overwritten(trained: RunDirec
     again = run_evaluation(trained, split="test", checkpoint="latest", device=CPU, analyse=False)
     assert again.hypotheses_file in files
     assert again.checkpoint == "step_0000200"
+
+
+def test_two_averages_of_the_same_name_are_two_settings(trained: RunDirectory) -> None:
+    store = CheckpointStore(trained.checkpoints_dir)
+    middle, last = (store.require(name) for name in ("step_0000150", "step_0000200"))
+    files = []
+    for averaged in ([middle, last], [store.require("step_0000100"), last]):
+        name = store.save_average(averaged).name
+        result = run_evaluation(trained, split="test", checkpoint=name, device=CPU, analyse=False)
+        files.append(result.hypotheses_file)
+    assert all(file.name.startswith("hypotheses.test.average_0000200-of2") for file in files)
+    assert files[0] != files[1]
+
+
+def test_of_another_corpus_all_pairs_are_judged(trained: RunDirectory, tiny_corpus: Path) -> None:
+    data = load_config(trained.config_file).data.model_copy(update={"num_train_pairs": 2})
+    assert len(load_evaluation_set(data, "train").sources) == 2
+    lines = (tiny_corpus / "train.en").read_text(encoding="utf-8").splitlines()
+    assert len(load_evaluation_set(data, "train", path=str(tiny_corpus)).sources) == len(lines)
+    assert len(load_evaluation_set(data, "train", path="builtin:primer").sources) == 2
 
 
 def test_a_standard_test_set(

@@ -5,12 +5,15 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from torch import Tensor
 
 from mt.errors import DataError
 from mt.masks import padding_mask, target_mask
 from mt.pipeline.score import Scorer, perplexity
 from mt.pipeline.translator import Beam, Sampling, Translator, load_trained
 from mt.run_directory import RunDirectory
+from mt.search.ensemble import Member
+from mt.search.forced import forced_log_probs
 from mt.special_tokens import BOS_ID, EOS_ID, UNK
 
 CPU = torch.device("cpu")
@@ -63,6 +66,38 @@ def test_neither_batch_nor_order_makes_a_difference(trained: RunDirectory) -> No
     assert "batch_tokens: 100" in text
     trained.config_file.write_text(text.replace("batch_tokens: 100", "batch_tokens: 1"))
     assert score(pairs) == pytest.approx(together, abs=1e-4)
+
+
+def test_a_batch_that_does_not_fit_into_memory_is_split(
+    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scorer = Scorer(Translator.from_run(trained, device=CPU))
+    pairs = [(source, "der Hund sieht das Auto.") for source in SENTENCES]
+    together = [scored.log_prob for scored in scorer.score(pairs)]
+    sizes: list[int] = []
+
+    def cramped(model: Member, src_ids: Tensor, *rest: Tensor) -> Tensor:
+        sizes.append(len(src_ids))
+        if len(src_ids) > room:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return forced_log_probs(model, src_ids, *rest)
+
+    monkeypatch.setattr("mt.pipeline.score.forced_log_probs", cramped)
+    room = 1
+    assert [scored.log_prob for scored in scorer.score(pairs)] == pytest.approx(together, abs=1e-4)
+    assert max(sizes) > 1
+    room = 0
+    with pytest.raises(DataError, match="source and 7 target tokens does not fit into memory"):
+        scorer.score(pairs)
+
+
+def test_logits_decide_how_many_are_scored_at_once(
+    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = Translator.from_run(trained, device=CPU)
+    assert Scorer(translator)._batches([5] * 4) == [[0, 1, 2, 3]]
+    monkeypatch.setattr("mt.pipeline.score._MOST_LOGITS", 10 * translator.tgt_tokenizer.size)
+    assert Scorer(translator)._batches([5] * 4) == [[0, 1], [2, 3]]
 
 
 def test_what_is_too_long_is_named(trained: RunDirectory) -> None:

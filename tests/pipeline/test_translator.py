@@ -9,11 +9,12 @@ import torch
 from mt.config.config import Config
 from mt.data.tokenizer import Tokenizer
 from mt.errors import CheckpointError, ConfigError, DataError, RunError
+from mt.masks import padding_mask, target_mask
 from mt.pipeline.train import run_training
-from mt.pipeline.translator import Beam, Sampling, Translator
+from mt.pipeline.translator import Beam, Sampling, Translator, load_trained
 from mt.run_directory import RunDirectory
 from mt.search.constraints import Constraints
-from mt.special_tokens import SPECIAL_TOKENS, UNK
+from mt.special_tokens import BOS_ID, EOS_ID, SPECIAL_TOKENS, UNK
 
 CPU = torch.device("cpu")
 SENTENCES = [
@@ -224,6 +225,28 @@ def test_an_ensemble_of_a_run_with_itself_is_that_run(trained: RunDirectory, tra
     ensemble = Translator.from_run(trained, device=CPU, others=[trained, trained])
     for way in (None, Beam(3, 1.0), Sampling(1.0, 1)):
         assert ensemble.translate(SENTENCES, way=way) == translator.translate(SENTENCES, way=way)
+
+
+@torch.inference_mode()
+def test_an_ensemble_of_two_takes_the_mean_of_their_probabilities(trained: RunDirectory) -> None:
+    one, two = (load_trained(trained, name) for name in ("step_0000100", "step_0000200"))
+    translator = Translator(one.config, one.model.eval(), one.src_tokenizer, one.tgt_tokenizer, others=[two])
+    two.model.eval()
+    [[found]] = translator.n_best(SENTENCES[:1])
+    src_ids = torch.tensor([[*one.src_tokenizer.encode(SENTENCES[0]), EOS_ID]])
+    ids = one.tgt_tokenizer.encode(found.text)
+    tgt_ids = torch.tensor([[BOS_ID, *ids]])
+    probabilities = torch.stack(
+        [
+            each.model(src_ids, padding_mask(src_ids), tgt_ids, target_mask(tgt_ids))[0].double().softmax(-1)
+            for each in (one, two)
+        ]
+    )
+    labels = torch.tensor([*ids, EOS_ID])[:, None]
+    log_probs = [float(each.gather(-1, labels).log().sum()) for each in probabilities]
+    mean = float(probabilities.mean(0).gather(-1, labels).log().sum())
+    assert found.log_prob == pytest.approx(mean, abs=1e-4)
+    assert all(abs(mean - each) > 1e-3 for each in log_probs)
 
 
 def test_an_ensemble_needs_the_same_vocabularies(
