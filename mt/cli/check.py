@@ -38,7 +38,7 @@ def check(
     """Look at a run before it begins (--config), or into a batch that went wrong (--batch).
 
     With --config: the corpus, the vocabulary, the batches, the model and its memory, a few steps,
-    and how long the run will take. Nothing is written.
+    and how long the run will take. Nothing is written but the cache, which training then finds.
 
     With --batch: a batch whose loss or gradient was no number is computed again in float32,
     without dropout, with the weights of a checkpoint, which are those of the step only if the

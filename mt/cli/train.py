@@ -32,7 +32,8 @@ def train(
         typer.Option(metavar="TIME", help="Save and stop after 90s, 45m, 3h50m or 1d2h, with exit code 75."),
     ] = None,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Move an existing run aside and begin anew.")
+        bool,
+        typer.Option("--restart", help="Move an existing run aside and begin anew, each time."),
     ] = False,
 ) -> None:
     """Train a model, or go on where a run stopped: the same command again resumes it exactly.
@@ -60,7 +61,8 @@ def train(
     outcome = run_training(loaded, directory, restart=restart, max_seconds=max_seconds)
     if outcome.finished is None:
         where = f"at step {outcome.state.step:,}, saved" if outcome.state.step else "before the first step"
-        typer.echo(f"Stopped {where}. The same command goes on from there.", err=True)
+        again = "The same command without --restart" if restart else "The same command"
+        typer.echo(f"Stopped {where}. {again} goes on from there.", err=True)
         raise typer.Exit(outcome.exit_code)
     _report(outcome, directory, loaded.validation.metric)
 

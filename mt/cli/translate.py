@@ -69,11 +69,7 @@ def translate(
 ) -> None:
     """Translate sentences, a file, or standard input: one line out for one line in, in order, on stdout."""
     show_logs()
-    _refuse_two_of_one_kind(sentences, file, prefix, prefix_column)
-    if keep_unk and dictionary is not None:
-        raise ConfigError(
-            "--dictionary writes unknown words otherwise, and --keep-unk leaves them: give one of the two."
-        )
+    _refuse_contradictions(sentences, file, prefix, prefix_column, keep_unk, dictionary)
     found = find_run(run)
     way = choose_way(
         beam=beam,
@@ -118,8 +114,13 @@ def translate(
         num_before += len(lines)
 
 
-def _refuse_two_of_one_kind(
-    sentences: list[str] | None, file: Path | None, prefix: str | None, prefix_column: bool
+def _refuse_contradictions(
+    sentences: list[str] | None,
+    file: Path | None,
+    prefix: str | None,
+    prefix_column: bool,
+    keep_unk: bool,
+    dictionary: Path | None,
 ) -> None:
     if sentences and file:
         raise DataError("give sentences or --file, not both.")
@@ -127,6 +128,10 @@ def _refuse_two_of_one_kind(
         raise ConfigError("--prefix and --prefix-column both say how to begin: give one of the two.")
     if prefix_column and sentences:
         raise ConfigError("--prefix-column is for lines of a file or of stdin: take --prefix with sentences.")
+    if dictionary is not None and keep_unk:
+        raise ConfigError(
+            "--dictionary writes unknown words otherwise, and --keep-unk leaves them: give one of the two."
+        )
 
 
 def _blocks(sentences: list[str] | None, file: Path | None) -> Iterator[list[str]]:

@@ -62,7 +62,7 @@ class TrainingConfig(Section):
     """Probability spread evenly over the whole vocabulary (section 5.4)."""
 
     guided_alignment: float = Field(default=0.0, ge=0)
-    """Weight of the loss that teaches which word translates which; above 0 unknown words are carried over."""
+    """For tokenizer.kind word: weight of the alignment's loss; above 0 unknown words are carried over."""
 
     unknown_share: float = Field(default=0.2, ge=0, lt=1)
     """With guided_alignment: share of training pairs that have a word made unknown on both sides."""

@@ -95,7 +95,7 @@ class Cache:
         oldest = time.time() - UNUSED_DAYS * 24 * 3600
         for path in list(self._folder.iterdir()):
             with contextlib.suppress(OSError):
-                if _ENTRY.fullmatch(path.name) and path.stat().st_mtime < oldest:
+                if _is_entry(path) and path.stat().st_mtime < oldest:
                     remove_folder_atomically(path)
                 elif _PARTIAL.fullmatch(path.name) and _is_deserted(path):
                     shutil.rmtree(path)
@@ -158,6 +158,11 @@ def _problem(entry: Path) -> str | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return str(error)
     return None
+
+
+def _is_entry(path: Path) -> bool:
+    """Others, too, name things by such digests; only ours have a record."""
+    return _ENTRY.fullmatch(path.name) is not None and (path / _RECORD).is_file()
 
 
 def _checksum(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""`mt check --config`: what a run will be like, found out before it begins; nothing is written."""
+"""`mt check --config`: what a run will be like, found out before it begins; only the cache is written."""
 
 import os
 import shutil
@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import torch
 
+from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
-from mt.config.load import load_config
-from mt.config.write import differences
 from mt.data.corpus import load_corpus
 from mt.device import choose_device
 from mt.errors import RunError
 from mt.pipeline.aligned_pairs import aligned_places
+from mt.pipeline.config_of_run import refuse_changed_config, refuse_config_of_others
+from mt.pipeline.model_memory import explain_out_of_memory
 from mt.pipeline.preflight import warnings
 from mt.pipeline.preflight.forecast import Pace, disk_space, forecast
 from mt.pipeline.preflight.layout import Part, count, duration, size, table
@@ -54,6 +55,10 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device)
     yield _config_part(config, run, device, precision)
+    if CheckpointStore(run.checkpoints_dir).names():
+        refuse_changed_config(run, config)
+    else:
+        refuse_config_of_others(run)
     corpus = load_corpus(config.data, config.cleaning)
     yield corpus_part(corpus)
     text = look_at(corpus, config)
@@ -72,10 +77,13 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
         f"model: {count(num_parameters)} parameters",
         table([(name, count(number)) for name, number in parameters.items()], right=True),
     )
-    refuse_too_large(num_parameters, device)
+    # The weights, their gradients, Adam's two averages, and perhaps that of the weights.
+    refuse_too_large(num_parameters, 4 if training.ema_decay is None else 5, device)
     seed_everything(training.seed)
-    trial = Trial(config, build_model(config, *text.tokenizers).to(device), precision)
-    yield _largest_part(trial, stream, epoch, num_parameters)
+    with explain_out_of_memory(config):
+        trial = Trial(config, build_model(config, *text.tokenizers).to(device), precision)
+        largest = _largest_part(trial, stream, epoch, num_parameters)
+    yield largest
     speed, pace = _measure_pace(trial, stream, text)
     yield _run_part(config, run, speed, pace, num_parameters)
 
@@ -100,13 +108,7 @@ def _config_part(config: Config, run: RunDirectory, device: torch.device, precis
         ("ends at", ", ".join(f"{name} {limit:,}" for name, limit in limits.items() if limit is not None)),
         ("run", f"{run.path}{', which is there already' if run.exists else ''}"),
     ]
-    found = []
-    if run.exists and (changed := differences(load_config(run.config_file), config)):
-        found.append(
-            f"{run.path} was begun with another config ({'; '.join(changed)}). Train into a new directory "
-            "with --run, or start over with --restart, which moves it aside."
-        )
-    return Part("config", table(rows), found)
+    return Part("config", table(rows))
 
 
 def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, num_parameters: int) -> Part:

@@ -61,7 +61,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     if resuming:
         src_tokenizer, tgt_tokenizer = load_tokenizers(run)
     else:
-        warn_of_small_letters(config)
+        warn_of_tokenizer(config)
         src_tokenizer, tgt_tokenizer = reused_tokenizers(
             corpus, config, lambda: make_tokenizers(corpus.train, config)
         )
@@ -102,8 +102,13 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
     return made[0], made[-1]
 
 
-def warn_of_small_letters(config: Config) -> None:
-    """Say what ``tokenizer.lowercase`` takes away, wherever the vocabulary comes from."""
+def warn_of_tokenizer(config: Config) -> None:
+    """Say what the choice of a tokenizer takes away, wherever the vocabulary comes from."""
+    if config.training.guided_alignment and not config.carries_words_over:
+        LOG.warning(
+            "training.guided_alignment does nothing with tokenizer.kind %s: words alone are carried over",
+            config.tokenizer.kind,
+        )
     if config.tokenizer.lowercase:
         LOG.warning("tokenizer.lowercase: the model reads and writes small letters only")
 

@@ -10,9 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mt.checkpoint.store import CheckpointStore
 from mt.data.batch import collate
 from mt.pipeline.bad_batches import BadBatch, read_bad_batch
-from mt.pipeline.translator import load_trained
+from mt.pipeline.model_memory import explain_out_of_memory
+from mt.pipeline.translator import Trained, load_trained
 from mt.run_directory import RunDirectory
 from mt.training.objective import Objective
 
@@ -71,6 +73,7 @@ def replay(run: RunDirectory, file: Path, *, checkpoint: str, device: torch.devi
         MtError: If the run, the checkpoint or the file cannot be used.
     """
     trained = load_trained(run, checkpoint)
+    _take_weights_of_the_step(trained, CheckpointStore(run.checkpoints_dir))
     src_tokenizer, tgt_tokenizer, config = trained.src_tokenizer, trained.tgt_tokenizer, trained.config
     bad = read_bad_batch(
         file,
@@ -82,7 +85,7 @@ def replay(run: RunDirectory, file: Path, *, checkpoint: str, device: torch.devi
     batches = [collate(pairs.src_ids, pairs.tgt_ids).to(device) for pairs in bad.micro_batches]
     num_target_tokens = sum(batch.num_target_tokens for batch in batches)
     loss = 0.0
-    with _watching(objective) as watch:
+    with explain_out_of_memory(config), _watching(objective) as watch:
         for batch in batches:
             batch_loss: Tensor = objective(batch, config.training.label_smoothing) / num_target_tokens
             batch_loss.backward()  # type: ignore[no-untyped-call]
@@ -103,6 +106,13 @@ def replay(run: RunDirectory, file: Path, *, checkpoint: str, device: torch.devi
         watch.gradient,
         sorted(pairs, key=lambda pair: -pair.loss if math.isfinite(pair.loss) else -math.inf),
     )
+
+
+def _take_weights_of_the_step(trained: Trained, store: CheckpointStore) -> None:
+    """Where a moving average is saved as the model, steps are taken by other weights, saved beside it."""
+    saved = store.require(trained.checkpoint)
+    if trained.config.training.ema_decay is not None and not saved.average_of:
+        trained.model.load_weights(store.load_training_state(saved)["average"]["weights"])
 
 
 @torch.inference_mode()

@@ -9,20 +9,19 @@ from typing import Any
 
 import torch
 
-from mt.atomic_files import write_text_atomically
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
-from mt.config.load import load_config
-from mt.config.write import config_to_yaml, differences
 from mt.data.batch import Batch, collate
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.sampler import ordered_batches
-from mt.device import choose_device, is_out_of_memory, keep_freed_memory, multiplies_bf16_fast
-from mt.errors import CheckpointError, RunError, TrainingError
+from mt.device import choose_device, keep_freed_memory, multiplies_bf16_fast
+from mt.errors import CheckpointError
 from mt.pipeline.bad_batches import keep_bad_batch
+from mt.pipeline.config_of_run import refuse_changed_config, refuse_config_of_others, write_config
 from mt.pipeline.environment import describe_environment, environment_differences
 from mt.pipeline.interruption import Interrupted, Interruption
+from mt.pipeline.model_memory import explain_out_of_memory
 from mt.pipeline.prepare import Prepared, make_tokenizers, prepare
 from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers, tokenizer_checksums
 from mt.pipeline.trainee import Trainee, new_trainee
@@ -186,10 +185,12 @@ def _sit(
     store = CheckpointStore(run.checkpoints_dir)
     checkpoint = _newest_sound(store)
     if checkpoint is not None:
-        _refuse_changed_config(run, config)
+        refuse_changed_config(run, config)
         refuse_other_tokenizers(run, checkpoint)
-    write_text_atomically(run.config_file, config_to_yaml(config))
-    with _log_file(run), _explain_out_of_memory(config):
+    else:
+        refuse_config_of_others(run)
+        write_config(run, config)
+    with _log_file(run), explain_out_of_memory(config):
         saved = store.load_training_state(checkpoint) if checkpoint else {}
         state = TrainingState.from_dict(saved["state"]) if checkpoint else TrainingState()
         finished = state.reached_limit(config.training, config.validation)
@@ -201,6 +202,8 @@ def _sit(
                 prepared = prepare(config, run, resuming=checkpoint is not None, corpus=corpus)
         except Interrupted:
             return Outcome(None, state, interruption.exit_code)
+        # Only now, for a run that is refused its corpus, or is finished, is left as it is.
+        write_config(run, config)
         model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(device)
         trainee = new_trainee(model, config, precision, state)
         environment = describe_environment(device, precision)
@@ -279,16 +282,6 @@ def _restore(
         ) from error
 
 
-def _refuse_changed_config(run: RunDirectory, config: Config) -> None:
-    changed = differences(load_config(run.config_file), config)
-    if changed:
-        fields = "\n  ".join(changed)
-        raise RunError(
-            f"{run.path} was begun with another config:\n  {fields}\n"
-            "Train into a new directory with --run, or start over with --restart, which moves it aside."
-        )
-
-
 def _newest_sound(store: CheckpointStore) -> Checkpoint | None:
     checkpoint, damaged = store.recover()
     for name, reason in damaged.items():
@@ -334,20 +327,6 @@ def _spread(length: int, count: int) -> list[int]:
     """Up to ``count`` places spread evenly over ``length``."""
     count = min(count, length)
     return [length * number // count for number in range(count)]
-
-
-@contextmanager
-def _explain_out_of_memory(config: Config) -> Iterator[None]:
-    """Where splitting batches does not help: the model itself, and its optimizer."""
-    try:
-        yield
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        raise TrainingError(
-            "the model and its optimizer do not fit into memory. Lower model.d_model "
-            f"({config.model.d_model}), model.d_ff ({config.model.d_ff}) or tokenizer.max_size."
-        ) from error
 
 
 @contextmanager

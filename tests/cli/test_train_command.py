@@ -51,8 +51,11 @@ def test_a_signal_is_answered_with_its_exit_code(
     with monkeypatch.context() as patch:
         patch.setattr(Progress, "step", interrupt)
         code, _, err = call("train", "-c", tiny_config_file)
-    assert code == 128 + number
-    assert "Stopped at step 1, saved. The same command goes on from there." in err
+        assert code == 128 + number
+        assert "Stopped at step 1, saved. The same command goes on from there." in err
+        code, _, err = call("train", "-c", tiny_config_file, "--restart")
+        assert code == 128 + number
+        assert "saved. The same command without --restart goes on from there." in err
     code, _, err = call("train", "-c", tiny_config_file)
     assert code == 0
     assert "resuming runs/tiny from step 1" in err

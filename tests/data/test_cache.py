@@ -130,8 +130,12 @@ def test_only_what_is_unused_or_deserted_is_removed(tmp_path: Path) -> None:
         os.utime(entry, (long_ago, long_ago))
     cache.find(1)
     not_ours = [tmp_path / "photos", tmp_path / ".secret", tmp_path / "notes.txt"]
-    for path in not_ours:
+    # Others, too, may name things by digests.
+    not_ours += [tmp_path / ("b" * 32), tmp_path / ("c" * 32)]
+    for path in not_ours[:-1]:
         path.mkdir()
+    not_ours[-1].write_text("a file")
+    for path in not_ours:
         os.utime(path, (long_ago, long_ago))
     deserted, busy = (tmp_path / f".{'a' * 32}.making-{name}" for name in ("dead", "beef"))
     deserted.mkdir()

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import mt.pipeline.check
 import mt.pipeline.preflight.text_parts
 import mt.pipeline.preflight.trial
 from mt.config.config import Config
 from mt.data.batch import Batch
-from mt.errors import DataError, RunError
+from mt.errors import DataError, RunError, TrainingError
 from mt.pipeline.check import preflight
 from mt.pipeline.preflight.layout import Part
 from mt.run_directory import RunDirectory
@@ -146,11 +147,27 @@ def test_other_work_is_said(check: Check, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_run_that_is_there_already(check: Check, trained: RunDirectory) -> None:
-    (warning,) = check(run=str(trained.path))["config"].warnings
-    assert "was begun with another config (model.d_model: 32 -> 16; model.dropout: 0.1 -> 0.2)" in warning
+    # As training refuses it: "&& mt train" is not to fail after a check that has not.
+    with pytest.raises(RunError, match=r"begun with another config:\n  model.d_model: 32 -> 16\n  model.dr"):
+        check(run=str(trained.path))
     same = check("model.d_model=32", "model.dropout=0.1", run=str(trained.path))
     assert same["config"].warnings == []
     assert value_of(same["config"], "run").endswith("which is there already")
+
+
+def test_a_config_of_the_users_in_the_run_directory(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("mine: true\n")
+    with pytest.raises(RunError, match="was not written by training, which would replace it"):
+        check(run=".")
+
+
+def test_a_model_that_does_not_fit_is_a_sentence(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(mt.pipeline.check, "build_model", full)
+    with pytest.raises(TrainingError, match=r"do not fit into memory\. Lower model\.d_model \(16\)"):
+        check()
 
 
 def test_a_disk_that_is_too_small(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:

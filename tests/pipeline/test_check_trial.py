@@ -156,13 +156,14 @@ def test_a_full_memory_halves_the_search(
 
 
 def test_a_model_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse_too_large(1_000, CPU)
-    monkeypatch.setattr(trial_module, "free_memory", lambda device: 15_999)
-    # Weights, gradients and two averages of four bytes each.
+    refuse_too_large(1_000, 4, CPU)
+    monkeypatch.setattr(trial_module, "free_memory", lambda device: 19_999)
+    refuse_too_large(1_000, 4, CPU)
+    # Weights, gradients, Adam's two averages and that of the weights, of four bytes each.
     with pytest.raises(TrainingError, match=r"1,000 parameters .* Lower model\.d_model"):
-        refuse_too_large(1_000, CPU)
+        refuse_too_large(1_000, 5, CPU)
     monkeypatch.setattr(trial_module, "free_memory", lambda device: None)
-    refuse_too_large(10**15, CPU)
+    refuse_too_large(10**15, 4, CPU)
 
 
 @pytest.mark.skipif(not forget_peak(CPU), reason="for Linux, which counts the peak of a process")

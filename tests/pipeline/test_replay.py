@@ -12,8 +12,9 @@ from torch.nn import functional as F
 
 import mt.pipeline.bad_batches
 import mt.pipeline.train
+from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
-from mt.data.batch import Batch
+from mt.data.batch import Batch, collate
 from mt.errors import DataError, RunError
 from mt.pipeline.bad_batches import read_bad_batch
 from mt.pipeline.replay import replay
@@ -84,6 +85,28 @@ def test_what_was_in_the_step_is_kept(
         "step 7 skipped: the gradient's norm is nan, the loss nan",
         f"its batch is kept; look into it with  mt check --batch {file}",
     ]
+
+
+def test_the_weights_are_those_that_take_the_steps_not_their_average(
+    make_config: MakeConfig, run: RunDirectory, nan_at: Callable[[set[int]], list[Batch]]
+) -> None:
+    nan_at({14})
+    run_training(make_config("training.ema_decay=0.9"), run)
+    (file,) = (run.path / "bad_batches").iterdir()
+    found = replay(run, file, checkpoint="step_0000012", device=CPU)
+    store = CheckpointStore(run.checkpoints_dir)
+    weights = store.load_training_state(store.require("step_0000012"))["average"]["weights"]
+    trained = load_trained(run, "step_0000012")
+    losses = []
+    for each in (trained.model.weights(), weights):
+        trained.model.load_weights(each)
+        objective = Objective(trained.model).eval()
+        batches = [collate(pairs.src_ids, pairs.tgt_ids) for pairs in found.bad.micro_batches]
+        total = sum(float(objective(batch, 0.1).detach()) for batch in batches)
+        losses.append(total / sum(batch.num_target_tokens for batch in batches))
+    averaged, own = losses
+    assert found.loss == pytest.approx(own, rel=1e-5)
+    assert abs(own - averaged) > 1e-3
 
 
 def test_the_replay_computes_the_batch(kept: list[Batch], run: RunDirectory) -> None:

@@ -6,13 +6,16 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import mt.pipeline.train
 from mt.config.config import Config
 from mt.config.load import load_config
+from mt.config.write import config_to_yaml
 from mt.data.tokenizer import Tokenizer
 from mt.errors import CheckpointError, DataError, DeviceError, RunError, TrainingError
 from mt.metrics.scores import Score
@@ -66,6 +69,8 @@ def test_a_finished_run_is_left_as_it_is(make_config: MakeConfig, run: RunDirect
     assert outcome.was_finished
     assert outcome.finished == "training.max_steps (2) reached"
     assert (outcome.state.step, outcome.exit_code) == (2, 0)
+    # Nor does it take over a path that the next experiment is to have.
+    assert run_training(make_config("training.max_steps=2", "data.path=elsewhere"), run).was_finished
     assert contents(run.path) == before
     assert run_training(make_config("training.max_steps=3"), run).state.step == 3
 
@@ -159,6 +164,19 @@ def test_restart_where_there_is_nothing_begins(make_config: MakeConfig, run: Run
     assert [path.name for path in run.path.parent.iterdir()] == ["mine"]
 
 
+@pytest.mark.parametrize("text", ["mine: true\n", "# my notes\n{config}"])
+def test_a_config_of_the_users_is_not_written_over(
+    text: str, make_config: MakeConfig, run: RunDirectory
+) -> None:
+    config = make_config("data.path=nowhere")
+    run.path.mkdir(parents=True)
+    text = text.format(config=config_to_yaml(config))
+    run.config_file.write_text(text)
+    with pytest.raises(RunError, match=r"config.yaml was not written by training, .* or rename that file"):
+        run_training(config, run)
+    assert run.config_file.read_text() == text
+
+
 def test_a_first_attempt_that_failed_is_in_nobodys_way(
     make_config: MakeConfig, run: RunDirectory, tmp_path: Path
 ) -> None:
@@ -200,6 +218,39 @@ def test_shared_vocabulary_and_embeddings(make_config: MakeConfig, run: RunDirec
     Translator.from_run(run, device=torch.device("cpu")).translate(["Anna sees milk."])
 
 
+def test_an_alignment_that_nothing_comes_of_is_said(
+    make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_training(
+        make_config("training.max_steps=1", "tokenizer.kind=bpe", "training.guided_alignment=0.5"), run
+    )
+    assert "training.guided_alignment does nothing with tokenizer.kind bpe" in caplog.text
+
+
+# torch looks at gradients that are none while it reads the program.
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+@pytest.mark.slow
+def test_compiled_stacks_take_the_same_steps(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_metrics: Any
+) -> None:
+    compile_module, compiled = nn.Module.compile, list[nn.Module]()
+
+    def compile_without_compiler(self: nn.Module, *, dynamic: bool) -> None:
+        compiled.append(self)
+        compile_module(self, dynamic=dynamic, backend="eager")
+
+    monkeypatch.setattr(nn.Module, "compile", compile_without_compiler)
+    runs = [RunDirectory(tmp_path / name) for name in ("plain", "compiled")]
+    for run, choice in zip(runs, ("false", "true"), strict=True):
+        run_training(make_config("training.max_steps=6", f"training.compile={choice}"), run)
+    assert [type(module).__name__ for module in compiled] == ["Encoder", "Decoder"]
+    plain, fast = (
+        [each | {"kind": len(each["kind"])} for each in read_metrics(run.metrics_file)] for run in runs
+    )
+    assert len(plain) > 6
+    assert all(each == pytest.approx(other, rel=1e-5) for each, other in zip(fast, plain, strict=True))
+
+
 def test_another_corpus_is_refused(make_config: MakeConfig, tiny_corpus: Path, run: RunDirectory) -> None:
     mine = run.path.parent.parent / "corpus"
     mine.mkdir(parents=True)
@@ -211,10 +262,11 @@ def test_another_corpus_is_refused(make_config: MakeConfig, tiny_corpus: Path, r
     for name in ("test.de", "train.en"):
         text = (mine / name).read_text(encoding="utf-8")
         (mine / name).write_text(text.replace("Milch", "Wasser").replace("milk", "water"), encoding="utf-8")
-    before = contents(run.checkpoints_dir)
+    before = contents(run.path)
     with pytest.raises(RunError, match=r"the corpus is not the one that .*mine began with: train and test"):
         run_training(more, run)
-    assert contents(run.checkpoints_dir) == before
+    # All but the log, which says so.
+    assert contents(run.path) | {"train.log": b""} == before | {"train.log": b""}
 
 
 def test_tokenizers_of_another_run_are_refused(make_config: MakeConfig, run: RunDirectory) -> None:

@@ -22,7 +22,7 @@ from mt.pipeline.preflight.text_figures import (
     measure_padding,
     spread,
 )
-from mt.pipeline.prepare import make_tokenizers, refuse_nothing_left, warn_of_small_letters
+from mt.pipeline.prepare import make_tokenizers, refuse_nothing_left, warn_of_tokenizer
 
 # So much is looked at, spread evenly; all rows of the corpus are read and checked in any case.
 MOST_TRAINING_PAIRS = 300_000
@@ -73,7 +73,7 @@ def corpus_part(corpus: Corpus) -> Part:
 
 def look_at(corpus: Corpus, config: Config) -> Text:
     """Choose what is looked at, and make the tokenizers from it."""
-    warn_of_small_letters(config)
+    warn_of_tokenizer(config)
     train = spread(corpus.train, MOST_TRAINING_PAIRS)
     validation = spread(corpus.validation, MOST_EVALUATION_PAIRS)
     return Text(

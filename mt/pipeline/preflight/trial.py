@@ -79,16 +79,16 @@ def count_parameters(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: To
     return dict(counts)
 
 
-def refuse_too_large(num_parameters: int, device: torch.device) -> None:
+def refuse_too_large(num_parameters: int, num_copies: int, device: torch.device) -> None:
     """Refuse a model that cannot be trained whatever its batches are like.
 
     Raises:
-        TrainingError: If its weights, gradients and Adam's averages do not fit into memory.
+        TrainingError: If ``num_copies`` of its parameters do not fit into memory.
     """
-    needed, free = 4 * FLOAT_BYTES * num_parameters, free_memory(device)
+    needed, free = num_copies * FLOAT_BYTES * num_parameters, free_memory(device)
     if free is not None and needed > free:
         raise TrainingError(
-            f"the model's {num_parameters:,} parameters with their gradients and Adam's averages take "
+            f"the model's {num_parameters:,} parameters with their gradients and averages take "
             f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory are free. Lower model.d_model, "
             "model.d_ff or tokenizer.max_size."
         )
