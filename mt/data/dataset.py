@@ -86,6 +86,11 @@ class EncodedPairs:
     def __len__(self) -> int:
         return len(self.src)
 
+    @property
+    def target_ratio(self) -> float:
+        """Target tokens by source tokens, of all pairs together, end marks counted."""
+        return float(self.tgt.lengths.sum(dtype="int64") / self.src.lengths.sum(dtype="int64"))
+
     def select(self, indices: npt.NDArray[np.integer]) -> tuple[list[Ids], list[Ids]]:
         """Sources and targets at ``indices``, as `collate` takes them."""
         return [self.src[i] for i in indices], [self.tgt[i] for i in indices]

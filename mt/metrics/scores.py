@@ -9,6 +9,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from mt.errors import DataError
+from mt.metrics.scripts_without_blanks import bleu_tokenizer
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,18 @@ class Score:
         return f"{self.name} {self.value:.2f}{interval}  ({self.signature})"
 
 
-def metrics_of_evaluation() -> dict[str, Metric]:
-    """BLEU (Papineni et al. 2002), chrF2++ (Popović 2017) and TER (Snover et al. 2006), by our key."""
-    return {"bleu": BLEU(), "chrfpp": CHRF(word_order=2), "ter": TER()}
+def metrics_of_evaluation(references: Sequence[str]) -> dict[str, Metric]:
+    """BLEU (Papineni et al. 2002), chrF2++ (Popović 2017) and TER (Snover et al. 2006), by our key.
+
+    BLEU and TER split words as the script of the references needs it; their signatures say how.
+    """
+    tokenizer = bleu_tokenizer(references)
+    has_blanks = tokenizer == "13a"
+    return {
+        "bleu": BLEU(tokenize=tokenizer),
+        "chrfpp": CHRF(word_order=2),
+        "ter": TER() if has_blanks else TER(normalized=True, asian_support=True),
+    }
 
 
 def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
@@ -41,7 +51,7 @@ def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> 
         DataError: If there is not one translation for each reference.
     """
     refuse_unequal(hypotheses, references)
-    metrics = {"bleu": BLEU(), "chrf": CHRF()}
+    metrics = {"bleu": BLEU(tokenize=bleu_tokenizer(references)), "chrf": CHRF()}
     return {key: score_by(metric, hypotheses, references) for key, metric in metrics.items()}
 
 

@@ -49,7 +49,7 @@ def score_with_confidence(
         DataError: If there is not one translation for each reference.
     """
     refuse_unequal(hypotheses, references)
-    metrics = metrics_of_evaluation() if metrics is None else metrics
+    metrics = metrics_of_evaluation(references) if metrics is None else metrics
     if len(references) > MAX_RESAMPLED_LINES:
         return {key: score_by(metric, hypotheses, references) for key, metric in _one_by_one(metrics)}
     return {key: _resampled(metric, [hypotheses], references)[0][0] for key, metric in _one_by_one(metrics)}
@@ -72,7 +72,7 @@ def paired_bootstrap(
             f"gigabytes for them: compare at most {MAX_RESAMPLED_LINES:,}."
         )
     found = {}
-    for key, metric in _one_by_one(metrics_of_evaluation()):
+    for key, metric in _one_by_one(metrics_of_evaluation(references)):
         (of_first, _), (of_second, p_value) = _resampled(metric, [first, second], references)
         # For two equal systems sacreBLEU says p = 0.001, as no resample differs by more than nothing.
         found[key] = Difference(of_first, of_second, p_value if of_first.value != of_second.value else 1.0)

@@ -12,6 +12,7 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from tqdm import tqdm
 
 from mt.metrics.scores import metrics_of_evaluation, score_by
+from mt.metrics.scripts_without_blanks import split_letters
 
 # The first number of each group but the lowest, which begins at 0.
 LENGTH_EDGES = (10, 20, 30, 40, 60)
@@ -58,8 +59,8 @@ class SourceWords:
 
 
 def words(line: str) -> list[str]:
-    """The words of a line, as BLEU counts them."""
-    return _TOKENIZE(line).split()
+    """The words of a line, as BLEU counts them; of a script without blanks the letters."""
+    return _TOKENIZE(split_letters(line)).split()
 
 
 def count_words(lines: Iterable[str], wanted: Iterable[str]) -> Counter[str]:
@@ -85,7 +86,7 @@ def by_source_length(
     for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
         group = _group_of(len(words(source)), LENGTH_EDGES)
         groups.setdefault(group, []).append((hypothesis, reference))
-    metrics = metrics_of_evaluation()
+    metrics = metrics_of_evaluation(references)
     found = []
     for group, pairs in sorted(groups.items()):
         outputs, wanted = [hypothesis for hypothesis, _ in pairs], [reference for _, reference in pairs]

@@ -35,8 +35,8 @@ from mt.pipeline.preflight.trial import (
     largest_batches,
     refuse_too_large,
 )
+from mt.pipeline.trained import build_model
 from mt.pipeline.training_batches import training_batches
-from mt.pipeline.translator import build_model
 from mt.run_directory import RunDirectory
 from mt.seeding import seed_everything
 from mt.training.batch_stream import BatchStream, Epoch

@@ -75,6 +75,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         **corpus.description,
         "dropped_in_training": dropped,
         "left_out_of_validation_loss": left_out,
+        "target_ratio": train.target_ratio,
         "vocabulary_sizes": {"src": src_tokenizer.size, "tgt": tgt_tokenizer.size},
     }
     if resuming:

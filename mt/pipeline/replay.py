@@ -14,7 +14,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.data.batch import collate
 from mt.pipeline.bad_batches import BadBatch, read_bad_batch
 from mt.pipeline.model_memory import explain_out_of_memory
-from mt.pipeline.translator import Trained, load_trained
+from mt.pipeline.trained import Trained, load_trained
 from mt.run_directory import RunDirectory
 from mt.training.objective import Objective
 

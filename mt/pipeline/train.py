@@ -24,9 +24,10 @@ from mt.pipeline.interruption import Interrupted, Interruption
 from mt.pipeline.model_memory import explain_out_of_memory
 from mt.pipeline.prepare import Prepared, make_tokenizers, prepare
 from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers, tokenizer_checksums
+from mt.pipeline.trained import build_model
 from mt.pipeline.trainee import Trainee, new_trainee
 from mt.pipeline.training_batches import training_batches
-from mt.pipeline.translator import Translator, build_model
+from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.seeding import seed_everything
 from mt.training.batch_stream import BatchStream
@@ -70,7 +71,11 @@ class Sitting:
     def __post_init__(self) -> None:
         prepared = self.prepared
         self._translator = Translator(
-            self.config, self.trainee.objective.model, prepared.src_tokenizer, prepared.tgt_tokenizer
+            self.config,
+            self.trainee.objective.model,
+            prepared.src_tokenizer,
+            prepared.tgt_tokenizer,
+            target_ratio=prepared.train.target_ratio,
         )
         self._tokenizer_checksums = tokenizer_checksums(self.run)
         self._sources = list(prepared.corpus.validation["src"])

@@ -9,13 +9,11 @@ from typing import Self
 import torch
 from tqdm import tqdm
 
-from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
-from mt.config.load import load_config
 from mt.data.batch import pad
 from mt.data.tokenizer import Tokenizer
 from mt.device import is_out_of_memory, keep_freed_memory
-from mt.errors import CheckpointError, ConfigError, DataError, RunError
+from mt.errors import ConfigError, DataError, RunError
 from mt.masks import padding_mask
 from mt.pipeline.carried_words import SourceReader
 from mt.pipeline.pieces import (
@@ -26,7 +24,7 @@ from mt.pipeline.pieces import (
     refuse_several_pieces,
     write_piece,
 )
-from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers
+from mt.pipeline.trained import Trained, load_trained
 from mt.run_directory import RunDirectory
 from mt.search.beam import beam_search
 from mt.search.constraints import NO_CONSTRAINTS, Constraints
@@ -35,7 +33,6 @@ from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, LengthNormalization, length_limit, normalised_score
 from mt.search.sampling import sample
 from mt.special_tokens import EOS_ID, UNK_ID
-from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
@@ -62,50 +59,6 @@ class Beam:
     length_normalization: LengthNormalization = "gnmt"
 
 
-def build_model(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> Transformer:
-    """The model of this config for these vocabularies, with first weights."""
-    return build_transformer(
-        config.model,
-        src_vocab_size=src_tokenizer.size,
-        tgt_vocab_size=tgt_tokenizer.size,
-        max_length=config.data.max_length,
-    )
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What a run has learnt by one of its checkpoints."""
-
-    config: Config
-    model: Transformer
-    src_tokenizer: Tokenizer
-    tgt_tokenizer: Tokenizer
-    checkpoint: str
-    """The name of the checkpoint."""
-
-
-def load_trained(run: RunDirectory, checkpoint: str) -> Trained:
-    """Load a run's model, on the CPU, from the named checkpoint and from no other.
-
-    Raises:
-        RunError: If there is no such run.
-        CheckpointError: If that checkpoint is missing or damaged.
-    """
-    run.require()
-    config = load_config(run.config_file)
-    store = CheckpointStore(run.checkpoints_dir)
-    # First of all: a run that ended before its first checkpoint may lack all else too.
-    found = store.require(checkpoint)
-    tokenizers = Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
-    refuse_other_tokenizers(run, found)
-    model = build_model(config, *tokenizers)
-    try:
-        model.load_weights(store.load_model(found))
-    except ValueError as error:
-        raise CheckpointError(f"{found.folder} does not fit {run.config_file}: {error}.") from error
-    return Trained(config, model, *tokenizers, found.name)
-
-
 class Translator:
     """A model, or an ensemble of several, with its tokenizers."""
 
@@ -117,8 +70,11 @@ class Translator:
         tgt_tokenizer: Tokenizer,
         dictionary: Mapping[str, str] | None = None,
         others: Sequence[Trained] = (),
+        target_ratio: float = 1.0,
     ) -> None:
         """Put them together; ``others`` are the rest of an ensemble, with the same tokenizers.
+
+        ``target_ratio``, target tokens by source tokens in training, is for `length_limit`.
 
         Raises:
             ConfigError: If there is a dictionary, and the model has not learnt to carry words over.
@@ -129,6 +85,7 @@ class Translator:
         self.max_length = min(each.data.max_length for each in configs)
         self.carries_over = all(each.carries_words_over for each in configs)
         self._first_model = model
+        self._target_ratio = target_ratio
         models = [model, *(other.model for other in others)]
         widths = [each.output.in_features for each in models]
         self.model: Member = EnsembleModel(models, widths) if others else model
@@ -171,7 +128,8 @@ class Translator:
             _refuse_other_vocabularies(run, first, other, trained)
         for trained in (first, *rest):
             trained.model.to(device).eval()
-        return cls(first.config, first.model, first.src_tokenizer, first.tgt_tokenizer, dictionary, rest)
+        tokenizers = first.src_tokenizer, first.tgt_tokenizer
+        return cls(first.config, first.model, *tokenizers, dictionary, rest, first.target_ratio)
 
     @property
     def device(self) -> torch.device:
@@ -325,7 +283,10 @@ class Translator:
         self, pieces: list[Piece], way: Sampling | Beam | None, keep_unk: bool, constraints: Constraints
     ) -> list[list[Hypothesis]]:
         src_ids = pad([[token.id for token in piece.tokens] for piece in pieces], last=EOS_ID).to(self.device)
-        limits = [length_limit(len(piece.tokens) + 1, self.max_length) for piece in pieces]
+        limits = [
+            length_limit(len(piece.tokens) + 1, self.max_length, target_ratio=self._target_ratio)
+            for piece in pieces
+        ]
         if any(piece.prefix for piece in pieces):
             prefixes = [[token.id for token in piece.prefix] for piece in pieces]
             constraints = replace(constraints, prefixes=prefixes)

@@ -1,5 +1,6 @@
 """What a search finds, and how long it may become."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -37,10 +38,11 @@ def normalised_score(
     return float(hypothesis.score / counted**length_penalty)
 
 
-def length_limit(src_length: int, max_length: int) -> int:
+def length_limit(src_length: int, max_length: int, *, target_ratio: float = 1.0) -> int:
     """The most tokens that a translation of ``src_length`` source tokens may have, EOS included.
 
     It depends on that sentence alone, never on its neighbours in a batch, and is generous: a translation
-    twice as long as its source plus ten is a loop, not a sentence.
+    twice as long as its source plus ten is a loop, not a sentence. Where ``target_ratio`` says that training
+    has more target tokens than source tokens, twice is twice as many as it has: a word may have five letters.
     """
-    return min(2 * src_length + 10, max_length)
+    return min(math.ceil(2 * max(1.0, target_ratio) * src_length) + 10, max_length)

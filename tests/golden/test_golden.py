@@ -16,7 +16,8 @@ from mt.data.batch import collate
 from mt.errors import CheckpointError
 from mt.pipeline.evaluate import run_evaluation
 from mt.pipeline.train import run_training
-from mt.pipeline.translator import Translator, load_trained
+from mt.pipeline.trained import load_trained
+from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.training.objective import Objective
 

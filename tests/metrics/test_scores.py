@@ -4,7 +4,14 @@ import pytest
 import sacrebleu
 
 from mt.errors import DataError
-from mt.metrics.scores import Score, exact_match, refuse_empty, score_translations
+from mt.metrics.scores import (
+    Score,
+    exact_match,
+    metrics_of_evaluation,
+    refuse_empty,
+    score_by,
+    score_translations,
+)
 
 HYPOTHESES = ["Der Hund läuft schnell über die Straße.", "Das ist gut!", "Ein Mann liest ein altes Buch ."]
 REFERENCES = ["Der Hund rennt schnell über die Straße.", "Das ist gut!", "Ein Mann liest ein altes Buch."]
@@ -39,6 +46,39 @@ def test_no_score_is_printed_without_its_signature() -> None:
     assert scores["chrf"].signature == chrf
     assert str(scores["bleu"]) == f"BLEU {scores['bleu'].value:.2f}  ({bleu})"
     assert str(scores["chrf"]) == f"chrF2 {scores['chrf'].value:.2f}  ({chrf})"
+
+
+CHINESE = ["他是一个好人。", "我们在北京学习机器翻译。", "今天天气很好,对吗?"]
+NEARLY = ["他是一个好人。", "我们在北京学习翻译。", "今天天气很好,是吗?"]
+THAI, NEARLY_THAI = ["ฉันรักหมาของฉันมาก", "วันนี้อากาศดี"], ["ฉันรักแมวของฉันมาก", "วันนี้อากาศดี"]
+JAPANESE, NEARLY_JAPANESE = ["私は毎日日本語を勉強します。"], ["私は毎日英語を勉強します。"]
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "tokenizer"),
+    [
+        (NEARLY, CHINESE, "zh"),
+        (NEARLY_THAI, THAI, "char"),
+        (NEARLY_JAPANESE, JAPANESE, "char"),
+        # A name in another script does not make a text one of it.
+        (["Er sagt 你好 zu ihm heute."], ["Er sagte 你好 zu ihm heute."], "13a"),
+        (["我用 PyTorch 学习机器翻译。"], ["我用 PyTorch 研究机器翻译。"], "zh"),
+        (["12 + 3 = 15"], ["12 + 3 = 15"], "13a"),
+    ],
+)
+def test_words_are_split_as_the_script_needs_it(
+    hypotheses: list[str], references: list[str], tokenizer: str
+) -> None:
+    expected = sacrebleu.corpus_bleu(hypotheses, [references], tokenize=tokenizer)
+    for bleu in (
+        score_translations(hypotheses, references)["bleu"],
+        score_by(metrics_of_evaluation(references)["bleu"], hypotheses, references),
+    ):
+        assert bleu.value == expected.score > 10
+        assert f"|tok:{tokenizer}|" in bleu.signature
+    ter = score_by(metrics_of_evaluation(references)["ter"], hypotheses, references)
+    assert ter.value <= 50
+    assert ("asian:yes" in ter.signature) == (tokenizer != "13a")
 
 
 def test_empty_translations_are_scored_and_not_dropped() -> None:

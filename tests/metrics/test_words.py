@@ -25,6 +25,7 @@ def random_lines(seed: int, num: int = 200) -> list[str]:
 
 
 def test_words_are_those_that_bleu_counts() -> None:
+    assert words("我用 PyTorch。") == ["我", "用", "PyTorch", "。"]
     assert words("It's 3,000 \"new\" ones, isn't it?") == (
         ["It's", "3,000", '"', "new", '"', "ones", ",", "isn't", "it", "?"]
     )

@@ -7,7 +7,7 @@ import pytest
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.pipeline.preflight.forecast import Pace, disk_space, forecast
-from mt.pipeline.translator import load_trained
+from mt.pipeline.trained import load_trained
 from mt.run_directory import RunDirectory
 
 MakeConfig = Callable[..., Config]

@@ -21,7 +21,7 @@ from mt.pipeline.preflight import trial as trial_module
 from mt.pipeline.preflight.memory import forget_peak
 from mt.pipeline.preflight.trial import Trial, count_parameters, largest_batches, refuse_too_large
 from mt.pipeline.prepare import make_tokenizers
-from mt.pipeline.translator import build_model
+from mt.pipeline.trained import build_model
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import length_limit
 from mt.training.batch_stream import BatchStream

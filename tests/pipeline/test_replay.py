@@ -19,7 +19,7 @@ from mt.errors import DataError, RunError
 from mt.pipeline.bad_batches import read_bad_batch
 from mt.pipeline.replay import replay
 from mt.pipeline.train import run_training
-from mt.pipeline.translator import load_trained
+from mt.pipeline.trained import load_trained
 from mt.run_directory import RunDirectory
 from mt.special_tokens import PAD_ID
 from mt.training.objective import Objective

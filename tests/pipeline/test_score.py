@@ -10,7 +10,8 @@ from torch import Tensor
 from mt.errors import DataError
 from mt.masks import padding_mask, target_mask
 from mt.pipeline.score import Scorer, perplexity
-from mt.pipeline.translator import Beam, Sampling, Translator, load_trained
+from mt.pipeline.trained import load_trained
+from mt.pipeline.translator import Beam, Sampling, Translator
 from mt.run_directory import RunDirectory
 from mt.search.ensemble import Member
 from mt.search.forced import forced_log_probs

@@ -1,5 +1,6 @@
 """One line out for one line in, whatever the line."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,13 +8,17 @@ import pytest
 import torch
 
 from mt.config.config import Config
+from mt.config.load import load_config
+from mt.data.corpus import load_split
 from mt.data.tokenizer import Tokenizer
 from mt.errors import CheckpointError, ConfigError, DataError, RunError
 from mt.masks import padding_mask, target_mask
 from mt.pipeline.train import run_training
-from mt.pipeline.translator import Beam, Sampling, Translator, load_trained
+from mt.pipeline.trained import load_trained
+from mt.pipeline.translator import Beam, Sampling, Translator
 from mt.run_directory import RunDirectory
 from mt.search.constraints import Constraints
+from mt.search.hypothesis import Hypothesis
 from mt.special_tokens import BOS_ID, EOS_ID, SPECIAL_TOKENS, UNK
 
 CPU = torch.device("cpu")
@@ -219,6 +224,38 @@ def test_what_is_asked_for_has_room_or_is_refused(translator: Translator) -> Non
     assert len(found.text.replace(".", " .").replace("!", " !").split()) >= 15
     with pytest.raises(ConfigError, match="at least 16 tokens and an end mark are longer than the 16 that"):
         translator.n_best(["milk"], constraints=Constraints(min_length=16))
+
+
+@pytest.mark.parametrize(
+    ("written", "factor"),
+    [("3.5", 7), ("0.5", 2), ('"4"', 2), ("NaN", 2), ("Infinity", 2), ("-1.0", 2), (None, 2)],
+)
+def test_how_long_translations_may_become_follows_from_training(
+    written: str | None, factor: int, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = json.loads(trained.corpus_file.read_text(encoding="utf-8"))
+    src, tgt = (load_trained(trained, "best").src_tokenizer, load_trained(trained, "best").tgt_tokenizer)
+    pairs = load_split(load_config(trained.config_file).data, "train")
+    num_src, num_tgt = (
+        sum(len(ids) + 1 for ids in tokenizer.encode_batch(list(pairs[side])))
+        for tokenizer, side in ((src, "src"), (tgt, "tgt"))
+    )
+    assert facts["target_ratio"] == pytest.approx(num_tgt / num_src)
+    trained.corpus_file.write_text("{}" if written is None else f'{{"target_ratio": {written}}}')
+    limits: list[int] = []
+
+    def note(
+        model: object, src_ids: object, src_mask: object, given: list[int], **_: object
+    ) -> list[Hypothesis]:
+        limits.extend(given)
+        return [Hypothesis([], 0.0, finished=True)] * len(given)
+
+    monkeypatch.setattr("mt.pipeline.translator.greedy_search", note)
+    translator = Translator.from_run(trained, device=CPU)
+    translator.max_length = 100
+    translator.translate(["the dog sees milk."])
+    # Five tokens and the end mark.
+    assert limits == [factor * 6 + 10]
 
 
 def test_an_ensemble_of_a_run_with_itself_is_that_run(trained: RunDirectory, translator: Translator) -> None:

@@ -13,6 +13,11 @@ def test_twice_the_source_plus_ten_within_the_model(src_length: int, max_length:
     assert length_limit(src_length, max_length) == expected
 
 
+@pytest.mark.parametrize(("ratio", "expected"), [(0.2, 34), (1.0, 34), (1.05, 36), (5.0, 130)])
+def test_twice_what_training_has(ratio: float, expected: int) -> None:
+    assert length_limit(12, 500, target_ratio=ratio) == expected
+
+
 @pytest.mark.parametrize(("finished", "length"), [(True, 4), (False, 3)])
 def test_the_mean_of_a_token_by_hand(finished: bool, length: int) -> None:
     found = Hypothesis([7, 8, 9], -6.0, finished)

@@ -107,12 +107,13 @@ def test_variants_reach_the_layers(make_model: Make) -> None:
 
 
 def test_dropout_is_in_both_stacks_and_on_both_embeddings(make_model: Make) -> None:
-    model = make_model(dropout=0.3, attention_dropout=0.2, activation_dropout=0.1)
+    model = make_model(dropout=0.3, attention_dropout=0.2, activation_dropout=0.1, word_dropout=0.4)
     shares = sorted(module.p for module in model.modules() if isinstance(module, Dropout))
-    assert shares == [0.1] * (2 + 2) + [0.3] * (2 * 2 + 2 * 3 + 2)
+    assert shares == [0.1] * (2 + 2) + [0.3] * (2 * 2 + 2 * 3 + 2) + [0.4] * 2
     assert [m.dropout.p for m in model.modules() if isinstance(m, FeedForward)] == [0.1] * (2 + 2)
     embeddings = [module for module in model.modules() if isinstance(module, PositionalEmbedding)]
     assert [embedding.dropout.p for embedding in embeddings] == [0.3, 0.3]
+    assert [embedding.word_dropout.p for embedding in embeddings] == [0.4, 0.4]
     assert {m.dropout for m in model.modules() if isinstance(m, MultiHeadAttention)} == {0.2}
 
 

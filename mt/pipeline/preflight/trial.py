@@ -18,8 +18,8 @@ from mt.device import is_out_of_memory
 from mt.errors import TrainingError
 from mt.masks import padding_mask
 from mt.pipeline.preflight.memory import forget_peak, free_memory, peak_memory, taken_memory
+from mt.pipeline.trained import build_model
 from mt.pipeline.trainee import new_trainee
-from mt.pipeline.translator import build_model
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, length_limit
 from mt.special_tokens import EOS_ID
@@ -157,7 +157,8 @@ class Trial:
         sentence = max((pairs.src[i] for i in batch), key=len)
         length = len(sentence) + 1
         started = time.perf_counter()
-        (written,) = self._write([sentence.tolist()], [length_limit(length, self._config.data.max_length)])
+        most = length_limit(length, self._config.data.max_length, target_ratio=pairs.target_ratio)
+        (written,) = self._write([sentence.tolist()], [most])
         return length, written, time.perf_counter() - started
 
     def measure_validation(self, text: datasets.Dataset, tokenizers: tuple[Tokenizer, Tokenizer]) -> float:

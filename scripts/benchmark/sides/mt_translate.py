@@ -7,7 +7,8 @@ from safetensors.torch import load_file
 
 from mt.data.tokenizer import Tokenizer
 from mt.device import keep_freed_memory
-from mt.pipeline.translator import Beam, Translator, build_model
+from mt.pipeline.trained import build_model
+from mt.pipeline.translator import Beam, Translator
 from scripts.benchmark.mt_config import run_config
 from scripts.benchmark.session import Channel, Job
 from scripts.benchmark.sides.decoding import serve_translations

@@ -1,0 +1,31 @@
+"""Scripts that put no blank between words: to BLEU a sentence is one word there, unless it is split."""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_KANA = "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"
+_OTHERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer.
+_PUNCTUATION = "\u3000-\u303f\uff00-\uff65"
+_LETTER = re.compile(f"[{_HAN}{_KANA}{_OTHERS}]")
+_LETTER_OR_MARK = re.compile(f"[{_HAN}{_KANA}{_OTHERS}{_PUNCTUATION}]")
+_NO_HAN = re.compile(f"[{_KANA}{_OTHERS}]")
+
+
+def split_letters(line: str) -> str:
+    """The line with blanks round each letter and mark of these scripts; any other line as it is."""
+    return _LETTER_OR_MARK.sub(r" \g<0> ", line)
+
+
+def bleu_tokenizer(references: Sequence[str]) -> Literal["13a", "zh", "char"]:
+    """What sacreBLEU is to split these references by: its own default, where they have blanks between words.
+
+    ``zh``, as WMT scores Chinese, where most letters are Chinese; ``char`` for Japanese, Thai, Lao, Khmer and
+    Burmese, as sacreBLEU's other tokenizers for these need dictionaries.
+    """
+    text = "".join(references)
+    num_letters = sum(map(str.isalpha, text))
+    if 2 * len(_LETTER.findall(text)) <= num_letters:
+        return "13a"
+    return "char" if 10 * len(_NO_HAN.findall(text)) > num_letters else "zh"
