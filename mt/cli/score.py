@@ -67,7 +67,7 @@ def score(
         rows = "".join(
             _row(pair, perplexity(pair.log_prob, len(pair.tokens)), with_tokens=tokens) for pair in scored
         )
-        sys.stdout.buffer.write(rows.encode())
+        sys.stdout.write(rows)
         sys.stdout.flush()
     if num_pairs:
         typer.echo(

@@ -161,6 +161,5 @@ def _write(translations: "Sequence[Sequence[Translation]]", first_line: int | No
             for line, best_first in enumerate(translations, first_line)
             for each in best_first
         ]
-    # Bytes, because what goes in is UTF-8 and so is what comes out, whatever the locale says.
-    sys.stdout.buffer.write("".join(line + "\n" for line in written).encode())
+    sys.stdout.write("".join(line + "\n" for line in written))
     sys.stdout.flush()

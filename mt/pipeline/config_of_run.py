@@ -21,8 +21,8 @@ def refuse_config_of_others(run: RunDirectory) -> None:
     try:
         ours = config_to_yaml(load_config(run.config_file))
     except ConfigError:
-        ours = None
-    if run.config_file.read_bytes() != (ours or "").encode():
+        ours = ""
+    if run.config_file.read_bytes() != ours.encode():
         raise RunError(
             f"{run.config_file} was not written by training, which would replace it: train into a folder of "
             "its own with --run, or rename that file."

@@ -207,12 +207,12 @@ def _sit(
                 prepared = prepare(config, run, resuming=checkpoint is not None, corpus=corpus)
         except Interrupted:
             return Outcome(None, state, interruption.exit_code)
-        # Only now, for a run that is refused its corpus, or is finished, is left as it is.
-        write_config(run, config)
         model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(device)
         trainee = new_trainee(model, config, precision, state)
         environment = describe_environment(device, precision)
         if checkpoint is not None:
+            # Only now, for a run that is refused its corpus, or is finished, is left as it is.
+            write_config(run, config)
             _restore(trainee, store, checkpoint, saved, run)
             _report_resuming(run, checkpoint, environment)
         _report_model(model, environment)

@@ -218,6 +218,21 @@ def test_shared_vocabulary_and_embeddings(make_config: MakeConfig, run: RunDirec
     Translator.from_run(run, device=torch.device("cpu")).translate(["Anna sees milk."])
 
 
+def test_validation_knows_how_long_translations_are(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ratios: list[float] = []
+
+    class Noted(Translator):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            ratios.append(named["target_ratio"])
+            super().__init__(*arguments, **named)
+
+    monkeypatch.setattr(mt.pipeline.train, "Translator", Noted)
+    run_training(make_config("training.max_steps=1"), run)
+    assert ratios == [json.loads(run.corpus_file.read_text(encoding="utf-8"))["target_ratio"]]
+
+
 def test_an_alignment_that_nothing_comes_of_is_said(
     make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
