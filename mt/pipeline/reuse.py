@@ -4,7 +4,7 @@ import hashlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from mt.config.config import Config
 from mt.data.cache import Cache, cache_folder, code_digest
@@ -79,9 +79,8 @@ def encoded_training_pairs(
 
 def _text(corpus: Corpus) -> dict[str, object]:
     """What a key says of the training text and of the program."""
-    splits = cast("dict[str, dict[str, object]]", corpus.description["splits"])
     return {
-        "text": splits["train"]["fingerprint"],
+        "text": corpus.report.splits.train.fingerprint,
         "pairs": len(corpus.train),
         "code": code_digest(),
     }

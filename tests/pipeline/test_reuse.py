@@ -64,7 +64,7 @@ def assert_equal(one: Prepared, other: Prepared) -> None:
         assert np.array_equal(left.ids, right.ids)
         assert np.array_equal(left.offsets, right.offsets)
         assert np.array_equal(left.lengths, right.lengths)
-    assert one.corpus.description == other.corpus.description
+    assert one.corpus.report == other.corpus.report
 
 
 def test_another_run_on_the_same_corpus_finds_all_of_it(
