@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from mt.config.cleaning import CleaningConfig
 from mt.config.data import DataConfig
-from mt.data.cache import code_digest
+from mt.data.cache import recipe
 from mt.data.cleaning.filters import Cleaner
 from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus_cache import Facts, Splits, through_cache
@@ -32,6 +32,9 @@ from mt.data.sources.checked import evaluation_pairs, training_pairs
 from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import SPLITS, Part, Source, Split
 from mt.errors import DataError
+
+CORPUS_VERSION = 1
+"""Raised when the same files would be read, cleaned, checked or carved into other pairs than before."""
 
 NO_CLEANING = CleaningConfig()
 
@@ -157,7 +160,7 @@ def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
         "sources": sources,
         "configs": configs,
         "cleaning": cleaning.model_dump(mode="json"),
-        "code": code_digest(),
+        "recipe": recipe(CORPUS_VERSION, "pyarrow", "datasets"),
     }
 
 

@@ -16,6 +16,9 @@ from tqdm import tqdm
 
 from mt.data.sampler import Share
 
+ENCODING_VERSION = 1
+"""Raised when the same text and tokenizers would give other ids than before, or other files of them."""
+
 CHUNK_SIZE = 10_000
 _FACTS = "facts.json"
 _ARRAYS: dict[str, npt.DTypeLike] = {"ids": np.int32, "offsets": np.int64, "lengths": np.int32}

@@ -11,6 +11,9 @@ from random import Random
 from mt.data.cleaning.duplicates import SeenPairs
 from mt.errors import DataError
 
+REVERSE_VERSION = 1
+"""Raised when the same arguments would give other pairs than before."""
+
 MIN_WORDS, MAX_WORDS = 4, 16
 _LIST = """
 ant apple arm autumn bag ball banana bear bed bee bell bench bird boat book bottle box bread bridge
