@@ -154,7 +154,9 @@ def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
         return None
     if any(None in parts for source in sources for parts in source.values()):
         return None
-    configs = [[each.config.model_dump(mode="json"), each.weight] for each in found]
+    # How the Hub is asked, and what is encoded later, decides nothing here.
+    undecisive = {"hub_timeout_seconds", "max_length"}
+    configs = [[each.config.model_dump(mode="json", exclude=undecisive), each.weight] for each in found]
     return {
         "what": "corpus",
         "sources": sources,
