@@ -16,7 +16,7 @@ from mt.data.cleaning.leaks import leak_sentence
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import recorded_fingerprints, to_json
 from mt.data.dataset import Dropped, EncodedPairs, encode_pairs
-from mt.data.foreign_tokenizer import foreign_tokenizer
+from mt.data.foreign_tokenizer import external_tokenizer
 from mt.data.tokenizer import Tokenizer, train_tokenizer
 from mt.errors import DataError, RunError
 from mt.pipeline.aligned_pairs import aligned_places
@@ -92,7 +92,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
 def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
     """Tokenizers for source and target, made from these training pairs only; the same one where shared."""
     if config.tokenizer.kind == "file":
-        made = [foreign_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)]
+        made = [external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)]
     else:
         columns = [("src", "tgt")] if config.tokenizer.shared else [("src",), ("tgt",)]
         made = [train_tokenizer(_Texts(pairs, *names), config.tokenizer) for names in columns]
