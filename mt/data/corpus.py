@@ -10,7 +10,6 @@ from typing import Literal
 import datasets
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
 
 from mt.config.cleaning import CleaningConfig
 from mt.config.data import DataConfig
@@ -32,6 +31,7 @@ from mt.data.sources.checked import evaluation_pairs, training_pairs
 from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import SPLITS, Part, Source, Split
 from mt.errors import DataError
+from mt.progress_bars import track
 
 CORPUS_VERSION = 1
 """Raised when the same files would be read, cleaned, checked or carved into other pairs than before."""
@@ -223,7 +223,7 @@ def _read_training_split(found: _Found, cleaner: Cleaner, carved: Mapping[Split,
     table, limit = PairTable(), found.config.num_train_pairs
     before = cleaner.dropped.counts.copy()
     rows = training_pairs(found.source.splits["train"], cleaner.dropped)
-    pairs = iter(tqdm(rows, desc="reading", unit=" pairs", disable=None, leave=False))
+    pairs = iter(track(rows, "reading", unit="pairs"))
     if carved:
         pairs = _carve(pairs, carved, found.config.held_out_fraction)
     # Never further than the limit: what stands after it is not looked at.

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import datasets
-from tqdm import tqdm
 
 from mt.atomic_files import write_text_atomically
 from mt.config.config import Config
@@ -15,12 +14,13 @@ from mt.data.cleaning.dropped import cleaning_table
 from mt.data.cleaning.leaks import leak_sentence
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import recorded_fingerprints, to_json
-from mt.data.dataset import Dropped, EncodedPairs, encode_pairs
+from mt.data.dataset import CHUNK_SIZE, Dropped, EncodedPairs, encode_pairs
 from mt.data.foreign_tokenizer import external_tokenizer
 from mt.data.tokenizer import Tokenizer, train_tokenizer
 from mt.errors import DataError, RunError
 from mt.pipeline.aligned_pairs import aligned_places
 from mt.pipeline.reuse import encoded_training_pairs, reused_tokenizers
+from mt.progress_bars import track
 from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
@@ -140,11 +140,12 @@ class _Texts:
         self._columns = columns
 
     def __iter__(self) -> Iterator[str]:
+        every = range(len(self._pairs))
+        chunks = [every[start : start + CHUNK_SIZE] for start in range(0, len(every), CHUNK_SIZE)]
         for column in self._columns:
-            starts = range(0, len(self._pairs), 10_000)
-            for start in tqdm(starts, desc="vocabulary", unit="0,000 lines", disable=None, leave=False):
-                rows: Iterable[str] = self._pairs[start : start + 10_000][column]
-                yield from rows
+            for rows in track(chunks, "vocabulary", unit="lines", total=len(every), size=len):
+                texts: Iterable[str] = self._pairs[rows][column]
+                yield from texts
 
 
 def _refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:

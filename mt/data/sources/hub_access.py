@@ -23,6 +23,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
 from mt.errors import DataError
+from mt.progress_bars import are_shown
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +155,7 @@ def in_one_line(error: BaseException) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the libraries' log, warnings and bars, but for the bar of a download on a terminal."""
+    """Without the libraries' log, warnings and bars, but for the bar of a download where bars are shown."""
     hub_verbosity, verbosity = huggingface_hub.utils.logging.get_verbosity(), datasets.logging.get_verbosity()
     hub_has_bars, has_bars = not are_progress_bars_disabled(), not datasets.are_progress_bars_disabled()
     with warnings.catch_warnings():
@@ -163,7 +164,7 @@ def quiet() -> Iterator[None]:
         huggingface_hub.utils.logging.set_verbosity(logging.CRITICAL)
         datasets.logging.set_verbosity(logging.CRITICAL)
         datasets.disable_progress_bars()
-        if not sys.stderr.isatty():
+        if not (are_shown() and sys.stderr.isatty()):
             disable_progress_bars()
         try:
             yield
