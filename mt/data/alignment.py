@@ -1,8 +1,8 @@
-"""Which source word each target word translates: a small word aligner, for losses that need to know.
+"""A small word aligner: which source word each target word translates, for losses that need it.
 
-The model is that of fast_align (Dyer et al. 2013): a word picks a place of the other sentence near the
+The model is that of fast_align (Dyer et al. 2013): a word picks a position of the other sentence near the
 diagonal, or none, and is then drawn from the translations of the word there (IBM model 1, Brown et al. 1993).
-Both directions are trained together, and a link counts as much as both believe in it (Liang et al. 2006).
+Both directions are trained together, and a link counts as much as they agree on it (Liang et al. 2006).
 """
 
 from collections.abc import Iterator
@@ -18,19 +18,19 @@ ALIGNMENT_VERSION = 1
 """Raised when the same ids would be aligned otherwise than before."""
 
 NONE = -1
-"""The place of a target word that translates no source word."""
+"""The position of a target word that translates no source word."""
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Places = npt.NDArray[np.int16]
 
-# How strongly places off the diagonal are doubted, and how many words have no counterpart (fast_align).
+# How strongly the prior prefers the diagonal, and the share of words without counterpart (fast_align).
 _TENSION = 4.0
 _NO_COUNTERPART = 0.08
 _ITERATIONS = 5
-# Both directions must believe in a link by this much, on geometric average.
+# The least posterior of a link, as the geometric mean of both directions.
 _LEAST_BELIEF = 0.3
-# Pairs to learn from, as source times target tokens: Multi30k fits, and a cell takes some 80 bytes.
+# Most cells (source times target tokens) to learn from: Multi30k fits, and a cell takes about 80 bytes.
 _MOST_CELLS = 6_000_000
 _CELLS_AT_A_TIME = 1_000_000
 _PAIRS_AT_A_TIME = 100_000
@@ -38,14 +38,14 @@ _PAIRS_AT_A_TIME = 100_000
 
 @dataclass(frozen=True)
 class Lexicon:
-    """What is known of pairs of words.
+    """Translation probabilities of pairs of words.
 
     Attributes:
-        keys: ``(W,)`` sorted, one number for each pair of words that were seen together.
-        tgt_given_src: ``(W,)`` probability of the target word where the source word is translated.
-        src_given_tgt: ``(W,)`` the same, the other way round.
+        keys: ``(W,)`` sorted, one number for each pair of words seen in the same sentence pair.
+        tgt_given_src: ``(W,)`` probability of the target word given the source word.
+        src_given_tgt: ``(W,)`` likewise in the other direction.
         tgt_vocab_size: Entries of the target vocabulary.
-        no_counterpart: How likely it is that a word has no counterpart and is this one.
+        no_counterpart: Probability that a word has no counterpart and is this one.
     """
 
     keys: Integers
@@ -56,7 +56,7 @@ class Lexicon:
 
     @classmethod
     def learn(cls, pairs: EncodedPairs) -> Self:
-        """Learn from training pairs; of a large corpus from some, spread evenly over it."""
+        """Learn from training pairs; from an evenly spread sample of them if the corpus is large."""
         num_cells = sum(int(block.sum()) for _, block in _blocks(pairs))
         grid = _Grid.of(pairs, np.arange(0, len(pairs), -(-num_cells // _MOST_CELLS)))
         tgt_vocab_size = int(grid.tgt_ids.max()) + 1
@@ -79,7 +79,7 @@ class Lexicon:
         return lexicon
 
     def align(self, pairs: EncodedPairs, indices: Integers) -> Places:
-        """The place in the source of each target token of the pairs at ``indices``, end to end, or NONE."""
+        """The source position of each target token of the pairs at ``indices``, concatenated, or NONE."""
         grid = _Grid.of(pairs, indices)
         keys = grid.keys(self.tgt_vocab_size)
         found = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
@@ -89,7 +89,7 @@ class Lexicon:
         )
         best = np.maximum.reduceat(belief, grid.starts)
         is_best = np.flatnonzero((belief == best[grid.tgt]) & (belief >= _LEAST_BELIEF**2))
-        # Of cells that are equally good the first; the assignment below would keep the last.
+        # Of equally good cells the first wins; the assignment below would keep the last.
         is_best = is_best[::-1]
         places = np.full(len(best), NONE, dtype=np.int16)
         places[grid.tgt[is_best]] = is_best - grid.starts[grid.tgt[is_best]]
@@ -97,9 +97,9 @@ class Lexicon:
 
 
 def align(pairs: EncodedPairs) -> Iterator[Places]:
-    """The place in the source of each target token, or NONE, some pairs at a time.
+    """The source position of each target token, or NONE, for some pairs at a time.
 
-    Put together, what this yields is laid out as ``pairs.tgt.ids``.
+    Concatenated, the arrays have the layout of ``pairs.tgt.ids``.
     """
     lexicon = Lexicon.learn(pairs)
     for first, num_cells in _blocks(pairs):
@@ -114,7 +114,7 @@ def _blocks(pairs: EncodedPairs) -> Iterator[tuple[int, Integers]]:
     """The first pair of each block, and how many cells each pair of the block has."""
     for first in range(0, len(pairs), _PAIRS_AT_A_TIME):
         block = slice(first, first + _PAIRS_AT_A_TIME)
-        # Without the end marks, which the lengths count.
+        # Without EOS, which the lengths include.
         yield first, (pairs.src.lengths[block].astype(np.int64) - 1) * (pairs.tgt.lengths[block] - 1)
 
 
@@ -123,9 +123,9 @@ class _Grid:
     """Each target token of some pairs against each source token of its pair: cells, target by target.
 
     Attributes:
-        src: ``(C,)`` which source token a cell is of, counted through all pairs.
-        tgt: ``(C,)`` which target token, likewise.
-        prior: ``(C,)`` how near it is to the diagonal: 1 on it, less off it.
+        src: ``(C,)`` index of the cell's source token, counted over all pairs.
+        tgt: ``(C,)`` index of its target token, likewise.
+        prior: ``(C,)`` 1 on the diagonal, less away from it.
         starts: The first cell of each target token.
         src_ids: The id of each source token.
         tgt_ids: The id of each target token.
@@ -143,7 +143,7 @@ class _Grid:
         """The cells of the pairs at ``indices``; no sentence is empty."""
         src, tgt = pairs.select(indices)
         src_lengths, tgt_lengths = (np.array([len(ids) for ids in side]) for side in (src, tgt))
-        # For each target token: its place, and where its source begins and how long it is.
+        # For each target token: its position, and the start and length of its source.
         tgt_place = _count_up(tgt_lengths)
         src_start = np.repeat(np.cumsum(src_lengths) - src_lengths, tgt_lengths)
         src_length = np.repeat(src_lengths, tgt_lengths)
@@ -167,12 +167,12 @@ class _Grid:
         return self.src_ids[self.src] * tgt_vocab_size + self.tgt_ids[self.tgt]
 
     def belief(self, tgt_given_src: Floats, src_given_tgt: Floats, no_counterpart: float) -> Floats:
-        """How sure both directions are that a cell is a link: the product of their posteriors, ``(C,)``."""
+        """The product of both directions' posteriors that a cell is a link, ``(C,)``."""
         forward = self._posterior(self.tgt, tgt_given_src, no_counterpart)
         return forward * self._posterior(self.src, src_given_tgt, no_counterpart)
 
     def _posterior(self, token: Integers, translation: Floats, no_counterpart: float) -> Floats:
-        """That a ``token`` picks this cell of all its cells, or none: ``(C,)``.
+        """The probability that a ``token`` picks this cell of all its cells: ``(C,)``.
 
         With the prior p normalised over the cells of a token, t the translation probability, and a share q of
         words without counterpart: ``(1 - q) p t / (sum of (1 - q) p t + no_counterpart)``.

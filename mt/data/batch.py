@@ -1,8 +1,8 @@
-"""What the model is trained on: sentences padded to a rectangle, shifted and masked.
+"""Batches: sentence pairs that are padded, shifted and masked.
 
-One convention holds in all of `data`: a sentence is its raw ids, with neither BOS nor EOS, which are added
-here. A sentence's *length* counts one of them, so that it is the number of positions that the sentence takes
-in `src_ids`, in `tgt_ids` and in `labels`.
+In all of `data` a sentence is its raw ids, with neither BOS nor EOS, which are added here. The *length* of a
+sentence counts one of them, so that it is the number of positions that the sentence takes in `src_ids`, in
+`tgt_ids` and in `labels`.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""BPE-dropout: the same word, cut otherwise in each epoch (Provilkov et al. 2020, algorithm 1)."""
+"""BPE-dropout: each epoch segments a word differently (Provilkov et al. 2020, algorithm 1)."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from mt.data.dataset import EncodedSentences, Ids
 from mt.progress_bars import track
 
-# Sentences that are cut at a time, so that what is computed on the way takes little memory.
+# Sentences that are segmented at a time, so that intermediate arrays stay small.
 _BLOCK_SIZE = 4096
 
 Merge = tuple[int, int, int]
@@ -18,23 +18,23 @@ _Array = npt.NDArray[np.int64]
 
 
 class BpeDropout:
-    """Encoded sentences in; the same sentences, spelt out and merged again but for a share of merges, out.
+    """Splits encoded sentences into base symbols and merges them again, skipping a share of the merges.
 
-    All words are merged side by side: in each round, every possible merge of a word is skipped with some
-    probability, and the first in rank of those that are not is made. A word that has none left is done.
+    All words are merged in parallel: in each round, every possible merge of a word is skipped with some
+    probability, and of the others the one of lowest rank is applied. A word without any is finished.
     """
 
     def __init__(
-        self, merges: Sequence[Merge], blank: int, *, num_ids: int, share: float, max_length: int
+        self, merges: Sequence[Merge], space_id: int, *, num_ids: int, share: float, max_length: int
     ) -> None:
-        """Take the merges in the order of their rank.
+        """Store the merges.
 
         Args:
-            merges: None may go across the beginning of a word.
-            blank: A base symbol that stands only at the beginning of a word.
+            merges: In the order of their rank; none may cross a word boundary.
+            space_id: The base symbol of the space, which only begins a word.
             num_ids: Entries in the vocabulary.
             share: Probability that a merge is skipped.
-            max_length: A sentence that would become longer, one end mark counted, stays as it is.
+            max_length: A sentence that would become longer, EOS included, stays as it is.
         """
         self._share = share
         self._max_length = max_length
@@ -43,7 +43,7 @@ class BpeDropout:
         keys = self._key(left, right)
         self._ranks = np.argsort(keys)
         self._keys = keys[self._ranks]
-        self._blank = blank
+        self._space_id = space_id
         self._spellings = _spellings(merges, num_ids)
 
     def __call__(
@@ -52,11 +52,11 @@ class BpeDropout:
         generator: np.random.Generator,
         before_each_block: Callable[[], None] = lambda: None,
     ) -> EncodedSentences:
-        """Each sentence cut anew, in memory, with a bar where it takes its time.
+        """Segment each sentence again, in memory, with a progress bar if it takes long.
 
         Args:
             sentences: Encoded without dropout.
-            generator: What is skipped is drawn from.
+            generator: Decides which merges are skipped.
             before_each_block: Called every few thousand sentences; may raise to give up.
         """
         ids: list[Ids] = []
@@ -71,16 +71,16 @@ class BpeDropout:
             block = self._cut(sentences.ids[places[0] : places[-1]], np.diff(places), generator)
             ids.append(block[0])
             lengths.append(block[1])
-        return EncodedSentences.laid_end_to_end(np.concatenate(ids), np.concatenate(lengths))
+        return EncodedSentences.from_flat(np.concatenate(ids), np.concatenate(lengths))
 
     def _cut(
         self, tokens: Ids, lengths: _Array, generator: np.random.Generator
     ) -> tuple[Ids, npt.NDArray[np.int32]]:
-        """Sentences laid end to end, and the tokens of each; the same of what they become."""
+        """Segment concatenated sentences of ``lengths`` tokens; return the new tokens and lengths."""
         of_token = np.repeat(np.arange(len(lengths)), lengths)
         symbols, token = self._spell_out(tokens)
         sentence = of_token[token]
-        begins_word = (symbols == self._blank) | (np.diff(sentence, prepend=-1) > 0)
+        begins_word = (symbols == self._space_id) | (np.diff(sentence, prepend=-1) > 0)
         merged, places = self._merge(symbols, np.cumsum(begins_word), generator)
         of_merged = sentence[places]
         new_lengths = np.bincount(of_merged, minlength=len(lengths))
@@ -91,16 +91,16 @@ class BpeDropout:
         return ids[order].astype(np.int32), np.where(stays, lengths, new_lengths).astype(np.int32)
 
     def _spell_out(self, tokens: Ids) -> tuple[_Array, _Array]:
-        """The base symbols of all tokens, end to end, and the place of the token that each is part of."""
+        """The base symbols of all tokens, concatenated, and the position of the token of each."""
         lengths = self._spellings.lengths[tokens].astype(np.int64) - 1
         starts = self._spellings.offsets[tokens]
-        # Within each token's spelling 0, 1, 2 ...
+        # Positions within each token's spelling: 0, 1, 2 ...
         within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         symbols = self._spellings.ids[np.repeat(starts, lengths) + within].astype(np.int64)
         return symbols, np.repeat(np.arange(len(tokens)), lengths)
 
     def _merge(self, symbols: _Array, words: _Array, generator: np.random.Generator) -> tuple[_Array, _Array]:
-        """The symbols that are left, in their order, and the place that each had in ``symbols``."""
+        """The symbols after merging, in order, and the position that each had in ``symbols``."""
         places = np.arange(len(symbols))
         done: list[tuple[_Array, _Array]] = []
         while len(symbols):
@@ -119,7 +119,7 @@ class BpeDropout:
         return merged[order], merged_places[order]
 
     def _possible_merges(self, symbols: _Array, words: _Array) -> tuple[_Array, _Array]:
-        """Where a symbol can be merged with the one after it, and the ranks of these merges."""
+        """Positions where a symbol can be merged with the next one, and the ranks of these merges."""
         within_word = np.flatnonzero(words[:-1] == words[1:])
         keys = self._key(symbols[within_word], symbols[within_word + 1])
         found = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
@@ -131,7 +131,7 @@ class BpeDropout:
 
 
 def _spellings(merges: Sequence[Merge], num_ids: int) -> EncodedSentences:
-    """The base symbols that each id is made of; of itself, if no merge makes it."""
+    """The base symbols of each id; the id itself if it is the product of no merge."""
     spellings = [[token_id] for token_id in range(num_ids)]
     for left, right, product in merges:
         spellings[product] = spellings[left] + spellings[right]
@@ -139,11 +139,11 @@ def _spellings(merges: Sequence[Merge], num_ids: int) -> EncodedSentences:
 
 
 def _first_in_rank(places: _Array, ranks: _Array, words: _Array) -> tuple[_Array, _Array]:
-    """Of the merges of each word the one of lowest rank, the leftmost of several: its place and its rank."""
+    """The merge of lowest rank of each word, the leftmost of several: positions and ranks."""
     word = words[places]
     starts = np.flatnonzero(np.diff(word, prepend=-1) > 0)
     if not len(starts):
         return places, ranks
-    # Rank and place in one number, so that the smallest of a word is the one that is wanted.
+    # Rank and position in one number, whose minimum over a word is the merge to apply.
     first = np.minimum.reduceat(ranks * len(ranks) + np.arange(len(ranks)), starts) % len(ranks)
     return places[first], ranks[first]

@@ -1,7 +1,7 @@
-"""A folder of things that took long to make, each found again by what it was made from, never by a name.
+"""A folder of results that take long to compute, each found by a key of everything that decides it.
 
-An entry is a folder called after the digest of its key. It appears whole or not at all, holds the checksums
-of its files, and is compared with them whenever it is opened. All of it may be deleted at any time.
+An entry is a folder named by the digest of its key. It appears whole or not at all, holds the checksums of
+its files, and is verified whenever it is opened. All of it may be deleted at any time.
 """
 
 import contextlib
@@ -25,61 +25,61 @@ from mt.atomic_files import make_folder, remove_folder_atomically
 LOG = logging.getLogger(__name__)
 
 UNUSED_DAYS = 30
-"""Entries that were not opened for so long are removed when a new one is made."""
+"""Entries that were not opened for this long are removed when a new one is added."""
 
 _RECORD = "entry.json"
 _BLOCK_SIZE = 2**24
 _ENTRY = re.compile(r"[0-9a-f]{32}")
-# The second is what `remove_folder_atomically` takes an entry apart under.
+# The second is the name under which `remove_folder_atomically` deletes an entry.
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.(making-\w+|partial-\d+)")
 
 
 class Cache:
-    """The entries in one folder, which is made with the first of them."""
+    """The entries in one folder, which is created with the first of them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def find(self, key: object) -> Path | None:
-        """The folder of the entry of ``key``, a value of plain JSON types; None where no sound one is."""
+        """The folder of the entry of ``key``, a value of plain JSON types; None if there is no intact one."""
         entry = self._folder / _name(key)
         if not entry.is_dir():
             return None
         problem = _problem(entry)
         if problem is None:
-            with contextlib.suppress(OSError):  # A cache that others share may be read-only.
+            with contextlib.suppress(OSError):  # A shared cache may be read-only.
                 os.utime(entry)
             return entry
-        LOG.warning("the cached %s is damaged (%s) and will be made anew", entry, problem)
+        LOG.warning("the cached %s is damaged (%s) and will be made again", entry, problem)
         with contextlib.suppress(OSError):
             remove_folder_atomically(entry)
         return None
 
     def add(self, key: object, fill: Callable[[Path], object]) -> Path:
-        """Make the entry of ``key``; if another process has made it meanwhile, that one is as good.
+        """Add the entry of ``key``; if another process has added it meanwhile, that one is used.
 
         Args:
             key: What decides the entry, a value of plain JSON types.
-            fill: Writes its files into the empty folder that it is given.
+            fill: Writes the files of the entry into the empty folder that it is given.
 
         Raises:
-            OSError: If it cannot be written; nothing is left of it then.
+            OSError: If it cannot be written; then nothing of it is left.
         """
         make_folder(self._folder)
         entry = self._folder / _name(key)
         partial = self._folder / f".{entry.name}.making-{secrets.token_hex(4)}"
-        with contextlib.ExitStack() as at_work:
-            # Nobody else looks for deserted folders between the making of this one and its lock.
+        with contextlib.ExitStack() as locks:
+            # The lock on the cache keeps others from removing this folder before it is locked itself.
             with _locked(self._folder):
                 self._remove_unused()
                 partial.mkdir()
-                at_work.enter_context(_locked(partial))
-            at_work.callback(shutil.rmtree, partial, ignore_errors=True)
+                locks.enter_context(_locked(partial))
+            locks.callback(shutil.rmtree, partial, ignore_errors=True)
             fill(partial)
             files = {file.name: [file.stat().st_size, _checksum(file)] for file in sorted(partial.iterdir())}
             record = {"key": key, "files": files}
             (partial / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-            # Nothing waits for the disk: what a power cut leaves half written does not fit its checksum.
+            # No fsync: what a power cut leaves half written does not match its checksum.
             try:
                 partial.rename(entry)
             except OSError:
@@ -88,7 +88,7 @@ class Cache:
         return entry
 
     def _remove_unused(self) -> None:
-        """Remove entries that nobody opened for long, and what killed processes left half made."""
+        """Remove entries that were not opened for long, and what killed processes left unfinished."""
         oldest = time.time() - UNUSED_DAYS * 24 * 3600
         for path in list(self._folder.iterdir()):
             with contextlib.suppress(OSError):
@@ -102,13 +102,13 @@ def cache_folder() -> Path:
     """``$MT_CACHE``, else ``mt`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``."""
     if chosen := os.environ.get("MT_CACHE"):
         return Path(chosen).expanduser()
-    # The specification has relative paths ignored.
+    # The XDG specification says to ignore relative paths.
     shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if shared.is_absolute():
         return shared / "mt"
     try:
         return Path.home() / ".cache" / "mt"
-    except RuntimeError:  # Nobody has no home, and so a cache that cannot be written.
+    except RuntimeError:  # A user without a home gets a cache that cannot be written.
         return Path(os.devnull) / "mt"
 
 
@@ -148,21 +148,21 @@ def _problem(entry: Path) -> str | None:
         files: dict[str, Sequence[int]] = json.loads((entry / _RECORD).read_text(encoding="utf-8"))["files"]
         for name, (size, checksum) in files.items():
             if (entry / name).stat().st_size != size:
-                return f"{name} is not as long as it was"
+                return f"{name} has another size"
             if _checksum(entry / name) != checksum:
-                return f"{name} is not what was written"
+                return f"{name} has another checksum"
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return str(error)
     return None
 
 
 def _is_entry(path: Path) -> bool:
-    """Others, too, name things by such digests; only ours have a record."""
+    """Other programs also name folders by digests; only ours contain a record."""
     return _ENTRY.fullmatch(path.name) is not None and (path / _RECORD).is_file()
 
 
 def _checksum(path: Path) -> int:
-    """CRC-32, which finds accidents at more than a gigabyte a second."""
+    """CRC-32, which finds accidental damage at more than a gigabyte a second."""
     checksum = 0
     with path.open("rb") as file:
         while block := file.read(_BLOCK_SIZE):
@@ -180,10 +180,10 @@ def _is_deserted(partial: Path) -> bool:
 
 @contextlib.contextmanager
 def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold a lock on ``folder``, which ends with this process in any case.
+    """Hold a lock on ``folder``; it is released when the process ends, however it ends.
 
     Raises:
-        BlockingIOError: If another process holds it, and that is not waited for.
+        BlockingIOError: If another process holds it and ``wait`` is False.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:

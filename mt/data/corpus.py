@@ -1,4 +1,4 @@
-"""From ``data.path`` and ``data.mix`` to three splits of sentence pairs that can be relied on."""
+"""Reads ``data.path`` and ``data.mix`` into three splits of checked and cleaned sentence pairs."""
 
 import hashlib
 from collections import Counter
@@ -60,7 +60,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class _Found:
-    """A source that was found, and the config that it was found by."""
+    """A source, and the config that names it."""
 
     config: DataConfig
     weight: float
@@ -68,13 +68,13 @@ class _Found:
 
 
 def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> Corpus:
-    """Find the sources, check every row, clean what is trained on, and carve the splits that no source has.
+    """Find the sources, check every row, clean the training split, and carve the splits that no source has.
 
     Validation and test are those of the first source that has them; where none has, they are carved from the
     training split of ``data.path``. Rows of the training split that lack text on a side are dropped and
-    counted; rows of the others never are. Which pairs are carved out is decided by a hash of the source
-    alone: it is the same on every machine, does not change for a pair when others are added, and pairs with
-    the same source stay together.
+    counted; rows of the others never are. Which pairs are carved out depends on a hash of the source sentence
+    alone: it is the same on every machine, does not change when other pairs are added, and keeps pairs with
+    the same source together.
 
     Raises:
         ConfigError: If source and target language are the same.
@@ -95,13 +95,13 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
 
 
 def load_split(config: DataConfig, split: Split, *, undivided: bool = False) -> datasets.Dataset:
-    """One split of what `load_corpus` gives, without reading the others where the corpus has it ready.
+    """One split as `load_corpus` gives it, without reading the others if the corpus has this one.
 
     Args:
         config: Which corpus.
         split: Which of its splits.
-        undivided: Take ``data.path`` alone, and a corpus of files that are no folder with splits whole,
-            instead of carving it.
+        undivided: Take ``data.path`` alone, and the whole of it if it is files without splits, instead of
+            carving it.
 
     Raises:
         ConfigError, DataError: As `load_corpus` does, for what is read.
@@ -123,10 +123,10 @@ def load_split(config: DataConfig, split: Split, *, undivided: bool = False) -> 
 
 
 def carved_split(src: str, fraction: float) -> Split:
-    """The split that a pair of an undivided corpus belongs to: ``fraction`` each of validation and test.
+    """The split of a pair in a corpus without splits: a ``fraction`` each is validation and test.
 
     Args:
-        src: The source; how its words are spaced makes no difference.
+        src: The source sentence; its spacing makes no difference.
         fraction: Expected share of each of the two.
     """
     digest = hashlib.blake2b(" ".join(src.split()).encode(), digest_size=8).digest()
@@ -144,7 +144,7 @@ def _find(config: DataConfig, *, is_mixed: bool) -> Source:
 
 
 def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
-    """All that decides the corpus; None where the content of a source is not known before it is read."""
+    """All that decides the corpus; None if the content of a source is unknown before it is read."""
     try:
         sources = [
             {split: [part.identify() for part in parts] for split, parts in each.source.splits.items()}
@@ -154,7 +154,7 @@ def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
         return None
     if any(None in parts for source in sources for parts in source.values()):
         return None
-    # How the Hub is asked, and what is encoded later, decides nothing here.
+    # The Hub's time limit and the length limit of encoding do not change what is read.
     undecisive = {"hub_timeout_seconds", "max_length"}
     configs = [[each.config.model_dump(mode="json", exclude=undecisive), each.weight] for each in found]
     return {
@@ -186,7 +186,7 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> tuple[Splits, Fa
     trains = []
     for number, each in enumerate(found):
         train = tables[number].to_dataset()
-        leaked = leaks.look_through(train)
+        leaked = leaks.search(train)
         if cleaning.remove_leaks and len(leaked):
             tables[number] = _without(leaked, train, cleaner)
             train = tables[number].to_dataset()
@@ -219,14 +219,14 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> tuple[Splits, Fa
 
 
 def _read_training_split(found: _Found, cleaner: Cleaner, carved: Mapping[Split, PairTable]) -> PairTable:
-    """The pairs to train on; those that belong to a split that is carved go to its table instead."""
+    """The pairs to train on; those that belong to a carved split go to its table instead."""
     table, limit = PairTable(), found.config.num_train_pairs
     before = cleaner.dropped.counts.copy()
     rows = training_pairs(found.source.splits["train"], cleaner.dropped)
     pairs = iter(track(rows, "reading", unit="pairs"))
     if carved:
         pairs = _carve(pairs, carved, found.config.held_out_fraction)
-    # Never further than the limit: what stands after it is not looked at.
+    # Never beyond the limit: what follows it is not even checked.
     while chunk := list(islice(pairs, min(CHUNK_SIZE, (limit or len(table) + CHUNK_SIZE) - len(table)))):
         for src, tgt in cleaner.clean(chunk):
             table.append(src, tgt)
@@ -275,7 +275,7 @@ def _read_evaluation_split(parts: Sequence[Part], split: Split) -> PairTable:
 
 
 def _without(leaked: npt.NDArray[np.int64], train: datasets.Dataset, cleaner: Cleaner) -> PairTable:
-    """The training pairs but for the rows ``leaked``, which are counted as dropped."""
+    """The training pairs without the rows ``leaked``, which are counted as dropped."""
     table = PairTable()
     is_leaked = np.zeros(len(train), dtype=np.bool_)
     is_leaked[leaked] = True

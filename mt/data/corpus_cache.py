@@ -1,4 +1,4 @@
-"""The splits of a large corpus as files that are mapped: read, cleaned and checked once, then found again."""
+"""The cached splits of a large corpus: read, cleaned and checked once, then memory-mapped."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -41,24 +41,26 @@ _FACTS = TypeAdapter(Facts)
 def through_cache(
     identify: Callable[[], object], read: Callable[[], tuple[Splits, Facts]]
 ) -> tuple[Splits, Facts]:
-    """What ``read`` gives, if need be from the cache, where all of more than `PAIRS_IN_MEMORY` pairs is kept.
+    """The result of ``read``; corpora of more than `PAIRS_IN_MEMORY` pairs are cached.
 
     Args:
-        identify: Gives all that decides what ``read`` gives, in plain JSON types; None where nothing tells.
-        read: Gives the splits, and what is known of them.
+        identify: Returns all that decides the result of ``read``, in plain JSON types; None if unknown.
+        read: Returns the splits, and what is known of them.
     """
     cache = Cache(cache_folder())
     key = identify()
     if key is not None and (entry := cache.find(key)):
         return _load(entry)
     splits, facts = read()
-    # A file that was written to while it was read is neither the old one nor the new one.
+    # What was read of a file that changed meanwhile is neither its old nor its new content.
     if key is None or sum(map(len, splits.values())) <= PAIRS_IN_MEMORY or identify() != key:
         return splits, facts
     try:
         return _load(cache.add(key, lambda folder: _save(folder, splits, facts)))
     except OSError as error:
-        LOG.warning("the corpus is read anew next time: %s cannot be written (%s)", cache_folder(), error)
+        LOG.warning(
+            "the corpus will be read again next time: %s cannot be written (%s)", cache_folder(), error
+        )
         return splits, facts
 
 
@@ -73,7 +75,7 @@ def _save(folder: Path, splits: Splits, facts: Facts) -> None:
 
 def _load(entry: Path) -> tuple[Splits, Facts]:
     splits: Splits = {
-        # Without a fingerprint `datasets` would read all of the text to make one.
+        # Without a fingerprint `datasets` would read the whole text to compute one.
         split: datasets.Dataset(
             pa.ipc.open_stream(pa.memory_map(str(entry / f"{split}.arrow"))).read_all(),
             fingerprint=f"{entry.name}-{split}",

@@ -1,4 +1,4 @@
-"""Sentence pairs as ids: flat arrays and offsets, in memory or in files that are read as they are needed."""
+"""Encoded sentence pairs: flat arrays of ids with offsets, in memory or memory-mapped."""
 
 import io
 import json
@@ -24,11 +24,11 @@ _FACTS = "facts.json"
 _ARRAYS: dict[str, npt.DTypeLike] = {"ids": np.int32, "offsets": np.int64, "lengths": np.int32}
 
 Ids = npt.NDArray[np.int32]
-Dropped = dict[str, int]
+DropCounts = dict[str, int]
 
 
 class TextEncoder(Protocol):
-    """What is asked of a tokenizer here."""
+    """The part of a tokenizer that encoding needs."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, with neither BOS nor EOS."""
@@ -37,12 +37,12 @@ class TextEncoder(Protocol):
 
 @dataclass(frozen=True)
 class EncodedSentences:
-    """Raw ids of N sentences, laid end to end, with neither BOS nor EOS.
+    """Raw ids of N sentences, concatenated, with neither BOS nor EOS.
 
     Attributes:
         ids: ``(total,)`` int32.
         offsets: ``(N + 1,)`` int64; sentence i is ``ids[offsets[i]:offsets[i + 1]]``.
-        lengths: ``(N,)`` int32, tokens of each sentence, one end mark included.
+        lengths: ``(N,)`` int32, tokens of each sentence, EOS included.
     """
 
     ids: Ids
@@ -51,14 +51,14 @@ class EncodedSentences:
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
-        """Lay a few sentences end to end."""
+        """Concatenate a few sentences."""
         num_tokens = np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))
         ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=int(num_tokens.sum()))
-        return cls.laid_end_to_end(ids, num_tokens)
+        return cls.from_flat(ids, num_tokens)
 
     @classmethod
-    def laid_end_to_end(cls, ids: Ids, num_tokens: npt.NDArray[np.int32]) -> Self:
-        """Sentences whose ids follow upon each other, with so many each."""
+    def from_flat(cls, ids: Ids, num_tokens: npt.NDArray[np.int32]) -> Self:
+        """Sentences whose ids are concatenated in ``ids``, with ``num_tokens[i]`` for sentence i."""
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(num_tokens, dtype=np.int64)])
         return cls(ids, offsets, num_tokens + np.int32(1))
 
@@ -79,7 +79,7 @@ class EncodedPairs:
     Attributes:
         src: The sources.
         tgt: The targets.
-        shares: Of the sources that they come from, in their order; none where all have weight 1.
+        shares: The sources that the pairs come from, in order; empty if all have weight 1.
     """
 
     src: EncodedSentences
@@ -91,7 +91,7 @@ class EncodedPairs:
 
     @property
     def target_ratio(self) -> float:
-        """Target tokens by source tokens, of all pairs together, end marks counted."""
+        """Target tokens divided by source tokens over all pairs, EOS included."""
         return float(self.tgt.lengths.sum(dtype="int64") / self.src.lengths.sum(dtype="int64"))
 
     def select(self, indices: npt.NDArray[np.integer]) -> tuple[list[Ids], list[Ids]]:
@@ -107,20 +107,20 @@ def encode_pairs(
     max_length: int | None,
     shares: Sequence[Share] = (),
     folder: Path | None = None,
-) -> tuple[EncodedPairs, Dropped]:
+) -> tuple[EncodedPairs, DropCounts]:
     """Turn the text of a split into ids.
 
     Args:
         pairs: Rows with the columns ``src`` and ``tgt``.
         src_tokenizer: Encodes the sources.
         tgt_tokenizer: Encodes the targets.
-        max_length: For training: drop pairs that are empty on a side, or longer than this on a side, the end
-            mark counted. For validation and test: None, which drops nothing.
-        shares: Of the sources that ``pairs`` come from.
-        folder: An empty folder to keep the ids in, for `load_pairs`; None keeps them in memory.
+        max_length: For training: drop pairs that are empty on a side, or longer than this on a side, EOS
+            included. For validation and test: None, which drops nothing.
+        shares: The sources that ``pairs`` come from.
+        folder: An empty folder to write the ids to, for `load_pairs`; None keeps them in memory.
 
     Returns:
-        The pairs that stay, in their order, and how many were dropped under "empty" and under "too long".
+        The pairs that are kept, in order, and how many were dropped as "empty" and as "too long".
 
     Raises:
         OSError: If ``folder`` cannot be written.
@@ -154,8 +154,8 @@ def encode_pairs(
     return load_pairs(folder)
 
 
-def load_pairs(folder: Path) -> tuple[EncodedPairs, Dropped]:
-    """What `encode_pairs` returned when it filled ``folder``; of the files only what is used is read."""
+def load_pairs(folder: Path) -> tuple[EncodedPairs, DropCounts]:
+    """What `encode_pairs` returned when it filled ``folder``; the files are memory-mapped."""
     facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
     src, tgt = (
         EncodedSentences(*(_mapped(folder / f"{side}_{name}", kind) for name, kind in _ARRAYS.items()))
@@ -165,7 +165,7 @@ def load_pairs(folder: Path) -> tuple[EncodedPairs, Dropped]:
 
 
 class _Side:
-    """The arrays of `EncodedSentences`, growing in files of a folder or in memory."""
+    """The arrays of `EncodedSentences`, appended to in files of a folder or in memory."""
 
     def __init__(self, folder: Path | None, side: str) -> None:
         self._files: list[BinaryIO] = [
@@ -191,9 +191,9 @@ class _Side:
 
 
 def _mapped(path: Path, kind: npt.DTypeLike) -> npt.NDArray[Any]:
-    if path.stat().st_size == 0:  # which cannot be mapped
+    if path.stat().st_size == 0:  # An empty file cannot be mapped.
         return np.empty(0, dtype=kind)
-    # A plain array, for slices of a `memmap` take their time.
+    # A plain array, because slicing a `memmap` is slow.
     return np.asarray(np.memmap(path, dtype=kind, mode="r"))
 
 

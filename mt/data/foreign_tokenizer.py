@@ -1,4 +1,4 @@
-"""A tokenizer.json from elsewhere, on disk or the Hub, renumbered so that the special tokens are ours."""
+"""External tokenizers: a tokenizer.json on disk or on the Hub, renumbered to have our special tokens."""
 
 import json
 import logging
@@ -26,11 +26,11 @@ FILE_NAME = "tokenizer.json"
 
 
 def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Tokenizer:
-    """Read the tokenizer that ``config.path`` names; what is on disk goes before what is on the Hub.
+    """Read the tokenizer that ``config.path`` names; a file on disk is preferred to the Hub.
 
     Args:
         config: Where it is, and whether text is to be lower-cased first.
-        limit_seconds: How long the Hub may take to answer at all.
+        limit_seconds: How long to wait for the Hub to answer.
 
     Raises:
         DataError: If it cannot be found or used.
@@ -52,16 +52,16 @@ def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Toke
         return Tokenizer.from_json(json.dumps(content).encode())
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise DataError(
-            f"tokenizer.path: {path} is no tokenizer that can be used ({type(error).__name__}: "
+            f"tokenizer.path: {path} is not a tokenizer that can be used ({type(error).__name__}: "
             f"{in_one_line(error)}). It must be a file as the tokenizers library writes it."
         ) from None
 
 
 def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
-    """Change a tokenizer.json in place: our special tokens at their ids, and text to ids and nothing else.
+    """Change a tokenizer.json in place: it gets our special tokens, and only turns text into ids.
 
-    Its other entries keep their order behind ours. Of its own special tokens the one for unknown text becomes
-    UNK; the others, which stand for no text, are left out.
+    Its other entries follow ours in their order. Its own token for unknown text becomes UNK; its other
+    special tokens, which encode no text, are removed.
     """
     model = content["model"]
     if isinstance(model["vocab"], list):
@@ -82,7 +82,7 @@ def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
         model["unk_id"] = UNK_ID
     else:
         model["vocab"] = dict(ids)
-        # Without one, the library drops what it does not know.
+        # Without one, the library would drop unknown text.
         model["unk_token"] = UNK
     if model.get("dropout") is not None:
         model["dropout"] = None
@@ -95,13 +95,13 @@ def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
 
 
 def _merged(model: dict[str, Any]) -> set[str]:
-    """The entries that the merges of BPE need."""
+    """The entries that BPE merges need."""
     pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model.get("merges") or [])
     return {entry for left, right in pairs for entry in (left, right, left + right)}
 
 
 def _download(hub_id: str, limit_seconds: float) -> Path:
-    """Fetch the file, or take it from the cache where the Hub does not answer in time."""
+    """Fetch the file, or take it from the cache if the Hub does not answer in time."""
     if not huggingface_hub.constants.HF_HUB_OFFLINE:
         newest_commit(HubModel(hub_id), limit_seconds)
     try:

@@ -1,4 +1,4 @@
-"""Sentence pairs collected into a `datasets.Dataset`: the first in memory, the others in a file."""
+"""Collects sentence pairs into a `datasets.Dataset`: the first in memory, the others in a file."""
 
 import errno
 import hashlib
@@ -24,7 +24,7 @@ SCHEMA = pa.schema([("src", pa.string()), ("tgt", pa.string())])
 
 
 class Place(NamedTuple):
-    """Where in the file a batch stands, in bytes."""
+    """Position of a record batch in the file, in bytes."""
 
     start: int
     size: int
@@ -33,8 +33,8 @@ class Place(NamedTuple):
 class PairTable:
     """Grows by one pair at a time, and becomes a dataset with the columns ``src`` and ``tgt``.
 
-    All pairs after the first `PAIRS_IN_MEMORY` go to a file in the cache folder, which has no name and so
-    vanishes with the process, and are read from there as they are needed.
+    All pairs after the first `PAIRS_IN_MEMORY` are written to an unnamed file in the cache folder, which
+    disappears with the process, and are read from there as they are needed.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class PairTable:
 
     @property
     def fingerprint(self) -> str:
-        """Hexadecimal digest of all texts in their order: the same on every machine for the same pairs."""
+        """Hexadecimal digest of all texts in order: the same on every machine for the same pairs."""
         return self._hash.hexdigest()
 
     def append(self, src: str, tgt: str) -> None:
@@ -66,7 +66,7 @@ class PairTable:
             self._seal()
 
     def to_dataset(self) -> datasets.Dataset:
-        """The pairs so far, in the order in which they came."""
+        """The pairs so far, in the order in which they were added."""
         self._seal()
         file = pa.py_buffer(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if self._file else b"")
         batches = [

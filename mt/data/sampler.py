@@ -1,6 +1,6 @@
-"""Which sentence pairs make a batch, and in what order: pure functions of their arguments.
+"""Which sentence pairs form a batch, and the order of batches: pure functions of their arguments.
 
-All lengths count one end mark, as `EncodedSentences.lengths` does. A batch is an array of indices.
+All lengths include EOS, as `EncodedSentences.lengths` do. A batch is an array of indices.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ import numpy.typing as npt
 Integers = npt.NDArray[np.integer]
 Indices = npt.NDArray[np.int32]
 
-# Sort keys are made for so many pairs at a time, so that what is computed on the way takes no memory.
+# Sort keys are computed for this many pairs at a time, so that intermediate arrays stay small.
 _BLOCK_SIZE = 100_000
 
 
@@ -23,7 +23,7 @@ class Share(NamedTuple):
     Attributes:
         num_pairs: How many.
         weight: How often an epoch shows each of them on average: ``floor(weight)`` times, and once more for
-            a share that is drawn anew for each epoch.
+            a random share that is drawn for each epoch.
     """
 
     num_pairs: int
@@ -32,12 +32,12 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches in their order, as two or three arrays and not as many small ones.
+    """Batches in order, as three arrays instead of many small ones.
 
     Attributes:
-        pairs: The indices of all batches, laid end to end from short to long.
+        pairs: The indices of all batches, concatenated from short to long.
         ends: Where in ``pairs`` each batch ends.
-        order: In which order the batches come.
+        order: The order in which the batches come.
     """
 
     pairs: Indices
@@ -76,7 +76,7 @@ def epoch_batches(
             a batch of its own.
         seed: The run's seed.
         epoch: Passes over the corpus done before this one.
-        shares: Where pairs are to come more or less often than once, all runs that the N pairs consist of.
+        shares: The runs that the N pairs consist of, if some are to be seen more or less often than once.
     """
     generator = np.random.default_rng([seed, epoch])
     order = _shown(len(src_lengths), shares, generator)
@@ -86,14 +86,14 @@ def epoch_batches(
 
 
 def ordered_batches(src_lengths: Integers, tgt_lengths: Integers, *, batch_tokens: int) -> Batches:
-    """Batches as `epoch_batches` makes them, but always the same, from short to long: for validation."""
+    """Batches as `epoch_batches` forms them, but without randomness, from short to long: for validation."""
     order = np.arange(len(src_lengths), dtype=np.int32)
     pairs, ends = _batches_of_like_length(order, src_lengths, tgt_lengths, batch_tokens)
     return Batches(pairs, ends, np.arange(len(ends)))
 
 
 def _shown(num_pairs: int, shares: Sequence[Share], generator: np.random.Generator) -> Indices:
-    """The pairs of an epoch, by weight several times or not at all."""
+    """The pairs of an epoch; depending on its weight, a pair occurs several times or not at all."""
     if all(share.weight == 1 for share in shares):
         return np.arange(num_pairs, dtype=np.int32)
     shown = []
@@ -117,17 +117,17 @@ def _batches_of_like_length(
 
 
 def _sorted_by_length(order: Indices, src_lengths: Integers, tgt_lengths: Integers) -> Indices:
-    """Sort by target length and, within, by source length; equal pairs keep their places in ``order``."""
+    """Sort by target length, then by source length; equal pairs keep their order."""
     if not len(order):
         return order
     longest = int(src_lengths.max())
-    # One number for both lengths and the place. To sort these where they are takes half the memory and a
-    # tenth of the time of a lexsort; for a billion pairs of 60,000 tokens they would become too large.
+    # One number for both lengths and the position. Sorting these in place takes half the memory and a tenth
+    # of the time of a lexsort; it would overflow for a billion pairs of 60,000 tokens.
     keys = np.empty(len(order), dtype=np.int64)
     for start in range(0, len(order), _BLOCK_SIZE):
         block = order[start : start + _BLOCK_SIZE]
         src, tgt = src_lengths[block].astype(np.int64), tgt_lengths[block].astype(np.int64)
-        # Source lengths rise and fall by turns, so that no long source is followed by a short one.
+        # Source lengths rise and fall alternately, so that no long source is followed by a short one.
         key = tgt * (2 * longest + 1) + np.where(tgt % 2, src, -src) + longest
         keys[start : start + _BLOCK_SIZE] = key * len(order) + np.arange(start, start + len(block))
     keys.sort()
@@ -136,7 +136,7 @@ def _sorted_by_length(order: Indices, src_lengths: Integers, tgt_lengths: Intege
 
 
 def _cuts(lengths: Integers, batch_tokens: int) -> npt.NDArray[np.int64]:
-    """Ends of the longest stretches whose rows times longest length fit into ``batch_tokens``."""
+    """Ends of the longest runs whose number of rows times longest length fits into ``batch_tokens``."""
     ends = []
     start = 0
     while start < len(lengths):

@@ -1,4 +1,4 @@
-"""Characters and byte-pair encoding: no word is unknown, what the vocabulary lacks is spelt in bytes."""
+"""Characters and byte-pair encoding: no word is unknown, because rare characters become bytes."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,15 +8,15 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from mt.data.word_level import ESCAPE, normal_spacing
 from mt.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 
-# A word with the blank before it, or a number, or signs. No merge goes across, so that no text becomes the
-# one token <s>, or <0x0A>: in both, signs stand beside letters.
+# A word, a number or signs, each with the space before it. No merge crosses these, so that no text becomes
+# the single token <s> or <0x0A>, in which signs are next to letters.
 PIECES = Regex(r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^ \p{L}\p{M}\p{N}]+")
 
-BLANK = "▁"
-# The printable character that byte-level BPE has for the byte of the blank.
-BLANK_BYTE = "Ġ"
-# What the text itself holds of that mark, and of the escape, is escaped.
-ESCAPED = {ESCAPE: ESCAPE + "a", BLANK: ESCAPE + "b"}
+SPACE_MARK = "▁"
+# The printable character that byte-level BPE has for the byte of the space.
+SPACE_BYTE = "Ġ"
+# Where the text itself contains that mark, or the escape, they are escaped.
+ESCAPED = {ESCAPE: ESCAPE + "a", SPACE_MARK: ESCAPE + "b"}
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
@@ -24,7 +24,7 @@ def byte_level_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, l
     """BPE on the bytes of the text (Radford et al. 2019), each written as a printable character.
 
     Raises:
-        UnicodeEncodeError: If a text holds half of a surrogate pair.
+        UnicodeEncodeError: If a text has a lone surrogate.
     """
     tokenizer = Tokenizer(models.BPE(unk_token=UNK))
     tokenizer.normalizer = _normalizer(lowercase=lowercase, more=[normalizers.Prepend(" ")])
@@ -37,28 +37,28 @@ def byte_level_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, l
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_whole_characters(texts), trainer)
-    tokenizer.decoder = decoders.Sequence([_no_marks_of_the_end(), decoders.ByteLevel(), _no_first_blank()])
+    tokenizer.train_from_iterator(_valid_unicode(texts), trainer)
+    tokenizer.decoder = decoders.Sequence([_no_special_tokens(), decoders.ByteLevel(), _no_first_space()])
     return _without_added_tokens(tokenizer)
 
 
 def metaspace_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool) -> Tokenizer:
-    """BPE on characters, with a visible mark for the blank (Kudo and Richardson 2018); rare ones are bytes.
+    """BPE on characters, with a visible mark for the space (Kudo and Richardson 2018); rare ones are bytes.
 
     Args:
-        texts: Lines, which are gone through twice.
+        texts: Lines, which are iterated over twice.
         max_size: The largest number of entries.
-        min_frequency: A rarer character is spelt in bytes, a rarer pair is not merged.
+        min_frequency: A rarer character is written in bytes, a rarer pair is not merged.
         lowercase: Whether to lower-case the text first.
 
     Raises:
-        UnicodeEncodeError: If a text holds half of a surrogate pair.
+        UnicodeEncodeError: If a text has a lone surrogate.
     """
     characters = _frequent_characters(texts, max_size, min_frequency, lowercase=lowercase)
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token=UNK))
     tokenizer.normalizer = _normalizer(lowercase=lowercase, more=[*_escape(), normalizers.Prepend(" ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(PIECES, "isolated"), _show_blanks()]
+        [pre_tokenizers.Split(PIECES, "isolated"), _show_spaces()]
     )
     trainer = trainers.BpeTrainer(
         vocab_size=max_size,
@@ -74,18 +74,18 @@ def metaspace_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lo
 
 
 def character_level(texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool) -> Tokenizer:
-    """Each character a token, the blank too; rare ones are bytes.
+    """Each character is a token, the space too; rare ones are bytes.
 
     Raises:
-        UnicodeEncodeError: If a text holds half of a surrogate pair.
+        UnicodeEncodeError: If a text has a lone surrogate.
     """
     characters = _frequent_characters(texts, max_size, min_frequency, lowercase=lowercase)
     entries = [*SPECIAL_TOKENS, *BYTES, *characters]
-    # BPE that has nothing to merge: the library's other models know no bytes.
+    # BPE without merges, because the library's other models have no byte fallback.
     model = models.BPE({entry: i for i, entry in enumerate(entries)}, [], byte_fallback=True, unk_token=UNK)
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = _normalizer(lowercase=lowercase, more=_escape())
-    tokenizer.pre_tokenizer = _show_blanks()
+    tokenizer.pre_tokenizer = _show_spaces()
     tokenizer.decoder = _metaspace_decoder()
     return tokenizer
 
@@ -93,9 +93,9 @@ def character_level(texts: Iterable[str], *, max_size: int, min_frequency: int, 
 def _frequent_characters(
     texts: Iterable[str], max_size: int, min_frequency: int, *, lowercase: bool
 ) -> list[str]:
-    """The blank's mark, and the characters for which there is room, most frequent first."""
+    """The mark of the space, and as many characters as fit, most frequent first."""
     counts: Counter[str] = Counter()
-    for text in _whole_characters(texts):
+    for text in _valid_unicode(texts):
         counts.update(text)
     normalize = _normalizer(lowercase=lowercase, more=_escape()).normalize_str
     frequencies: Counter[str] = Counter()
@@ -104,10 +104,10 @@ def _frequent_characters(
             frequencies[written] += count
     frequent = [written for written, count in frequencies.items() if count >= min_frequency]
     frequent.sort(key=lambda written: (-frequencies[written], written))
-    return [BLANK, *frequent][: max_size - len(SPECIAL_TOKENS) - len(BYTES)]
+    return [SPACE_MARK, *frequent][: max_size - len(SPECIAL_TOKENS) - len(BYTES)]
 
 
-def _whole_characters(texts: Iterable[str]) -> Iterator[str]:
+def _valid_unicode(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         text.encode()
         yield text
@@ -122,34 +122,34 @@ def _escape() -> list[normalizers.Normalizer]:
     return [normalizers.Replace(character, escaped) for character, escaped in ESCAPED.items()]
 
 
-def _show_blanks() -> pre_tokenizers.PreTokenizer:
-    return pre_tokenizers.Metaspace(BLANK, prepend_scheme="never", split=False)
+def _show_spaces() -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Metaspace(SPACE_MARK, prepend_scheme="never", split=False)
 
 
 def _metaspace_decoder() -> decoders.Decoder:
     return decoders.Sequence(
         [
-            _no_marks_of_the_end(),
-            decoders.Replace(BLANK, " "),
+            _no_special_tokens(),
+            decoders.Replace(SPACE_MARK, " "),
             decoders.ByteFallback(),
             decoders.Fuse(),
             *(decoders.Replace(escaped, mark) for mark, escaped in reversed(ESCAPED.items())),
-            _no_first_blank(),
+            _no_first_space(),
         ]
     )
 
 
-def _no_marks_of_the_end() -> decoders.Decoder:
-    """Drop PAD, BOS and EOS; UNK is shown."""
+def _no_special_tokens() -> decoders.Decoder:
+    """Drop PAD, BOS and EOS, but not UNK."""
     return decoders.Replace(Regex(rf"\A(?:{PAD}|{BOS}|{EOS})\z"), "")
 
 
-def _no_first_blank() -> decoders.Decoder:
+def _no_first_space() -> decoders.Decoder:
     return decoders.Strip(" ", left=1, right=0)
 
 
 def _without_added_tokens(trained: Tokenizer) -> Tokenizer:
-    """The same with the special tokens as plain entries, for which the library does not search the text."""
+    """A copy with the special tokens as plain entries, which the library does not look for in the text."""
     tokenizer = Tokenizer(trained.model)
     tokenizer.normalizer = trained.normalizer
     tokenizer.pre_tokenizer = trained.pre_tokenizer

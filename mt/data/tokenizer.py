@@ -1,4 +1,4 @@
-"""Text to ids and back."""
+"""Tokenizers of all kinds: text to ids and back."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -10,12 +10,12 @@ from tokenizers import normalizers
 
 from mt.atomic_files import write_text_atomically
 from mt.config.tokenizer import TokenizerConfig
-from mt.data.subwords import BLANK, BLANK_BYTE, byte_level_bpe, character_level, metaspace_bpe
+from mt.data.subwords import SPACE_BYTE, SPACE_MARK, byte_level_bpe, character_level, metaspace_bpe
 from mt.data.word_level import count_words, escape, word_level
 from mt.errors import DataError
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
 
-# A million words take 30 million; the limit is there for files made to fill the memory.
+# A million words take 30 million bytes; the limit is against files that would fill the memory.
 _MAX_BYTES = 2**28
 
 TOKENIZER_VERSION = 1
@@ -25,9 +25,9 @@ _NOT_TEXT = frozenset({PAD_ID, BOS_ID, EOS_ID})
 
 
 class Tokenizer:
-    """Text to ids and back, as a tokenizer.json says. Neither way adds or needs BOS and EOS.
+    """Text to ids and back, as defined by a tokenizer.json; neither direction adds or needs BOS and EOS.
 
-    Whatever the kind, no text is encoded to PAD, BOS or EOS, and what is decoded is one line.
+    Whatever the kind, no text is encoded to PAD, BOS or EOS, and decoded text is one line.
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
@@ -47,7 +47,8 @@ class Tokenizer:
             tokenizer = cls.from_json(content)
         except ValueError as error:
             raise DataError(
-                f"the tokenizer {path} is damaged ({error}). Restore it from a copy of the run or train anew."
+                f"the tokenizer {path} is damaged ({error}). Restore it from a copy of the run, or train "
+                "again."
             ) from error
         for token_id, token in enumerate(SPECIAL_TOKENS):
             found = tokenizer._tokenizer.token_to_id(token)
@@ -62,7 +63,7 @@ class Tokenizer:
         """Make the tokenizer of a tokenizer.json.
 
         Raises:
-            ValueError: If it is damaged, cuts, pads, draws lots or cannot encode, or its ids have gaps.
+            ValueError: If it is damaged, truncates, pads, is random or cannot encode, or its ids have gaps.
         """
         try:
             tokenizer = tokenizers.Tokenizer.from_str(content.decode())
@@ -73,38 +74,38 @@ class Tokenizer:
         return cls(tokenizer)
 
     def save(self, path: Path) -> None:
-        """Write the tokenizer.json, which any program that knows the `tokenizers` library can use."""
+        """Write the tokenizer.json, which any program with the `tokenizers` library can use."""
         write_text_atomically(path, self.to_json())
 
     def to_json(self) -> str:
-        """Return what `save` writes; equal tokenizers give equal text."""
+        """The text that `save` writes; it is equal for equal tokenizers."""
         return self._tokenizer.to_str(pretty=True)
 
     @property
     def size(self) -> int:
-        """Entries in the vocabulary, special tokens included; ids are smaller than this."""
+        """Entries in the vocabulary, special tokens included; all ids are smaller than this."""
         return self._tokenizer.get_vocab_size()
 
     def merges(self) -> list[tuple[int, int, int]]:
-        """The ids of left, right and both, of each merge of a BPE tokenizer, in the order of their rank."""
+        """The ids of the left, right and merged token of each merge of a BPE tokenizer, in order of rank."""
         model = json.loads(self.to_json())["model"]
         ids = model["vocab"]
         return [(ids[left], ids[right], ids[left + right]) for left, right in model["merges"]]
 
-    def blank(self) -> int:
-        """The id of a BPE tokenizer that stands for a blank alone."""
-        # In byte-level BPE the first mark is three bytes; in the other the second may be a letter.
-        ids = map(self._tokenizer.token_to_id, (BLANK, BLANK_BYTE))
+    def space_id(self) -> int:
+        """The id of a single space in a BPE tokenizer."""
+        # In byte-level BPE the first mark is three tokens; in the other kind the second may be a letter.
+        ids = map(self._tokenizer.token_to_id, (SPACE_MARK, SPACE_BYTE))
         return next(token_id for token_id in ids if token_id is not None)
 
-    def read_in_form(self, form: Literal["NFC", "NFKC"]) -> None:
-        """From now on, and once saved for ever, rewrite text in this Unicode normalisation form first."""
+    def normalise_unicode(self, form: Literal["NFC", "NFKC"]) -> None:
+        """Rewrite all text in this Unicode normalisation form first; `save` keeps this."""
         first = normalizers.NFC() if form == "NFC" else normalizers.NFKC()
         then = self._tokenizer.normalizer
         self._tokenizer.normalizer = normalizers.Sequence([first] if then is None else [first, then])
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, UNK for words that the vocabulary lacks.
+        """Ids of a text, with UNK for words that are not in the vocabulary.
 
         Raises:
             DataError: If the text is not valid Unicode.
@@ -117,35 +118,36 @@ class Tokenizer:
         Raises:
             DataError: If a text is not valid Unicode.
         """
-        _refuse_half_characters(texts)
+        _refuse_lone_surrogates(texts)
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [_text_only(encoding.ids) for encoding in encodings]
 
     def encode_with_words(self, text: str) -> tuple[list[int], list[str]]:
-        """Ids as `encode` gives them, and for each the stretch of ``text`` that it stands for.
+        """Ids as `encode` gives them, and for each the part of ``text`` that it encodes.
 
-        The stretches are those of the text itself, also where the id is UNK; put together they are the text
-        without its blanks. Where several tokens make one character, the first has it and the others nothing.
+        Concatenated, the parts are the text without its spaces, also where the id is UNK. If one character
+        takes several tokens, the first has it and the others are empty.
 
         Raises:
             DataError: If the text is not valid Unicode.
         """
-        _refuse_half_characters([text])
+        _refuse_lone_surrogates([text])
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         words: list[str] = []
         end = 0
-        # An accent that was written apart is said to be of no token, and so is what follows the last one.
+        # The library assigns a combining accent, and what follows the last token, to no token.
         next_starts = [*(start for start, _ in encoding.offsets), len(text)][1:]
         for (token_start, token_end), next_start in zip(encoding.offsets, next_starts, strict=True):
-            # A mark set before a token is said to come from the character before it, which has its own.
+            # A spacing mark has the offsets of the character before it, which already has a token.
             start, end = max(token_start, end), max(token_end, next_start, end)
             words.append(text[start:end].strip())
         return _text_only(encoding.ids), words
 
     def decode(self, ids: Sequence[int], copies: Sequence[str] = ()) -> str:
-        """Text of ids, spacing normalised: PAD, BOS and EOS leave no trace.
+        """Text of ids, spacing normalised; PAD, BOS and EOS are skipped.
 
-        Each UNK is shown as the next of ``copies``, of a word-level tokenizer, or as it is called.
+        With a word-level tokenizer, each UNK is replaced with the next of ``copies``; otherwise it is shown
+        as ``<unk>``.
         """
         text_ids = [token_id for token_id in ids if token_id not in _NOT_TEXT]
         if not copies:
@@ -155,17 +157,17 @@ class Tokenizer:
         return normalise_spacing(self._tokenizer.decoder.decode(tokens))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Each id's entry in the vocabulary, marks of spacing included."""
+        """The vocabulary entry of each id, spacing marks included."""
         return [self._tokenizer.id_to_token(token_id) or UNK for token_id in ids]
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """Make a vocabulary of the most frequent words, parts of words or characters, always the same one.
+    """Train a vocabulary of the most frequent words, subwords or characters; this is deterministic.
 
     Args:
-        texts: Lines of the training split, of both languages where they are to share the vocabulary; they
-            may be gone through twice.
-        config: Of what kind, what is too rare, and how many entries there may be.
+        texts: Lines of the training split, of both languages for a shared vocabulary; they may be iterated
+            over twice.
+        config: The kind, the least frequency, and the largest size.
 
     Raises:
         DataError: If a text is not valid Unicode, or no word is frequent enough.
@@ -208,12 +210,12 @@ def _frequent_words(
 
 
 def normalise_spacing(text: str) -> str:
-    """Single blanks for all white space, none at the ends: what `decode(encode(text))` gives back."""
+    """Single spaces for all white space, none at the ends: the result of `decode(encode(text))`."""
     return " ".join(text.split())
 
 
 def read_tokenizer_file(path: Path) -> bytes:
-    """The content of a tokenizer.json, if it is of a size that one may have.
+    """The content of a tokenizer.json of a reasonable size.
 
     Raises:
         DataError: If there is no such file, or it is too large.
@@ -231,29 +233,29 @@ def read_tokenizer_file(path: Path) -> bytes:
 
 
 def _text_only(ids: list[int]) -> list[int]:
-    """UNK for what only a tokenizer from elsewhere takes text for: PAD, BOS or EOS."""
+    """Replace PAD, BOS and EOS, which only an external tokenizer makes of text, with UNK."""
     if _NOT_TEXT.isdisjoint(ids):
         return ids
     return [UNK_ID if token_id in _NOT_TEXT else token_id for token_id in ids]
 
 
 def _check_usable(tokenizer: tokenizers.Tokenizer) -> None:
-    """Find what the library would trip over later, or the model, when text is encoded.
+    """Find what would fail later, in the library or in the model, when text is encoded.
 
     Raises:
-        ValueError: If the tokenizer cuts, pads or draws lots, or its ids have gaps.
-        Exception: If it cannot encode; the library's own are of no narrower class.
+        ValueError: If the tokenizer truncates, pads or is random, or its ids have gaps.
+        Exception: If it cannot encode; the library raises no narrower class.
     """
     if tokenizer.truncation is not None or tokenizer.padding is not None:
-        raise ValueError("it cuts or pads its texts")
+        raise ValueError("it truncates or pads its texts")
     if getattr(tokenizer.model, "dropout", None):
-        raise ValueError("it drops merges at random, each time others")
+        raise ValueError("it drops merges at random (BPE-dropout)")
     if sorted(tokenizer.get_vocab().values()) != list(range(tokenizer.get_vocab_size())):
         raise ValueError("its ids are not 0, 1, 2 and so on without a gap")
     tokenizer.encode("word \N{SNOWMAN} \U00020000", add_special_tokens=False)
 
 
-def _refuse_half_characters(texts: Iterable[str]) -> None:
+def _refuse_lone_surrogates(texts: Iterable[str]) -> None:
     try:
         for text in texts:
             text.encode()
@@ -264,6 +266,6 @@ def _refuse_half_characters(texts: Iterable[str]) -> None:
 def _not_unicode(error: UnicodeEncodeError) -> DataError:
     around = error.object[max(0, error.start - 20) : error.end + 20]
     return DataError(
-        f"the text {around!r} is not valid Unicode: half of a surrogate pair stands alone "
+        f"the text {around!r} is not valid Unicode: it has a lone surrogate "
         f"(U+{ord(error.object[error.start]):04X}). Save the text as UTF-8 again."
     )

@@ -1,12 +1,12 @@
-"""Word-level tokenizing that loses nothing: every rule stands in the tokenizer.json, none in Python.
+"""Lossless word-level tokenization: all rules are in the tokenizer.json, none in Python.
 
-Characters are of three kinds, and a blank in the text is written down only where it is not what one expects:
+There are three kinds of characters, and a space in the text is encoded only where it is unexpected:
 
-* P, punctuation and symbols: each a token of its own. It carries the mark ￭ on the side where it touches its
-  neighbour; between two of them only the second does.
-* K, letters of scripts without spaces (Chinese, Japanese, Thai ...): each a token, with its own vowel signs.
-  Where no P is beside, a blank before or after it is the token ▁.
-* All else, in the longest runs: words. They carry no mark, so that a word has one id wherever it stands.
+* P, punctuation and symbols: each is a token. It has the mark ￭ on the side where it touches its neighbour;
+  between two of them only the second has it.
+* K, letters of unsegmented scripts (Chinese, Japanese, Thai ...): each is a token, with its vowel signs.
+  Unless there is a P on the other side, a space before or after it is the token ▁.
+* All else, in the longest runs: words. They have no mark, so that a word has the same id everywhere.
 
 ``She said: "don't!"`` is ``She said ￭: "￭ don ￭'￭ t ￭! ￭"``, and ``他 说hello`` is ``他 ▁ 说 hello``.
 """
@@ -21,23 +21,23 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from mt.special_tokens import BOS, EOS, PAD, UNK
 
 P = r"\p{P}\p{S}"
-# ー and its narrow twin belong to both kana, and so, to Unicode, to no script.
+# ー and its half-width form belong to both kana, so that Unicode assigns them to no script.
 K = rf"[\p{{Han}}\p{{Hiragana}}\p{{Katakana}}ーｰ\p{{Thai}}\p{{Lao}}\p{{Khmer}}\p{{Myanmar}}]&&[^{P}]"
 # Vowel signs and the like.
 SIGNS = rf"\p{{M}}&&[{K}]"
 
-# What the text itself holds of our marks, and of the escape (a character for private use), is escaped.
+# Where the text itself contains our marks or the escape (a private-use character), they are escaped.
 ESCAPE = "\ue000"
 ESCAPED = {ESCAPE: ESCAPE + "a", "￭": ESCAPE + "b", "▁": ESCAPE + "c"}
 
-# Where a K may be: the blocks from Thai on, but for those of Latin, Greek, punctuation and symbols.
+# Blocks that may contain a K: those from Thai on, without Latin, Greek, punctuation and symbols.
 MAY_HOLD_K = re.compile("[\u0e00-\u1dff\u2e80-\U0010ffff]")
 BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
 CHUNKS_AT_A_TIME = 500_000
 
 
 def escape(text: str) -> str:
-    """Text that is put among the tokens as it stands, its marks no marks of ours."""
+    """Escape our marks in text that is put among the tokens."""
     for mark, escaped in ESCAPED.items():
         text = text.replace(mark, escaped)
     return text
@@ -46,8 +46,8 @@ def escape(text: str) -> str:
 def word_level(vocabulary: dict[str, int], *, lowercase: bool = False) -> Tokenizer:
     """Build the tokenizer of a vocabulary.
 
-    The special tokens are words of the vocabulary like others, not "added tokens" that the library would look
-    for in the text: as < and > are split off, no text can be encoded to one of them.
+    The special tokens are ordinary words of the vocabulary, not "added tokens" that the library would look
+    for in the text: because < and > are split off, no text is encoded to one of them.
     """
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNK))
     tokenizer.normalizer = _normalizer(lowercase=lowercase)
@@ -59,12 +59,12 @@ def word_level(vocabulary: dict[str, int], *, lowercase: bool = False) -> Tokeni
 def count_words(texts: Iterable[str], *, lowercase: bool = False) -> Counter[str]:
     """Count the tokens that `word_level` would split ``texts`` into.
 
-    The library's trainer gives the same counts several times more slowly, because it normalises each line.
-    Where no K is about, the rules do not look beyond a blank, so that each distinct stretch between blanks is
-    normalised once; where one may be, the same rules are applied by Python's `re`.
+    The library's trainer gives the same counts, but is several times slower, because it normalises each line.
+    In a text without any K the rules do not look beyond a space, so that each distinct chunk between spaces
+    is normalised once; for other texts the same rules are applied by Python's `re`.
 
     Raises:
-        UnicodeEncodeError: If a text holds half of a surrogate pair.
+        UnicodeEncodeError: If a text has a lone surrogate.
     """
     normalize = _normalizer(lowercase=lowercase).normalize_str
     normalize_fast: Callable[[str], str] | None = None
@@ -93,13 +93,13 @@ def count_words(texts: Iterable[str], *, lowercase: bool = False) -> Counter[str
 
 
 def _rules(p: str, k: str, sign: str, mark: str) -> list[tuple[str, str]]:
-    """Where blanks and marks are put between what are to be tokens: patterns and their replacements.
+    """Patterns and replacements that put spaces and marks between tokens.
 
     Args:
-        p: The members of P, as they are written between brackets.
-        k: Those of K.
+        p: The members of P, as written between brackets.
+        k: The members of K.
         sign: A pattern for a K that belongs to the one before, such as a vowel sign.
-        mark: The same, where it is known to be a K.
+        mark: Likewise, where the character is known to be a K.
     """
     return [
         (rf" (?:(?<=[{k}] )(?=[^{p}])|(?<=[^{p}] )(?=[{k}]))", " ▁ "),
@@ -126,19 +126,19 @@ def _normalizer(*, lowercase: bool) -> normalizers.Normalizer:
 
 
 def normal_spacing() -> list[normalizers.Normalizer]:
-    """Single blanks for all white space as `str.split` understands it, none at the ends."""
+    """Single spaces for all white space as `str.split` defines it, none at the ends."""
     return [
-        # Unicode's, and the four separators of ASCII.
+        # Unicode's white space, and the four separators of ASCII.
         normalizers.Replace(Regex(r"[^\S ]|[\x{1C}-\x{1F}]"), " "),
         normalizers.Replace(Regex(r"\A +| (?= |\z)"), ""),
     ]
 
 
 def _fast_normalize(*, lowercase: bool) -> Callable[[str], str]:
-    """What `_normalizer` does to texts of 16-bit characters, in half the time.
+    """A function that does what `_normalizer` does to texts of 16-bit characters, in half the time.
 
-    Python's `re` knows no scripts, and its categories may be of another year than the library's: so the
-    library says, once, which characters P and K are.
+    Python's `re` does not know scripts, and its categories may be those of another Unicode version: so the
+    library is asked, once, which characters P and K are.
     """
     all_characters = "".join(chr(c) for c in range(2**16) if not 0xD800 <= c < 0xE000)
 
@@ -155,7 +155,7 @@ def _fast_normalize(*, lowercase: bool) -> Callable[[str], str]:
     lower_case = {ord(c): lower(c) for c in all_characters if lower(c) != c} if lowercase else {}
 
     def normalize(text: str) -> str:
-        text.encode()  # Half of a surrogate pair is an error here, as it is to the library.
+        text.encode()  # A lone surrogate is an error here, as it is in the library.
         text = " ".join(text.translate(lower_case).split() if lowercase else text.split())
         text = escape(text)
         for substitute in rules:
@@ -166,14 +166,14 @@ def _fast_normalize(*, lowercase: bool) -> Callable[[str], str]:
 
 
 def _decoder() -> decoders.Decoder:
-    """Undo what `_normalizer` did but for the spacing; PAD, BOS and EOS are dropped, UNK is shown."""
+    """Undo `_normalizer` except for the spacing; PAD, BOS and EOS are dropped, but not UNK."""
 
     def replace(pattern: str, content: str) -> decoders.Decoder:
         return decoders.Replace(Regex(pattern), content)
 
     return decoders.Sequence(
         [
-            # Blanks between the tokens, but none before a mark.
+            # Spaces between the tokens, but none before a mark.
             decoders.WordPiece(prefix="￭", cleanup=False),
             decoders.Fuse(),
             replace(f" ?(?:{PAD}|{BOS}|{EOS})", ""),

@@ -1,1 +1,1 @@
-"""How translations are judged: sacreBLEU's scores with their signatures, word statistics, significance."""
+"""How translations are evaluated: sacreBLEU scores with signatures, word statistics, significance."""

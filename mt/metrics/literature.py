@@ -1,4 +1,4 @@
-"""Scores as papers on Multi30k compute them: lower-cased, punctuation normalised, Moses-tokenised BLEU."""
+"""BLEU as papers on Multi30k compute it: lower-cased, punctuation normalised, tokenised by Moses."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,9 +11,9 @@ from mt.metrics.significance import score_with_confidence
 
 
 def literature_tokens(lines: Sequence[str], language: str) -> list[str]:
-    """The lines as Moses' scripts lowercase, normalize-punctuation and tokenizer leave them.
+    """The lines after Moses' scripts lowercase, normalize-punctuation and tokenizer.
 
-    A language that Moses has no rules for is treated as English.
+    A language for which Moses has no rules is treated as English.
     """
     normalizer = sacremoses.MosesPunctNormalizer(language, penn=True)
     tokenizer = sacremoses.MosesTokenizer(language)
@@ -23,14 +23,14 @@ def literature_tokens(lines: Sequence[str], language: str) -> list[str]:
 
 
 def literature_score(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
-    """BLEU of the texts treated so, each token one word.
+    """BLEU of the texts after `literature_tokens`, each token one word.
 
-    Not to be compared with BLEU of the texts as they are, nor printed without saying which it is.
+    It is not comparable with BLEU of the original text, and must not be printed without its name.
     """
     # `force`: sacreBLEU warns of lines that end in " .", which all of these do.
     metric = BLEU(tokenize="none", force=True)
     tokenized = literature_tokens(hypotheses, language), literature_tokens(references, language)
     (score,) = score_with_confidence(*tokenized, {"bleu": metric}).values()
-    # sacreBLEU knows nothing of what was done before: alone its signature would claim that case counts.
+    # sacreBLEU does not know the preprocessing: without it the signature would claim that case counts.
     before = f"before:lowercase+normalize-punctuation+tokenize|sacremoses:{sacremoses.__version__}"
     return replace(score, name="literature BLEU", signature=f"{score.signature}|{before}")

@@ -1,4 +1,4 @@
-"""sacreBLEU's scores, each with the signature that says how it was computed, and exact matches."""
+"""sacreBLEU scores, each with the signature that says how it was computed, and exact matches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from mt.metrics.scripts_without_blanks import bleu_tokenizer
 
 @dataclass(frozen=True)
 class Score:
-    """A score in points; of BLEU and chrF more is better, of TER less."""
+    """A score in points; BLEU and chrF are better when higher, TER when lower."""
 
     name: str
     value: float
     signature: str
     interval: tuple[float, float] | None = None
-    """Where 95 % of the scores of resampled corpora lie (bootstrap; Koehn 2004)."""
+    """The 95 % confidence interval (bootstrap resampling; Koehn 2004)."""
 
     def __str__(self) -> str:
         interval = "" if self.interval is None else "  [{:.2f}, {:.2f}]".format(*self.interval)
@@ -28,21 +28,21 @@ class Score:
 
 
 def metrics_of_evaluation(references: Sequence[str]) -> dict[str, Metric]:
-    """BLEU (Papineni et al. 2002), chrF2++ (Popović 2017) and TER (Snover et al. 2006), by our key.
+    """BLEU (Papineni et al. 2002), chrF2++ (Popović 2017) and TER (Snover et al. 2006), by key.
 
-    BLEU and TER split words as the script of the references needs it; their signatures say how.
+    BLEU and TER split words as the script of the references requires; their signatures say how.
     """
     tokenizer = bleu_tokenizer(references)
-    has_blanks = tokenizer == "13a"
+    has_spaces = tokenizer == "13a"
     return {
         "bleu": BLEU(tokenize=tokenizer),
         "chrfpp": CHRF(word_order=2),
-        "ter": TER() if has_blanks else TER(normalized=True, asian_support=True),
+        "ter": TER() if has_spaces else TER(normalized=True, asian_support=True),
     }
 
 
 def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
-    """BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) of whole texts, as validation uses them.
+    """BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) of whole texts, for validation.
 
     Returns:
         ``{"bleu": ..., "chrf": ...}``.
@@ -56,16 +56,16 @@ def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> 
 
 
 def score_by(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """The score of one metric."""
+    """The score of whole texts by one metric."""
     result = metric.corpus_score(list(hypotheses), [list(references)])
     return Score(result.name, result.score, str(metric.get_signature()))
 
 
 def refuse_unequal(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Check that there is one translation for each reference.
+    """Check that there are as many translations as references, and at least one.
 
     Raises:
-        DataError: If not; sacreBLEU itself would silently score the shorter part.
+        DataError: If not; sacreBLEU would silently score the shorter part.
     """
     if len(hypotheses) != len(references):
         raise DataError(
@@ -80,7 +80,7 @@ def refuse_empty(references: Sequence[str], where: str) -> None:
     """Check that every reference has text.
 
     Raises:
-        DataError: If one has none; sacreBLEU itself would silently score against nothing.
+        DataError: If one has none; sacreBLEU would silently score against nothing.
     """
     empty = [number for number, text in enumerate(references, start=1) if not text.strip()]
     if empty:
@@ -92,6 +92,6 @@ def refuse_empty(references: Sequence[str], where: str) -> None:
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """The share of translations that equal their reference, in percent."""
+    """The percentage of translations that equal their reference."""
     pairs = list(zip(hypotheses, references, strict=True))
     return 100.0 * sum(hypothesis == reference for hypothesis, reference in pairs) / len(pairs)

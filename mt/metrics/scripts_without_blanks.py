@@ -1,4 +1,4 @@
-"""Scripts that put no blank between words: to BLEU a sentence is one word there, unless it is split."""
+"""Unsegmented scripts, without spaces between words: unless it is split, a sentence is one word to BLEU."""
 
 import re
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ _NO_HAN = re.compile(f"[{_KANA}{_OTHERS}]")
 
 
 def split_letters(line: str) -> str:
-    """The line with blanks round each letter and mark of these scripts; any other line as it is."""
+    """The line with spaces around each letter and punctuation mark of these scripts."""
     return _LETTER_OR_MARK.sub(r" \g<0> ", line)
 
 
 def bleu_tokenizer(references: Sequence[str]) -> Literal["13a", "zh", "char"]:
-    """What sacreBLEU is to split these references by: its own default, where they have blanks between words.
+    """The sacreBLEU tokenizer for these references: its default if there are spaces between words.
 
-    ``zh``, as WMT scores Chinese, where most letters are Chinese; ``char`` for Japanese, Thai, Lao, Khmer and
-    Burmese, as sacreBLEU's other tokenizers for these need dictionaries.
+    ``zh`` for Chinese, as at WMT; ``char`` for Japanese, Thai, Lao, Khmer and Burmese, because sacreBLEU's
+    other tokenizers for these need dictionaries.
     """
     text = "".join(references)
     num_letters = sum(map(str.isalpha, text))

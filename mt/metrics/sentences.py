@@ -1,4 +1,4 @@
-"""Single sentences: which are translated worst, and in which two systems differ most."""
+"""Single sentences: those that are translated worst, and those in which two systems differ most."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from sacrebleu.metrics.chrf import CHRF
 
 @dataclass(frozen=True)
 class ScoredSentence:
-    """A sentence and what was made of it."""
+    """A sentence, its translation, and their score."""
 
     number: int
-    """Its place in the test set, counted from 1."""
+    """Its position in the test set, counted from 1."""
     source: str
     translation: str
     reference: str
@@ -20,10 +20,10 @@ class ScoredSentence:
 
 @dataclass(frozen=True)
 class SentenceOfTwo:
-    """A sentence that two systems have translated."""
+    """A sentence with the translations of two systems, and their scores."""
 
     number: int
-    """Its place in the test set, counted from 1."""
+    """Its position in the test set, counted from 1."""
     source: str | None
     translations: tuple[str, str]
     reference: str
@@ -33,7 +33,7 @@ class SentenceOfTwo:
 def worst_sentences(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], num: int
 ) -> list[ScoredSentence]:
-    """The ``num`` sentences of the lowest chrF2++, the worst first, of equals the earlier first."""
+    """The ``num`` sentences with the lowest chrF2++, the worst first; of equals the earlier first."""
     scores = sentence_scores(hypotheses, references)
     order = sorted(range(len(scores)), key=scores.__getitem__)[:num]
     return [ScoredSentence(i + 1, sources[i], hypotheses[i], references[i], scores[i]) for i in order]
@@ -62,7 +62,7 @@ def most_different_sentences(
 
 
 def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-    """chrF2++ of each sentence alone, which unlike BLEU says something about a short one."""
+    """chrF2++ of each sentence, which unlike BLEU is meaningful for a short one."""
     metric = CHRF(word_order=2)
     pairs = zip(hypotheses, references, strict=True)
     return [metric.sentence_score(hypothesis, [reference]).score for hypothesis, reference in pairs]

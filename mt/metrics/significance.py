@@ -1,7 +1,7 @@
-"""How sure is a score, and is one system better than another or is it chance? By bootstrap resampling.
+"""Confidence intervals of scores, and the significance of differences, by bootstrap resampling.
 
-A test set is one sample of what could have been asked. Test sets drawn from it, with replacement, show how
-much a score depends on the draw (Koehn 2004). sacreBLEU draws them, from SACREBLEU_SEED or else from 12345.
+A test set is one sample of possible sentences. Test sets drawn from it with replacement show how much a score
+depends on the sample (Koehn 2004). sacreBLEU draws them, with SACREBLEU_SEED or else 12345.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,34 +16,34 @@ from mt.metrics.scores import Score, metrics_of_evaluation, refuse_unequal, scor
 from mt.progress_bars import track
 
 NUM_RESAMPLES = 1000
-# sacreBLEU holds the figures of all resamples at once: for so many lines of chrF2++ that is 1 GB.
+# sacreBLEU keeps the statistics of all resamples in memory: for this many lines chrF2++ takes 1 GB.
 MAX_RESAMPLED_LINES = 10_000
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What two systems score by one metric."""
+    """The scores of two systems by one metric."""
 
     first: Score
     second: Score
     p_value: float
-    """How probable so large a difference would be if the two were equally good."""
+    """The probability of a difference this large if the two were equally good."""
 
     @property
     def gain(self) -> float:
-        """Points that the second scores more than the first."""
+        """Points by which the second score is above the first."""
         return self.second.value - self.first.value
 
 
 def score_with_confidence(
     hypotheses: Sequence[str], references: Sequence[str], metrics: Mapping[str, Metric] | None = None
 ) -> dict[str, Score]:
-    """The scores of whole texts, each with its interval up to `MAX_RESAMPLED_LINES` lines.
+    """The scores of whole texts; up to `MAX_RESAMPLED_LINES` lines each has its confidence interval.
 
     Args:
         hypotheses: The translations.
-        references: What they should be.
-        metrics: What to score by; those of `metrics_of_evaluation` by default.
+        references: The references.
+        metrics: The metrics; those of `metrics_of_evaluation` by default.
 
     Raises:
         DataError: If there is not one translation for each reference.
@@ -74,7 +74,7 @@ def paired_bootstrap(
     found = {}
     for key, metric in _one_by_one(metrics_of_evaluation(references)):
         (of_first, _), (of_second, p_value) = _resampled(metric, [first, second], references)
-        # For two equal systems sacreBLEU says p = 0.001, as no resample differs by more than nothing.
+        # For two equal systems sacreBLEU gives p = 0.001, because no resample differs by more than 0.
         found[key] = Difference(of_first, of_second, p_value if of_first.value != of_second.value else 1.0)
     return found
 
@@ -86,8 +86,8 @@ def _one_by_one(metrics: Mapping[str, Metric]) -> Iterable[tuple[str, Metric]]:
 def _resampled(
     metric: Metric, systems: Sequence[Sequence[str]], references: Sequence[str]
 ) -> list[tuple[Score, float]]:
-    """The score of each system, and for all but the first the p-value of its difference from that."""
-    # Of one system as well: what sacreBLEU does for one alone fails where a resample scores 0.
+    """The score of each system, and the p-value of its difference from the first."""
+    # Also for a single system: sacreBLEU's own code for that case fails if a resample scores 0.
     test = PairedTest(
         [(f"system {number}", list(hypotheses)) for number, hypotheses in enumerate(systems, start=1)],
         {"metric": metric},

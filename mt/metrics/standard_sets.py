@@ -1,4 +1,4 @@
-"""Test sets that sacreBLEU knows by name, such as wmt14 or wmt20/dev; it downloads them once."""
+"""Test sets of sacreBLEU, by name, such as wmt14 or wmt20/dev; it downloads them once."""
 
 import socket
 from collections.abc import Iterator
@@ -54,15 +54,15 @@ def _stripped_lines(file: str) -> list[str]:
 @contextmanager
 def _explain_failure(name: str, folder: str, timeout_seconds: float) -> Iterator[None]:
     before = socket.getdefaulttimeout()
-    # sacreBLEU itself would wait for ever for a server that does not answer.
+    # sacreBLEU would wait forever for a server that does not answer.
     socket.setdefaulttimeout(timeout_seconds)
     try:
         yield
-    # Servers, archives and locks fail in many ways; SystemExit is a checksum that is wrong, of which
-    # sacreBLEU has said more on stderr.
+    # Servers, archives and locks fail in many ways; SystemExit is a wrong checksum, on which sacreBLEU has
+    # printed more to stderr.
     except (Exception, SystemExit) as error:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "it is damaged"
-        # What a download has left half done, sacreBLEU takes for whole the next time.
+        # sacreBLEU would take an unfinished download for a whole one the next time.
         raise DataError(
             f"sacreBLEU's test set {name} is not in {folder} as it should be, and could not be downloaded: "
             f"{reason}. Remove that folder and try again with a network, or bring its files from a machine "

@@ -1,7 +1,7 @@
-"""Which words a system gets right: by their frequency in training, by sentence length, copied, unknown.
+"""Which words a system gets right: by training frequency, by sentence length, copied, unknown.
 
-A word is what BLEU takes for one (sacreBLEU's 13a tokens, case kept); punctuation marks are words too, but
-for the statistics of the source, which count only those with a letter or digit.
+A word is a token of BLEU (sacreBLEU's 13a tokens, cased). Punctuation marks are words too, except in the
+statistics of the source, which count only words with a letter or digit.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from mt.metrics.scores import metrics_of_evaluation, score_by
 from mt.metrics.scripts_without_blanks import split_letters
 from mt.progress_bars import track
 
-# The first number of each group but the lowest, which begins at 0.
+# The smallest number of each group; the first group starts at 0.
 LENGTH_EDGES = (10, 20, 30, 40, 60)
 FREQUENCY_EDGES = (1, 2, 5, 10, 100, 1000)
 
@@ -23,49 +23,49 @@ _TOKENIZE: Callable[[str], str] = Tokenizer13a()  # type: ignore[no-untyped-call
 
 @dataclass(frozen=True)
 class LengthGroup:
-    """The scores of the sentences whose sources have so many words."""
+    """The scores of the sentences with a number of source words in one range."""
 
     source_words: str
     num_sentences: int
     bleu: float
     chrfpp: float
     length_ratio: float
-    """Words of the translations by words of the references."""
+    """Words of the translations divided by words of the references."""
 
 
 @dataclass(frozen=True)
 class FrequencyGroup:
-    """How well the target words are found that stand so often in the training text."""
+    """F1 of the target words with a training frequency in one range."""
 
     training_frequency: str
     num_reference_words: int
     num_output_words: int
     f1: float
-    """Harmonic mean of precision and recall in percent; a word is found as often as both sides have it."""
+    """Harmonic mean of precision and recall in percent; a word matches as often as both sides have it."""
 
 
 @dataclass(frozen=True)
 class SourceWords:
-    """What becomes of the words of the source; counts are of running words."""
+    """What happens to the words of the source; counts are of running words."""
 
     num_words: int
     num_copied: int
-    """Those that stand in the translation of their sentence as they are."""
+    """Words that occur unchanged in the translation of their sentence."""
     num_copied_by_reference: int
-    """Those that stand in its reference as they are."""
+    """Words that occur unchanged in its reference."""
     num_unknown: int | None
-    """Those that never stand in the training sources; None where these could not be read."""
+    """Words that never occur in the training sources; None if these could not be read."""
     num_unknown_copied: int | None
 
 
 def words(line: str) -> list[str]:
-    """The words of a line, as BLEU counts them; of a script without blanks the letters."""
+    """The words of a line, as BLEU counts them; in an unsegmented script each letter is one."""
     return _TOKENIZE(split_letters(line)).split()
 
 
-def count_words(lines: Iterable[str], wanted: Iterable[str]) -> Counter[str]:
-    """How often each word that stands in the lines ``wanted`` stands in ``lines``; shows progress."""
-    counts = dict.fromkeys((word for line in wanted for word in words(line)), 0)
+def count_words(lines: Iterable[str], vocabulary: Iterable[str]) -> Counter[str]:
+    """How often each word of the lines ``vocabulary`` occurs in ``lines``."""
+    counts = dict.fromkeys((word for line in vocabulary for word in words(line)), 0)
     for line in track(lines, "counting words", unit="lines"):
         for word in words(line):
             if word in counts:
@@ -74,14 +74,14 @@ def count_words(lines: Iterable[str], wanted: Iterable[str]) -> Counter[str]:
 
 
 def length_ratio(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Words of the translations by words of the references; BLEU punishes less than 1."""
+    """Words of the translations divided by words of the references; BLEU penalises less than 1."""
     return _num_words(hypotheses) / max(1, _num_words(references))
 
 
 def by_source_length(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
 ) -> list[LengthGroup]:
-    """Scores apart for short and long sentences; groups without a sentence are left out."""
+    """Separate scores of short and long sentences; groups without a sentence are left out."""
     groups: dict[int, list[tuple[str, str]]] = {}
     for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
         group = _group_of(len(words(source)), LENGTH_EDGES)
@@ -89,27 +89,27 @@ def by_source_length(
     metrics = metrics_of_evaluation(references)
     found = []
     for group, pairs in sorted(groups.items()):
-        outputs, wanted = [hypothesis for hypothesis, _ in pairs], [reference for _, reference in pairs]
-        bleu, chrfpp = (score_by(metrics[key], outputs, wanted).value for key in ("bleu", "chrfpp"))
+        outputs, expected = [hypothesis for hypothesis, _ in pairs], [reference for _, reference in pairs]
+        bleu, chrfpp = (score_by(metrics[key], outputs, expected).value for key in ("bleu", "chrfpp"))
         label = _label(group, LENGTH_EDGES)
-        found.append(LengthGroup(label, len(pairs), bleu, chrfpp, length_ratio(outputs, wanted)))
+        found.append(LengthGroup(label, len(pairs), bleu, chrfpp, length_ratio(outputs, expected)))
     return found
 
 
 def by_training_frequency(
     hypotheses: Sequence[str], references: Sequence[str], frequencies: Mapping[str, int]
 ) -> list[FrequencyGroup]:
-    """F1 of the target words, in groups by how often they stand in training (as compare-mt, Neubig 2019).
+    """F1 of the target words, grouped by training frequency (as in compare-mt, Neubig 2019).
 
     Args:
         hypotheses: The translations.
-        references: What they should be.
-        frequencies: How often each word of these stands in the training targets; 0 where it is missing.
+        references: The references.
+        frequencies: How often each word occurs in the training targets; 0 if it is missing.
     """
     in_reference, in_output, in_both = Counter[int](), Counter[int](), Counter[int]()
     for hypothesis, reference in zip(hypotheses, references, strict=True):
-        output, wanted = Counter(words(hypothesis)), Counter(words(reference))
-        for totals, counts in ((in_output, output), (in_reference, wanted), (in_both, output & wanted)):
+        output, expected = Counter(words(hypothesis)), Counter(words(reference))
+        for totals, counts in ((in_output, output), (in_reference, expected), (in_both, output & expected)):
             for word, count in counts.items():
                 totals[_group_of(frequencies.get(word, 0), FREQUENCY_EDGES)] += count
     return [
@@ -129,24 +129,24 @@ def look_at_source_words(
     references: Sequence[str],
     frequencies: Mapping[str, int] | None,
 ) -> SourceWords:
-    """Count the source words that were copied, and those that training never saw.
+    """Count the source words that were copied, and those that are not in the training data.
 
     Args:
-        sources: What was translated.
+        sources: The source sentences.
         hypotheses: The translations.
-        references: What they should be.
-        frequencies: How often each source word stands in the training sources, where that is known.
+        references: The references.
+        frequencies: How often each word occurs in the training sources, if that is known.
     """
     num = Counter[str]()
     for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
-        output, wanted = set(words(hypothesis)), set(words(reference))
+        output, expected = set(words(hypothesis)), set(words(reference))
         for word in words(source):
             if not any(map(str.isalnum, word)):
                 continue
             is_unknown = frequencies is not None and not frequencies.get(word, 0)
             num["words"] += 1
             num["copied"] += word in output
-            num["copied by reference"] += word in wanted
+            num["copied by reference"] += word in expected
             num["unknown"] += is_unknown
             num["unknown copied"] += is_unknown and word in output
     unknown = (num["unknown"], num["unknown copied"]) if frequencies is not None else (None, None)
@@ -162,7 +162,7 @@ def _group_of(number: int, edges: Sequence[int]) -> int:
 
 
 def _label(group: int, edges: Sequence[int]) -> str:
-    """``0``, ``2-4``, ``60+``: the numbers of a group."""
+    """The range of a group, such as ``0``, ``2-4`` or ``60+``."""
     first = edges[group - 1] if group else 0
     if group == len(edges):
         return f"{first}+"

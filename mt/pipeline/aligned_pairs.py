@@ -1,4 +1,4 @@
-"""The alignment of the training pairs: computed once, that of a large corpus kept in the cache."""
+"""The alignment of the training pairs; that of a large corpus is cached."""
 
 import hashlib
 from pathlib import Path
@@ -8,15 +8,15 @@ import numpy as np
 from mt.data.alignment import ALIGNMENT_VERSION, Places, align
 from mt.data.cache import recipe
 from mt.data.dataset import EncodedPairs
-from mt.pipeline.reuse import made_once
+from mt.pipeline.reuse import cached
 
-# Fewer are aligned in a few seconds.
+# Fewer pairs are aligned in a few seconds.
 _WORTH_KEEPING = 20_000
 _FILE = "places"
 
 
 def aligned_places(pairs: EncodedPairs) -> Places:
-    """The place in the source of each target token, or a negative number: laid out as ``pairs.tgt.ids``."""
+    """The source position of each target token, or -1, in the layout of ``pairs.tgt.ids``."""
 
     def make() -> Places:
         return np.concatenate(list(align(pairs)))
@@ -31,7 +31,7 @@ def aligned_places(pairs: EncodedPairs) -> Places:
 
     if len(pairs) < _WORTH_KEEPING:
         return make()
-    return made_once(
+    return cached(
         {"what": "alignment", "ids": _digest(pairs), "recipe": recipe(ALIGNMENT_VERSION, "numpy")},
         fill,
         load,

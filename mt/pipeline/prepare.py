@@ -14,12 +14,12 @@ from mt.data.cleaning.dropped import cleaning_table
 from mt.data.cleaning.leaks import leak_sentence
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import recorded_fingerprints, to_json
-from mt.data.dataset import CHUNK_SIZE, Dropped, EncodedPairs, encode_pairs
+from mt.data.dataset import CHUNK_SIZE, DropCounts, EncodedPairs, encode_pairs
 from mt.data.foreign_tokenizer import external_tokenizer
 from mt.data.tokenizer import Tokenizer, train_tokenizer
 from mt.errors import DataError, RunError
 from mt.pipeline.aligned_pairs import aligned_places
-from mt.pipeline.reuse import encoded_training_pairs, reused_tokenizers
+from mt.pipeline.reuse import cached_tokenizers, encoded_training_pairs
 from mt.progress_bars import track
 from mt.run_directory import RunDirectory
 
@@ -36,22 +36,22 @@ class Prepared:
     train: EncodedPairs
     validation: EncodedPairs
     places: Places | None
-    """What each target token of ``train`` translates; None where the model is not to learn it."""
+    """The source position of each target token of ``train``; None if the model does not learn it."""
     report: str
-    """What was dropped from training, as a table, and what of the other splits stands in it."""
+    """A table of what was dropped from training, and a line on leaks."""
     dropped: dict[str, int]
     """Pairs that were dropped from training, for each reason."""
 
 
 def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus | None = None) -> Prepared:
-    """Load the corpus, make or load the tokenizers, turn the text into ids.
+    """Load the corpus, train or load the tokenizers, and encode the text.
 
     Args:
         config: The run's config.
         run: Where tokenizers and the description of the corpus are kept.
-        resuming: Whether the run has a checkpoint: then its tokenizers are taken, and its corpus must not
-            have changed.
-        corpus: That of the config, where it is loaded already.
+        resuming: Whether the run has a checkpoint: then its tokenizers are used, and the corpus must not have
+            changed.
+        corpus: The corpus of the config, if it is loaded already.
 
     Raises:
         DataError: If the corpus cannot be used.
@@ -63,7 +63,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         src_tokenizer, tgt_tokenizer = load_tokenizers(run)
     else:
         warn_of_tokenizer(config)
-        src_tokenizer, tgt_tokenizer = reused_tokenizers(
+        src_tokenizer, tgt_tokenizer = cached_tokenizers(
             corpus, config, lambda: make_tokenizers(corpus.train, config)
         )
         src_tokenizer.save(run.src_tokenizer_file)
@@ -90,31 +90,31 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
 
 
 def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
-    """Tokenizers for source and target, made from these training pairs only; the same one where shared."""
+    """Tokenizers for source and target, trained on these pairs only; the same one twice if shared."""
     if config.tokenizer.kind == "file":
         made = [external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)]
     else:
         columns = [("src", "tgt")] if config.tokenizer.shared else [("src",), ("tgt",)]
         made = [train_tokenizer(_Texts(pairs, *names), config.tokenizer) for names in columns]
-    # What the model reads later is to look like the text that it learnt from, which is in this form already.
+    # Text to translate must look like the training text, which is in this form already.
     if config.cleaning.unicode_form != "none":
         for tokenizer in made:
-            tokenizer.read_in_form(config.cleaning.unicode_form)
+            tokenizer.normalise_unicode(config.cleaning.unicode_form)
     return made[0], made[-1]
 
 
 def warn_of_tokenizer(config: Config) -> None:
-    """Say what the choice of a tokenizer takes away, wherever the vocabulary comes from."""
+    """Log what the choice of a tokenizer rules out, also if the vocabulary is cached."""
     if config.training.guided_alignment and not config.carries_words_over:
         LOG.warning(
-            "training.guided_alignment does nothing with tokenizer.kind %s: words alone are carried over",
+            "training.guided_alignment does nothing with tokenizer.kind %s: only words can be copied",
             config.tokenizer.kind,
         )
     if config.tokenizer.lowercase:
-        LOG.warning("tokenizer.lowercase: the model reads and writes small letters only")
+        LOG.warning("tokenizer.lowercase: the model reads and writes lower case only")
 
 
-def refuse_nothing_left(train: EncodedPairs, dropped: Dropped, config: Config) -> None:
+def refuse_nothing_left(train: EncodedPairs, dropped: DropCounts, config: Config) -> None:
     """Check that there is something to train on.
 
     Raises:
@@ -133,7 +133,7 @@ def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
 
 
 class _Texts:
-    """The texts of these columns, one column after the other, as often as one wants."""
+    """The texts of these columns, one column after the other; it can be iterated over repeatedly."""
 
     def __init__(self, pairs: datasets.Dataset, *columns: str) -> None:
         self._pairs = pairs
@@ -149,20 +149,20 @@ class _Texts:
 
 
 def _refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
-    """Compare the text that the run began with, not its path, which may be another one today."""
+    """Compare the text with that at the start of the run; its path may have changed."""
     try:
         recorded = recorded_fingerprints(run.corpus_file.read_bytes())
     except (OSError, ValueError) as error:
         raise RunError(
-            f"{run.corpus_file} cannot be read ({error}), so nothing tells whether the corpus is still the "
-            "one this run began with. Train anew with --restart, which moves this run aside."
+            f"{run.corpus_file} cannot be read ({error}), so it is unknown whether the corpus is "
+            "still the one this run began with. Start over with --restart, which moves this run aside."
         ) from error
     now = corpus.report.splits.by_name()
     changed = [name for name, split in now.items() if recorded.get(name) != split.fingerprint]
     if changed:
         raise RunError(
-            f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Give the "
-            "old one back, train into a new directory with --run, or start over with --restart, which moves "
+            f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Restore "
+            "the old one, train into a new directory with --run, or start over with --restart, which moves "
             "the old run aside."
         )
 
@@ -175,7 +175,7 @@ def _report(
     src_tokenizer: Tokenizer,
     tgt_tokenizer: Tokenizer,
 ) -> str:
-    """Log what the corpus came to; the part of it that TensorBoard shows too."""
+    """Log the size of the corpus and what was dropped; return the part that TensorBoard shows too."""
     LOG.info(
         "corpus: %s training pairs, %s validation, %s test; vocabulary %s source, %s target",
         f"{len(train):,}",

@@ -1,4 +1,4 @@
-"""What takes long to make of a large corpus and is made once: vocabularies and ids, kept in the cache."""
+"""The vocabularies and ids of a large corpus, cached because they take long to compute."""
 
 import hashlib
 import logging
@@ -9,7 +9,7 @@ from typing import TypeVar
 from mt.config.config import Config
 from mt.data.cache import Cache, cache_folder, recipe
 from mt.data.corpus import Corpus
-from mt.data.dataset import ENCODING_VERSION, Dropped, EncodedPairs, encode_pairs, load_pairs
+from mt.data.dataset import ENCODING_VERSION, DropCounts, EncodedPairs, encode_pairs, load_pairs
 from mt.data.pair_table import PAIRS_IN_MEMORY
 from mt.data.tokenizer import TOKENIZER_VERSION, Tokenizer
 
@@ -19,15 +19,15 @@ Tokenizers = tuple[Tokenizer, Tokenizer]
 T = TypeVar("T")
 
 
-def reused_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokenizers]) -> Tokenizers:
-    """What ``make`` gives for this training text; that of a large corpus from the cache, if it is there.
+def cached_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokenizers]) -> Tokenizers:
+    """The tokenizers of this training text; those of a large corpus are cached.
 
     Args:
-        corpus: What they are made from.
-        config: How.
-        make: Makes those of source and target.
+        corpus: The text that they are trained on.
+        config: How they are trained.
+        make: Trains those of source and target.
     """
-    # A file or a Hub id may mean another tokenizer tomorrow, and takes no time.
+    # A file or Hub id may name another tokenizer tomorrow, and is quick to load.
     if config.tokenizer.kind == "file" or len(corpus.train) <= PAIRS_IN_MEMORY:
         return make()
 
@@ -42,7 +42,7 @@ def reused_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokeniz
         "config": config.tokenizer.model_dump(mode="json"),
         "unicode_form": config.cleaning.unicode_form,
     }
-    return made_once(
+    return cached(
         key,
         fill,
         lambda folder: (Tokenizer.load(folder / "src.json"), Tokenizer.load(folder / "tgt.json")),
@@ -52,16 +52,16 @@ def reused_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokeniz
 
 def encoded_training_pairs(
     corpus: Corpus, tokenizers: Tokenizers, *, max_length: int
-) -> tuple[EncodedPairs, Dropped]:
-    """What `encode_pairs` gives for the training pairs; the ids of a large corpus stay in files.
+) -> tuple[EncodedPairs, DropCounts]:
+    """The result of `encode_pairs` for the training pairs; the ids of a large corpus are cached in files.
 
     Args:
-        corpus: Whose training pairs.
+        corpus: The corpus of these pairs.
         tokenizers: Those of source and target.
-        max_length: In tokens, the end mark counted.
+        max_length: In tokens, EOS included.
     """
 
-    def encode(folder: Path | None = None) -> tuple[EncodedPairs, Dropped]:
+    def encode(folder: Path | None = None) -> tuple[EncodedPairs, DropCounts]:
         return encode_pairs(
             corpus.train, *tokenizers, max_length=max_length, shares=corpus.shares, folder=folder
         )
@@ -76,7 +76,7 @@ def encoded_training_pairs(
         "tokenizers": [hashlib.sha256(tokenizer.to_json().encode()).hexdigest() for tokenizer in tokenizers],
         "max_length": max_length,
     }
-    return made_once(key, encode, load_pairs, encode)
+    return cached(key, encode, load_pairs, encode)
 
 
 def _text(corpus: Corpus) -> dict[str, object]:
@@ -87,15 +87,15 @@ def _text(corpus: Corpus) -> dict[str, object]:
     }
 
 
-def made_once(
+def cached(
     key: object, fill: Callable[[Path], object], load: Callable[[Path], T], make: Callable[[], T]
 ) -> T:
-    """Load the entry of ``key``, filled if need be; where none can be written, ``make`` it in memory."""
+    """Load the entry of ``key``, added if it is missing; if that fails, ``make`` the result in memory."""
     cache = Cache(cache_folder())
     try:
         return load(cache.find(key) or cache.add(key, fill))
     except OSError as error:
         LOG.warning(
-            "what was made will be made anew next time: %s cannot be written (%s)", cache_folder(), error
+            "the result will be computed again next time: %s cannot be written (%s)", cache_folder(), error
         )
         return make()

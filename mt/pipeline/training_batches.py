@@ -46,7 +46,7 @@ def training_batches(
 def _bpe_dropout(tokenizer: Tokenizer, config: Config) -> BpeDropout:
     return BpeDropout(
         tokenizer.merges(),
-        tokenizer.blank(),
+        tokenizer.space_id(),
         num_ids=tokenizer.size,
         share=config.training.bpe_dropout,
         max_length=config.data.max_length,

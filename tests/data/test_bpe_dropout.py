@@ -29,7 +29,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 def make_dropout(tokenizer: Tokenizer, share: float, max_length: int = 1000) -> BpeDropout:
     return BpeDropout(
-        tokenizer.merges(), tokenizer.blank(), num_ids=tokenizer.size, share=share, max_length=max_length
+        tokenizer.merges(), tokenizer.space_id(), num_ids=tokenizer.size, share=share, max_length=max_length
     )
 
 

@@ -57,7 +57,7 @@ def test_each_flipped_byte_and_each_cut_is_noticed(tmp_path: Path, caplog: pytes
             caplog.clear()
             assert cache.find(KEY) is None
             assert "is damaged" in caplog.text
-            assert "will be made anew" in caplog.text
+            assert "will be made again" in caplog.text
     assert (cache.add(KEY, fill("hello")) / "text").read_text() == "hello"
 
 

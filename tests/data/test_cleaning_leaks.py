@@ -22,7 +22,7 @@ def dataset(pairs: Pairs) -> datasets.Dataset:
 
 
 def normalised(text: str) -> str:
-    """The definition in other words: lower case, and of punctuation, symbols and blanks nothing."""
+    """The definition in other words: lower case, without punctuation, symbols and spaces."""
     words = "".join(c for c in text.lower() if unicodedata.category(c)[0] not in "PSZC")
     return words or text.lower()
 
@@ -117,7 +117,7 @@ def test_equal_to_a_slow_search(alphabet: str) -> None:
 
     train, test = texts(400), texts(100)
     check = LeakCheck({"test": dataset(test)})
-    first, second = check.look_through(dataset(train[:150])), check.look_through(dataset(train[150:]))
+    first, second = check.search(dataset(train[:150])), check.search(dataset(train[150:]))
 
     def both(pair: tuple[str, str]) -> tuple[str, str]:
         return normalised(pair[0]), normalised(pair[1])

@@ -1,4 +1,4 @@
-"""A large corpus is read once; what differs in any way that could matter is read anew."""
+"""A large corpus is read once, and again whenever anything that decides it has changed."""
 
 import gzip
 import json
@@ -177,7 +177,7 @@ def test_a_cache_that_cannot_be_written_costs_a_warning_only(
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "file" / "cache"))
     with caplog.at_level(logging.WARNING):
         assert content(load_corpus(config(folder))) == expected
-    assert "the corpus is read anew next time" in caplog.text
+    assert "the corpus will be read again next time" in caplog.text
 
 
 def test_a_cache_may_be_read_only(

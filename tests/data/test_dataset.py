@@ -39,7 +39,7 @@ def test_training_pairs_that_are_empty_or_too_long_are_dropped_and_counted() -> 
     fits, too_long = "a b c", "a b c d"
     src = [fits, too_long, fits, "", "  ", fits, too_long, "a"]
     tgt = [fits, fits, too_long, fits, fits, "", "", "b"]
-    pairs, dropped = encode(src, tgt, max_length=4)  # three words and the end mark
+    pairs, dropped = encode(src, tgt, max_length=4)  # three words and EOS
     assert len(pairs) == 2
     assert [ids.tolist() for ids in pairs.tgt] == [[11, 11, 11], [11]]
     assert dropped == {"empty": 4, "too long": 2}

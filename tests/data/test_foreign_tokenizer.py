@@ -194,7 +194,7 @@ def test_a_damaged_one_is_an_error_in_a_sentence(
     content = json.loads(roberta_like().to_str())
     change(content)
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(DataError, match=r"tokenizer\.json is no tokenizer that can be used") as error:
+    with pytest.raises(DataError, match=r"tokenizer\.json is not a tokenizer that can be used") as error:
         read(tmp_path)
     assert "\n" not in str(error.value)
 
@@ -202,7 +202,7 @@ def test_a_damaged_one_is_an_error_in_a_sentence(
 @pytest.mark.parametrize("content", [b"", b"[]", b"7", b"\xff", b"[" * 100_000, b'{"a":' * 100_000])
 def test_something_else_is_an_error(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(content)
-    with pytest.raises(DataError, match="is no tokenizer that can be used"):
+    with pytest.raises(DataError, match="is not a tokenizer that can be used"):
         read(tmp_path)
 
 

@@ -44,7 +44,7 @@ def loading_fails(path: Path | str, message: str) -> None:
 
 
 def assert_is_the_whole(corpus: Corpus, count: int) -> None:
-    """All pairs are in one of the splits, and the training pairs stand in the order of the numbers."""
+    """All pairs are in one of the splits, and the training pairs are in the order of their numbers."""
     held_out = [int(text.split()[1]) for split in (corpus.validation, corpus.test) for text in split["src"]]
     trained = numbers_of(corpus)
     assert trained == sorted(trained)

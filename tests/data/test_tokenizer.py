@@ -135,7 +135,7 @@ def test_ids_that_no_text_encodes_to_decode_to_normal_spacing(nasty: Tokenizer) 
         assert text == normalise_spacing(text)
 
 
-# Which word of the text an id stands for.
+# The word of the text that an id encodes.
 
 
 def test_each_id_comes_with_its_word_by_hand() -> None:
@@ -290,8 +290,8 @@ PADDING |= {"pad_id": 4_000_000, "pad_type_id": 0, "pad_token": "x"}
         ("vocab", {"word": 4_000_000_000}, "its ids are not"),
         ("vocab", {"word": 3}, "its ids are not"),
         ("unk_token", "missing", "Missing .UNK."),
-        ("truncation", TRUNCATION, "it cuts or pads"),
-        ("padding", PADDING, "it cuts or pads"),
+        ("truncation", TRUNCATION, "it truncates or pads"),
+        ("padding", PADDING, "it truncates or pads"),
         ("pre_tokenizer", {"type": "NoSuchThing"}, "damaged"),
     ],
 )
@@ -326,7 +326,7 @@ def test_a_file_larger_than_any_of_ours_is_not_read(tmp_path: Path) -> None:
         Tokenizer.load(path)
 
 
-def test_a_foreign_tokenizer_is_an_error(tmp_path: Path) -> None:
+def test_a_tokenizer_without_our_special_tokens_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     tokenizers.Tokenizer(WordLevel({"[UNK]": 0, "<pad>": 1}, unk_token="[UNK]")).save(str(path))
     with pytest.raises(DataError, match="is not a tokenizer of mt: the id of <pad> is 1, and must be 0"):

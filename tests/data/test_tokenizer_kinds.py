@@ -161,7 +161,7 @@ def test_characters_are_tokens_and_rare_ones_are_bytes() -> None:
     assert train_tokenizer(["aaabb"], config("char", max_size=262)).size == 262
 
 
-def test_frequent_words_are_one_token_of_bpe_with_their_blank() -> None:
+def test_frequent_words_are_one_token_of_bpe_with_their_space() -> None:
     texts = ["the cat, the dog"] * 3
     for kind, mark in (("bpe", "Ġ"), ("bpe_metaspace", "▁")):
         tokenizer = train_tokenizer(texts, config(kind, min_frequency=2))
@@ -183,7 +183,7 @@ def test_no_text_is_merged_into_a_special_token(kind: str) -> None:
 def test_the_vocabulary_is_no_larger_than_asked_for(kind: str) -> None:
     assert train_tokenizer(SAMPLES, config(kind, max_size=300)).size <= 300
     rare = train_tokenizer(SAMPLES, config(kind, min_frequency=10**6))
-    assert rare.size in (len(SPECIAL_TOKENS) + 256, len(SPECIAL_TOKENS) + 256 + 1)  # the blank
+    assert rare.size in (len(SPECIAL_TOKENS) + 256, len(SPECIAL_TOKENS) + 256 + 1)  # the space
     assert rare.decode(rare.encode(CHINESE[0])) == CHINESE[0]
 
 
@@ -219,7 +219,7 @@ def test_training_is_deterministic_whatever_the_number_of_threads(tmp_path: Path
     assert [json.loads(line) for line in outcomes.pop().splitlines()] == here
 
 
-# Small letters.
+# Lower case.
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -231,7 +231,7 @@ def test_lower_case_is_all_that_comes_back(kind: str) -> None:
         expected = normalise_spacing(small(character.lower() for character in text))
         assert tokenizer.decode(tokenizer.encode(text)) == expected
         assert not NO_TEXT & set(tokenizer.encode(text))
-    # The words of the text keep their case, to be carried over.
+    # The words of the text keep their case, to be copied.
     assert tokenizer.encode_with_words("Ä b")[1][0] == "Ä"
     assert tokenizer.encode("ÄB") == tokenizer.encode("äb")
 
@@ -261,7 +261,7 @@ def test_words_are_counted_as_the_library_splits_them(texts: list[str], lowercas
 
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_every_character_is_counted_as_the_library_splits_it(lowercase: bool) -> None:
-    """Each between a blank, a letter, a sign, a character of Han and a vowel sign of Thai."""
+    """Each between a space, a letter, a sign, a character of Han and a vowel sign of Thai."""
     characters = [chr(c) for c in [*range(0xD800), *range(0xE000, 0x10000), *range(0x1F600, 0x1F610)]]
     texts = [
         " ".join(f"x{c}中{c} {c}ก{c}\u0e31.{c}" for c in characters[at : at + 64])
@@ -277,7 +277,7 @@ def test_text_in_any_unicode_form_is_read_in_one(
 ) -> None:
     texts = [unicodedata.normalize(form, text) for text in [*SAMPLES, "한국 사과, ½ ﬁn"]]
     made = train_tokenizer(texts, config(kind))
-    made.read_in_form(form)
+    made.normalise_unicode(form)
     made.save(tmp_path / "tokenizer.json")
     tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
     for text in texts:
@@ -285,5 +285,5 @@ def test_text_in_any_unicode_form_is_read_in_one(
         ids, words = tokenizer.encode_with_words(apart)
         assert ids == tokenizer.encode(apart) == tokenizer.encode(text)
         assert tokenizer.decode(ids) == normalise_spacing(text)
-        # No accent is lost of what may have to be carried over.
+        # No accent is lost of what may have to be copied.
         assert "".join(words) == "".join(apart.split())

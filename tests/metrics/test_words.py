@@ -98,7 +98,7 @@ def test_source_words_by_hand() -> None:
     references = ["Anna sieht Xyzzy ,", "der Blorb !"]
     known = Counter({"Anna": 5, "sees": 2, "the": 9})
     found = look_at_source_words(sources, hypotheses, references, known)
-    # Punctuation is left out; both Annas stand in the output, and the blorb; in the reference Anna and Xyzzy.
+    # Punctuation is left out; both Annas are in the output, and the blorb; in the reference Anna and Xyzzy.
     assert found == SourceWords(
         num_words=6, num_copied=3, num_copied_by_reference=3, num_unknown=2, num_unknown_copied=1
     )

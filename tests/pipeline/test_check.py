@@ -205,7 +205,7 @@ def test_all_steps_that_are_tried_are_steps_of_this_config(
 
 def test_lower_case_is_said(check: Check, caplog: pytest.LogCaptureFixture) -> None:
     check("tokenizer.lowercase=true")
-    assert caplog.text.count("the model reads and writes small letters only") == 1
+    assert caplog.text.count("the model reads and writes lower case only") == 1
 
 
 def test_batches_are_those_of_sentences_as_they_are_cut(check: Check) -> None:

@@ -1,4 +1,4 @@
-"""Vocabularies and ids of a large corpus are made once, and anew for whatever would change them."""
+"""Vocabularies and ids of a large corpus are cached, and made again for whatever would change them."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ def all_are_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was made and not found, in its order."""
+    """The results that were computed and not found, in order."""
     notes: list[str] = []
     for module, name in (
         (mt.data.corpus, "_read"),
@@ -76,7 +76,7 @@ def assert_equal(one: Prepared, other: Prepared) -> None:
     assert one.corpus.report == other.corpus.report
 
 
-def test_another_run_on_the_same_corpus_finds_all_of_it(
+def test_another_run_on_the_same_corpus_uses_the_cache(
     make_config: MakeConfig,
     prepared: Callable[[Config], Prepared],
     made: list[str],
@@ -104,7 +104,7 @@ def test_another_run_on_the_same_corpus_finds_all_of_it(
         ("cleaning.unicode_form=NFC", ["_read", "make_tokenizers", "encode_pairs"]),
     ],
 )
-def test_what_changes_them_makes_them_anew(
+def test_each_option_that_changes_a_result_makes_it_again(
     override: str,
     expected: list[str],
     make_config: MakeConfig,
@@ -144,13 +144,13 @@ def test_another_version_of_a_recipe_repeats_that_recipe_alone(
     assert made == expected
 
 
-def test_lower_case_is_said_also_where_the_vocabulary_is_found(
+def test_lower_case_is_warned_of_also_if_the_vocabulary_is_cached(
     make_config: MakeConfig, prepared: Callable[[Config], Prepared], caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(2):
         caplog.clear()
         prepared(make_config("tokenizer.lowercase=true"))
-        assert caplog.text.count("the model reads and writes small letters only") == 1
+        assert caplog.text.count("the model reads and writes lower case only") == 1
 
 
 def test_a_changed_corpus_gets_its_own_vocabulary(
@@ -169,7 +169,7 @@ def test_a_changed_corpus_gets_its_own_vocabulary(
 
 
 @pytest.mark.parametrize("name", ["src_ids", "tgt_offsets", "src.json"])
-def test_damage_is_noticed_and_mended(
+def test_a_damaged_entry_is_noticed_and_replaced(
     name: str,
     make_config: MakeConfig,
     prepared: Callable[[Config], Prepared],

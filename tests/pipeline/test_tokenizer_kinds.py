@@ -33,7 +33,7 @@ def test_train_and_translate(make_config: MakeConfig, tmp_path: Path, kind: str,
     assert source.decode(source.encode("Zorblax §")) == "Zorblax §"
 
 
-def test_a_foreign_tokenizer_may_be_gone_afterwards(make_config: MakeConfig, tmp_path: Path) -> None:
+def test_an_external_tokenizer_may_be_gone_afterwards(make_config: MakeConfig, tmp_path: Path) -> None:
     first = RunDirectory(tmp_path / "first")
     run_training(make_config("training.max_steps=1", "tokenizer.kind=bpe", "tokenizer.shared=true"), first)
     theirs = tmp_path / "theirs.json"
@@ -53,7 +53,7 @@ def test_lower_case_is_said(
     caplog.set_level(logging.INFO, "mt")
     run = RunDirectory(tmp_path / "run")
     run_training(make_config("training.max_steps=1", "tokenizer.lowercase=true"), run)
-    assert "the model reads and writes small letters only" in caplog.text
+    assert "the model reads and writes lower case only" in caplog.text
     (translation,) = Translator.from_run(run, device=CPU).translate(["ANNA SEES MILK."])
     assert translation == translation.lower()
 

@@ -1,4 +1,4 @@
-"""What was dropped from the training pairs: how many for which reason, with examples, as a table."""
+"""Counts of the dropped training pairs by reason, with examples, and the table that shows them."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ EXAMPLES_KEPT = 2
 
 
 class Dropped:
-    """Counts the dropped pairs under their reasons, and keeps the first of each as examples.
+    """Counts dropped pairs by reason, and keeps the first of each as examples.
 
     Attributes:
         counts: Pairs for each reason; a reason completes the sentence "in so many rows ...".
@@ -22,7 +22,7 @@ class Dropped:
         self.examples: dict[str, list[list[str]]] = {}
 
     def add(self, reason: str, src: object, tgt: object) -> None:
-        """Count one pair, whose sides may be anything that a corpus holds where text should stand."""
+        """Count one pair; its sides may be anything that a corpus contains in the place of text."""
         self.counts[reason] += 1
         if self.counts[reason] <= EXAMPLES_KEPT:
             sides = ["" if side is None else one_short_line(str(side)) for side in (src, tgt)]

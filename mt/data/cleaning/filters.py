@@ -1,4 +1,4 @@
-"""The filters of the ``cleaning`` section, each over thousands of pairs at once."""
+"""The filters of the ``cleaning`` section, each applied to thousands of pairs at once."""
 
 import unicodedata
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from mt.data.cleaning.duplicates import SeenPairs
 Pairs = list[tuple[str, str]]
 Mask = npt.NDArray[np.bool_]
 
-# All of Unicode's category Cc but tab, line feed and carriage return.
+# Unicode's category Cc without tab, line feed and carriage return.
 CONTROL_CHARACTER = r"[\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x{9F}]"
 
-# Languages that are written in several scripts; ISO 15924 has these two as Jpan and Kore.
+# Languages written in several scripts; ISO 15924 calls these two Jpan and Kore.
 SEVERAL_SCRIPTS = {"Japanese": ("Han", "Hiragana", "Katakana"), "Korean": ("Hangul", "Han")}
 
 
@@ -28,7 +28,7 @@ class Filter(NamedTuple):
 
     Attributes:
         reason: Completes the sentence "in so many rows ...".
-        is_met: Takes sources and targets as Arrow arrays of N texts and gives an ``(N,)`` mask.
+        is_met: Takes sources and targets as Arrow arrays of N texts and returns a mask ``(N,)``.
     """
 
     reason: str
@@ -39,8 +39,8 @@ class Cleaner:
     """Applies the ``cleaning`` section to training pairs, and counts what it drops.
 
     Attributes:
-        dropped: Pairs that did not stay, by their first reason.
-        num_rewritten: Pairs that stand in another Unicode form than they were read in.
+        dropped: The dropped pairs, each under its first reason.
+        num_rewritten: Pairs that were changed by Unicode normalisation.
     """
 
     def __init__(self, config: CleaningConfig) -> None:
@@ -51,7 +51,7 @@ class Cleaner:
         self._seen = SeenPairs() if config.remove_duplicates else None
 
     def clean(self, pairs: Pairs) -> Pairs:
-        """The pairs that stay, in their order; they may stand in another Unicode form."""
+        """The pairs that are kept, in order and in the Unicode form of the config."""
         if self._form != "none":
             pairs = self._rewritten(pairs, self._form)
         if self._filters and pairs:
@@ -79,7 +79,7 @@ class Cleaner:
 
 
 def filters(config: CleaningConfig) -> list[Filter]:
-    """Those filters that the config turns on, in the order in which their reasons are counted."""
+    """The filters that the config turns on, in the order in which they are applied."""
     found: list[Filter] = []
     if config.remove_control_characters:
         found.append(Filter("a side holds a control character", _either(_has_control_character)))
@@ -101,10 +101,10 @@ def filters(config: CleaningConfig) -> list[Filter]:
         )
     if (src_script := config.src_script) != "any":
         reason = f"the source is not in {src_script} script"
-        found.append(Filter(reason, lambda src, _: _is_mostly_foreign(src, src_script)))
+        found.append(Filter(reason, lambda src, _: _is_mostly_of_other_script(src, src_script)))
     if (tgt_script := config.tgt_script) != "any":
         reason = f"the target is not in {tgt_script} script"
-        found.append(Filter(reason, lambda _, tgt: _is_mostly_foreign(tgt, tgt_script)))
+        found.append(Filter(reason, lambda _, tgt: _is_mostly_of_other_script(tgt, tgt_script)))
     if config.remove_identical:
         found.append(Filter("source and target are the same", lambda src, tgt: _mask(pc.equal(src, tgt))))
     return found
@@ -120,7 +120,7 @@ def _mask(array: pa.Array) -> Mask:
 
 
 def _length(texts: pa.Array) -> npt.NDArray[np.int64]:
-    """``(N,)`` characters of each text, without the blanks around it."""
+    """``(N,)`` characters of each text, without the spaces around it."""
     lengths: npt.NDArray[np.int64] = pc.utf8_length(pc.utf8_trim_whitespace(texts)).to_numpy()
     return lengths
 
@@ -129,14 +129,14 @@ def _has_control_character(texts: pa.Array) -> Mask:
     return _mask(pc.match_substring_regex(texts, CONTROL_CHARACTER))
 
 
-def _is_mostly_foreign(texts: pa.Array, script: str) -> Mask:
-    """True where more than half of the letters are of another script; some letters, as ª, belong to all."""
+def _is_mostly_of_other_script(texts: pa.Array, script: str) -> Mask:
+    """True where more than half of the letters are of another script; some, such as ª, belong to all."""
     own = "".join(rf"\p{{{name}}}" for name in SEVERAL_SCRIPTS.get(script, (script,)))
-    foreign = rf"[^{own}\p{{Common}}\p{{Inherited}}\P{{L}}]"
-    mask = _mask(pc.match_substring_regex(texts, foreign))
-    # Counting is much slower than finding, and few texts hold a foreign letter at all.
+    other_letter = rf"[^{own}\p{{Common}}\p{{Inherited}}\P{{L}}]"
+    mask = _mask(pc.match_substring_regex(texts, other_letter))
+    # Counting is much slower than finding, and few texts have any letter of another script.
     suspects = texts.filter(pa.array(mask))
-    num_foreign = pc.count_substring_regex(suspects, foreign).to_numpy()
+    num_other = pc.count_substring_regex(suspects, other_letter).to_numpy()
     num_letters = pc.count_substring_regex(suspects, r"\p{L}").to_numpy()
-    mask[mask] = 2 * num_foreign > num_letters
+    mask[mask] = 2 * num_other > num_letters
     return mask

@@ -1,4 +1,4 @@
-"""Leaks: what of validation and test stands in the training data too, and flatters the scores."""
+"""Leaks: evaluation sentences that are in the training data too, which inflates the scores."""
 
 import string
 from collections.abc import Mapping, Sequence
@@ -14,18 +14,18 @@ from mt.data.corpus_report import CorpusReport, LeakCounts, LeakReport
 
 CHUNK_SIZE = 10_000
 
-# Punctuation, symbols, blanks and control characters: texts that differ only in these and in case are one.
+# Punctuation, symbols, spaces and control characters: texts that differ only in these and in case are equal.
 LEFT_OUT = r"[\p{P}\p{S}\p{Z}\p{C}]+"
 NOT_IN_KEYS = bytes(set(range(256)) - set((string.digits + string.ascii_lowercase).encode()))
 
-# Hashes by "source", "target" and "pair". Python's own are fast, have 64 bits, and are never written down.
+# Hashes by "source", "target" and "pair". Python's own are fast, have 64 bits, and are never stored.
 Hashes = dict[str, list[int]]
 
 
 class LeakCheck:
-    """Finds training pairs among those of the evaluation splits, as they stand and normalised.
+    """Finds the training pairs that are in the evaluation splits too, exactly or after normalisation.
 
-    Only hashes are kept, and of the evaluation splits alone, which are small.
+    It keeps hashes only, and of the evaluation splits only, which are small.
     """
 
     def __init__(self, evaluation: Mapping[str, datasets.Dataset]) -> None:
@@ -40,11 +40,11 @@ class LeakCheck:
                 for form, hashes in _hashes(chunk["src"], chunk["tgt"]).items():
                     for side, more in hashes.items():
                         self._known[split][form].setdefault(side, []).extend(more)
-        self._sought = self._all_known()
-        self._found = {form: {side: set[int]() for side in sides} for form, sides in self._sought.items()}
+        self._all = self._all_known()
+        self._found = {form: {side: set[int]() for side in sides} for form, sides in self._all.items()}
 
-    def look_through(self, train: datasets.Dataset) -> npt.NDArray[np.int64]:
-        """Note what of the evaluation splits is in ``train``; give the rows that are such pairs."""
+    def search(self, train: datasets.Dataset) -> npt.NDArray[np.int64]:
+        """Record what ``train`` shares with the evaluation splits; return the rows of shared pairs."""
         rows = [np.empty(0, dtype=np.int64)]
         start = 0
         for chunk in _chunks(train):
@@ -62,8 +62,8 @@ class LeakCheck:
             hashes = _hashes(suspects["src"], suspects["tgt"])
             for form, sides in self._found.items():
                 for side, found in sides.items():
-                    found.update(self._sought[form][side].intersection(hashes[form][side]))
-            pairs = self._sought["normalised"]["pair"]
+                    found.update(self._all[form][side].intersection(hashes[form][side]))
+            pairs = self._all["normalised"]["pair"]
             rows.append(chunk_rows[[pair in pairs for pair in hashes["normalised"]["pair"]]])
         return np.concatenate(rows)
 
@@ -94,7 +94,7 @@ class LeakCheck:
 
 
 def leak_sentence(report: CorpusReport) -> tuple[str, bool]:
-    """What the leak check found, in a line, and whether that is worth a warning: a whole pair has leaked."""
+    """One line on the leaks, and whether to warn: a whole pair has leaked and was not removed."""
     found = [
         f"{leaks.pair.normalised:,} pairs ({leaks.pair.exact:,} exactly), {leaks.source.normalised:,} "
         f"sources and {leaks.target.normalised:,} targets of {leaks.pairs:,} in {split}"
@@ -115,10 +115,10 @@ def _chunks(dataset: datasets.Dataset) -> Sequence[pa.Table]:
 
 
 def _keys(texts: pa.ChunkedArray) -> list[bytes]:
-    """The letters a-z and digits of each text in lower case: the same for texts that normalise to the same.
+    """The letters a-z and digits of each text in lower case: equal for texts that are equal when normalised.
 
-    The opposite does not hold, but this is three times faster than normalising, and finds nearly all texts
-    that have no counterpart.
+    The converse does not hold, but this is three times faster than normalising, and rules out nearly all
+    texts without a counterpart.
     """
     lower = pc.utf8_lower(texts).cast(pa.large_binary()).to_pylist()
     return [text.translate(None, NOT_IN_KEYS) for text in lower]
@@ -135,7 +135,7 @@ def _hashes(src: pa.ChunkedArray, tgt: pa.ChunkedArray) -> dict[str, Hashes]:
 
 
 def _normalised(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Lower case, without `LEFT_OUT`; a text that is nothing else keeps it, so that ``!`` is not ``?``."""
+    """Lower case, without `LEFT_OUT`; a text of nothing else keeps it, so that ``!`` is not ``?``."""
     lower = pc.utf8_lower(texts)
     words = pc.replace_substring_regex(lower, LEFT_OUT, "")
     return pc.if_else(pc.equal(words, ""), lower, words)
