@@ -6,19 +6,32 @@ from typing import Annotated
 import typer
 
 from mt.cli.logs import show_logs
+from mt.config.columns import Delimiter
 from mt.errors import ConfigError
 
 
 def init(
     data: Annotated[
         str,
-        typer.Option(metavar="PATH", help="A folder, a file, a Hub id, builtin:primer or builtin:reverse."),
+        typer.Option(
+            metavar="PATH", help="A folder, a file, two as in en.txt,de.txt, a Hub id, or builtin:primer."
+        ),
     ],
     src: Annotated[str, typer.Option(metavar="LANGUAGE", help="The language to translate from, such as en.")],
     tgt: Annotated[str, typer.Option(metavar="LANGUAGE", help="The language to translate to, such as de.")],
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="The configuration of a Hub corpus.")
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SRC,TGT",
+            help="Columns that are not called like the languages: english,german, or 1,2 without a header.",
+        ),
+    ] = None,
+    delimiter: Annotated[
+        Delimiter, typer.Option(help="What separates columns, where that is not found by the header.")
+    ] = "auto",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: SRC-TGT.yaml.")
     ] = None,
@@ -34,7 +47,7 @@ def init(
         raise ConfigError(f"There is no folder {file.parent} for {file.name}. Choose one with --output.")
     from mt.pipeline.init import propose_config
 
-    proposal = propose_config(data, src, tgt, name=name)
+    proposal = propose_config(data, src, tgt, name=name, columns=columns, delimiter=delimiter)
     from mt.atomic_files import write_text_atomically
 
     write_text_atomically(file, proposal)

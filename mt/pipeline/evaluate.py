@@ -134,7 +134,7 @@ def run_evaluation(
         scores=score_with_confidence(found.lines, judged_on.references),
         literature=literature(*texts[1:], config.data.tgt) if literature else None,
         exact=exact_match(found.lines, judged_on.references),
-        exact_by_length=_exact_by_length(*texts) if "builtin:reverse" in judged_on.where else None,
+        exact_by_length=_exact_by_length(*texts) if judged_on.where.startswith("builtin:reverse,") else None,
         analysis=_analyse(config, *texts) if analyse else None,
         worst=worst_sentences(*texts, num_worst),
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mt.config.columns import Delimiter, parse_columns
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.model import ModelConfig
@@ -12,6 +13,7 @@ from mt.config.training import ScheduleConfig, TrainingConfig, ValidationConfig
 from mt.config.write import config_to_yaml
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.dataset import encode_pairs
+from mt.errors import ConfigError
 from mt.pipeline.prepare import make_tokenizers
 
 # What a reader decides first; every other option keeps its default.
@@ -20,6 +22,8 @@ KEYS = (
     "data.name",
     "data.src",
     "data.tgt",
+    "data.columns",
+    "data.delimiter",
     "data.max_length",
     "tokenizer.min_frequency",
     "model.d_model",
@@ -70,13 +74,26 @@ SIZES = (
 )
 
 
-def propose_config(path: str, src: str, tgt: str, *, name: str | None = None) -> str:
+def propose_config(
+    path: str,
+    src: str,
+    tgt: str,
+    *,
+    name: str | None = None,
+    columns: str | None = None,
+    delimiter: Delimiter = "auto",
+) -> str:
     """A commented config for the corpus at ``path``, with what was seen there at its head.
 
     Raises:
+        ConfigError: If ``columns`` are not two.
         DataError: If there is no such corpus, or it cannot be used.
     """
-    data = DataConfig(path=path, src=src, tgt=tgt, name=name)
+    try:
+        parse_columns("src,tgt" if columns is None else columns)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    data = DataConfig(path=path, src=src, tgt=tgt, name=name, columns=columns, delimiter=delimiter)
     corpus = load_corpus(data)
     num_pairs = len(corpus.train)
     size = next(size for size in SIZES if num_pairs <= size.most_pairs)
@@ -100,7 +117,8 @@ def propose_config(path: str, src: str, tgt: str, *, name: str | None = None) ->
         *(f"# {line}" for line in seen),
         "# Options that are not here keep their defaults; the run directory's config.yaml shows them all.",
     ]
-    keys = [key for key in KEYS if key != "data.name" or name is not None]
+    optional = {"data.name": name, "data.columns": columns, "data.delimiter": delimiter}
+    keys = [key for key in KEYS if optional.get(key, key) not in (None, "auto")]
     return "\n".join(head) + "\n\n" + config_to_yaml(config, keys=keys)
 
 
