@@ -1,6 +1,7 @@
 """`mt init`: look at a corpus and propose a config for it."""
 
 import math
+import textwrap
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from mt.config.write import config_to_yaml
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.dataset import encode_pairs
 from mt.errors import ConfigError
-from mt.pipeline.prepare import make_tokenizers
+from mt.pipeline.prepare import make_tokenizers, unsegmented_hint
 
 # What a reader decides first; every other option keeps its default.
 KEYS = (
@@ -106,6 +107,8 @@ def propose_config(
         validation=ValidationConfig(patience=8),
     )
     config, seen = _look_at_lengths(corpus, config)
+    if hint := unsegmented_hint(config, corpus.train):
+        seen += textwrap.wrap(f"{hint[0].upper()}{hint[1:]}.", width=100)
     num_held_out = min(len(corpus.validation), len(corpus.test))
     if num_held_out < FEWEST_HELD_OUT:
         seen.append(

@@ -19,6 +19,7 @@ from mt.data.dataset import Dropped, EncodedPairs, encode_pairs
 from mt.data.foreign_tokenizer import foreign_tokenizer
 from mt.data.tokenizer import Tokenizer, train_tokenizer
 from mt.errors import DataError, RunError
+from mt.metrics.scripts_without_blanks import bleu_tokenizer
 from mt.pipeline.aligned_pairs import aligned_places
 from mt.pipeline.reuse import encoded_training_pairs, reused_tokenizers
 from mt.run_directory import RunDirectory
@@ -61,7 +62,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     if resuming:
         src_tokenizer, tgt_tokenizer = load_tokenizers(run)
     else:
-        warn_of_tokenizer(config)
+        warn_of_tokenizer(config, corpus.train)
         src_tokenizer, tgt_tokenizer = reused_tokenizers(
             corpus, config, lambda: make_tokenizers(corpus.train, config)
         )
@@ -103,8 +104,27 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
     return made[0], made[-1]
 
 
-def warn_of_tokenizer(config: Config) -> None:
+def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
+    """Advice for text without spaces between words that is to be split into words; None for other text."""
+    first = train[:1000]
+    sides = [
+        f"{name} ({language})"
+        for side, name, language in (("src", "source", config.data.src), ("tgt", "target", config.data.tgt))
+        if bleu_tokenizer(first[side]) != "13a"
+    ]
+    if config.tokenizer.kind != "word" or not sides:
+        return None
+    return (
+        f"the {' and the '.join(sides)} {'has' if len(sides) == 1 else 'have'} an unsegmented script, with "
+        "no spaces between words: tokenizer.kind: word makes each character a token of its own there. Take "
+        "tokenizer.kind: bpe, which joins characters that often occur together"
+    )
+
+
+def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
     """Say what the choice of a tokenizer takes away, wherever the vocabulary comes from."""
+    if hint := unsegmented_hint(config, train):
+        LOG.warning("%s", hint)
     if config.training.guided_alignment and not config.carries_words_over:
         LOG.warning(
             "training.guided_alignment does nothing with tokenizer.kind %s: words alone are carried over",

@@ -1,5 +1,6 @@
 """What is proposed can be trained as it stands."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -7,9 +8,12 @@ import pytest
 
 from mt.config.load import load_config
 from mt.config.model import ModelConfig
+from mt.data.corpus import load_corpus
 from mt.errors import DataError
 from mt.pipeline import init
 from mt.pipeline.init import SIZES, propose_config
+from mt.pipeline.preflight.text_parts import look_at
+from mt.pipeline.prepare import prepare
 from mt.pipeline.train import run_training
 from mt.run_directory import RunDirectory
 
@@ -73,3 +77,60 @@ def test_a_corpus_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text('{"en": "a", "fr": "b"}\n' * 50)
     with pytest.raises(DataError, match="has no column 'de'"):
         propose_config(str(tmp_path), "en", "de")
+
+
+LINES = {
+    "en": "Two dogs run after number {}.",
+    "th": "สุนัขสองตัววิ่งตามหมายเลข {}",
+    "zh": "两只狗追着{}号跑。",
+    "ja": "二匹の犬が{}番を追いかける。",
+    "lo": "ໝາສອງໂຕແລ່ນຕາມເລກ {}",
+    "km": "ឆ្កែពីរក្បាលរត់តាមលេខ {}",
+    "my": "ခွေးနှစ်ကောင်သည် နံပါတ် {} နောက်သို့ ပြေးသည်",
+    "ko": "개 두 마리가 {}번을 쫓아간다.",
+    "de": "Zwei Hunde laufen Nummer {} nach.",
+}
+
+
+@pytest.fixture
+def write_pairs(tmp_path: Path) -> Callable[[str, str], Path]:
+    """Write a corpus of two of `LINES`; its path."""
+
+    def write(src: str, tgt: str) -> Path:
+        for language in (src, tgt):
+            lines = [LINES[language].format(number) for number in range(300)]
+            (tmp_path / f"corpus.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return tmp_path / "corpus"
+
+    return write
+
+
+@pytest.mark.parametrize("language", ["th", "zh", "ja", "lo", "km", "my"])
+def test_an_unsegmented_script_gets_a_hint(language: str, write_pairs: Callable[[str, str], Path]) -> None:
+    text = propose_config(str(write_pairs("en", language)), "en", language).replace("\n# ", " ")
+    assert f"The target ({language}) has an unsegmented script" in text
+    assert "Take tokenizer.kind: bpe" in text
+
+
+@pytest.mark.parametrize("language", ["ko", "de"])
+def test_a_script_with_spaces_gets_none(language: str, write_pairs: Callable[[str, str], Path]) -> None:
+    assert "unsegmented" not in propose_config(str(write_pairs("en", language)), "en", language)
+
+
+def test_training_and_checking_hint_at_it_too(
+    write_pairs: Callable[[str, str], Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "zh-ja.yaml"
+    file.write_text(propose_config(str(write_pairs("zh", "ja")), "zh", "ja"), encoding="utf-8")
+    hint = "the source (zh) and the target (ja) have an unsegmented script"
+    (tmp_path / "run").mkdir()
+    prepare(load_config(file), RunDirectory(tmp_path / "run"), resuming=False)
+    assert hint in caplog.text
+    caplog.clear()
+    config = load_config(file)
+    look_at(load_corpus(config.data), config)
+    assert hint in caplog.text
+    caplog.clear()
+    config = load_config(file, ["tokenizer.kind=bpe", "training.guided_alignment=0"])
+    prepare(config, RunDirectory(tmp_path / "run"), resuming=False)
+    assert "unsegmented" not in caplog.text

@@ -171,7 +171,9 @@ def gradients_of_the_embeddings(model: Transformer) -> tuple[torch.Tensor, torch
     tgt_ids = torch.cat([torch.arange(13), torch.full((3,), PAD_ID)]).view(2, 8)
     logits = model(src_ids, padding_mask(src_ids), tgt_ids, target_mask(tgt_ids))
     logits[tgt_ids != PAD_ID].logsumexp(-1).sum().backward()
-    src, tgt = (embedding.tokens.weight.grad for embedding in (model.src_embedding, model.tgt_embedding))
+    src, tgt = model.src_embedding.tokens.weight.grad, model.tgt_embedding.tokens.weight.grad
+    assert src is not None
+    assert tgt is not None
     return src.abs().amax(-1), tgt.abs().amax(-1)
 
 

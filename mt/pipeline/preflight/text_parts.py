@@ -73,7 +73,7 @@ def corpus_part(corpus: Corpus) -> Part:
 
 def look_at(corpus: Corpus, config: Config) -> Text:
     """Choose what is looked at, and make the tokenizers from it."""
-    warn_of_tokenizer(config)
+    warn_of_tokenizer(config, corpus.train)
     train = spread(corpus.train, MOST_TRAINING_PAIRS)
     validation = spread(corpus.validation, MOST_EVALUATION_PAIRS)
     return Text(
