@@ -237,3 +237,10 @@ def test_tensorboard_shows_it_beside_the_curves_and_leaves_them_alone(
         result.scores["ter"].signature.split("|")[0] in shown["evaluation/scores/text_summary"][0][1].decode()
     )
     assert read_curves(trained.tensorboard_dir) == curves
+
+
+def test_another_corpus_is_read_with_the_columns_of_the_run(tmp_path: Path) -> None:
+    data = DataConfig(path="gone", src="en", tgt="de", columns="2,1", delimiter="pipe")
+    (tmp_path / "more.txt").write_text("Geh.|Go.\n", encoding="utf-8")
+    found = load_evaluation_set(data, "test", path=str(tmp_path / "more.txt"))
+    assert (found.sources, found.references) == (["Go."], ["Geh."])
