@@ -45,3 +45,10 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"
     return f"{seconds:.1f} seconds"
+
+
+def between(least: float, most: float) -> str:
+    """A time that is roughly known, in the unit that suits the longer end; once where both ends are equal."""
+    longest, unit = duration(most).split(" ")
+    shortest = f"{least * float(longest) / most:.1f}" if most else longest
+    return f"about {longest} {unit}" if shortest == longest else f"{shortest} to {longest} {unit}"
