@@ -11,6 +11,7 @@ import mt
 from mt.cli.average import average
 from mt.cli.check import check
 from mt.cli.compare import compare
+from mt.cli.config import config
 from mt.cli.evaluate import evaluate
 from mt.cli.init import init
 from mt.cli.score import score
@@ -43,6 +44,7 @@ def options(
 
 
 app.command()(init)
+app.command()(config)
 app.command()(train)
 app.command()(translate)
 app.command()(score)

@@ -111,9 +111,10 @@ def test_tables_and_units() -> None:
     [
         (0, 0, "about 0.0 seconds"),
         (50, 100, "50.0 to 100.0 seconds"),
-        (100, 300, "1.7 to 5.0 minutes"),
+        (100, 300, "100.0 seconds to 5.0 minutes"),
         (299.9, 300, "about 5.0 minutes"),
-        (3600, 36_000, "1.0 to 10.0 hours"),
+        (200, 300, "3.3 to 5.0 minutes"),
+        (3600, 36_000, "60.0 minutes to 10.0 hours"),
     ],
 )
 def test_times_between(least: float, most: float, said: str) -> None:

@@ -48,7 +48,9 @@ def duration(seconds: float) -> str:
 
 
 def between(least: float, most: float) -> str:
-    """A time that is roughly known, in the unit that suits the longer end; once where both ends are equal."""
-    longest, unit = duration(most).split(" ")
-    shortest = f"{least * float(longest) / most:.1f}" if most else longest
-    return f"about {longest} {unit}" if shortest == longest else f"{shortest} to {longest} {unit}"
+    """A time that is roughly known, by its ends; once where both read the same."""
+    shortest, longest = duration(least), duration(most)
+    if shortest == longest:
+        return f"about {longest}"
+    number, unit = shortest.split(" ")
+    return f"{number if longest.endswith(unit) else shortest} to {longest}"
