@@ -16,6 +16,7 @@ FLOORS = {
     "errors": 0,
     "special_tokens": 0,
     "wording": 0,
+    "recipes": 0,
     "config": 1,
     "masks": 1,
     "seeding": 1,
