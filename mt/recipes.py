@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-from mt.errors import ConfigError
-
 _PACKAGE = Path(__file__).parent
 # In a wheel the recipes are inside the package; where the code is run from its repository, beside it.
 _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
@@ -15,19 +13,6 @@ def recipe_files() -> dict[str, Path]:
     """The file of each recipe, by its name; none where the package came without them."""
     folder = next((folder for folder in _FOLDERS if (folder / f"{FIRST}.yaml").is_file()), None)
     return {} if folder is None else {file.stem: file for file in sorted(folder.glob("*.yaml"))}
-
-
-def recipe_text(name: str) -> str:
-    """The recipe of this name, which may have .yaml at its end, as it is written.
-
-    Raises:
-        ConfigError: If there is none; the message lists those that there are.
-    """
-    files = recipe_files()
-    file = files.get(name.removesuffix(".yaml"))
-    if file is None:
-        raise ConfigError(f"there is no recipe {name!r}. The recipes are {', '.join(files)}.")
-    return file.read_text(encoding="utf-8")
 
 
 def recipe_list() -> str:

@@ -63,10 +63,14 @@ def init(
 
 
 def _print_recipe(name: str) -> None:
-    from mt.recipes import recipe_list, recipe_text
+    from mt.recipes import recipe_files, recipe_list
 
-    if name:
-        typer.echo(recipe_text(name), nl=False)
-    else:
+    if not name:
         typer.echo(recipe_list(), nl=False)
         typer.echo("Print one, and train with it:  mt init --recipe NAME > NAME.yaml", err=True)
+        return
+    files = recipe_files()
+    file = files.get(name.removesuffix(".yaml"))
+    if file is None:
+        raise ConfigError(f"there is no recipe {name!r}. The recipes are {', '.join(files)}.")
+    typer.echo(file.read_text(encoding="utf-8"), nl=False)
