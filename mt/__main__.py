@@ -15,8 +15,9 @@ def main() -> None:
     """Run a command; an error of the user's is one sentence on stderr and exit code 2."""
     threading.excepthook = _leave_full_disks_to_the_main_thread
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # What goes in is UTF-8, and so is what comes out, whatever the locale says.
-        sys.stdout.reconfigure(encoding="utf-8")
+        # What goes in is UTF-8, and so is what comes out, whatever the locale says; bytes of a line that is
+        # copied although it is not UTF-8 come out as they were.
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         app()
     except MtError as error:

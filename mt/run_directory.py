@@ -14,6 +14,7 @@ from typing import Self
 
 from mt.atomic_files import make_folder, remove_leftovers, sync_folder
 from mt.errors import RunError
+from mt.recipes import how_to_train_one
 
 _MAX_NEIGHBOURS_SHOWN = 10
 
@@ -100,7 +101,7 @@ class RunDirectory:
             more = ", ..." if len(neighbours) > _MAX_NEIGHBOURS_SHOWN else ""
             advice = f"Runs beside it: {shown}{more}."
         else:
-            advice = "Train one: mt train --config configs/quickstart.yaml"
+            advice = how_to_train_one()
         raise RunError(f"There is no run in {self.path}: it has no {self.config_file.name}. {advice}")
 
     @contextlib.contextmanager
@@ -225,9 +226,7 @@ def newest_run(runs: Path) -> RunDirectory:
     times = ((run._newest_checkpoint_time(), run) for run in _runs_in(runs))
     saved = [(time, run) for time, run in times if time is not None]
     if not saved:
-        raise RunError(
-            f"No run in {runs} has a checkpoint yet. Train one: mt train --config configs/quickstart.yaml"
-        )
+        raise RunError(f"No run in {runs} has a checkpoint yet. {how_to_train_one()}")
     return max(saved, key=lambda pair: pair[0])[1]
 
 

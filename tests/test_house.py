@@ -15,6 +15,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 FLOORS = {
     "errors": 0,
     "special_tokens": 0,
+    "wording": 0,
+    "recipes": 0,
     "config": 1,
     "masks": 1,
     "seeding": 1,

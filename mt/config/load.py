@@ -11,6 +11,7 @@ from mt.config.config import Config
 from mt.config.explain import SECTIONS, explain, unknown_key
 from mt.config.located_yaml import KeyPath, Place, one_short_line, read_yaml
 from mt.errors import ConfigError
+from mt.recipes import recipe_files
 
 _MAX_BYTES = 1_000_000
 
@@ -85,6 +86,11 @@ def _why_unreadable(path: Path, error: OSError) -> str:
         return f"this is a folder. Give a config file{_such_as(path)}."
     if error.errno != errno.ENOENT:
         return f"this file cannot be read: {error.strerror}."
+    if path.stem in recipe_files():
+        return (
+            f"there is no such file. There is a recipe of this name: "
+            f"mt init --recipe {path.stem} > {path.stem}.yaml"
+        )
     if not path.parent.is_dir():
         return f"there is no such file, nor is there a folder '{path.parent}'."
     neighbours = {file.name: str(file) for file in _configs_in(path.parent)}

@@ -49,6 +49,26 @@ class SourceReader:
             for text, ids in zip(texts, self._tokenizer.encode_batch(texts), strict=True)
         ]
 
+    def unknown_words(self, texts: Sequence[str]) -> tuple[int, list[str]]:
+        """How many words the texts have, punctuation left out, and which of them the model does not know.
+
+        What the dictionary translates is known, and counts as one word. To a tokenizer that can spell
+        everything in bytes, nothing is unknown.
+        """
+        num_words = 0
+        unknown: list[str] = []
+        for text in texts:
+            ids, words = self._tokenizer.encode_with_words(text)
+            place = 0
+            while place < len(ids):
+                length = self._entry_at(words, place)
+                is_unknown = not length and ids[place] == UNK_ID
+                if is_unknown:
+                    unknown.append(words[place])
+                num_words += is_unknown or any(map(str.isalnum, words[place]))
+                place += max(1, length)
+        return num_words, unknown
+
     def _read(self, text: str) -> list[SourceToken]:
         ids, words = self._tokenizer.encode_with_words(text)
         touches = _touching(text, words)

@@ -1,5 +1,6 @@
 """Each mistake in a config, and the sentence that answers it."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import pytest
 
 from mt.config.explain import SECTIONS
 from mt.config.load import load_config
+from mt.config.synonyms import ELSEWHERE as ELSEWHERE_NAMES
+from mt.config.synonyms import MEANINGS
 from mt.errors import ConfigError
 
 Write = Callable[[str], Path]
@@ -146,6 +149,53 @@ MISTAKES = [
         "while scanning a simple key from line 7.",
     ),
 ]
+
+
+# What others call it, where somebody would write it, and what it is here.
+ELSEWHERE = [
+    ("training", "lr", "'schedule.learning_rate'"),
+    ("training", "learning_rate", "schedule.learning_rate"),
+    ("training", "batch_size", "'batch_tokens'"),
+    ("data", "batch_size", "'training.batch_tokens'"),
+    ("training", "epochs", "'max_epochs'"),
+    ("model", "vocab_size", "'tokenizer.max_size'"),
+    ("tokenizer", "vocab_size", "'max_size'"),
+    ("model", "hidden_size", "'d_model'"),
+    ("model", "Embedding-Dim", "'d_model'"),
+    ("training", "dropout", "model.dropout"),
+    ("model", "layers", "'num_encoder_layers' and 'num_decoder_layers'"),
+    ("training", "fp16", "'precision'"),
+    ("training", "grad_clip", "'clip_norm'"),
+    ("training", "gradient_accumulation_steps", "'num_micro_batches'"),
+    ("training", "warmup", "'schedule.warmup_steps'"),
+    ("training", "early_stopping", "'validation.patience'"),
+    ("model", "max_len", "'data.max_length'"),
+    ("validation", "beam_size", "mt translate --beam"),
+    ("training", "output_dir", "mt train --run"),
+    ("training", "resume", "resumes"),
+]
+
+
+@pytest.mark.parametrize(("section", "key", "meant"), ELSEWHERE)
+def test_what_others_call_an_option_is_understood(
+    section: str, key: str, meant: str, write_config: Write
+) -> None:
+    answer = complaint(write_config(SMALLEST), f"{section}.{key}=1")
+    assert f"unknown key '{section}.{key}'." in answer
+    assert meant in answer
+
+
+@pytest.mark.parametrize("name", ["optimizer", "train", "val", "transformer", "vocab"])
+def test_what_others_call_a_section_is_understood(name: str, write_config: Write) -> None:
+    answer = complaint(write_config(SMALLEST + f"{name}:\n  x: 1\n"))
+    assert re.search(rf"unknown key '{name}'\. Did you mean '({'|'.join(SECTIONS)})'\?", answer)
+
+
+def test_every_meaning_is_an_option_and_no_option_means_another() -> None:
+    options = {f"{section}.{key}" for section, key in FIELDS} | set(SECTIONS)
+    for name, meaning in MEANINGS.items():
+        assert set(meaning.split(" and ")) <= options, name
+    assert not (set(MEANINGS) | set(ELSEWHERE_NAMES)) & {key for _, key in FIELDS}
 
 
 @pytest.mark.parametrize(("appended", "message"), MISTAKES)

@@ -217,7 +217,7 @@ def test_what_is_asked_for_has_room_or_is_refused(translator: Translator) -> Non
     [[found]] = translator.n_best(["milk"], prefixes=[prefix])
     assert found.text.startswith(prefix.strip())
     with pytest.raises(
-        DataError, match="line 4 is to begin with 16 tokens, and this model writes at most 16"
+        DataError, match="line 4 is to begin with 16 tokens, and a translation may have at most 16"
     ):
         translator.n_best(["milk"], prefixes=["der Hund " * 8], first_line=4)
     [[found]] = translator.n_best(["milk"], constraints=Constraints(min_length=15))

@@ -15,6 +15,8 @@ MOST_DROPPED = 0.05
 MOST_VALIDATING = 1 / 3
 # A check itself makes a load of one for each core.
 MOST_LOAD = 2
+# On an idle machine the thread that trains has a processor nearly always.
+LEAST_PROCESSOR_SHARE = 0.8
 LARGER_VOCABULARY = (
     "Take parts of words (tokenizer.kind: bpe), lower tokenizer.min_frequency, or raise tokenizer.max_size."
 )
@@ -122,10 +124,11 @@ def warn_of_disk(needed: int, free: int, path: str) -> Iterator[str]:
         )
 
 
-def warn_of_other_work(load: float, cores: int) -> Iterator[str]:
+def warn_of_other_work(load: float, cores: int, processor_share: float) -> Iterator[str]:
     """Speeds that were measured beside something else."""
-    if load > MOST_LOAD * cores:
+    if load > MOST_LOAD * cores or processor_share < LEAST_PROCESSOR_SHARE:
         yield (
-            f"other work keeps this machine busy (load {load:.1f} on {cores} cores): speed and time were "
-            "measured beside it. Check again without it."
+            f"other work keeps this machine busy (load {load:.1f} on {cores} cores; training had a processor "
+            f"for {processor_share:.0%} of the time): speed and time were measured beside it. Check again "
+            "without it."
         )
