@@ -17,6 +17,7 @@ FLOORS = {
     "special_tokens": 0,
     "wording": 0,
     "recipes": 0,
+    "progress_bars": 0,
     "config": 1,
     "masks": 1,
     "seeding": 1,

@@ -2,6 +2,8 @@
 
 import logging
 
+from mt.progress_bars import show_progress_bars
+
 
 class _BesideProgressBar(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
@@ -13,7 +15,8 @@ class _BesideProgressBar(logging.Handler):
 
 
 def show_logs(level: int = logging.INFO) -> None:
-    """Show the package's log lines on stderr; warnings say that they are some."""
+    """Show the package's log lines and progress bars on stderr; warnings say that they are some."""
+    show_progress_bars()
     logger = logging.getLogger("mt")
     logger.setLevel(level)
     logger.propagate = False

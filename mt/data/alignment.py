@@ -14,6 +14,9 @@ import numpy.typing as npt
 
 from mt.data.dataset import EncodedPairs
 
+ALIGNMENT_VERSION = 1
+"""Raised when the same ids would be aligned otherwise than before."""
+
 NONE = -1
 """The place of a target word that translates no source word."""
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
 
 from mt.data.dataset import EncodedSentences, Ids
+from mt.progress_bars import track
 
 # Sentences that are cut at a time, so that what is computed on the way takes little memory.
 _BLOCK_SIZE = 4096
@@ -61,12 +61,13 @@ class BpeDropout:
         """
         ids: list[Ids] = []
         lengths: list[npt.NDArray[np.int32]] = []
-        starts = tqdm(
-            range(0, len(sentences), _BLOCK_SIZE), desc="BPE-dropout", delay=2, disable=None, leave=False
-        )
-        for start in starts:
+        every = range(len(sentences))
+        blocks = [every[start : start + _BLOCK_SIZE] for start in range(0, len(every), _BLOCK_SIZE)]
+        for block_rows in track(
+            blocks, "BPE-dropout", unit="sentences", total=len(every), size=len, delay_seconds=2
+        ):
             before_each_block()
-            places = sentences.offsets[start : start + _BLOCK_SIZE + 1]
+            places = sentences.offsets[block_rows.start : block_rows.stop + 1]
             block = self._cut(sentences.ids[places[0] : places[-1]], np.diff(places), generator)
             ids.append(block[0])
             lengths.append(block[1])

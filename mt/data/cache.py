@@ -17,8 +17,7 @@ import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from importlib.metadata import version
+from importlib.metadata import version as installed_version
 from pathlib import Path
 
 from mt.atomic_files import make_folder, remove_folder_atomically
@@ -33,8 +32,6 @@ _BLOCK_SIZE = 2**24
 _ENTRY = re.compile(r"[0-9a-f]{32}")
 # The second is what `remove_folder_atomically` takes an entry apart under.
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.(making-\w+|partial-\d+)")
-# Whose other version may give other pairs or ids for the same text.
-_LIBRARIES = ("tokenizers", "datasets", "pyarrow")
 
 
 class Cache:
@@ -125,20 +122,19 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-@cache
-def code_digest() -> str:
-    """Digest of the program that makes pairs and ids: the files of `mt.data`, and the libraries' versions.
+def recipe(version: int, *libraries: str) -> dict[str, object]:
+    """What a key says of the program that makes an entry, so that no other result is taken for this one.
 
-    It belongs into every key, so that no change of the program can meet with what an older one has made.
+    Args:
+        version: Of the code that makes it: raised when the same input would give another result, or the same
+            in other files; comments and speed leave it alone.
+        libraries: Packages whose other version may give another result.
+
+    Returns:
+        The version, with those of the libraries and of Python, whose minor version decides its Unicode data.
     """
-    digest = hashlib.blake2b(platform.python_version().encode(), digest_size=16)
-    for name in _LIBRARIES:
-        digest.update(f"{name} {version(name)}\n".encode())
-    folder = Path(__file__).parent
-    for file in sorted(file for file in folder.rglob("*") if file.suffix in (".py", ".yaml")):
-        content = file.read_bytes()
-        digest.update(f"{file.relative_to(folder)} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"version": version, "python": python, **{name: installed_version(name) for name in libraries}}
 
 
 def _name(key: object) -> str:

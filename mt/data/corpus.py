@@ -5,24 +5,36 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Literal
 
 import datasets
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
 
 from mt.config.cleaning import CleaningConfig
 from mt.config.data import DataConfig
-from mt.data.cache import code_digest
+from mt.data.cache import recipe
 from mt.data.cleaning.filters import Cleaner
 from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus_cache import Facts, Splits, through_cache
+from mt.data.corpus_report import (
+    CorpusReport,
+    MixedSourceReport,
+    SourceReport,
+    SplitReport,
+    SplitReports,
+    TrainingSplitReport,
+)
 from mt.data.pair_table import CHUNK_SIZE, PairTable
 from mt.data.sampler import Share
 from mt.data.sources.checked import evaluation_pairs, training_pairs
 from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import SPLITS, Part, Source, Split
 from mt.errors import DataError
+from mt.progress_bars import track
+
+CORPUS_VERSION = 1
+"""Raised when the same files would be read, cleaned, checked or carved into other pairs than before."""
 
 NO_CLEANING = CleaningConfig()
 
@@ -33,23 +45,17 @@ class Corpus:
 
     Attributes:
         train: Pairs with text on both sides, cleaned as the config asks.
-        validation: Pairs as they stand in the corpus, empty lines included.
+        validation: All pairs of the split as they are in the corpus, empty lines included.
         test: Likewise.
         shares: The sources of the training pairs, in their order.
-        description: What was loaded, in plain JSON types: ``path``, ``kind``, ``name``, ``src``, ``tgt``,
-            ``revision`` (the commit of a Hub corpus, else None); under ``sources`` the same and ``weight``,
-            ``pairs`` and ``fingerprint`` for each; under ``splits`` for each split its ``origin`` (``given``,
-            ``generated`` or ``carved``), where it was read ``from``, the number of ``pairs``, how many rows
-            were ``dropped`` for which reason, ``examples`` of these, how many were ``rewritten`` in another
-            Unicode form, and a ``fingerprint`` of the text; under ``leaks`` what `LeakCheck.report` gives,
-            and ``leaks_removed``.
+        report: What was loaded, and what was dropped.
     """
 
     train: datasets.Dataset
     validation: datasets.Dataset
     test: datasets.Dataset
     shares: tuple[Share, ...]
-    description: dict[str, object]
+    report: CorpusReport
 
 
 @dataclass(frozen=True)
@@ -83,8 +89,8 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
         train=splits["train"],
         validation=splits["validation"],
         test=splits["test"],
-        shares=tuple(Share(*share) for share in facts["shares"]),
-        description=facts["description"],
+        shares=facts.shares,
+        report=facts.report,
     )
 
 
@@ -148,18 +154,20 @@ def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
         return None
     if any(None in parts for source in sources for parts in source.values()):
         return None
-    configs = [[each.config.model_dump(mode="json"), each.weight] for each in found]
+    # How the Hub is asked, and what is encoded later, decides nothing here.
+    undecisive = {"hub_timeout_seconds", "max_length"}
+    configs = [[each.config.model_dump(mode="json", exclude=undecisive), each.weight] for each in found]
     return {
         "what": "corpus",
         "sources": sources,
         "configs": configs,
         "cleaning": cleaning.model_dump(mode="json"),
-        "code": code_digest(),
+        "recipe": recipe(CORPUS_VERSION, "pyarrow", "datasets"),
     }
 
 
 def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> tuple[Splits, Facts]:
-    """Read all splits; the facts are ``shares`` and ``description``, as `Corpus` has them."""
+    """Read and clean all splits."""
     given: dict[Split, Source | None] = {
         split: next((each.source for each in found if split in each.source.splits), None)
         for split in SPLITS
@@ -185,31 +193,29 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> tuple[Splits, Fa
             _refuse_nothing_left(each.source, tables[number], cleaner.dropped.counts)
         trains.append(train)
     train = trains[0] if len(trains) == 1 else datasets.concatenate_datasets(trains)
-    facts: Facts = {
-        "shares": [Share(len(table), each.weight) for table, each in zip(tables, found, strict=True)],
-        "description": {
-            **_describe_source(found[0]),
-            "sources": [
-                {
-                    **_describe_source(each),
-                    "weight": each.weight,
-                    "pairs": len(table),
-                    "fingerprint": table.fingerprint,
-                }
-                for table, each in zip(tables, found, strict=True)
-            ],
-            "splits": {
-                "train": _describe_training(found, tables, cleaner),
-                **{
-                    split: _describe_evaluation(split, given[split], found[0].source, evaluation[split])
-                    for split in given
-                },
-            },
-            "leaks": leaks.report(),
-            "leaks_removed": cleaning.remove_leaks,
-        },
-    }
-    return {"train": train, **held_out}, facts
+    report = CorpusReport(
+        **vars(_source_report(found[0])),
+        sources=[
+            MixedSourceReport(
+                **vars(_source_report(each)),
+                weight=each.weight,
+                pairs=len(table),
+                fingerprint=table.fingerprint,
+            )
+            for table, each in zip(tables, found, strict=True)
+        ],
+        splits=SplitReports(
+            _training_report(found, tables, cleaner),
+            *(
+                _evaluation_report(split, given[split], found[0].source, evaluation[split])
+                for split in ("validation", "test")
+            ),
+        ),
+        leaks=leaks.report(),
+        leaks_removed=cleaning.remove_leaks,
+    )
+    shares = tuple(Share(len(table), each.weight) for table, each in zip(tables, found, strict=True))
+    return {"train": train, **held_out}, Facts(shares, report)
 
 
 def _read_training_split(found: _Found, cleaner: Cleaner, carved: Mapping[Split, PairTable]) -> PairTable:
@@ -217,7 +223,7 @@ def _read_training_split(found: _Found, cleaner: Cleaner, carved: Mapping[Split,
     table, limit = PairTable(), found.config.num_train_pairs
     before = cleaner.dropped.counts.copy()
     rows = training_pairs(found.source.splits["train"], cleaner.dropped)
-    pairs = iter(tqdm(rows, desc="reading", unit=" pairs", disable=None, leave=False))
+    pairs = iter(track(rows, "reading", unit="pairs"))
     if carved:
         pairs = _carve(pairs, carved, found.config.held_out_fraction)
     # Never further than the limit: what stands after it is not looked at.
@@ -287,46 +293,37 @@ def _where(parts: Sequence[Part]) -> str:
     return ", ".join(part.where for part in parts)
 
 
-def _describe_source(found: _Found) -> dict[str, object]:
+def _source_report(found: _Found) -> SourceReport:
     config, source = found.config, found.source
-    return {
-        "path": config.path,
-        "kind": source.kind,
-        "name": config.name,
-        "src": config.src,
-        "tgt": config.tgt,
-        "revision": source.revision,
-    }
+    return SourceReport(config.path, source.kind, config.name, config.src, config.tgt, source.revision)
 
 
-def _describe_training(
+def _training_report(
     found: Sequence[_Found], tables: Sequence[PairTable], cleaner: Cleaner
-) -> dict[str, object]:
+) -> TrainingSplitReport:
     fingerprints = [table.fingerprint for table in tables]
     joined = hashlib.blake2b(" ".join(fingerprints).encode(), digest_size=8).hexdigest()
-    return {
-        "origin": _origin(found[0].source),
-        "from": [part.where for each in found for part in each.source.splits["train"]],
-        "pairs": sum(map(len, tables)),
-        "dropped": dict(cleaner.dropped.counts),
-        "examples": cleaner.dropped.examples,
-        "rewritten": cleaner.num_rewritten,
-        "fingerprint": fingerprints[0] if len(fingerprints) == 1 else joined,
-    }
+    return TrainingSplitReport(
+        origin=_origin(found[0].source),
+        parts=[part.where for each in found for part in each.source.splits["train"]],
+        pairs=sum(map(len, tables)),
+        dropped=dict(cleaner.dropped.counts),
+        fingerprint=fingerprints[0] if len(fingerprints) == 1 else joined,
+        examples=cleaner.dropped.examples,
+        rewritten=cleaner.num_rewritten,
+    )
 
 
-def _describe_evaluation(
-    split: Split, given: Source | None, first: Source, table: PairTable
-) -> dict[str, object]:
+def _evaluation_report(split: Split, given: Source | None, first: Source, table: PairTable) -> SplitReport:
     parts = first.splits["train"] if given is None else given.splits[split]
-    return {
-        "origin": "carved" if given is None else _origin(given),
-        "from": [part.where for part in parts],
-        "pairs": len(table),
-        "dropped": {},
-        "fingerprint": table.fingerprint,
-    }
+    return SplitReport(
+        origin="carved" if given is None else _origin(given),
+        parts=[part.where for part in parts],
+        pairs=len(table),
+        dropped={},
+        fingerprint=table.fingerprint,
+    )
 
 
-def _origin(source: Source) -> str:
+def _origin(source: Source) -> Literal["generated", "given"]:
     return "generated" if source.kind == "built-in" else "given"

@@ -1,24 +1,41 @@
 """The splits of a large corpus as files that are mapped: read, cleaned and checked once, then found again."""
 
-import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import datasets
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from mt.data.cache import Cache, cache_folder
+from mt.data.corpus_report import CorpusReport
 from mt.data.pair_table import CHUNK_SIZE, PAIRS_IN_MEMORY, SCHEMA
+from mt.data.sampler import Share
 from mt.data.sources.source import SPLITS
 
 LOG = logging.getLogger(__name__)
 
 Splits = Mapping[str, datasets.Dataset]
-Facts = dict[str, Any]
 
-_FACTS = "facts.json"
+_FACTS_FILE = "facts.json"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the splits.
+
+    Attributes:
+        shares: The sources of the training pairs, in their order.
+        report: What was read and what was dropped.
+    """
+
+    shares: tuple[Share, ...]
+    report: CorpusReport
+
+
+_FACTS = TypeAdapter(Facts)
 
 
 def through_cache(
@@ -28,7 +45,7 @@ def through_cache(
 
     Args:
         identify: Gives all that decides what ``read`` gives, in plain JSON types; None where nothing tells.
-        read: Gives the splits, and what is known of them in plain JSON types.
+        read: Gives the splits, and what is known of them.
     """
     cache = Cache(cache_folder())
     key = identify()
@@ -51,7 +68,7 @@ def _save(folder: Path, splits: Splits, facts: Facts) -> None:
         with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, SCHEMA) as stream:
             for table in dataset.with_format("arrow").iter(batch_size=CHUNK_SIZE):
                 stream.write_table(table)
-    (folder / _FACTS).write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
+    (folder / _FACTS_FILE).write_bytes(_FACTS.dump_json(facts, by_alias=True))
 
 
 def _load(entry: Path) -> tuple[Splits, Facts]:
@@ -63,5 +80,4 @@ def _load(entry: Path) -> tuple[Splits, Facts]:
         )
         for split in SPLITS
     }
-    facts: Facts = json.loads((entry / _FACTS).read_text(encoding="utf-8"))
-    return splits, facts
+    return splits, _FACTS.validate_json((entry / _FACTS_FILE).read_bytes(), strict=True)

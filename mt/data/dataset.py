@@ -12,9 +12,12 @@ from typing import Any, BinaryIO, Protocol, Self
 import datasets
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
 
 from mt.data.sampler import Share
+from mt.progress_bars import track
+
+ENCODING_VERSION = 1
+"""Raised when the same text and tokenizers would give other ids than before, or other files of them."""
 
 CHUNK_SIZE = 10_000
 _FACTS = "facts.json"
@@ -126,22 +129,21 @@ def encode_pairs(
     ends = np.cumsum([share.num_pairs for share in shares], dtype=np.int64)
     num_kept = np.zeros(len(shares) + 1, dtype=np.int64)
     sides = closing(_Side(folder, "src")), closing(_Side(folder, "tgt"))
-    progress = tqdm(total=len(pairs), desc="encoding", unit=" pairs", disable=None, leave=False)
-    with progress, sides[0] as src_side, sides[1] as tgt_side:
-        for start in range(0, len(pairs), CHUNK_SIZE):
-            chunk = pairs[start : start + CHUNK_SIZE]
+    chunks = [range(len(pairs))[start : start + CHUNK_SIZE] for start in range(0, len(pairs), CHUNK_SIZE)]
+    with sides[0] as src_side, sides[1] as tgt_side:
+        for rows in track(chunks, "encoding", unit="pairs", total=len(pairs), size=len):
+            chunk = pairs[rows]
             src = src_tokenizer.encode_batch(chunk["src"])
             tgt = tgt_tokenizer.encode_batch(chunk["tgt"])
-            progress.update(len(src))
-            rows = np.arange(start, start + len(src))
+            kept_rows = np.array(rows)
             if max_length is not None:
                 reasons = [_reason_to_drop(*pair, max_length) for pair in zip(src, tgt, strict=True)]
                 for reason in dropped:
                     dropped[reason] += reasons.count(reason)
                 src = [ids for ids, reason in zip(src, reasons, strict=True) if reason is None]
                 tgt = [ids for ids, reason in zip(tgt, reasons, strict=True) if reason is None]
-                rows = rows[[reason is None for reason in reasons]]
-            num_kept += np.bincount(np.searchsorted(ends, rows, side="right"), minlength=len(num_kept))
+                kept_rows = kept_rows[[reason is None for reason in reasons]]
+            num_kept += np.bincount(np.searchsorted(ends, kept_rows, side="right"), minlength=len(num_kept))
             src_side.append(src)
             tgt_side.append(tgt)
         kept = tuple(Share(num, share.weight) for num, share in zip(num_kept.tolist(), shares, strict=False))

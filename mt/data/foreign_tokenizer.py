@@ -2,7 +2,6 @@
 
 import json
 import logging
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,11 @@ from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
     LocalEntryNotFoundError,
-    RepositoryNotFoundError,
 )
 
 from mt.config.tokenizer import TokenizerConfig
 from mt.data.sources.find import HUB_ID
-from mt.data.sources.hub_access import in_one_line, quiet
+from mt.data.sources.hub_access import HubModel, gated, in_one_line, newest_commit, quiet
 from mt.data.tokenizer import Tokenizer, read_tokenizer_file
 from mt.errors import DataError
 from mt.special_tokens import SPECIAL_TOKENS, UNK, UNK_ID
@@ -27,7 +25,7 @@ log = logging.getLogger(__name__)
 FILE_NAME = "tokenizer.json"
 
 
-def foreign_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Tokenizer:
+def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Tokenizer:
     """Read the tokenizer that ``config.path`` names; what is on disk goes before what is on the Hub.
 
     Args:
@@ -105,7 +103,7 @@ def _merged(model: dict[str, Any]) -> set[str]:
 def _download(hub_id: str, limit_seconds: float) -> Path:
     """Fetch the file, or take it from the cache where the Hub does not answer in time."""
     if not huggingface_hub.constants.HF_HUB_OFFLINE:
-        _probe(hub_id, limit_seconds)
+        newest_commit(HubModel(hub_id), limit_seconds)
     try:
         with quiet():
             path = Path(huggingface_hub.hf_hub_download(hub_id, FILE_NAME))
@@ -120,54 +118,10 @@ def _download(hub_id: str, limit_seconds: float) -> Path:
             "tokenizer with the transformers library and give the file."
         ) from None
     except GatedRepoError:
-        raise _gated(hub_id) from None
+        raise gated(HubModel(hub_id)) from None
     except Exception as error:
         raise DataError(
             f"tokenizer.path: the {FILE_NAME} of {hub_id} cannot be downloaded: {in_one_line(error)}."
         ) from None
     log.info("tokenizer: %s, at commit %s", hub_id, path.parent.name)
     return path
-
-
-def _probe(hub_id: str, limit_seconds: float) -> None:
-    """Find out whether the Hub can be reached; if not, it is offline from now on.
-
-    It is asked in a thread, because no time limit of an HTTP client also covers the look-up of its name.
-    """
-    answers: list[Exception | None] = []
-
-    def ask() -> None:
-        try:
-            huggingface_hub.HfApi().model_info(hub_id, timeout=limit_seconds, expand=["sha"])
-            answers.append(None)
-        # Those of the HTTP client, too: which one that is, the Hub's package decides.
-        except Exception as error:
-            answers.append(error)
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(limit_seconds)
-    answer = answers[0] if answers else TimeoutError(f"no answer within {limit_seconds:g} seconds")
-    match answer:
-        case None:
-            return
-        case GatedRepoError():
-            raise _gated(hub_id)
-        case RepositoryNotFoundError():
-            raise DataError(
-                f"tokenizer.path: there is no model {hub_id!r} on the Hub (or it is private and needs "
-                "`hf auth login`), and no file or folder of that name here."
-            )
-    log.warning(
-        "%s does not answer (%s): it is treated as offline, and only what is cached can be used.",
-        huggingface_hub.constants.ENDPOINT,
-        in_one_line(answer),
-    )
-    huggingface_hub.constants.HF_HUB_OFFLINE = True
-
-
-def _gated(hub_id: str) -> DataError:
-    page = f"{huggingface_hub.constants.ENDPOINT}/{hub_id}"
-    return DataError(
-        f"tokenizer.path: {hub_id} is gated: accept its terms at {page}, then log in with `hf auth login`."
-    )

@@ -13,6 +13,9 @@ from string import ascii_lowercase
 from mt.data.cleaning.duplicates import SeenPairs
 from mt.errors import DataError
 
+REVERSE_VERSION = 1
+"""Raised when the same arguments would give other pairs than before."""
+
 # Words in a sentence, or letters in a word.
 MIN_WORDS, MAX_WORDS = 4, 16
 _LIST = """

@@ -18,6 +18,9 @@ from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_I
 # A million words take 30 million; the limit is there for files made to fill the memory.
 _MAX_BYTES = 2**28
 
+TOKENIZER_VERSION = 1
+"""Raised when the same text and config would give another tokenizer than before, of any kind."""
+
 _NOT_TEXT = frozenset({PAD_ID, BOS_ID, EOS_ID})
 
 

@@ -4,16 +4,16 @@ A test set is one sample of what could have been asked. Test sets drawn from it,
 much a score depends on the draw (Koehn 2004). sacreBLEU draws them, from SACREBLEU_SEED or else from 12345.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
-from tqdm import tqdm
 
 from mt.errors import DataError
 from mt.metrics.scores import Score, metrics_of_evaluation, refuse_unequal, score_by
+from mt.progress_bars import track
 
 NUM_RESAMPLES = 1000
 # sacreBLEU holds the figures of all resamples at once: for so many lines of chrF2++ that is 1 GB.
@@ -79,8 +79,8 @@ def paired_bootstrap(
     return found
 
 
-def _one_by_one(metrics: Mapping[str, Metric]) -> "tqdm[tuple[str, Metric]]":
-    return tqdm(metrics.items(), desc="scoring", unit=" metrics", disable=None, leave=False)
+def _one_by_one(metrics: Mapping[str, Metric]) -> Iterable[tuple[str, Metric]]:
+    return track(metrics.items(), "scoring", unit="metrics")
 
 
 def _resampled(

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
-from tqdm import tqdm
 
 from mt.metrics.scores import metrics_of_evaluation, score_by
 from mt.metrics.scripts_without_blanks import split_letters
+from mt.progress_bars import track
 
 # The first number of each group but the lowest, which begins at 0.
 LENGTH_EDGES = (10, 20, 30, 40, 60)
@@ -66,7 +66,7 @@ def words(line: str) -> list[str]:
 def count_words(lines: Iterable[str], wanted: Iterable[str]) -> Counter[str]:
     """How often each word that stands in the lines ``wanted`` stands in ``lines``; shows progress."""
     counts = dict.fromkeys((word for line in wanted for word in words(line)), 0)
-    for line in tqdm(lines, desc="counting words", unit=" lines", disable=None, leave=False):
+    for line in track(lines, "counting words", unit="lines"):
         for word in words(line):
             if word in counts:
                 counts[word] += 1

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mt.data.alignment import Places, align
-from mt.data.cache import code_digest
+from mt.data.alignment import ALIGNMENT_VERSION, Places, align
+from mt.data.cache import recipe
 from mt.data.dataset import EncodedPairs
 from mt.pipeline.reuse import made_once
 
@@ -31,7 +31,12 @@ def aligned_places(pairs: EncodedPairs) -> Places:
 
     if len(pairs) < _WORTH_KEEPING:
         return make()
-    return made_once({"what": "alignment", "ids": _digest(pairs), "code": code_digest()}, fill, load, make)
+    return made_once(
+        {"what": "alignment", "ids": _digest(pairs), "recipe": recipe(ALIGNMENT_VERSION, "numpy")},
+        fill,
+        load,
+        make,
+    )
 
 
 def _digest(pairs: EncodedPairs) -> str:

@@ -3,7 +3,6 @@
 import math
 import textwrap
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
 
@@ -158,8 +157,7 @@ def _keys(config: Config) -> list[str]:
 def _held_out_fraction(corpus: Corpus) -> float:
     """The share of all pairs that makes a carved validation or test split large enough to be scored on."""
     splits = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
-    description = cast("dict[str, dict[str, Any]]", corpus.description["splits"])
-    carved = [name for name, split in description.items() if split["origin"] == "carved"]
+    carved = [name for name, split in corpus.report.splits.by_name().items() if split.origin == "carved"]
     if not carved:
         return 0.0
     num_pairs = len(corpus.train) + sum(len(splits[name]) for name in carved)

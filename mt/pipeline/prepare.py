@@ -4,10 +4,8 @@ import json
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import cast
 
 import datasets
-from tqdm import tqdm
 
 from mt.atomic_files import write_text_atomically
 from mt.config.config import Config
@@ -15,13 +13,15 @@ from mt.data.alignment import Places
 from mt.data.cleaning.dropped import cleaning_table
 from mt.data.cleaning.leaks import leak_sentence
 from mt.data.corpus import Corpus, load_corpus
-from mt.data.dataset import Dropped, EncodedPairs, encode_pairs
-from mt.data.foreign_tokenizer import foreign_tokenizer
+from mt.data.corpus_report import recorded_fingerprints, to_json
+from mt.data.dataset import CHUNK_SIZE, Dropped, EncodedPairs, encode_pairs
+from mt.data.foreign_tokenizer import external_tokenizer
 from mt.data.tokenizer import Tokenizer, train_tokenizer
 from mt.errors import DataError, RunError
 from mt.metrics.scripts_without_blanks import bleu_tokenizer
 from mt.pipeline.aligned_pairs import aligned_places
 from mt.pipeline.reuse import encoded_training_pairs, reused_tokenizers
+from mt.progress_bars import track
 from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     """
     corpus = corpus or load_corpus(config.data, config.cleaning)
     if resuming:
+        _refuse_changed_corpus(run, corpus)
         src_tokenizer, tgt_tokenizer = load_tokenizers(run)
     else:
         warn_of_tokenizer(config, corpus.train)
@@ -72,28 +73,27 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     train, dropped = encoded_training_pairs(corpus, tokenizers, max_length=config.data.max_length)
     refuse_nothing_left(train, dropped, config)
     validation, left_out = encode_pairs(corpus.validation, *tokenizers, max_length=config.data.max_length)
-    description = {
-        **corpus.description,
-        "dropped_in_training": dropped,
-        "left_out_of_validation_loss": left_out,
-        "target_ratio": train.target_ratio,
-        "vocabulary_sizes": {"src": src_tokenizer.size, "tgt": tgt_tokenizer.size},
-    }
-    if resuming:
-        _refuse_changed_corpus(run, corpus)
-    else:
+    if not resuming:
+        description = {
+            **to_json(corpus.report),
+            "dropped_in_training": dropped,
+            "left_out_of_validation_loss": left_out,
+            "target_ratio": train.target_ratio,
+            "vocabulary_sizes": {"src": src_tokenizer.size, "tgt": tgt_tokenizer.size},
+        }
         write_text_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
     report = _report(corpus, train, dropped, left_out, src_tokenizer, tgt_tokenizer)
     places = aligned_places(train) if config.carries_words_over else None
-    splits = cast("dict[str, dict[str, dict[str, int]]]", corpus.description["splits"])
-    all_dropped = splits["train"]["dropped"] | {reason: count for reason, count in dropped.items() if count}
+    all_dropped = corpus.report.splits.train.dropped | {
+        reason: count for reason, count in dropped.items() if count
+    }
     return Prepared(corpus, *tokenizers, train, validation, places, report, all_dropped)
 
 
 def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
     """Tokenizers for source and target, made from these training pairs only; the same one where shared."""
     if config.tokenizer.kind == "file":
-        made = [foreign_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)]
+        made = [external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)]
     else:
         columns = [("src", "tgt")] if config.tokenizer.shared else [("src",), ("tgt",)]
         made = [train_tokenizer(_Texts(pairs, *names), config.tokenizer) for names in columns]
@@ -160,24 +160,25 @@ class _Texts:
         self._columns = columns
 
     def __iter__(self) -> Iterator[str]:
+        every = range(len(self._pairs))
+        chunks = [every[start : start + CHUNK_SIZE] for start in range(0, len(every), CHUNK_SIZE)]
         for column in self._columns:
-            starts = range(0, len(self._pairs), 10_000)
-            for start in tqdm(starts, desc="vocabulary", unit="0,000 lines", disable=None, leave=False):
-                rows: Iterable[str] = self._pairs[start : start + 10_000][column]
-                yield from rows
+            for rows in track(chunks, "vocabulary", unit="lines", total=len(every), size=len):
+                texts: Iterable[str] = self._pairs[rows][column]
+                yield from texts
 
 
 def _refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
     """Compare the text that the run began with, not its path, which may be another one today."""
     try:
-        then = json.loads(run.corpus_file.read_text(encoding="utf-8"))["splits"]
-        now = cast("dict[str, dict[str, object]]", corpus.description["splits"])
-        changed = [name for name in now if then[name]["fingerprint"] != now[name]["fingerprint"]]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        recorded = recorded_fingerprints(run.corpus_file.read_bytes())
+    except (OSError, ValueError) as error:
         raise RunError(
             f"{run.corpus_file} cannot be read ({error}), so nothing tells whether the corpus is still the "
             "one this run began with. Train anew with --restart, which moves this run aside."
         ) from error
+    now = corpus.report.splits.by_name()
+    changed = [name for name, split in now.items() if recorded.get(name) != split.fingerprint]
     if changed:
         raise RunError(
             f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Give the "
@@ -203,9 +204,9 @@ def _report(
         f"{src_tokenizer.size:,}",
         f"{tgt_tokenizer.size:,}",
     )
-    if table := cleaning_table(corpus.description, dropped):
+    if table := cleaning_table(corpus.report.splits.train, dropped):
         LOG.warning("%s", table)
-    leaks, has_leaked = leak_sentence(corpus.description)
+    leaks, has_leaked = leak_sentence(corpus.report)
     LOG.log(logging.WARNING if has_leaked else logging.INFO, "%s", leaks)
     if sum(left_out.values()):
         LOG.warning(

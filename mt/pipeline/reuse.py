@@ -4,14 +4,14 @@ import hashlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from mt.config.config import Config
-from mt.data.cache import Cache, cache_folder, code_digest
+from mt.data.cache import Cache, cache_folder, recipe
 from mt.data.corpus import Corpus
-from mt.data.dataset import Dropped, EncodedPairs, encode_pairs, load_pairs
+from mt.data.dataset import ENCODING_VERSION, Dropped, EncodedPairs, encode_pairs, load_pairs
 from mt.data.pair_table import PAIRS_IN_MEMORY
-from mt.data.tokenizer import Tokenizer
+from mt.data.tokenizer import TOKENIZER_VERSION, Tokenizer
 
 LOG = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ def reused_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokeniz
 
     key = {
         "what": "tokenizers",
+        "recipe": recipe(TOKENIZER_VERSION, "tokenizers"),
         **_text(corpus),
         "config": config.tokenizer.model_dump(mode="json"),
         "unicode_form": config.cleaning.unicode_form,
@@ -69,6 +70,7 @@ def encoded_training_pairs(
         return encode()
     key = {
         "what": "ids",
+        "recipe": recipe(ENCODING_VERSION, "tokenizers"),
         **_text(corpus),
         "shares": corpus.shares,
         "tokenizers": [hashlib.sha256(tokenizer.to_json().encode()).hexdigest() for tokenizer in tokenizers],
@@ -78,12 +80,10 @@ def encoded_training_pairs(
 
 
 def _text(corpus: Corpus) -> dict[str, object]:
-    """What a key says of the training text and of the program."""
-    splits = cast("dict[str, dict[str, object]]", corpus.description["splits"])
+    """What a key says of the training text."""
     return {
-        "text": splits["train"]["fingerprint"],
+        "text": corpus.report.splits.train.fingerprint,
         "pairs": len(corpus.train),
-        "code": code_digest(),
     }
 
 

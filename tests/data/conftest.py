@@ -96,6 +96,7 @@ LOAD_CORPORA = """
 import io, json, logging, sys, time
 from mt.config.data import DataConfig
 from mt.data.corpus import load_corpus
+from mt.data.corpus_report import to_json
 from mt.errors import MtError
 for fields in json.loads(sys.argv[1]):
     log = logging.StreamHandler(io.StringIO())
@@ -104,7 +105,7 @@ for fields in json.loads(sys.argv[1]):
     start = time.monotonic()
     try:
         corpus = load_corpus(DataConfig(**fields))
-        outcome = {"description": corpus.description, "train": corpus.train[:], "test": corpus.test[:]}
+        outcome = {"description": to_json(corpus.report), "train": corpus.train[:], "test": corpus.test[:]}
     except MtError as error:
         outcome = {"error": str(error)}
     print(json.dumps(outcome | {"seconds": time.monotonic() - start, "log": log.stream.getvalue()}))

@@ -13,8 +13,7 @@ from threading import Thread
 
 import pytest
 
-from mt.data import cache as cache_module
-from mt.data.cache import Cache, cache_folder, code_digest, file_digest
+from mt.data.cache import Cache, cache_folder, file_digest
 
 KEY = {"what": "text", "number": 7}
 
@@ -158,29 +157,6 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert cache_folder() == tmp_path / ".cache" / "mt"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder() == tmp_path / ".cache" / "mt"
-
-
-def test_the_program_is_part_of_what_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {"cache.py": "a = 1", "primer/words.yaml": "x: y", "primer/note.txt": "no code"}
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    monkeypatch.setattr(cache_module, "__file__", str(tmp_path / "cache.py"))
-
-    def digest() -> str:
-        code_digest.cache_clear()
-        return code_digest()
-
-    digests = [digest(), digest()]
-    (tmp_path / "primer/note.txt").write_text("other")
-    digests.append(digest())
-    assert len(set(digests)) == 1
-    (tmp_path / "primer/words.yaml").write_text("x: z")
-    digests.append(digest())
-    monkeypatch.setattr(cache_module, "version", lambda name: "0.0")
-    digests.append(digest())
-    code_digest.cache_clear()
-    assert len(set(digests)) == 3
 
 
 def test_a_digest_of_a_file_is_of_its_bytes(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import random
 import sys
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -17,6 +18,7 @@ from mt.data.cleaning.dropped import Dropped, cleaning_table
 from mt.data.cleaning.duplicates import SeenPairs
 from mt.data.cleaning.filters import CONTROL_CHARACTER, SEVERAL_SCRIPTS, Cleaner, filters
 from mt.data.corpus import Corpus, load_corpus
+from mt.data.corpus_report import TrainingSplitReport
 
 Pairs = list[tuple[str, str]]
 
@@ -32,12 +34,6 @@ def load(folder: Path, pairs: Pairs, **fields: object) -> Corpus:
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     cleaning = CleaningConfig.model_validate(fields)
     return load_corpus(DataConfig(path=str(folder), src="en", tgt="de"), cleaning)
-
-
-def training_of(corpus: Corpus) -> dict[str, object]:
-    splits = json.loads(json.dumps(corpus.description))["splits"]
-    training: dict[str, object] = splits["train"]
-    return training
 
 
 def test_nothing_is_touched_unless_it_is_asked_for() -> None:
@@ -167,22 +163,20 @@ def test_the_same_pairs_are_left_however_they_are_cut_into_chunks(tmp_path: Path
 
 def test_what_was_dropped_is_in_the_description_with_two_examples_each(tmp_path: Path) -> None:
     pairs = [("", "x"), ("same", "same"), ("a b", "c d"), *[(f"l\n{'o' * 99}ng {i}", "x") for i in range(3)]]
-    training = training_of(load(tmp_path, pairs, remove_identical=True, max_characters=50))
-    assert training["pairs"] == 1
-    assert training["dropped"] == {
+    training = load(tmp_path, pairs, remove_identical=True, max_characters=50).report.splits.train
+    assert training.pairs == 1
+    assert training.dropped == {
         "the source is empty": 1,
         "a side has over 50 characters": 3,
         "source and target are the same": 1,
     }
-    examples = training["examples"]
-    assert isinstance(examples, dict)
-    assert {reason: len(each) for reason, each in examples.items()} == {
+    assert {reason: len(each) for reason, each in training.examples.items()} == {
         "the source is empty": 1,
         "a side has over 50 characters": 2,
         "source and target are the same": 1,
     }
-    assert examples["a side has over 50 characters"][0] == [f"l {'o' * 57}…", "x"]
-    assert training["rewritten"] == 0
+    assert training.examples["a side has over 50 characters"][0] == [f"l {'o' * 57}…", "x"]
+    assert training.rewritten == 0
 
 
 def test_validation_and_test_are_never_cleaned(tmp_path: Path) -> None:
@@ -208,8 +202,10 @@ def test_the_table_is_aligned_and_adds_up() -> None:
     for i in range(1500):
         dropped.add("the source is empty", None, f"Satz {i}")
     dropped.add("the pair was there before", "two\nlines", "zwei\tZeilen")
-    training = {"pairs": 498_500 - 1, "dropped": dict(dropped.counts), "examples": dropped.examples}
-    table = cleaning_table({"splits": {"train": training}}, {"too long": 20, "empty": 0})
+    training = TrainingSplitReport(
+        "given", [], 498_500 - 1, dict(dropped.counts), "", dropped.examples, rewritten=0
+    )
+    table = cleaning_table(training, {"too long": 20, "empty": 0})
     assert table.splitlines() == [
         "of 500,000 training pairs 1,521 were dropped:",
         "reason                     pairs  share  example",
@@ -218,4 +214,4 @@ def test_the_table_is_aligned_and_adds_up() -> None:
         "too long                      20  0.00%",
         "all of these               1,521  0.30%",
     ]
-    assert cleaning_table({"splits": {"train": {"pairs": 1, "dropped": {}, "examples": {}}}}, {"x": 0}) == ""
+    assert cleaning_table(replace(training, dropped={}, examples={}), {"x": 0}) == ""

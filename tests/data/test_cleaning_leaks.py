@@ -3,6 +3,7 @@
 import random
 import re
 import unicodedata
+from dataclasses import asdict
 from pathlib import Path
 
 import datasets
@@ -46,8 +47,8 @@ TEST = [("A man sleeps.", "Ein Mann schläft."), ("A child laughs", "Ein Kind la
 
 
 def test_sources_targets_and_pairs_are_counted_apart(tmp_path: Path) -> None:
-    leaks = load(tmp_path, TRAIN, TEST).description["leaks"]
-    assert leaks == {
+    leaks = load(tmp_path, TRAIN, TEST).report.leaks
+    assert {split: asdict(report) for split, report in leaks.items()} == {
         "validation": {
             "pairs": 1,
             **{side: {"exact": 0, "normalised": 0} for side in ("source", "target", "pair")},
@@ -64,7 +65,7 @@ def test_sources_targets_and_pairs_are_counted_apart(tmp_path: Path) -> None:
 def test_leaks_are_reported_and_removed_only_on_request(tmp_path: Path) -> None:
     kept = load(tmp_path, TRAIN, TEST)
     assert len(kept.train) == 5
-    sentence, is_warning = leak_sentence(kept.description)
+    sentence, is_warning = leak_sentence(kept.report)
     assert is_warning
     assert re.search(
         r"1 pairs \(1 exactly\), 1 sources and 2 targets of 3 in test; cleaning\.remove_leaks", sentence
@@ -72,16 +73,16 @@ def test_leaks_are_reported_and_removed_only_on_request(tmp_path: Path) -> None:
     removed = load(tmp_path, TRAIN, TEST, remove_leaks=True)
     assert list(zip(removed.train["src"], removed.train["tgt"], strict=True)) == TRAIN[2:]
     assert [tuple(share) for share in removed.shares] == [(3, 1.0)]
-    training = removed.description["splits"]["train"]  # type: ignore[index]
-    assert training["dropped"] == {"the pair is in validation or test": 2}
-    assert training["pairs"] == 3
-    sentence, is_warning = leak_sentence(removed.description)
+    training = removed.report.splits.train
+    assert training.dropped == {"the pair is in validation or test": 2}
+    assert training.pairs == 3
+    sentence, is_warning = leak_sentence(removed.report)
     assert sentence.endswith("the pairs were removed from training")
     assert not is_warning
 
 
 def test_nothing_found_is_no_warning(tmp_path: Path) -> None:
-    sentence, is_warning = leak_sentence(load(tmp_path, TRAIN[3:], TEST[2:]).description)
+    sentence, is_warning = leak_sentence(load(tmp_path, TRAIN[3:], TEST[2:]).report)
     assert sentence.startswith(
         "also in training: 0 pairs (0 exactly), 0 sources and 0 targets of 1 in validation"
     )
@@ -123,7 +124,7 @@ def test_equal_to_a_slow_search(alphabet: str) -> None:
 
     tested = set(map(both, test))
     assert [*first, *(150 + second)] == [i for i, pair in enumerate(train) if both(pair) in tested]
-    report = check.report()["test"]
+    report = asdict(check.report()["test"])
     for side, index in (("source", 0), ("target", 1)):
         assert report[side] == {
             "exact": sum(pair[index] in {p[index] for p in train} for pair in test),

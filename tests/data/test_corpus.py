@@ -11,6 +11,7 @@ import pytest
 
 from mt.config.data import DataConfig
 from mt.data.corpus import Corpus, carved_split, load_corpus, load_split
+from mt.data.corpus_report import to_json
 from mt.errors import DataError
 
 SPLITS = ("train", "validation", "test")
@@ -33,10 +34,8 @@ def sources(corpus: Corpus, split: str) -> list[str]:
 
 
 def splits_of(corpus: Corpus) -> dict[str, dict[str, object]]:
-    """The description's splits, after a round trip through JSON."""
-    description = json.loads(json.dumps(corpus.description))
-    assert description == corpus.description
-    splits: dict[str, dict[str, object]] = description["splits"]
+    """The splits of the report, as they are in corpus.json."""
+    splits: dict[str, dict[str, object]] = json.loads(json.dumps(to_json(corpus.report)))["splits"]
     return splits
 
 

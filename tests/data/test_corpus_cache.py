@@ -59,7 +59,7 @@ def config(path: object, **fields: object) -> DataConfig:
 
 def content(corpus: Corpus) -> object:
     splits = [(split["src"][:], split["tgt"][:]) for split in (corpus.train, corpus.validation, corpus.test)]
-    return splits, corpus.shares, corpus.description
+    return splits, corpus.shares, corpus.report
 
 
 @pytest.mark.parametrize("path", ["folder", "builtin:primer", "builtin:reverse"])

@@ -13,7 +13,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from mt.config.tokenizer import TokenizerConfig
-from mt.data.foreign_tokenizer import foreign_tokenizer
+from mt.data.foreign_tokenizer import external_tokenizer
 from mt.data.tokenizer import Tokenizer, normalise_spacing, train_tokenizer
 from mt.errors import DataError
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
@@ -25,7 +25,7 @@ TEXTS = ["the cat sees the dog", "the dog, the cat and the other dog", "a cat! a
 
 def read(path: object, **fields: object) -> Tokenizer:
     config = TokenizerConfig.model_validate({"kind": "file", "path": str(path), "shared": True, **fields})
-    return foreign_tokenizer(config, limit_seconds=1)
+    return external_tokenizer(config, limit_seconds=1)
 
 
 def byte_level(specials: list[str], **model: Any) -> tokenizers.Tokenizer:
@@ -222,7 +222,7 @@ def test_a_path_to_nothing_is_an_error(tmp_path: Path) -> None:
 READ = """
 import io, json, logging, sys, time
 from mt.config.tokenizer import TokenizerConfig
-from mt.data.foreign_tokenizer import foreign_tokenizer
+from mt.data.foreign_tokenizer import external_tokenizer
 from mt.errors import MtError
 for path in sys.argv[2:]:
     log = logging.StreamHandler(io.StringIO())
@@ -232,7 +232,7 @@ for path in sys.argv[2:]:
     start = time.monotonic()
     try:
         config = TokenizerConfig(kind="file", path=path, shared=True)
-        outcome = {"json": foreign_tokenizer(config, limit_seconds=float(sys.argv[1])).to_json()}
+        outcome = {"json": external_tokenizer(config, limit_seconds=float(sys.argv[1])).to_json()}
     except MtError as error:
         outcome = {"error": str(error)}
     print(json.dumps(outcome | {"seconds": time.monotonic() - start, "log": log.stream.getvalue()}))
@@ -284,6 +284,24 @@ def test_a_busy_hub_is_offline_and_the_cache_serves(new_hub: Callable[[], Hub]) 
     hub.add("org/model", {"tokenizer.json": gpt_like().to_str()})
     (good,) = read_from(hub, "org/model")
     hub.num_busy_answers = 1_000_000
-    (cached,) = read_from(hub, "org/model")
+    (cached,) = read_from(hub, "org/model", limit_seconds=1.5)
     assert cached["json"] == good["json"]
     assert "does not answer" in cached["log"]
+
+
+def test_a_hub_that_is_busy_for_a_moment_is_asked_again(new_hub: Callable[[], Hub]) -> None:
+    hub = new_hub()
+    hub.add("org/model", {"tokenizer.json": gpt_like().to_str()})
+    hub.num_busy_answers = 2
+    (outcome,) = read_from(hub, "org/model")
+    assert outcome["log"].startswith("tokenizer: org/model, at commit")
+
+
+def test_a_hub_that_refuses_is_not_taken_for_offline(new_hub: Callable[[], Hub]) -> None:
+    hub = new_hub()
+    hub.add("org/private", {"tokenizer.json": gpt_like().to_str()})
+    hub.repositories["org/private"].refuses_the_token = True
+    (outcome,) = read_from(hub, "org/private")
+    assert outcome["error"].startswith("tokenizer.path: the Hub refuses to give org/private: ")
+    assert "401" in outcome["error"]
+    assert outcome["log"] == ""

@@ -163,8 +163,8 @@ def test_a_script_repository_loads_in_its_converted_form(outcomes: dict[str, Out
             "Did you mean 'en-it'?",
         ),
         ("not found", "data.path: there is no corpus 'org/nothing' on the Hub"),
-        ("gated", "org/gated is gated: accept its terms at http://127.0.0.1"),
-        ("wrong token", "The Hub refuses to give org/private: "),
+        ("gated", "data.path: org/gated is gated: accept its terms at http://127.0.0.1"),
+        ("wrong token", "data.path: the Hub refuses to give org/private: "),
         (
             "wrong revision",
             "data.revision: bentrevett/multi30k has no commit, branch or tag 'v7' on the Hub.",

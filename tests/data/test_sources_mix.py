@@ -73,26 +73,19 @@ def test_where_no_source_has_a_split_it_is_carved_from_data_path_alone(folder: P
 
 
 def test_every_source_is_recorded(folder: Path) -> None:
-    description = load_corpus(config(folder, THREE)).description
-    assert json.loads(json.dumps(description)) == description
-    sources = description["sources"]
-    assert isinstance(sources, list)
-    assert [(each["kind"], each["weight"], each["pairs"]) for each in sources] == [
+    sources = load_corpus(config(folder, THREE)).report.sources
+    assert [(each.kind, each.weight, each.pairs) for each in sources] == [
         ("folder", 1.0, 50),
         ("folder", 2.5, 10),
         ("file", 0.5, 2),
     ]
-    alone = load_corpus(config(folder, "", path=str(folder / "news"), num_train_pairs=10)).description
-    splits = alone["splits"]
-    assert isinstance(splits, dict)
-    assert sources[1]["fingerprint"] == splits["train"]["fingerprint"]
+    alone = load_corpus(config(folder, "", path=str(folder / "news"), num_train_pairs=10)).report
+    assert sources[1].fingerprint == alone.splits.train.fingerprint
 
 
 def test_the_fingerprint_of_training_tells_every_source(folder: Path) -> None:
-    def fingerprint() -> object:
-        splits = load_corpus(config(folder, THREE)).description["splits"]
-        assert isinstance(splits, dict)
-        return splits["train"]["fingerprint"]
+    def fingerprint() -> str:
+        return load_corpus(config(folder, THREE)).report.splits.train.fingerprint
 
     before = fingerprint()
     assert fingerprint() == before

@@ -57,7 +57,7 @@ def test_tables_in_the_order_of_their_names(tmp_path: Path) -> None:
     (tmp_path / ".part-3.jsonl").write_text("hidden", encoding="utf-8")
     corpus = load(tmp_path / "part-*.jsonl")
     assert_is_the_whole(corpus, 300)
-    assert corpus.description["kind"] == "files"
+    assert corpus.report.kind == "files"
     assert (
         len(load_split(DataConfig(path=f"{tmp_path}/*", src="en", tgt="de"), "test", undivided=True)) == 300
     )

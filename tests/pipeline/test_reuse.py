@@ -3,14 +3,17 @@
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from safetensors.torch import load_file
 
+import mt.data.corpus
 import mt.data.corpus_cache
 import mt.data.pair_table
+import mt.pipeline.aligned_pairs
 import mt.pipeline.prepare
 import mt.pipeline.reuse
 from mt.config.config import Config
@@ -26,6 +29,7 @@ def all_are_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
     for module in (mt.data.pair_table, mt.data.corpus_cache, mt.pipeline.reuse):
         monkeypatch.setattr(module, "PAIRS_IN_MEMORY", 50)
+    monkeypatch.setattr(mt.pipeline.aligned_pairs, "_WORTH_KEEPING", 50)
     monkeypatch.setattr(mt.data.pair_table, "CHUNK_SIZE", 20)
 
 
@@ -33,7 +37,12 @@ def all_are_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was made and not found, in its order."""
     notes: list[str] = []
-    for module, name in ((mt.pipeline.prepare, "make_tokenizers"), (mt.pipeline.reuse, "encode_pairs")):
+    for module, name in (
+        (mt.data.corpus, "_read"),
+        (mt.pipeline.prepare, "make_tokenizers"),
+        (mt.pipeline.reuse, "encode_pairs"),
+        (mt.pipeline.aligned_pairs, "align"),
+    ):
         original = getattr(module, name)
 
         def noted(*arguments: Any, original: Any = original, name: str = name, **more: Any) -> Any:
@@ -64,7 +73,7 @@ def assert_equal(one: Prepared, other: Prepared) -> None:
         assert np.array_equal(left.ids, right.ids)
         assert np.array_equal(left.offsets, right.offsets)
         assert np.array_equal(left.lengths, right.lengths)
-    assert one.corpus.description == other.corpus.description
+    assert one.corpus.report == other.corpus.report
 
 
 def test_another_run_on_the_same_corpus_finds_all_of_it(
@@ -74,9 +83,9 @@ def test_another_run_on_the_same_corpus_finds_all_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = prepared(make_config())
-    assert made == ["make_tokenizers", "encode_pairs"]
+    assert made == ["_read", "make_tokenizers", "encode_pairs"]
     second = prepared(make_config("model.d_model=32", "training.seed=5"))
-    assert made == ["make_tokenizers", "encode_pairs"]
+    assert made == ["_read", "make_tokenizers", "encode_pairs"]
     monkeypatch.setattr(mt.pipeline.reuse, "PAIRS_IN_MEMORY", 10**9)
     in_memory = prepared(make_config())
     assert_equal(first, second)
@@ -89,10 +98,10 @@ def test_another_run_on_the_same_corpus_finds_all_of_it(
         ("data.max_length=8", ["encode_pairs"]),
         ("tokenizer.max_size=20", ["make_tokenizers", "encode_pairs"]),
         ("tokenizer.shared=true", ["make_tokenizers", "encode_pairs"]),
-        ("data.num_train_pairs=159", ["make_tokenizers", "encode_pairs"]),
-        ("cleaning.max_characters=20", ["make_tokenizers", "encode_pairs"]),
+        ("data.num_train_pairs=159", ["_read", "make_tokenizers", "encode_pairs"]),
+        ("cleaning.max_characters=20", ["_read", "make_tokenizers", "encode_pairs"]),
         # Which the text is in already.
-        ("cleaning.unicode_form=NFC", ["make_tokenizers", "encode_pairs"]),
+        ("cleaning.unicode_form=NFC", ["_read", "make_tokenizers", "encode_pairs"]),
     ],
 )
 def test_what_changes_them_makes_them_anew(
@@ -105,6 +114,33 @@ def test_what_changes_them_makes_them_anew(
     prepared(make_config())
     made.clear()
     prepared(make_config(override))
+    assert made == expected
+
+
+@pytest.mark.parametrize(
+    ("module", "constant", "expected"),
+    [
+        (mt.data.corpus, "CORPUS_VERSION", ["_read"]),
+        (mt.pipeline.reuse, "TOKENIZER_VERSION", ["make_tokenizers"]),
+        (mt.pipeline.reuse, "ENCODING_VERSION", ["encode_pairs"]),
+        (mt.pipeline.aligned_pairs, "ALIGNMENT_VERSION", ["align"]),
+    ],
+)
+def test_another_version_of_a_recipe_repeats_that_recipe_alone(
+    module: ModuleType,
+    constant: str,
+    expected: list[str],
+    make_config: MakeConfig,
+    prepared: Callable[[Config], Prepared],
+    made: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = make_config("training.guided_alignment=0.1")
+    prepared(config)
+    assert made == ["_read", "make_tokenizers", "encode_pairs", "align"]
+    made.clear()
+    monkeypatch.setattr(module, constant, 1_000)
+    prepared(config)
     assert made == expected
 
 

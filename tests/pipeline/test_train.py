@@ -266,7 +266,9 @@ def test_compiled_stacks_take_the_same_steps(
     assert all(each == pytest.approx(other, rel=1e-5) for each, other in zip(fast, plain, strict=True))
 
 
-def test_another_corpus_is_refused(make_config: MakeConfig, tiny_corpus: Path, run: RunDirectory) -> None:
+def test_a_changed_corpus_is_refused_before_it_is_encoded(
+    make_config: MakeConfig, tiny_corpus: Path, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mine = run.path.parent.parent / "corpus"
     mine.mkdir(parents=True)
     for file in tiny_corpus.glob("*.??"):
@@ -278,8 +280,11 @@ def test_another_corpus_is_refused(make_config: MakeConfig, tiny_corpus: Path, r
         text = (mine / name).read_text(encoding="utf-8")
         (mine / name).write_text(text.replace("Milch", "Wasser").replace("milk", "water"), encoding="utf-8")
     before = contents(run.path)
+    encoded: list[object] = []
+    monkeypatch.setattr(Tokenizer, "encode_batch", lambda _, texts: encoded.append(texts))
     with pytest.raises(RunError, match=r"the corpus is not the one that .*mine began with: train and test"):
         run_training(more, run)
+    assert not encoded
     # All but the log, which says so.
     assert contents(run.path) | {"train.log": b""} == before | {"train.log": b""}
 

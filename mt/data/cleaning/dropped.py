@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import cast
 
 from mt.config.located_yaml import one_short_line
+from mt.data.corpus_report import TrainingSplitReport
 
 EXAMPLES_KEPT = 2
 
@@ -29,26 +29,23 @@ class Dropped:
             self.examples.setdefault(reason, []).append(sides)
 
 
-def cleaning_table(description: Mapping[str, object], dropped_later: Mapping[str, int]) -> str:
-    """What was dropped from training, a reason a line, with its share and an example.
+def cleaning_table(train: TrainingSplitReport, dropped_later: Mapping[str, int]) -> str:
+    """What was dropped from training, one line for each reason, with its share and an example.
 
     Args:
-        description: Of the corpus, as `Corpus.description` has it.
-        dropped_later: Pairs for each reason that were dropped after that, when they were encoded.
+        train: What was read, and dropped by cleaning.
+        dropped_later: Pairs for each reason that were dropped afterwards, when they were encoded.
 
     Returns:
         Aligned lines without a newline at the end; nothing where no pair was dropped.
     """
-    train = cast("dict[str, dict[str, dict[str, object]]]", description["splits"])["train"]
-    counts = {**cast("dict[str, int]", train["dropped"])}
-    counts |= {reason: count for reason, count in dropped_later.items() if count}
+    counts = train.dropped | {reason: count for reason, count in dropped_later.items() if count}
     if not counts:
         return ""
-    examples = cast("dict[str, list[list[str]]]", train["examples"])
-    num_rows = cast("int", train["pairs"]) + sum(cast("dict[str, int]", train["dropped"]).values())
+    num_rows = train.pairs + sum(train.dropped.values())
     rows = [("reason", "pairs", "share", "example")]
     for reason, count in [*counts.items(), ("all of these", sum(counts.values()))]:
-        example = " ||| ".join(examples[reason][0]) if reason in examples else ""
+        example = " ||| ".join(train.examples[reason][0]) if reason in train.examples else ""
         rows.append((reason, f"{count:,}", f"{count / num_rows:.2%}", example))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"{r:<{widths[0]}}  {n:>{widths[1]}}  {s:>{widths[2]}}  {e}".rstrip() for r, n, s, e in rows]

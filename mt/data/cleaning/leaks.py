@@ -10,6 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mt.data.corpus_report import CorpusReport, LeakCounts, LeakReport
+
 CHUNK_SIZE = 10_000
 
 # Punctuation, symbols, blanks and control characters: texts that differ only in these and in case are one.
@@ -65,20 +67,21 @@ class LeakCheck:
             rows.append(chunk_rows[[pair in pairs for pair in hashes["normalised"]["pair"]]])
         return np.concatenate(rows)
 
-    def report(self) -> dict[str, dict[str, object]]:
-        """For each split its ``pairs``, and how many sources, targets and pairs of it are in training.
+    def report(self) -> dict[str, LeakReport]:
+        """For each split, how many of its sources, targets and pairs are in the training data."""
+        return {
+            split: LeakReport(
+                len(forms["exact"].get("pair", [])),
+                *(
+                    LeakCounts(*(self._num_found(forms, form, side) for form in ("exact", "normalised")))
+                    for side in ("source", "target", "pair")
+                ),
+            )
+            for split, forms in self._known.items()
+        }
 
-        Such as ``{"test": {"pairs": 1000, "source": {"exact": 2, "normalised": 3}, "target": ..}}``.
-        """
-        report: dict[str, dict[str, object]] = {}
-        for split, forms in self._known.items():
-            report[split] = {"pairs": len(forms["exact"].get("pair", []))}
-            for side in ("source", "target", "pair"):
-                report[split][side] = {
-                    form: sum(value in self._found[form][side] for value in hashes.get(side, []))
-                    for form, hashes in forms.items()
-                }
-        return report
+    def _num_found(self, forms: Mapping[str, Hashes], form: str, side: str) -> int:
+        return sum(value in self._found[form][side] for value in forms[form].get(side, []))
 
     def _all_known(self) -> dict[str, dict[str, set[int]]]:
         return {
@@ -90,28 +93,21 @@ class LeakCheck:
         }
 
 
-def leak_sentence(description: Mapping[str, object]) -> tuple[str, bool]:
-    """What the leak check found, in a line, and whether that is worth a warning: a whole pair has leaked.
-
-    Args:
-        description: Of the corpus, as `Corpus.description` has it.
-    """
-    counts = cast("dict[str, dict[str, dict[str, int]]]", description["leaks"])
-    found = []
-    for split, sides in counts.items():
-        source, target, pair = (sides[side] for side in ("source", "target", "pair"))
-        found.append(
-            f"{pair['normalised']:,} pairs ({pair['exact']:,} exactly), {source['normalised']:,} sources and "
-            f"{target['normalised']:,} targets of {sides['pairs']:,} in {split}"
-        )
-    has_leaked = any(sides["pair"]["normalised"] for sides in counts.values())
+def leak_sentence(report: CorpusReport) -> tuple[str, bool]:
+    """What the leak check found, in a line, and whether that is worth a warning: a whole pair has leaked."""
+    found = [
+        f"{leaks.pair.normalised:,} pairs ({leaks.pair.exact:,} exactly), {leaks.source.normalised:,} "
+        f"sources and {leaks.target.normalised:,} targets of {leaks.pairs:,} in {split}"
+        for split, leaks in report.leaks.items()
+    ]
+    has_leaked = any(leaks.pair.normalised for leaks in report.leaks.values())
     if not has_leaked:
         remedy = ""
-    elif description["leaks_removed"]:
+    elif report.leaks_removed:
         remedy = "; the pairs were removed from training"
     else:
         remedy = "; cleaning.remove_leaks: true removes the pairs from training"
-    return f"also in training: {'; '.join(found)}{remedy}", has_leaked and not description["leaks_removed"]
+    return f"also in training: {'; '.join(found)}{remedy}", has_leaked and not report.leaks_removed
 
 
 def _chunks(dataset: datasets.Dataset) -> Sequence[pa.Table]:

@@ -18,6 +18,9 @@ from mt.data.primer.patterns import PATTERNS
 from mt.data.primer.sentence import Sentence
 from mt.errors import DataError
 
+PRIMER_VERSION = 1
+"""Raised when the same arguments would give other pairs than before, such as with another lexicon."""
+
 # Of 256 parts of all combinations; what is left is the training split's.
 _TEST, _VALIDATION = 26, 26
 # Words of an English sentence.

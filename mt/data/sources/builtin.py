@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from mt.data.primer.generate import primer_pairs
-from mt.data.reverse import reverse_pairs
+from mt.data.primer.generate import PRIMER_VERSION, primer_pairs
+from mt.data.reverse import REVERSE_VERSION, reverse_pairs
 from mt.data.sources.source import SPLITS, NumberedPair, Part, Source, Split, did_you_mean
 from mt.errors import DataError
 
@@ -37,8 +37,10 @@ def builtin_source(path: str, src: str, tgt: str, *, num_train_pairs: int | None
         )
     sizes = NUM_PAIRS[path] | ({} if num_train_pairs is None else {"train": num_train_pairs})
     pairs = {split: _pairs(path, split, sizes[split], seed, swapped=src == "de") for split in SPLITS}
-    # The config and the program say all that decides them.
-    parts = {split: Part(f"{path}, {split}", "row", pairs[split], lambda: "generated") for split in SPLITS}
+    version = PRIMER_VERSION if path == PRIMER else REVERSE_VERSION
+    parts = {
+        split: Part(f"{path}, {split}", "row", pairs[split], lambda: f"version {version}") for split in SPLITS
+    }
     return Source("built-in", {split: [part] for split, part in parts.items()})
 
 

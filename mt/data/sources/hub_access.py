@@ -1,4 +1,4 @@
-"""Whether the Hugging Face Hub can be reached, at which commit a corpus is, and quiet while it loads."""
+"""Asking the Hugging Face Hub for the commit of a repository, and keeping its libraries quiet."""
 
 import logging
 import sys
@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import datasets
 import huggingface_hub
@@ -22,6 +23,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
 from mt.errors import DataError
+from mt.progress_bars import are_shown
 
 log = logging.getLogger(__name__)
 
@@ -29,26 +31,55 @@ SECONDS_BETWEEN_TRIES = 0.5
 
 
 @dataclass(frozen=True)
-class HubCorpus:
-    """Which corpus of the Hub: its id, its configuration, and the revision that the config asks for."""
+class HubRepository:
+    """A repository of the Hub, as the config names it.
+
+    Attributes:
+        hub_id: Such as ``bentrevett/multi30k``.
+        name: The configuration of a corpus.
+        revision: A commit, branch or tag; None is the newest.
+    """
 
     hub_id: str
-    name: str | None
-    revision: str | None
+    name: str | None = None
+    revision: str | None = None
+    repo_type: ClassVar[Literal["dataset", "model"]]
+    noun: ClassVar[str]
+    option: ClassVar[str]
+    """The option of the config that holds ``hub_id``."""
 
     def __str__(self) -> str:
         return self.hub_id + (f" ({self.name})" if self.name else "")
 
 
-def newest_commit(corpus: HubCorpus, limit_seconds: float) -> str | None:
-    """The commit that the revision stands for; None where there is no answer: the Hub is offline from now on.
+class HubCorpus(HubRepository):
+    """A corpus."""
 
-    The Hub is asked in a thread of its own, because no time limit of an HTTP client also covers the look-up
-    of the host's name.
+    repo_type = "dataset"
+    noun = "corpus"
+    option = "data.path"
+
+
+class HubModel(HubRepository):
+    """A model, of which the tokenizer is taken."""
+
+    repo_type = "model"
+    noun = "model"
+    option = "tokenizer.path"
+
+
+def newest_commit(repository: HubRepository, limit_seconds: float) -> str | None:
+    """The commit of the revision; None where there is no answer: the Hub is treated as offline from then on.
+
+    The Hub is asked in a separate thread, because no time limit of an HTTP client covers the DNS look-up.
+
+    Raises:
+        DataError: If the Hub says that there is no such repository or revision, or that it may not be read.
     """
     answers: list[str | Exception] = []
+    deadline = time.monotonic() + limit_seconds
     thread = threading.Thread(
-        target=lambda: answers.append(_ask_for_commit(corpus, time.monotonic() + limit_seconds)), daemon=True
+        target=lambda: answers.append(_ask_for_commit(repository, deadline)), daemon=True
     )
     thread.start()
     thread.join(limit_seconds)
@@ -57,19 +88,21 @@ def newest_commit(corpus: HubCorpus, limit_seconds: float) -> str | None:
         case str():
             return answer
         case GatedRepoError():
-            raise gated(corpus)
+            raise gated(repository)
         case RevisionNotFoundError():
             raise DataError(
-                f"data.revision: {corpus.hub_id} has no commit, branch or tag {corpus.revision!r} on the "
-                "Hub. Leave it out for the newest."
+                f"data.revision: {repository.hub_id} has no commit, branch or tag {repository.revision!r} on "
+                "the Hub. Leave it out for the newest."
             )
         case RepositoryNotFoundError():
             raise DataError(
-                f"data.path: there is no corpus {corpus.hub_id!r} on the Hub (or it is private and needs "
-                f"`hf auth login`), and no file or folder of that name here."
+                f"{repository.option}: there is no {repository.noun} {repository.hub_id!r} on the Hub (or it "
+                "is private and needs `hf auth login`), and no file or folder of that name here."
             )
         case HfHubHTTPError() if not _is_busy(answer):
-            raise DataError(f"The Hub refuses to give {corpus}: {in_one_line(answer)}.")
+            raise DataError(
+                f"{repository.option}: the Hub refuses to give {repository}: {in_one_line(answer)}."
+            )
     log.warning(
         "%s does not answer (%s): it is treated as offline, and only what is cached can be used.",
         huggingface_hub.constants.ENDPOINT,
@@ -79,12 +112,16 @@ def newest_commit(corpus: HubCorpus, limit_seconds: float) -> str | None:
     return None
 
 
-def _ask_for_commit(corpus: HubCorpus, deadline: float) -> str | Exception:
+def _ask_for_commit(repository: HubRepository, deadline: float) -> str | Exception:
     while True:
         try:
             seconds_left = max(deadline - time.monotonic(), 0.1)
-            info = huggingface_hub.HfApi().dataset_info(
-                corpus.hub_id, revision=corpus.revision, timeout=seconds_left, expand=["sha"]
+            info = huggingface_hub.HfApi().repo_info(
+                repository.hub_id,
+                repo_type=repository.repo_type,
+                revision=repository.revision,
+                timeout=seconds_left,
+                expand=["sha"],  # type: ignore[arg-type]  # Its annotation lacks the list.
             )
             return info.sha or ValueError("the answer names no commit")
         except HfHubHTTPError as error:
@@ -101,10 +138,14 @@ def _is_busy(error: HfHubHTTPError) -> bool:
     return error.response.status_code == 429 or error.response.status_code >= 500
 
 
-def gated(corpus: HubCorpus) -> DataError:
-    """The error for a corpus whose terms have to be accepted first."""
-    page = f"{huggingface_hub.constants.ENDPOINT}/datasets/{corpus.hub_id}"
-    return DataError(f"{corpus} is gated: accept its terms at {page}, then log in with `hf auth login`.")
+def gated(repository: HubRepository) -> DataError:
+    """The error for a repository whose terms have to be accepted first."""
+    folder = "datasets/" if repository.repo_type == "dataset" else ""
+    page = f"{huggingface_hub.constants.ENDPOINT}/{folder}{repository.hub_id}"
+    return DataError(
+        f"{repository.option}: {repository} is gated: accept its terms at {page}, then log in with "
+        "`hf auth login`."
+    )
 
 
 def in_one_line(error: BaseException) -> str:
@@ -114,7 +155,7 @@ def in_one_line(error: BaseException) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the libraries' log, warnings and bars, but for the bar of a download on a terminal."""
+    """Without the libraries' log, warnings and bars, but for the bar of a download where bars are shown."""
     hub_verbosity, verbosity = huggingface_hub.utils.logging.get_verbosity(), datasets.logging.get_verbosity()
     hub_has_bars, has_bars = not are_progress_bars_disabled(), not datasets.are_progress_bars_disabled()
     with warnings.catch_warnings():
@@ -123,7 +164,7 @@ def quiet() -> Iterator[None]:
         huggingface_hub.utils.logging.set_verbosity(logging.CRITICAL)
         datasets.logging.set_verbosity(logging.CRITICAL)
         datasets.disable_progress_bars()
-        if not sys.stderr.isatty():
+        if not (are_shown() and sys.stderr.isatty()):
             disable_progress_bars()
         try:
             yield

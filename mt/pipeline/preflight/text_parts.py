@@ -1,7 +1,6 @@
 """The parts of `mt check --config` on the text: corpus, samples, vocabularies, lengths, batches."""
 
 from dataclasses import dataclass
-from typing import Any, cast
 
 import datasets
 import numpy as np
@@ -53,21 +52,21 @@ class Text:
 
 def corpus_part(corpus: Corpus) -> Part:
     """Pairs of each split, what was dropped, what leaked."""
-    splits = cast("dict[str, dict[str, Any]]", corpus.description["splits"])
+    splits = corpus.report.splits
     lines = table(
         [
-            (name, count(split["pairs"]), "pairs", f"{split['origin']}, {', '.join(split['from'])}")
-            for name, split in splits.items()
+            (name, count(split.pairs), "pairs", f"{split.origin}, {', '.join(split.parts)}")
+            for name, split in splits.by_name().items()
         ]
     )
-    leaks, has_leaked = leak_sentence(corpus.description)
-    lines += [*cleaning_table(corpus.description, {}).splitlines(), leaks]
+    leaks, has_leaked = leak_sentence(corpus.report)
+    lines += [*cleaning_table(splits.train, {}).splitlines(), leaks]
     if len(corpus.train) > MOST_TRAINING_PAIRS:
         lines.append(f"what follows is estimated from {count(MOST_TRAINING_PAIRS)} of the training pairs")
-    for name in ("validation", "test"):
-        if splits[name]["pairs"] > MOST_EVALUATION_PAIRS:
+    sizes = {"validation": splits.validation.pairs, "test": splits.test.pairs}
+    for name, num_pairs in sizes.items():
+        if num_pairs > MOST_EVALUATION_PAIRS:
             lines.append(f"{count(MOST_EVALUATION_PAIRS)} pairs of the {name} split are looked at")
-    sizes = {name: splits[name]["pairs"] for name in ("validation", "test")}
     return Part("corpus", lines, [*warnings.warn_of_small_splits(sizes), *([leaks] if has_leaked else [])])
 
 

@@ -1,0 +1,137 @@
+"""What is known of a loaded corpus, typed: the part of a run's ``corpus.json`` that describes the text."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from mt.data.sources.source import Split
+
+
+@dataclass(frozen=True)
+class SourceReport:
+    """One source of the corpus, as the config names it."""
+
+    path: str
+    kind: str
+    name: str | None
+    src: str
+    tgt: str
+    revision: str | None
+    """The commit of a Hub corpus."""
+
+
+@dataclass(frozen=True)
+class MixedSourceReport(SourceReport):
+    """A source and its training pairs."""
+
+    weight: float
+    pairs: int
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """One split: where it comes from and what it holds."""
+
+    origin: Literal["given", "generated", "carved"]
+    parts: Annotated[list[str], Field(alias="from")]
+    """The files or Hub splits that it was read from."""
+    pairs: int
+    dropped: dict[str, int]
+    """Rows dropped, by reason; none of validation and test."""
+    fingerprint: str
+    """Digest of all texts in their order."""
+
+
+@dataclass(frozen=True)
+class TrainingSplitReport(SplitReport):
+    """The training split, the only one that is cleaned."""
+
+    examples: dict[str, list[list[str]]]
+    """Source and target, shortened, of the first pairs dropped for each reason."""
+    rewritten: int
+    """Pairs whose text was changed by Unicode normalisation."""
+
+
+@dataclass(frozen=True)
+class SplitReports:
+    """The three splits."""
+
+    train: TrainingSplitReport
+    validation: SplitReport
+    test: SplitReport
+
+    def by_name(self) -> dict[Split, SplitReport]:
+        """All three, under the names that the config and corpus.json have for them."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
+
+
+@dataclass(frozen=True)
+class LeakCounts:
+    """Texts of an evaluation split that are in the training split too."""
+
+    exact: int
+    normalised: int
+    """Likewise, without case, punctuation and spaces."""
+
+
+@dataclass(frozen=True)
+class LeakReport:
+    """How much of an evaluation split is in the training split too."""
+
+    pairs: int
+    """Pairs of the evaluation split."""
+    source: LeakCounts
+    target: LeakCounts
+    pair: LeakCounts
+
+
+@dataclass(frozen=True)
+class CorpusReport(SourceReport):
+    """The whole corpus; the inherited fields are those of ``data.path``."""
+
+    sources: list[MixedSourceReport]
+    """``data.path``, then each source of ``data.mix``."""
+    splits: SplitReports
+    leaks: dict[str, LeakReport]
+    """For each evaluation split."""
+    leaks_removed: bool
+    """Whether leaked pairs were removed from the training split."""
+
+
+@dataclass(frozen=True)
+class _RecordedSplit:
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What is read of a ``corpus.json``: only what all versions have written."""
+
+    splits: dict[Split, _RecordedSplit]
+
+
+_REPORT = TypeAdapter(CorpusReport)
+_RECORD = TypeAdapter(_Record)
+
+
+def to_json(report: CorpusReport) -> dict[str, Any]:
+    """The report in plain JSON types, under the keys of ``corpus.json``."""
+    content: dict[str, Any] = _REPORT.dump_python(report, mode="json", by_alias=True)
+    return content
+
+
+def recorded_fingerprints(content: bytes) -> dict[Split, str]:
+    """The fingerprint of each split, from the content of a ``corpus.json``.
+
+    Raises:
+        ValueError: If it is not JSON, or lacks them; the message is one line.
+    """
+    try:
+        record = _RECORD.validate_json(content, strict=True)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise ValueError(f"{where}: {problem['msg']}" if where else problem["msg"]) from error
+    return {name: split.fingerprint for name, split in record.splits.items()}

@@ -1,0 +1,94 @@
+"""The report of a corpus: what is written to corpus.json, and read back from runs of every version."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mt.data.corpus_report import (
+    CorpusReport,
+    LeakCounts,
+    LeakReport,
+    MixedSourceReport,
+    SplitReport,
+    SplitReports,
+    TrainingSplitReport,
+    recorded_fingerprints,
+    to_json,
+)
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+NONE = LeakCounts(0, 0)
+REPORT = CorpusReport(
+    "corpus",
+    "folder",
+    None,
+    "en",
+    "de",
+    None,
+    sources=[MixedSourceReport("corpus", "folder", None, "en", "de", None, 1.0, 2, "0a")],
+    splits=SplitReports(
+        TrainingSplitReport("given", ["a", "b"], 2, {"empty": 1}, "0a", {"empty": [["", "x"]]}, 3),
+        SplitReport("given", ["v"], 1, {}, "0b"),
+        SplitReport("carved", ["t"], 1, {}, "0c"),
+    ),
+    leaks={"test": LeakReport(1, LeakCounts(1, 2), NONE, NONE)},
+    leaks_removed=False,
+)
+
+
+def test_corpus_json_has_the_keys_that_older_runs_have() -> None:
+    source = {"path": "corpus", "kind": "folder", "name": None, "src": "en", "tgt": "de", "revision": None}
+    none = {"exact": 0, "normalised": 0}
+    assert to_json(REPORT) == {
+        **source,
+        "sources": [{**source, "weight": 1.0, "pairs": 2, "fingerprint": "0a"}],
+        "splits": {
+            "train": {
+                "origin": "given",
+                "from": ["a", "b"],
+                "pairs": 2,
+                "dropped": {"empty": 1},
+                "examples": {"empty": [["", "x"]]},
+                "rewritten": 3,
+                "fingerprint": "0a",
+            },
+            "validation": {"origin": "given", "from": ["v"], "pairs": 1, "dropped": {}, "fingerprint": "0b"},
+            "test": {"origin": "carved", "from": ["t"], "pairs": 1, "dropped": {}, "fingerprint": "0c"},
+        },
+        "leaks": {
+            "test": {"pairs": 1, "source": {"exact": 1, "normalised": 2}, "target": none, "pair": none}
+        },
+        "leaks_removed": False,
+    }
+
+
+def test_the_fingerprints_are_read_back_from_what_was_written() -> None:
+    content = json.dumps(to_json(REPORT)).encode()
+    assert recorded_fingerprints(content) == {"train": "0a", "validation": "0b", "test": "0c"}
+
+
+@pytest.mark.parametrize(
+    "file", sorted(GOLDEN.glob("format_*/run/corpus.json")), ids=lambda file: file.parts[-3]
+)
+def test_the_fingerprints_of_golden_runs_can_be_read(file: Path) -> None:
+    expected = {name: split["fingerprint"] for name, split in json.loads(file.read_bytes())["splits"].items()}
+    assert recorded_fingerprints(file.read_bytes()) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b"", "Invalid JSON"),
+        (b"\xff\xfe", "Invalid JSON"),
+        (b"[]", "object"),
+        (b"{}", "splits: "),
+        (b'{"splits": {"train": {"fingerprint": 7}}}', r"splits\.train\.fingerprint: .*string"),
+        (b'{"splits": {"other": {"fingerprint": "a"}}}', r"splits\.other\..*'train', 'validation' or 'test'"),
+        (b"[" * 100_000, "Invalid JSON"),
+    ],
+)
+def test_a_damaged_corpus_json_is_explained_in_one_line(content: bytes, named: str) -> None:
+    with pytest.raises(ValueError, match=named) as caught:
+        recorded_fingerprints(content)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,219 @@
+"""A cache entry is found by the version of the recipe that made it: no output changes without its version.
+
+For each version this file holds the digest of what it makes of a fixed input. Where a digest has changed on
+purpose, raise the version and add its digest here; where only a library has changed, the key of the cache
+says so already, and the digest alone is replaced.
+"""
+
+import gzip
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+
+from mt.config.cleaning import CleaningConfig
+from mt.config.config import Config
+from mt.config.data import DataConfig
+from mt.data import alignment, corpus, dataset, reverse, tokenizer
+from mt.data.cache import recipe
+from mt.data.corpus_report import to_json
+from mt.data.primer import generate as primer
+from mt.data.sampler import Share
+from mt.data.sources import builtin
+from mt.data.sources.find import find_source
+from mt.pipeline.prepare import make_tokenizers
+
+Pairs = list[tuple[str, str]]
+
+# Digests by the name of the constant and its value.
+DIGESTS = {
+    ("CORPUS_VERSION", 1): "452756f3da890821453a6ff78e635882",
+    ("TOKENIZER_VERSION", 1): "4208b5cacac05e91f18837f0e72d6ba4",
+    ("ENCODING_VERSION", 1): "0bc882f02ee1dd96175fae3e8333cd0d",
+    ("ALIGNMENT_VERSION", 1): "a3dfe0bca65338d0a50be74b810586f5",
+    ("PRIMER_VERSION", 1): "917e1c0bf5519e75b757bcf6c1618c80",
+    ("REVERSE_VERSION", 1): "6312cee47644a89195fbac4b2add1b1f",
+}
+
+TEXTS: Pairs = [
+    ("A dog runs across the field.", "Ein Hund läuft über das Feld."),
+    ('She said: "don\'t!"', "Sie sagte: „nicht!“"),
+    ("Number 1,234.56 (about 7%)", "Nummer 1.234,56 (etwa 7 %)"),
+    ("他说hello，世界。", "彼は「こんにちは」と言った。ラーメン"),
+    ("ภาษาไทย ง่าย", "ພາສາລາວ ខ្មែរ မြန်မာ"),
+    ("mark ￭ and ▁ and \ue000 and <s>", "<unk> </s> <pad> ｶﾀｶﾅ"),
+    ("cafe\u0301 ﬁne \u00a0 spaced\u3000out", "Straße İstanbul ΣΑΣ"),
+    ("emoji 👍🏽 𠀀 and \U0001f600", "Ελλάδα Москва हिन्दी العربية"),
+    ("  the  dog   and the dog ", "der Hund und der Hund\t"),
+    ("a-b_c/d@e.f #x", "ein Hund – ein Kind … läuft"),
+]  # fmt: skip
+
+
+def digest(*parts: object) -> str:
+    """Digest of texts, arrays and whatever can be written as JSON."""
+    whole = hashlib.sha256()
+    for part in parts:
+        content = part.tobytes() if isinstance(part, np.ndarray) else json.dumps(part).encode()
+        whole.update(b"%d:" % len(content) + content)
+    return whole.hexdigest()[:32]
+
+
+def check(constant: str, version: int, found: str) -> None:
+    expected = DIGESTS.get((constant, version))
+    assert found == expected, (
+        f"the output of {constant} {version} has changed: raise {constant}, so that no cache gives the old "
+        f"output for the new one, and add {(constant, version + 1)}: {found!r} to DIGESTS"
+    )
+
+
+def as_dataset(pairs: Iterable[tuple[str, str]]) -> datasets.Dataset:
+    src, tgt = zip(*pairs, strict=True)
+    return datasets.Dataset.from_dict({"src": list(src), "tgt": list(tgt)})
+
+
+def config(**tokenizer_fields: object) -> Config:
+    fields = {
+        "data": {"path": "x", "src": "en", "tgt": "de"},
+        "tokenizer": {"min_frequency": 1, **tokenizer_fields},
+        "training": {"max_steps": 1},
+    }
+    return Config.model_validate(fields)
+
+
+KINDS = {"word": {}, "char": {"max_size": 300}, "bpe": {"max_size": 330}, "bpe_metaspace": {"max_size": 400}}
+
+
+def write_jsonl(path: str, pairs: Iterable[tuple[object, object]]) -> None:
+    Path(path).parent.mkdir(exist_ok=True)
+    lines = [json.dumps({"en": src, "de": tgt}) + "\n" for src, tgt in pairs]
+    Path(path).write_text("".join(lines), encoding="utf-8")
+
+
+def test_reading_and_cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Relative paths, because the report names them.
+    monkeypatch.chdir(tmp_path)
+    many = [(f"{src} {i}", f"{tgt} {i}") for i in range(20) for src, tgt in TEXTS]
+    dirty: list[tuple[object, object]] = [
+        *TEXTS,
+        *[(f"short {i}", f"kurz {i}") for i in range(9)],
+        ("", "x"), (None, "x"), ("x", None), (7, "x"), ("x", "  "),
+        ("a\x07b and more", "ein Zeichen"), ("no", "x"), ("x" * 90, "y" * 80),
+        ("abcdefgh", "a" * 40), ("the same text", "the same text"), ("Привет мир", "Hallo Welt"),
+        TEXTS[0], ("short 3", "kurz 3"), ("SHORT 4!", "Kurz 4"),
+    ]  # fmt: skip
+    write_jsonl("given/train.jsonl", dirty)
+    write_jsonl("given/dev.jsonl", [("short 5", "kurz 5"), ("", "leer")])
+    write_jsonl(
+        "given/test.jsonl", [("A DOG runs across the field", "ein anderer Hund"), ("short 4", "kurz 4")]
+    )
+    Path("more.en").write_text("".join(src.strip() + "\n" for src, _ in many), encoding="utf-8")
+    Path("more.de").write_text("".join(tgt.strip() + "\n" for _, tgt in many), encoding="utf-8")
+    for language, number in (("en", 0), ("de", 1)):
+        lines = "".join(pair[number].strip() + "\n" for pair in TEXTS)
+        Path(f"packed.{language}.gz").write_bytes(gzip.compress(lines.encode()))
+    cleaning = CleaningConfig.model_validate(
+        {
+            "unicode_form": "NFKC",
+            "min_characters": 3,
+            "max_characters": 60,
+            "max_length_ratio": 3.0,
+            "remove_control_characters": True,
+            "src_script": "Latin",
+            "remove_identical": True,
+            "remove_duplicates": True,
+            "remove_leaks": True,
+        }
+    )
+    found: list[object] = []
+    for path, mix, how in (
+        ("given", "packed weight=2.5 num_train_pairs=7", corpus.NO_CLEANING),
+        ("given", "", cleaning),
+        ("more", "", cleaning.model_copy(update={"src_script": "any"})),
+    ):
+        fields = {"path": path, "src": "en", "tgt": "de", "mix": mix, "held_out_fraction": 0.1}
+        loaded = corpus.load_corpus(DataConfig.model_validate(fields), how)
+        found += [loaded.train[:], loaded.validation[:], loaded.test[:]]
+        found += [loaded.shares, to_json(loaded.report)]
+        if path == "given" and not mix:
+            # The fixed input meets every reason to drop a pair.
+            assert len(loaded.report.splits.train.dropped) == 13, loaded.report.splits.train.dropped
+    check("CORPUS_VERSION", corpus.CORPUS_VERSION, digest(*found))
+
+
+def test_making_tokenizers() -> None:
+    found = []
+    for (kind, fields), lowercase, shared in itertools.product(KINDS.items(), (False, True), (False, True)):
+        made = make_tokenizers(
+            as_dataset(TEXTS * 2), config(kind=kind, lowercase=lowercase, shared=shared, **fields)
+        )
+        found += [each.to_json() for each in made]
+    rewriting = config()
+    rewriting = rewriting.model_copy(update={"cleaning": CleaningConfig(unicode_form="NFKC")})
+    found += [each.to_json() for each in make_tokenizers(as_dataset(TEXTS), rewriting)]
+    check("TOKENIZER_VERSION", tokenizer.TOKENIZER_VERSION, digest(*found))
+
+
+def test_encoding(tmp_path: Path) -> None:
+    pairs = as_dataset([*TEXTS, ("", "leer"), ("unseen wörds 龍", "nie gesehen ☃")] * 2)
+    shares = (Share(10, 1.0), Share(14, 2.5))
+    found: list[object] = []
+    for kind, fields in KINDS.items():
+        tokenizers = make_tokenizers(as_dataset(TEXTS), config(kind=kind, **fields))
+        folder = tmp_path / kind
+        folder.mkdir()
+        dataset.encode_pairs(pairs, *tokenizers, max_length=40, shares=shares, folder=folder)
+        # The files themselves, for these are what is cached.
+        found += [
+            (file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in sorted(folder.iterdir())
+        ]
+    check("ENCODING_VERSION", dataset.ENCODING_VERSION, digest(*found))
+
+
+def test_aligning() -> None:
+    pairs = [*primer.primer_pairs("train", 300, 1), *reverse.reverse_pairs("train", 100, 1)]
+    tokenizers = make_tokenizers(as_dataset(pairs), config())
+    encoded, _ = dataset.encode_pairs(as_dataset(pairs), *tokenizers, max_length=100)
+    places = np.concatenate(list(alignment.align(encoded)))
+    assert 0.2 < np.mean(places != alignment.NONE) < 1
+    check("ALIGNMENT_VERSION", alignment.ALIGNMENT_VERSION, digest(places))
+
+
+@pytest.mark.parametrize(
+    ("constant", "version", "generate"),
+    [
+        ("PRIMER_VERSION", primer.PRIMER_VERSION, primer.primer_pairs),
+        ("REVERSE_VERSION", reverse.REVERSE_VERSION, reverse.reverse_pairs),
+    ],
+)
+def test_generating(
+    constant: str, version: int, generate: Callable[[str, int, int], Iterable[tuple[str, str]]]
+) -> None:
+    pairs = [list(generate(split, 2_000, 3)) for split in ("train", "validation", "test")]
+    check(constant, version, digest(*pairs))
+
+
+def test_another_version_of_a_generated_corpus_is_another_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    def identity() -> list[str | None]:
+        source = find_source(DataConfig(path="builtin:primer", src="en", tgt="de"))
+        return [part.identify() for parts in source.splits.values() for part in parts]
+
+    before = identity()
+    assert identity() == before
+    monkeypatch.setattr(builtin, "PRIMER_VERSION", 10**6)
+    assert identity() != before
+
+
+def test_the_key_tells_versions_of_the_recipe_and_of_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = recipe(1, "tokenizers")
+    assert recipe(1, "tokenizers") == before
+    assert recipe(2, "tokenizers") != before
+    monkeypatch.setattr("mt.data.cache.installed_version", lambda name: "0.0")
+    assert recipe(1, "tokenizers") != before
+    monkeypatch.undo()
+    monkeypatch.setattr("platform.python_version_tuple", lambda: ("4", "0", "1"))
+    assert recipe(1, "tokenizers") != before
