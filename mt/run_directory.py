@@ -4,18 +4,21 @@ import contextlib
 import errno
 import fcntl
 import itertools
+import json
 import os
 import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from mt.atomic_files import make_folder, remove_leftovers, sync_folder
 from mt.errors import RunError
+from mt.regular_files import read_text
 
 _MAX_NEIGHBOURS_SHOWN = 10
+_MAX_DESCRIPTION_BYTES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,10 @@ class RunDirectory:
         """The translations of a test set, one a line; the setting names the set, checkpoint and search."""
         return self.path / f"hypotheses.{setting}.txt"
 
+    def references_file(self, set_name: str) -> Path:
+        """What the translations of this test set are judged by, one a line."""
+        return self.path / f"references.{set_name}.txt"
+
     def evaluation_dir(self, setting: str) -> Path:
         """What TensorBoard shows of the scores of these translations."""
         return self.tensorboard_dir / "evaluation" / setting
@@ -102,6 +109,16 @@ class RunDirectory:
         else:
             advice = "Train one: mt train --config configs/quickstart.yaml"
         raise RunError(f"There is no run in {self.path}: it has no {self.config_file.name}. {advice}")
+
+    def read_corpus_description(self) -> Any:
+        """What training wrote into ``corpus_file``.
+
+        Raises:
+            OSError: If it cannot be read.
+            ValueError: If it is not JSON.
+            RecursionError: If it is nested too deeply.
+        """
+        return json.loads(read_text(self.corpus_file, max_bytes=_MAX_DESCRIPTION_BYTES))
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:

@@ -150,7 +150,7 @@ class _Texts:
 def _refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
     """Compare the text that the run began with, not its path, which may be another one today."""
     try:
-        then = json.loads(run.corpus_file.read_text(encoding="utf-8"))["splits"]
+        then = run.read_corpus_description()["splits"]
         now = cast("dict[str, dict[str, object]]", corpus.description["splits"])
         changed = [name for name in now if then[name]["fingerprint"] != now[name]["fingerprint"]]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:

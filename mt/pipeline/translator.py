@@ -126,10 +126,27 @@ class Translator:
         first, *rest = (load_trained(each, checkpoint) for each in (run, *others))
         for other, trained in zip(others, rest, strict=True):
             _refuse_other_vocabularies(run, first, other, trained)
-        for trained in (first, *rest):
-            trained.model.to(device).eval()
-        tokenizers = first.src_tokenizer, first.tgt_tokenizer
-        return cls(first.config, first.model, *tokenizers, dictionary, rest, first.target_ratio)
+        return cls.from_trained(first, device=device, dictionary=dictionary, others=rest)
+
+    @classmethod
+    def from_trained(
+        cls,
+        trained: Trained,
+        *,
+        device: torch.device,
+        dictionary: Mapping[str, str] | None = None,
+        others: Sequence[Trained] = (),
+    ) -> Self:
+        """Translate with a model that is loaded, and with ``others`` of the same vocabularies.
+
+        Raises:
+            ConfigError: If there is a dictionary, and the model has not learnt to carry words over.
+        """
+        keep_freed_memory()
+        for each in (trained, *others):
+            each.model.to(device).eval()
+        tokenizers = trained.src_tokenizer, trained.tgt_tokenizer
+        return cls(trained.config, trained.model, *tokenizers, dictionary, others, trained.target_ratio)
 
     @property
     def device(self) -> torch.device:
