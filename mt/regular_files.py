@@ -1,4 +1,4 @@
-"""The one reader of whole files: regular ones of a bounded size, so that it neither hangs nor fills the memory.
+"""The one reader of whole files: regular ones of a bounded size, so that it neither hangs nor fills memory.
 
 A named pipe in the place of a file would keep a reader waiting for ever, and a device such as ``/dev/zero``
 has no end. Whatever is wrong with a file is an OSError whose ``strerror`` completes the sentence "FILE cannot

@@ -4,8 +4,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
@@ -14,7 +12,7 @@ from mt.data.tokenizer import Tokenizer
 from mt.errors import CheckpointError, RunError
 from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers
 from mt.run_directory import RunDirectory
-from mt.transformer.build import build_transformer
+from mt.transformer.build import build_transformer, without_memory
 from mt.transformer.transformer import Transformer
 
 
@@ -57,8 +55,8 @@ def load_trained(run: RunDirectory, checkpoint: str) -> Trained:
     with CheckpointStore(run.checkpoints_dir).hold(checkpoint) as held:
         found = held.checkpoint
         refuse_other_computation(run, config, found)
-        refuse_other_tokenizers(run, found)
         tokenizers = Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
+        refuse_other_tokenizers(run, found)
         try:
             _refuse_other_shapes(config, tokenizers, held.model_shapes())
         except ValueError as error:
@@ -101,7 +99,7 @@ def _refuse_other_shapes(
     if num_layers > len(shapes):
         raise ValueError(f"it has {len(shapes):,} weights, too few for {num_layers:,} layers")
     try:
-        with torch.device("meta"):
+        with without_memory():
             model = build_model(config, *tokenizers)
     except RuntimeError as error:
         raise ValueError("the options in model: are too large for any machine") from error

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from mt.__main__ import main
+from mt.pipeline.evaluate import run_evaluation
 from mt.run_directory import RunDirectory
 
 Call = Callable[..., tuple[int, str, str]]
@@ -189,8 +190,10 @@ def test_init(refuse: Callable[..., str], tiny_corpus: Path) -> None:
 
 def test_a_disk_that_refuses(refuse: Callable[..., str], trained: RunDirectory) -> None:
     # Where the translations should be written, something is in the way.
-    trained.hypotheses_file("test.step_0000100.greedy").mkdir()
-    assert "hypotheses.test.step_0000100.greedy.txt" in refuse("evaluate", "--checkpoint", "step_0000100")
+    result = run_evaluation(trained, split="test", checkpoint="step_0000100", device=torch.device("cpu"))
+    result.hypotheses_file.unlink()
+    result.hypotheses_file.mkdir()
+    assert result.hypotheses_file.name in refuse("evaluate", "--checkpoint", "step_0000100")
 
 
 def test_what_is_our_own_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
