@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import logging
+import math
 import os
 import re
 import shutil
@@ -212,8 +213,7 @@ class CheckpointStore:
         for look in range(_NUM_LOOKS):
             if look:
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
-            # A file that is there and names none is damage.
-            is_unmarked = name == _BEST and not os.path.lexists(self.directory / _BEST)
+            is_unmarked = name == _BEST and self._marks_no_best()
             found = self._target(_LATEST if is_unmarked else name) if name in (_LATEST, _BEST) else name
             if found not in (*self.names(), *self.averages()):
                 continue
@@ -231,6 +231,10 @@ class CheckpointStore:
                 f"{self._sound_ones()}"
             )
         raise CheckpointError(f"{self.directory} has no checkpoint {found!r}. {self._sound_ones()}")
+
+    def _marks_no_best(self) -> bool:
+        """Whether none was the best so far; a pointer that is damaged or lost does not say so."""
+        return not os.path.lexists(self.directory / _BEST) and self._last_best() is None
 
     def load_model(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
         """Its weights by name, on the CPU, verified.
@@ -323,7 +327,7 @@ class CheckpointStore:
         if newest.name != self._target(_LATEST):
             write_text_atomically(self.directory / _LATEST, f"{newest.name}\n")
 
-    def _last_best(self, up_to_step: int) -> str | None:
+    def _last_best(self, up_to_step: float = math.inf) -> str | None:
         """The last checkpoint that was the best when it was saved, which no later one has beaten."""
         for name in reversed(self.names()):
             with contextlib.suppress(CheckpointError):

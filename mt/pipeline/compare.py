@@ -138,7 +138,7 @@ def _translate(
 
 
 def _refuse_other_sentences(file: Path, judged_on: EvaluationSet) -> None:
-    """The name of a file that `translate_set` wrote has the checksum of its test set; older ones have none."""
+    """The name of a file of `translate_set` has the checksum of its test set; older ones have none."""
     named = re.match(r"hypotheses\.(.+-([0-9a-f]{12}))\.(?:step|average)_\d", file.name)
     if named and named[2] != judged_on.checksum:
         raise ConfigError(

@@ -29,10 +29,9 @@ class PositionalEmbedding(nn.Module):
         self.word_dropout = Dropout(word_dropout)
         self.dropout = Dropout(dropout)
         self.max_length = max_length
-        # Computed anew wherever the model is built, so not part of what is saved; and no more of it than
-        # sentences need, whatever length is allowed.
-        positions = positional_encoding(min(max_length, _FIRST_POSITIONS), tokens.embedding_dim)
-        self.register_buffer("positions", positions, persistent=False)
+        # Computed when sentences need it and no longer than they need, whatever length is allowed; so it is
+        # not part of what is saved.
+        self.register_buffer("positions", tokens.weight.new_empty(0, tokens.embedding_dim), persistent=False)
 
     def forward(self, ids: Tensor, start: int = 0) -> Tensor:
         """``(B, T)`` ids, the first at position ``start``, -> ``(B, T, D)``.
@@ -55,7 +54,7 @@ class PositionalEmbedding(nn.Module):
             raise ValueError(
                 f"there is no position {num_positions - 1} in a model of {self.max_length} positions"
             )
-        length = min(self.max_length, max(num_positions, 2 * self.positions.size(0)))
+        length = min(self.max_length, max(num_positions, 2 * self.positions.size(0), _FIRST_POSITIONS))
         # Training may use it after a validation has made it.
         with torch.inference_mode(mode=False):
             self.positions = positional_encoding(length, self.tokens.embedding_dim).to(self.positions)
