@@ -148,7 +148,7 @@ def test_translations_of_another_corpus_do_not_replace_those_of_the_own(
     assert Path(files[1]).parent == other.path
     assert files[1] != str(own)
     # Those of other sentences are refused where the references are not theirs, though there are as many.
-    with pytest.raises(ConfigError, match="holds translations of other sentences than .* --references"):
+    with pytest.raises(ConfigError, match=r"holds translations of other sentences than .* --references"):
         run_comparison((Path(files[0]), own), **ARGUMENTS)
     assert run_comparison((own, own), **ARGUMENTS).data.startswith(str(other_corpus))
 
@@ -174,6 +174,7 @@ def test_sacrebleu_scores_the_two_files_alike(trained: RunDirectory, tmp_path: P
     ]
     pairs.write_text("".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in rows))
     result = run_evaluation(trained, **ARGUMENTS, data_path=str(pairs), analyse=False)
-    command = [sys.executable, "-m", "sacrebleu", result.references_file, "-i", result.hypotheses_file, "-b"]
-    said = subprocess.run([*command, "-w", "6"], capture_output=True, text=True, check=True).stdout
+    files = str(result.references_file), "-i", str(result.hypotheses_file)
+    command = [sys.executable, "-m", "sacrebleu", *files, "-b", "-w", "6"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert float(said) == pytest.approx(result.scores["bleu"].value, abs=1e-6)
