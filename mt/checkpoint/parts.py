@@ -68,6 +68,10 @@ def read_model(file: BinaryIO, checkpoint: Checkpoint) -> dict[str, Tensor]:
     with _explain_forgery():
         other_names = _other_names(_header(io.BytesIO(content)))
         tensors: dict[str, Tensor] = safetensors.torch.load(content)
+        del content
+        for name in tensors:
+            # Into memory of torch's own, which is aligned as its kernels want it.
+            tensors[name] = tensors[name].clone()
         tensors |= {name: tensors[first] for name, first in other_names.items()}
     for name, tensor in tensors.items():
         if not _is_finite(tensor):

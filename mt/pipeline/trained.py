@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
+
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
@@ -12,6 +14,7 @@ from mt.data.tokenizer import Tokenizer
 from mt.errors import CheckpointError, RunError
 from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers
 from mt.run_directory import RunDirectory
+from mt.special_tokens import BOS_ID, EOS_ID
 from mt.transformer.build import build_transformer, without_memory
 from mt.transformer.transformer import Transformer
 
@@ -58,13 +61,10 @@ def load_trained(run: RunDirectory, checkpoint: str) -> Trained:
         tokenizers = Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
         refuse_other_tokenizers(run, found)
         try:
-            _refuse_other_shapes(config, tokenizers, held.model_shapes())
+            model = _model_of_shapes(config, tokenizers, held.model_shapes())
         except ValueError as error:
             raise CheckpointError(f"{found.folder} does not fit {run.config_file}: {error}.") from error
-        weights = held.load_model()
-    # Only now, for what a config asks for may be larger than any memory.
-    model = build_model(config, *tokenizers)
-    model.load_weights(weights)
+        model.adopt_weights(held.load_model())
     return Trained(config, model, *tokenizers, found, _target_ratio(run))
 
 
@@ -87,13 +87,13 @@ def refuse_other_computation(run: RunDirectory, config: Config, checkpoint: Chec
         )
 
 
-def _refuse_other_shapes(
+def _model_of_shapes(
     config: Config, tokenizers: tuple[Tokenizer, Tokenizer], shapes: Mapping[str, tuple[int, ...]]
-) -> None:
-    """Check that the weights are those of this config, before memory is asked for.
+) -> Transformer:
+    """The model of this config, without memory: what a config asks for may be larger than any memory.
 
     Raises:
-        ValueError: If they are not.
+        ValueError: If weights of these shapes do not fit it.
     """
     num_layers = config.model.num_encoder_layers + config.model.num_decoder_layers
     if num_layers > len(shapes):
@@ -104,6 +104,23 @@ def _refuse_other_shapes(
     except RuntimeError as error:
         raise ValueError("the options in model: are too large for any machine") from error
     model.refuse_other_shapes(shapes)
+    return model
+
+
+@torch.inference_mode()
+def refuse_overflow(trained: Trained) -> None:
+    """Check that the shortest of all translations has finite logits; the model must be in evaluation mode.
+
+    Raises:
+        CheckpointError: If it has not: search would find nothing.
+    """
+    see_all = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    logits = trained.model(torch.tensor([[EOS_ID]]), see_all, torch.tensor([[BOS_ID]]), see_all)
+    if not logits.isfinite().all():
+        raise CheckpointError(
+            f"Checkpoint {trained.checkpoint.folder} cannot be used: its weights are so large that what they "
+            "compute is NaN or infinite. Take another with --checkpoint."
+        )
 
 
 def _target_ratio(run: RunDirectory) -> float:

@@ -24,7 +24,7 @@ from mt.pipeline.pieces import (
     refuse_several_pieces,
     write_piece,
 )
-from mt.pipeline.trained import Trained, load_trained
+from mt.pipeline.trained import Trained, load_trained, refuse_overflow
 from mt.run_directory import RunDirectory
 from mt.search.beam import beam_search
 from mt.search.constraints import NO_CONSTRAINTS, Constraints
@@ -140,11 +140,14 @@ class Translator:
         """Translate with a model that is loaded, and with ``others`` of the same vocabularies.
 
         Raises:
+            CheckpointError: If what a model computes is not finite.
             ConfigError: If there is a dictionary, and the model has not learnt to carry words over.
         """
         keep_freed_memory()
         for each in (trained, *others):
-            each.model.to(device).eval()
+            each.model.eval()
+            refuse_overflow(each)
+            each.model.to(device)
         tokenizers = trained.src_tokenizer, trained.tgt_tokenizer
         return cls(trained.config, trained.model, *tokenizers, dictionary, others, trained.target_ratio)
 

@@ -1,4 +1,4 @@
-"""A run that was stopped before its first validation has no best checkpoint: the latest is taken, and named."""
+"""A run that was stopped before its first validation has no best checkpoint: the latest is taken instead."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -263,3 +263,21 @@ def test_figures_that_are_no_numbers_are_left_out(run: RunDirectory, loss: str) 
     assert run_training(config, run).finished is not None
     kept = run.metrics_file.read_text().splitlines(keepends=True)
     assert kept[: len(lines) - 1] == lines[:place] + lines[place + 1 :]
+
+
+def test_weights_that_overflow_are_refused(run: RunDirectory) -> None:
+    store = CheckpointStore(run.checkpoints_dir)
+    best = store.require("best")
+    huge = {name: weight * 1e20 for name, weight in store.load_model(best).items()}
+    name = store.save(
+        best.step + 100,
+        huge,
+        {},
+        metrics={},
+        environment={},
+        tokenizers=best.tokenizers,
+        best=True,
+        keep=9,
+    ).name
+    with pytest.raises(CheckpointError, match=f"{name} cannot be used: its weights are so large"):
+        Translator.from_run(run, device=CPU)
