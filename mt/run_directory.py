@@ -15,8 +15,10 @@ from typing import Self
 from mt.atomic_files import make_folder, remove_leftovers, sync_folder
 from mt.errors import RunError
 from mt.recipes import how_to_train_one
+from mt.regular_files import read_bytes
 
 _MAX_NEIGHBOURS_SHOWN = 10
+_MAX_REPORT_BYTES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,10 @@ class RunDirectory:
         """The translations of a test set, one a line; the setting names the set, checkpoint and search."""
         return self.path / f"hypotheses.{setting}.txt"
 
+    def references_file(self, set_name: str) -> Path:
+        """What the translations of this test set are judged by, one a line."""
+        return self.path / f"references.{set_name}.txt"
+
     def evaluation_dir(self, setting: str) -> Path:
         """What TensorBoard shows of the scores of these translations."""
         return self.tensorboard_dir / "evaluation" / setting
@@ -103,6 +109,14 @@ class RunDirectory:
         else:
             advice = how_to_train_one()
         raise RunError(f"There is no run in {self.path}: it has no {self.config_file.name}. {advice}")
+
+    def read_corpus_report(self) -> bytes:
+        """The content of ``corpus_file``.
+
+        Raises:
+            OSError: If it cannot be read.
+        """
+        return read_bytes(self.corpus_file, max_bytes=_MAX_REPORT_BYTES)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:

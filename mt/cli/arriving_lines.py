@@ -12,6 +12,8 @@ import typer
 from mt.errors import DataError
 
 MOST_LINES_AT_ONCE = 2000
+# A device such as /dev/zero is one endless line.
+MAX_LINE_BYTES = 10_000_000
 STDIN = 0
 STDIN_NAME = "standard input"
 
@@ -97,7 +99,9 @@ def _lines(source: Path | int, name: str, keep_bad: bool) -> Iterator[str]:
         # The reading thread alone opens and closes: to close, or to end Python, while it waits for input
         # would wait for it, and sys.stdin would make Python abort.
         with open(source, "rb", closefd=source != STDIN) as stream:
-            for number, raw in enumerate(stream, start=1):
+            for number, raw in enumerate(iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b""), start=1):
+                if len(raw) > MAX_LINE_BYTES:
+                    raise DataError(f"{name}, line {number} is longer than {MAX_LINE_BYTES:,} bytes.")
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape").rstrip("\r\n")
                 reason = None if keep_bad else why_not_text(line, name, number)
                 if reason is not None:

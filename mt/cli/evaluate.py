@@ -92,6 +92,7 @@ def evaluate(
     if worst:
         _show_worst(result.worst[:worst])
     typer.echo(f"{result.num_sentences:,} translations: {result.hypotheses_file}", err=True)
+    typer.echo(f"their references: {result.references_file}", err=True)
 
 
 def _show_scores(result: "Evaluation") -> None:

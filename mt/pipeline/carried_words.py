@@ -11,7 +11,10 @@ from typing import NamedTuple
 
 from mt.data.tokenizer import Tokenizer
 from mt.errors import DataError
+from mt.regular_files import decode_utf8, read_given
 from mt.special_tokens import UNK_ID
+
+_MAX_DICTIONARY_BYTES = 2**28
 
 
 class SourceToken(NamedTuple):
@@ -130,11 +133,9 @@ def read_dictionary(path: Path) -> dict[str, str]:
         DataError: If the file cannot be read, or a line is no such pair, or contradicts another.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        lines = decode_utf8(read_given(path, max_bytes=_MAX_DICTIONARY_BYTES), path).split("\n")
     except OSError as error:
         raise DataError(f"the dictionary {path} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"the dictionary {path} is not UTF-8. Save it as UTF-8.") from error
     entries: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():

@@ -171,7 +171,7 @@ class _Texts:
 def _refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
     """Compare the text that the run began with, not its path, which may be another one today."""
     try:
-        recorded = recorded_fingerprints(run.corpus_file.read_bytes())
+        recorded = recorded_fingerprints(run.read_corpus_report())
     except (OSError, ValueError) as error:
         raise RunError(
             f"{run.corpus_file} cannot be read ({error}), so nothing tells whether the corpus is still the "

@@ -24,7 +24,7 @@ from mt.pipeline.pieces import (
     refuse_several_pieces,
     write_piece,
 )
-from mt.pipeline.trained import Trained, load_trained
+from mt.pipeline.trained import Trained, load_trained, refuse_overflow
 from mt.run_directory import RunDirectory
 from mt.search.beam import beam_search
 from mt.search.constraints import NO_CONSTRAINTS, Constraints
@@ -126,10 +126,30 @@ class Translator:
         first, *rest = (load_trained(each, checkpoint) for each in (run, *others))
         for other, trained in zip(others, rest, strict=True):
             _refuse_other_vocabularies(run, first, other, trained)
-        for trained in (first, *rest):
-            trained.model.to(device).eval()
-        tokenizers = first.src_tokenizer, first.tgt_tokenizer
-        return cls(first.config, first.model, *tokenizers, dictionary, rest, first.target_ratio)
+        return cls.from_trained(first, device=device, dictionary=dictionary, others=rest)
+
+    @classmethod
+    def from_trained(
+        cls,
+        trained: Trained,
+        *,
+        device: torch.device,
+        dictionary: Mapping[str, str] | None = None,
+        others: Sequence[Trained] = (),
+    ) -> Self:
+        """Translate with a model that is loaded, and with ``others`` of the same vocabularies.
+
+        Raises:
+            CheckpointError: If what a model computes is not finite.
+            ConfigError: If there is a dictionary, and the model has not learnt to carry words over.
+        """
+        keep_freed_memory()
+        for each in (trained, *others):
+            each.model.eval()
+            refuse_overflow(each)
+            each.model.to(device)
+        tokenizers = trained.src_tokenizer, trained.tgt_tokenizer
+        return cls(trained.config, trained.model, *tokenizers, dictionary, others, trained.target_ratio)
 
     @property
     def device(self) -> torch.device:

@@ -272,7 +272,7 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
         Tokenizer.load(tmp_path / "gone.json")
     os.mkfifo(tmp_path / "pipe.json")
     for path in (tmp_path, tmp_path / "pipe.json"):
-        with pytest.raises(DataError, match=r"cannot read the tokenizer .*: it is no file"):
+        with pytest.raises(DataError, match=r"cannot read the tokenizer .*: (Is a directory|it is a pipe)"):
             Tokenizer.load(path)
 
 

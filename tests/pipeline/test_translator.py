@@ -159,7 +159,7 @@ def test_a_run_that_does_not_fit_together(trained: RunDirectory, tmp_path: Path)
         Translator.from_run(RunDirectory(trained.path.parent / "other"), device=CPU)
     text = trained.config_file.read_text()
     trained.config_file.write_text(text.replace("d_model: 32", "d_model: 16"))
-    with pytest.raises(CheckpointError, match=r"does not fit .*config\.yaml"):
+    with pytest.raises(RunError, match=r"config\.yaml is not .*model\.d_model is 16 and was 32"):
         Translator.from_run(trained, device=CPU)
 
 
