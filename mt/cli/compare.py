@@ -19,6 +19,7 @@ from mt.cli.options import (
     refuse_missing_folder,
 )
 from mt.errors import ConfigError
+from mt.wording import counted
 
 if TYPE_CHECKING:
     from mt.metrics.sentences import SentenceOfTwo
@@ -82,7 +83,7 @@ def compare(
     if json is not None:
         write_comparison(result, json)
     typer.echo(f"A  {result.systems[0]}\nB  {result.systems[1]}")
-    typer.echo(f"{result.num_sentences:,} sentences of {result.data}\n")
+    typer.echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
     typer.echo("              A       B   B - A       p")
     for score in result.scores.values():
         typer.echo(

@@ -19,6 +19,7 @@ from mt.cli.options import (
     find_run,
     refuse_missing_folder,
 )
+from mt.wording import counted
 
 if TYPE_CHECKING:
     from mt.metrics.sentences import ScoredSentence
@@ -91,7 +92,7 @@ def evaluate(
         _show_analysis(result.analysis)
     if worst:
         _show_worst(result.worst[:worst])
-    typer.echo(f"{result.num_sentences:,} translations: {result.hypotheses_file}", err=True)
+    typer.echo(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}", err=True)
 
 
 def _show_scores(result: "Evaluation") -> None:

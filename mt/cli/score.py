@@ -18,6 +18,7 @@ from mt.cli.options import (
     find_run,
 )
 from mt.errors import DataError
+from mt.wording import counted
 
 if TYPE_CHECKING:
     from mt.pipeline.score import ScoredPair
@@ -71,8 +72,8 @@ def score(
         sys.stdout.flush()
     if num_pairs:
         typer.echo(
-            f"{num_pairs:,} translations, {num_tokens:,} tokens, {num_unknown:,} of them unknown: "
-            f"log-probability {log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}",
+            f"{counted(num_pairs, 'translation')}, {counted(num_tokens, 'token')}, {num_unknown:,} of them "
+            f"unknown: log-probability {log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}",
             err=True,
         )
 

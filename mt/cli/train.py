@@ -7,6 +7,7 @@ import typer
 
 from mt.cli.logs import show_logs
 from mt.cli.options import RUNS, parse_duration
+from mt.wording import counted
 
 if TYPE_CHECKING:
     from mt.pipeline.train import Outcome
@@ -79,7 +80,7 @@ def _report(outcome: "Outcome", run: "RunDirectory", metric: str) -> None:
     minutes = outcome.state.seconds / 60
     best = outcome.state.best_value
     typer.echo(
-        f"Finished: {outcome.finished}, after {outcome.state.step:,} steps, "
+        f"Finished: {outcome.finished}, after {counted(outcome.state.step, 'step')}, "
         f"{outcome.state.num_target_tokens:,} target tokens and {minutes:.1f} minutes.",
         err=True,
     )

@@ -155,7 +155,7 @@ def _translate_all(
         if warning is not None:
             typer.echo(f"warning: {warning}", err=True)
     if stopped_by is not None:
-        raise DataError(f"{stopped_by} {_how_to_go_on(number)}")
+        raise DataError(stopped_by if lines.sentences else f"{stopped_by} {_how_to_go_on(number)}")
 
 
 def _refuse_contradictions(

@@ -23,6 +23,7 @@ from mt.data.sources.checked import evaluation_pairs, training_pairs
 from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import SPLITS, Part, Source, Split
 from mt.errors import DataError
+from mt.wording import counted
 
 NO_CLEANING = CleaningConfig()
 
@@ -253,7 +254,7 @@ def _carve(
 
 def _refuse_nothing_left(source: Source, table: PairTable, dropped: Counter[str]) -> None:
     if not len(table):
-        rows = ", ".join(f"in {count:,} rows {reason}" for reason, count in dropped.items())
+        rows = ", ".join(f"in {counted(count, 'row')} {reason}" for reason, count in dropped.items())
         raise DataError(
             f"No pair of {_where(source.splits['train'])} can be trained on: {rows or 'there are no rows'}."
         )

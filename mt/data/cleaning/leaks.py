@@ -10,6 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mt.wording import counted
+
 CHUNK_SIZE = 10_000
 
 # Punctuation, symbols, blanks and control characters: texts that differ only in these and in case are one.
@@ -101,8 +103,9 @@ def leak_sentence(description: Mapping[str, object]) -> tuple[str, bool]:
     for split, sides in counts.items():
         source, target, pair = (sides[side] for side in ("source", "target", "pair"))
         found.append(
-            f"{pair['normalised']:,} pairs ({pair['exact']:,} exactly), {source['normalised']:,} sources and "
-            f"{target['normalised']:,} targets of {sides['pairs']:,} in {split}"
+            f"{counted(pair['normalised'], 'pair')} ({pair['exact']:,} exactly), "
+            f"{counted(source['normalised'], 'source')} and {counted(target['normalised'], 'target')} "
+            f"of {sides['pairs']:,} in {split}"
         )
     has_leaked = any(sides["pair"]["normalised"] for sides in counts.values())
     if not has_leaked:
