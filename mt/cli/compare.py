@@ -46,13 +46,13 @@ def compare(
     json: JsonOption = None,
     device: DeviceOption = "auto",
 ) -> None:
-    """Compare two systems on the same sentences, by paired bootstrap resampling.
+    """Compare two models, or two files of translations, on the same test sentences.
+
+    Shows which is better, by how much, and whether that may be chance (paired bootstrap resampling).
 
     p is how probable so large a difference would be by chance if the two were equally good;
-    below 0.05 it is commonly called significant.
-
-    What is a run translates first. A file of translations that lies in a run directory is
-    compared with the references of that run: so are two checkpoints of one run, or two searches.
+    below 0.05 it is commonly called significant. A run directory is translated first; a file of
+    translations in a run directory is compared with the references of that run.
     """
     show_logs()
     refuse_missing_folder(json)

@@ -53,10 +53,12 @@ def evaluate(
     json: JsonOption = None,
     device: DeviceOption = "auto",
 ) -> None:
-    """Translate a test set and print its scores, each with its signature and 95 % bootstrap interval.
+    """Translate a test set and score the translations with BLEU, chrF2++ and TER.
 
-    The translations are kept in the run, in a file that names test set, checkpoint and search;
-    TensorBoard shows the scores and the worst sentences.
+    Shows each score with its signature and 95 % interval, and which words and lengths are translated badly.
+
+    The translations are kept in the run directory, in a file that names test set, checkpoint and
+    search; TensorBoard shows the scores and the worst sentences.
     """
     show_logs()
     refuse_missing_folder(json)

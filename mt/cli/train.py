@@ -37,7 +37,9 @@ def train(
         typer.Option("--restart", help="Move an existing run aside and begin anew, each time."),
     ] = False,
 ) -> None:
-    """Train a model, or go on where a run stopped: the same command again resumes it exactly.
+    """Train a model as a config file says, into a run directory.
+
+    The same command again continues a run that was stopped, exactly where it stopped.
 
     Exit codes:
 

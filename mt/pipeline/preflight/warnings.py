@@ -107,8 +107,8 @@ def warn_of_validation(config: Config, run: Forecast) -> Iterator[str]:
     elif run.validating_seconds > MOST_VALIDATING * run.seconds:
         yield (
             f"{run.validating_seconds / run.seconds:.0%} of the run's time goes into "
-            f"{counted(run.num_validations, 'validation')}. Raise validation.every_steps, or validate on fewer "
-            "pairs."
+            f"{counted(run.num_validations, 'validation')}. Raise validation.every_steps, or validate on "
+            "fewer pairs."
         )
     if run.is_certain and validation.patience is not None and validation.patience >= run.num_validations:
         yield (
