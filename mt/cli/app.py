@@ -22,7 +22,6 @@ from mt.cli.usage import Command, Commands
 app = typer.Typer(
     name="mt",
     cls=Commands,
-    help="Train a Transformer that translates: one YAML file and a parallel corpus in, a model out.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -50,11 +49,11 @@ def options(
 
 
 app.command(cls=Command)(init)
-app.command(cls=Command)(config)
+app.command(cls=Command)(check)
 app.command(cls=Command)(train)
 app.command(cls=Command)(translate)
-app.command(cls=Command)(score)
 app.command(cls=Command)(evaluate)
 app.command(cls=Command)(compare)
-app.command(cls=Command)(check)
+app.command(cls=Command)(score)
 app.command(cls=Command)(average)
+app.command(cls=Command)(config)

@@ -61,6 +61,9 @@ def init(
             "give --data, --src and --tgt, such as: mt init --data my-corpus --src en --tgt de, "
             "or --recipe, for the configs that come with mt."
         )
+    for option, value in (("--data", data), ("--src", src), ("--tgt", tgt), ("--name", name or "")):
+        if not _is_unicode(value):
+            raise ConfigError(f"{option} {value!r} is not UTF-8, so that no config can hold it. Rename it.")
     file = output or Path(f"{src}-{tgt}.yaml")
     if file.exists():
         raise ConfigError(f"{file} exists already. Choose another file with --output.")
@@ -87,3 +90,12 @@ def _print_recipe(name: str) -> None:
     if file is None:
         raise ConfigError(f"there is no recipe {name!r}. The recipes are {', '.join(files)}.")
     typer.echo(file.read_text(encoding="utf-8"), nl=False)
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a word of the command line was UTF-8; otherwise Python leaves halves of characters in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

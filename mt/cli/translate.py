@@ -155,7 +155,7 @@ def _translate_all(
         if warning is not None:
             typer.echo(f"warning: {warning}", err=True)
     if stopped_by is not None:
-        raise DataError(f"{stopped_by} {_how_to_go_on(number)}")
+        raise DataError(stopped_by if lines.sentences else f"{stopped_by} {_how_to_go_on(number)}")
 
 
 def _refuse_contradictions(
@@ -169,6 +169,11 @@ def _refuse_contradictions(
 ) -> None:
     if sentences and file:
         raise DataError("give sentences or --file, not both.")
+    if sentences and len(sentences) == 1 and _is_file(sentences[0]):
+        raise DataError(
+            f"{sentences[0]} is a file. To translate its lines: mt translate --file {sentences[0]}. "
+            "To translate its name, give it on standard input."
+        )
     if sentences and start_line > 1:
         raise ConfigError("--start-line is for the lines of a file or of stdin: leave out other sentences.")
     if prefix is not None and prefix_column:
@@ -179,6 +184,13 @@ def _refuse_contradictions(
         raise ConfigError(
             "--dictionary writes unknown words otherwise, and --keep-unk leaves them: give one of the two."
         )
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # Too long for a name, say.
+        return False
 
 
 class _Lines(NamedTuple):

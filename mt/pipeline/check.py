@@ -103,7 +103,7 @@ def _config_part(config: Config, run: RunDirectory, device: torch.device, precis
             f"{model.num_encoder_layers} + {model.num_decoder_layers} layers, d_model {model.d_model}, "
             f"{model.num_heads} heads, d_ff {model.d_ff}, dropout {model.dropout:g}",
         ),
-        ("learning rate", f"{schedule.kind}, rising for {schedule.warmup_steps:,} steps{peak}"),
+        ("learning rate", f"{schedule.kind}, rising for {counted(schedule.warmup_steps, 'step')}{peak}"),
         ("step", f"{training.num_micro_batches} x {training.batch_tokens:,} tokens in {precision.name}"),
         ("device", str(device)),
         ("ends at", ", ".join(f"{name} {limit:,}" for name, limit in limits.items() if limit is not None)),
@@ -120,7 +120,10 @@ def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, num_parameter
     rows = [
         *(("batch", f"{rows} x {src} source and {tgt} target tokens") for rows, src, tgt in step.shapes),
         ("step", f"loss {step.result.loss:.2f}, in {duration(step.seconds)}"),
-        ("search", f"{src_length} tokens read, {len(written.ids)} written, in {duration(seconds)}"),
+        (
+            "search",
+            f"{counted(src_length, 'token')} read, {len(written.ids)} written, in {duration(seconds)}",
+        ),
         ("weights", size(weights)),
         ("gradients", size(weights)),
         ("Adam", size(2 * weights)),
@@ -168,11 +171,11 @@ def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, num_p
         ),
         (
             "speed",
-            f"{count(speed.tokens_per_second)} target tokens a second, measured on {speed.num_steps} steps "
-            f"in {duration(speed.seconds)}{not_compiled}",
+            f"{count(speed.tokens_per_second)} target tokens a second, measured on "
+            f"{counted(speed.num_steps, 'step')} in {duration(speed.seconds)}{not_compiled}",
         ),
-        ("length", f"{count(expected.num_steps)} steps, where {expected.ended_by} ends it"),
-        ("epochs", f"{expected.num_epochs:.1f}, of {count(pace.steps_per_epoch)} steps each"),
+        ("length", f"{counted(expected.num_steps, 'step')}, where {expected.ended_by} ends it"),
+        ("epochs", f"{expected.num_epochs:.1f}, of {counted(round(pace.steps_per_epoch), 'step')} each"),
         (
             "time",
             f"{at_least}{between(least, most)}; at this speed {duration(expected.training_seconds)} of "

@@ -21,6 +21,7 @@ from mt.pipeline.evaluation_set import EvaluationSet, load_evaluation_set, read_
 from mt.pipeline.trained import load_trained
 from mt.pipeline.translator import Beam
 from mt.run_directory import RunDirectory
+from mt.wording import counted
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,6 @@ def _refuse_other_split(file: Path, split: Split) -> None:
 def _refuse_other_length(file: Path, lines: list[str], judged_on: EvaluationSet) -> None:
     if len(lines) != len(judged_on.references):
         raise DataError(
-            f"{file} has {len(lines):,} lines, but {judged_on.where} has {len(judged_on.references):,} "
-            "references: they do not belong together."
+            f"{file} has {counted(len(lines), 'line')}, but {judged_on.where} has "
+            f"{counted(len(judged_on.references), 'reference')}: they do not belong together."
         )

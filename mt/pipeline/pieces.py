@@ -8,6 +8,7 @@ from mt.errors import LinesError
 from mt.pipeline.carried_words import SourceReader, SourceToken
 from mt.pipeline.long_lines import pieces_of
 from mt.search.hypothesis import Hypothesis
+from mt.wording import counted
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ def read_pieces(
     """
     beginnings = prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
     too_long = {
-        line: f"line {line} is to begin with {len(beginning)} tokens, and a translation may have at "
-        f"most {most_written}. Give a shorter beginning."
+        line: f"line {line} is to begin with {counted(len(beginning), 'token')}, and a translation "
+        f"may have at most {most_written}. Give a shorter beginning."
         for line, beginning in enumerate(beginnings, first_line)
         if len(beginning) >= most_written
     }

@@ -23,6 +23,7 @@ from mt.pipeline.aligned_pairs import aligned_places
 from mt.pipeline.reuse import encoded_training_pairs, reused_tokenizers
 from mt.progress_bars import track
 from mt.run_directory import RunDirectory
+from mt.wording import counted
 
 LOG = logging.getLogger(__name__)
 
@@ -142,8 +143,9 @@ def refuse_nothing_left(train: EncodedPairs, dropped: Dropped, config: Config) -
     """
     if not len(train):
         raise DataError(
-            f"no training pair is left: of {sum(dropped.values()):,} pairs {dropped['empty']:,} are empty on "
-            f"a side and {dropped['too long']:,} longer than data.max_length ({config.data.max_length})."
+            f"no training pair is left: of {counted(sum(dropped.values()), 'pair')} {dropped['empty']:,} are "
+            f"empty on a side and {dropped['too long']:,} longer than data.max_length "
+            f"({config.data.max_length})."
         )
 
 

@@ -34,6 +34,7 @@ from mt.search.hypothesis import Hypothesis, LengthNormalization, length_limit, 
 from mt.search.sampling import sample
 from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.transformer import Transformer
+from mt.wording import counted
 
 LOG = logging.getLogger(__name__)
 
@@ -255,12 +256,12 @@ class Translator:
         """The most tokens of a translation: what the model writes, or less where less is asked for."""
         if max_length is not None and min_length > max_length:
             raise ConfigError(
-                f"translations of at least {min_length} tokens cannot have at most {max_length}. "
+                f"translations of at least {counted(min_length, 'token')} cannot have at most {max_length}. "
                 "Lower the one or raise the other."
             )
         if min_length >= self.max_length:
             raise ConfigError(
-                f"translations of at least {min_length} tokens and an end mark are longer than "
+                f"translations of at least {counted(min_length, 'token')} and an end mark are longer than "
                 f"the {self.max_length} that this model writes (data.max_length when it was trained)."
             )
         return self.max_length if max_length is None else min(self.max_length, max_length)
@@ -310,8 +311,8 @@ class Translator:
             if len(pieces) == 1:
                 line = pieces[0].line
                 reason = (
-                    f"line {line} has a sentence of {len(pieces[0].tokens)} tokens that does not fit into "
-                    "memory. Split it, or take --device cpu."
+                    f"line {line} has a sentence of {counted(len(pieces[0].tokens), 'token')} that does not "
+                    "fit into memory. Split it, or take --device cpu."
                 )
                 raise LinesError({line: reason}) from error
         # Out of the handler, where the error still holds on to memory.

@@ -108,7 +108,7 @@ def test_corpus(
 @pytest.mark.parametrize("command", [["translate", "A dog."], ["evaluate"]], ids=["translate", "evaluate"])
 class TestNothingToUse:
     def test_no_run(self, command: list[str], refuse: Callable[..., str]) -> None:
-        assert "No run in runs has a checkpoint yet. Train one: mt train --config" in refuse(*command)
+        assert "No run in runs has a checkpoint yet. Train one: mt init --recipe" in refuse(*command)
         assert "There is no run in mine" in refuse(*command, "--run", "mine")
 
     def test_no_sound_checkpoint(
@@ -155,7 +155,7 @@ def test_a_run_that_was_begun_with_another_config(call: Call, tiny_config_file: 
         (["--file", "x", "A dog."], "give sentences or --file, not both"),
         (["a " * 40], "line 1 has a sentence of 41 tokens, and this model reads at most 16"),
         (["--checkpoint", "../..", "A dog."], "has no checkpoint '../..'"),
-        (["\udcff"], "is not valid Unicode"),
+        (["\udcff"], "is not UTF-8"),
     ],
 )
 @pytest.mark.usefixtures("trained")
@@ -187,7 +187,7 @@ def test_init(refuse: Callable[..., str], tiny_corpus: Path) -> None:
     assert "mine.yaml exists already. Choose another file with --output." in sentence
     assert mine.read_text() == "precious: true\n"
     assert "no folder nowhere" in refuse("init", "--data", tiny_corpus, *languages, "-o", "nowhere/x.yaml")
-    assert "must not be empty" in refuse("init", "--data", tiny_corpus, "--src", "", "--tgt", "de")
+    assert "give --data, --src and --tgt" in refuse("init", "--data", tiny_corpus, "--src", "", "--tgt", "de")
 
 
 def test_a_disk_that_refuses(refuse: Callable[..., str], trained: RunDirectory) -> None:

@@ -59,3 +59,20 @@ def test_columns_that_are_not_two(call: Call, tiny_corpus: Path) -> None:
     assert code == 2
     assert "data.columns must be two columns" in err
     assert not Path("en-de.yaml").exists()
+
+
+def test_what_is_missing_is_named(call: Call) -> None:
+    for arguments in ((), ("--data", "x"), ("--data", "x", "--src", "en"), ("--data", "", "--src", "a")):
+        code, out, err = call("init", *arguments)
+        assert (code, out) == (2, "")
+        assert err.startswith("mt: give --data, --src and --tgt, such as: mt init --data")
+
+
+@pytest.mark.parametrize("option", ["--data", "--src", "--tgt", "--name"])
+def test_what_is_not_utf_8_is_a_sentence(option: str, call: Call) -> None:
+    given = {"--data": "builtin:primer", "--src": "en", "--tgt": "de"} | {option: "\udcff"}
+    code, out, err = call("init", *[word for pair in given.items() for word in pair])
+    assert (code, out) == (2, "")
+    assert err.startswith(f"mt: {option} ")
+    assert "is not UTF-8" in err
+    assert err.count("\n") == 1

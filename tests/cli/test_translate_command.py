@@ -180,6 +180,16 @@ def test_a_translation_has_at_most_so_many_tokens(call: Call, most: int, way: tu
 
 
 @pytest.mark.usefixtures("trained")
+def test_the_name_of_a_file_is_no_sentence(call: Call) -> None:
+    Path("lines.txt").write_text("the dog sees milk.\n")
+    code, out, err = call("translate", "lines.txt")
+    assert (code, out) == (2, "")
+    assert "mt translate --file lines.txt" in err
+    # What is too long for a name is a sentence like others.
+    assert call("translate", "milk. " * 1000)[0] == 0
+
+
+@pytest.mark.usefixtures("trained")
 def test_lengths_that_contradict_each_other(call: Call) -> None:
     code, out, err = call("translate", "--max-length", "3", "--min-length", "4", "Anna")
     assert (code, out) == (2, "")

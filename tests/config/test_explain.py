@@ -141,6 +141,8 @@ MISTAKES = [
         "model:\n  d_ff: 1\n  d_ff: 2\n",
         "line 9: the key 'model.d_ff' is there already, in configs/my.yaml, line 8. Keep one of the two.",
     ),
+    ('"\\ud800": 3\n', "line 7: a key must be a word, and this one has characters that are no text."),
+    ('model:\n  "\\0": 3\n', "line 8: a key must be a word, and this one has characters that are no text."),
     ("model:\n  d_ff: *x\n", "line 8: anchors and aliases (& and *) are not used here; "),
     (" a: b: c\n", "line 7: this is not valid YAML: "),
     (
@@ -286,3 +288,38 @@ def test_a_check_of_what_nobody_wrote_names_the_file(write_config: Write) -> Non
     assert complaint(write_config(DATA)).startswith(
         "configs/my.yaml: nothing ends this run: set training.max_steps"
     )
+
+
+# Of every kind that a field can be of, and of none.
+VALUES = [
+    "1",
+    "-1",
+    "1.5",
+    "1e400",
+    ".nan",
+    "abc",
+    "''",
+    "null",
+    "true",
+    "{a: 1}",
+    "'\\0'",
+    "9" * 20,
+    "2020-01-01",
+]
+OF_PYDANTIC = re.compile(
+    r"Input should|Extra inputs|Field required|Value error|pydantic|type=|NoneType|\bint\b"
+)
+
+
+@pytest.mark.parametrize(("section", "key"), FIELDS)
+def test_no_value_is_answered_in_the_words_of_a_library(section: str, key: str, write_config: Write) -> None:
+    path = write_config(SMALLEST)
+    answers = []
+    for value in [*VALUES, '"\\ud800"']:
+        try:
+            load_config(path, [f"{section}.{key}={value}"])
+        except ConfigError as error:
+            answers.append(str(error))
+    assert answers
+    assert [answer for answer in answers if OF_PYDANTIC.search(answer)] == []
+    assert all(f"{section}.{key}" in answer for answer in answers)

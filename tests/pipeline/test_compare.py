@@ -81,7 +81,7 @@ def test_what_does_not_belong_together_is_refused(trained: RunDirectory, tmp_pat
     short.write_text("a\n")
     references.write_text("a\n\n")
     latin.write_bytes(b"a\n\xe4\n")
-    with pytest.raises(DataError, match=f"{short} has 1 lines, but .*, test has 22 references"):
+    with pytest.raises(DataError, match=f"{short} has 1 line, but .*, test has 22 references"):
         run_comparison((short, trained.path), **ARGUMENTS)
     assert not list(trained.path.glob("hypotheses.*"))
     with pytest.raises(DataError, match="ref, sentence 2: the reference is empty"):
