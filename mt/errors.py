@@ -1,5 +1,7 @@
 """What can go wrong for a user: each error is one sentence that says what, where and what to do."""
 
+from collections.abc import Mapping
+
 
 class MtError(Exception):
     """The base of every error that is the input's fault; the command line prints it and exits with 2."""
@@ -11,6 +13,15 @@ class ConfigError(MtError):
 
 class DataError(MtError):
     """A corpus, a sentence or a tokenizer cannot be read or is not what it should be."""
+
+
+class LinesError(DataError):
+    """Some of the lines that were given cannot be used."""
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        """Say what is wrong with the first; ``reasons`` has a sentence for each line, by its number."""
+        super().__init__(reasons[min(reasons)])
+        self.reasons = reasons
 
 
 class CheckpointError(MtError):

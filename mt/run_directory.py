@@ -14,8 +14,11 @@ from typing import Self
 
 from mt.atomic_files import make_folder, remove_leftovers, sync_folder
 from mt.errors import RunError
+from mt.recipes import how_to_train_one
+from mt.regular_files import read_bytes
 
 _MAX_NEIGHBOURS_SHOWN = 10
+_MAX_REPORT_BYTES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,10 @@ class RunDirectory:
         """The translations of a test set, one a line; the setting names the set, checkpoint and search."""
         return self.path / f"hypotheses.{setting}.txt"
 
+    def references_file(self, set_name: str) -> Path:
+        """What the translations of this test set are judged by, one a line."""
+        return self.path / f"references.{set_name}.txt"
+
     def evaluation_dir(self, setting: str) -> Path:
         """What TensorBoard shows of the scores of these translations."""
         return self.tensorboard_dir / "evaluation" / setting
@@ -100,8 +107,16 @@ class RunDirectory:
             more = ", ..." if len(neighbours) > _MAX_NEIGHBOURS_SHOWN else ""
             advice = f"Runs beside it: {shown}{more}."
         else:
-            advice = "Train one: mt train --config configs/quickstart.yaml"
+            advice = how_to_train_one()
         raise RunError(f"There is no run in {self.path}: it has no {self.config_file.name}. {advice}")
+
+    def read_corpus_report(self) -> bytes:
+        """The content of ``corpus_file``.
+
+        Raises:
+            OSError: If it cannot be read.
+        """
+        return read_bytes(self.corpus_file, max_bytes=_MAX_REPORT_BYTES)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -225,9 +240,7 @@ def newest_run(runs: Path) -> RunDirectory:
     times = ((run._newest_checkpoint_time(), run) for run in _runs_in(runs))
     saved = [(time, run) for time, run in times if time is not None]
     if not saved:
-        raise RunError(
-            f"No run in {runs} has a checkpoint yet. Train one: mt train --config configs/quickstart.yaml"
-        )
+        raise RunError(f"No run in {runs} has a checkpoint yet. {how_to_train_one()}")
     return max(saved, key=lambda pair: pair[0])[1]
 
 

@@ -2,22 +2,27 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from mt import __version__
 from mt.errors import CheckpointError
+from mt.regular_files import decode_utf8, open_regular, read_bytes
 
 FORMAT_VERSION = 1
 RECORD = "checkpoint.json"
 _MAX_RECORD_BYTES = 1_000_000
 _BLANK_SEAL = "0" * 64
+_MAX_STEP = 10**18
+_VERSION = re.compile(r"[\w.+-]{1,40}", re.ASCII)
+
+Scalar = bool | int | float | str | None
 
 
 class DamagedError(CheckpointError):
@@ -31,7 +36,7 @@ class Checkpoint:
     folder: Path
     """Its folder, whose name is the name of the checkpoint."""
 
-    step: int
+    step: Annotated[int, Field(ge=0, lt=_MAX_STEP)]
     """Optimizer steps taken when it was saved."""
 
     best: bool
@@ -52,6 +57,10 @@ class Checkpoint:
     average_of: list[str] = field(default_factory=list)
     """The checkpoints whose mean it is; it cannot be trained further. Empty for one that was trained."""
 
+    computation: dict[str, Scalar] = field(default_factory=dict)
+    """The options that decide what its weights compute, such as ``model.num_heads``, with their values; the
+    first checkpoints had none."""
+
     @property
     def name(self) -> str:
         """Such as ``step_0004000``."""
@@ -71,27 +80,38 @@ def record_text(checkpoint: Checkpoint) -> str:
             "checksums": checkpoint.checksums,
             "tokenizers": checkpoint.tokenizers,
             "average_of": checkpoint.average_of,
+            "computation": checkpoint.computation,
         }
     )
 
 
-def read_record(folder: Path) -> Checkpoint:
+def read_record(folder: Path, *, opened: int | None = None) -> Checkpoint:
     """Read and verify the ``checkpoint.json`` in ``folder``.
+
+    Args:
+        folder: The checkpoint's folder, whose name the record must fit.
+        opened: The descriptor of that folder, where it is open: then it may have been moved meanwhile.
 
     Raises:
         DamagedError: If it is missing, altered, or does not belong to this folder.
         CheckpointError: If it is sound, but of a format newer than this version of ``mt`` can read.
     """
-    content = _unseal(_read_text(folder / RECORD))
-    version = content.get("format_version")
+    path = folder / RECORD if opened is None else Path(RECORD)
+    with explain_unreadable(RECORD):
+        text = decode_utf8(read_bytes(path, max_bytes=_MAX_RECORD_BYTES, folder=opened), path)
+    content = _unseal(text)
+    version, writer = content.get("format_version"), content.get("mt_version")
     if type(version) is int and version > FORMAT_VERSION:
+        # Nothing else of an unknown format is shown, whatever it may hold.
+        if version > _MAX_STEP or not isinstance(writer, str) or not _VERSION.fullmatch(writer):
+            raise DamagedError(f"{RECORD} has the wrong fields")
         raise CheckpointError(
             f"Checkpoint {folder} has format {version}, and mt {__version__} reads formats up to "
-            f"{FORMAT_VERSION}. Read it with mt {content.get('mt_version')}, which wrote it, or newer."
+            f"{FORMAT_VERSION}. Read it with mt {writer}, which wrote it, or newer."
         )
     try:
         checkpoint = TypeAdapter(Checkpoint).validate_python({**content, "folder": folder})
-    except ValidationError as error:
+    except (ValidationError, OverflowError) as error:
         raise DamagedError(f"{RECORD} has the wrong fields") from error
     expected = average_name(checkpoint.step) if checkpoint.average_of else step_name(checkpoint.step)
     if checkpoint.name != expected:
@@ -106,11 +126,20 @@ def verify_part(checkpoint: Checkpoint, part: str) -> Path:
         DamagedError: If it is missing, cannot be read, or differs.
     """
     path = checkpoint.folder / part
-    with _open_part(path) as file:
+    with explain_unreadable(part), open_regular(path) as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
+    refuse_other_checksum(checkpoint, part, found)
+    return path
+
+
+def refuse_other_checksum(checkpoint: Checkpoint, part: str, found: str) -> None:
+    """Compare the SHA-256 of what was read of a part with what the record says.
+
+    Raises:
+        DamagedError: If they differ.
+    """
     if found != checkpoint.checksums.get(part):
         raise DamagedError(f"{part} is not what was saved (its checksum differs)")
-    return path
 
 
 def step_name(step: int) -> str:
@@ -124,26 +153,14 @@ def average_name(step: int) -> str:
 
 
 @contextmanager
-def _open_part(path: Path) -> Iterator[BufferedReader]:
-    """Open a file, and only a file: a named pipe in its place would keep us waiting for ever."""
+def explain_unreadable(part: str) -> Iterator[None]:
+    """Make a DamagedError of what the system says while a part is read."""
     try:
-        if not path.is_file():
-            raise DamagedError(f"{path.name} is missing")
-        with path.open("rb") as file:
-            yield file
+        yield
+    except FileNotFoundError as error:
+        raise DamagedError(f"{part} is missing") from error
     except OSError as error:
-        raise DamagedError(f"{path.name} cannot be read ({error.strerror})") from error
-
-
-def _read_text(path: Path) -> str:
-    with _open_part(path) as file:
-        data = file.read(_MAX_RECORD_BYTES + 1)
-    if len(data) > _MAX_RECORD_BYTES:
-        raise DamagedError(f"{path.name} is larger than any that mt writes")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise DamagedError(f"{path.name} is not what was saved (it is no text)") from error
+        raise DamagedError(f"{part} cannot be read ({error.strerror})") from error
 
 
 def _seal(content: Mapping[str, object]) -> str:

@@ -2,12 +2,17 @@
 
 import contextlib
 import hashlib
+import logging
+import math
+import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -21,11 +26,20 @@ from mt.atomic_files import (
     write_text_atomically,
 )
 from mt.checkpoint.averaging import mean_of
+from mt.checkpoint.held import HeldCheckpoint, VanishedError, load_model, open_checkpoint, read_record_of
+from mt.checkpoint.names import (
+    AVERAGE_NAME,
+    STEP_NAME,
+    is_own_folder,
+    names_in,
+    read_pointer,
+    refuse_what_is_no_folder,
+    step_of,
+)
 from mt.checkpoint.parts import (
     MODEL,
     TRAINING_STATE,
     model_bytes,
-    read_model,
     read_training_state,
     training_state_bytes,
 )
@@ -33,6 +47,7 @@ from mt.checkpoint.record import (
     RECORD,
     Checkpoint,
     DamagedError,
+    Scalar,
     average_name,
     read_record,
     record_text,
@@ -41,10 +56,13 @@ from mt.checkpoint.record import (
 )
 from mt.errors import CheckpointError
 
-_STEP_NAME = re.compile(r"step_\d{7,18}")
-_AVERAGE_NAME = re.compile(r"average_\d{7,18}")
+LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+
 _ASIDE_NAME = re.compile(r"\.((?:step|average)_\d{7,18})\.aside")
 _LATEST, _BEST = "latest", "best"
+# A training that keeps one checkpoint removes the one before at each save, and no two saves are this close.
+_NUM_LOOKS, _SECONDS_BETWEEN_LOOKS = 20, 0.01
 
 
 class CheckpointStore:
@@ -68,6 +86,7 @@ class CheckpointStore:
         tokenizers: Mapping[str, str],
         best: bool,
         keep: int,
+        computation: Mapping[str, Scalar] = MappingProxyType({}),
     ) -> Checkpoint:
         """Save one checkpoint, point ``latest`` (and ``best``) at it, then remove those no longer wanted.
 
@@ -83,6 +102,7 @@ class CheckpointStore:
             tokenizers: Checksums of the tokenizers that the weights belong to.
             best: Whether this is the best of the run so far.
             keep: How many of the newest stay; the best stays besides.
+            computation: The options that decide what the weights compute, and their values.
 
         Raises:
             CheckpointError: If the disk refuses; everything that was there is there still.
@@ -91,7 +111,16 @@ class CheckpointStore:
         folder = self.directory / step_name(step)
         with _explain_refusal(f"save checkpoint {folder}"):
             checkpoint = self._write(
-                Checkpoint(folder, step, best, dict(metrics), dict(environment), {}, dict(tokenizers)),
+                Checkpoint(
+                    folder,
+                    step,
+                    best,
+                    dict(metrics),
+                    dict(environment),
+                    {},
+                    dict(tokenizers),
+                    computation=dict(computation),
+                ),
                 {
                     MODEL: lambda: model_bytes(model),
                     TRAINING_STATE: lambda: training_state_bytes(training_state),
@@ -131,6 +160,8 @@ class CheckpointStore:
         """
         if not self.directory.is_dir():
             return None, {}
+        for name in (*self.names(), *self.averages()):
+            refuse_what_is_no_folder(self.directory / name)
         with _explain_refusal(f"tidy up {self.directory}"):
             remove_leftovers(self.directory)
             self._put_back_what_was_set_aside()
@@ -147,40 +178,63 @@ class CheckpointStore:
 
     def names(self) -> list[str]:
         """The checkpoints of training that are there, sound or not, from the oldest step to the newest."""
-        return self._folders(_STEP_NAME)
+        return names_in(self.directory, STEP_NAME)
 
     def averages(self) -> list[str]:
         """The averages that are there, likewise."""
-        return self._folders(_AVERAGE_NAME)
-
-    def _folders(self, pattern: re.Pattern[str]) -> list[str]:
-        try:
-            paths = list(self.directory.iterdir())
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise CheckpointError(
-                f"Cannot read {self.directory}: {error.strerror}. Check its permissions and its disk."
-            ) from error
-        return sorted((path.name for path in paths if pattern.fullmatch(path.name)), key=_step_of)
+        return names_in(self.directory, AVERAGE_NAME)
 
     def require(self, name: str) -> Checkpoint:
         """The checkpoint called ``best``, ``latest``, or by its own name, and never another.
 
+        While no validation has marked a ``best`` one, that is the latest, and the log says so.
+
         Raises:
             CheckpointError: If it is missing or damaged; the message names those that are sound.
         """
-        found = self._target(name) if name in (_LATEST, _BEST) else name
+        return self._look_up(name, read_record_of)
+
+    @contextlib.contextmanager
+    def hold(self, name: str) -> Iterator[HeldCheckpoint]:
+        """The checkpoint that `require` finds, open for the length of a ``with``: it may be pruned meanwhile.
+
+        Raises:
+            CheckpointError: If it is missing, or damaged, also where that is found while it is read; the
+                message names those that are sound.
+        """
+        with contextlib.ExitStack() as stack:
+            held = self._look_up(name, lambda folder: stack.enter_context(open_checkpoint(folder)))
+            with self._explain_damage(held.checkpoint.folder):
+                yield held
+
+    def _look_up(self, name: str, take: Callable[[Path], T]) -> T:
+        """What ``take`` makes of a checkpoint's folder; looks again where training has just removed it."""
+        found: str | None = None
+        for look in range(_NUM_LOOKS):
+            if look:
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
+            is_unmarked = name == _BEST and self._marks_no_best()
+            found = self._target(_LATEST if is_unmarked else name) if name in (_LATEST, _BEST) else name
+            if found not in (*self.names(), *self.averages()):
+                continue
+            folder = self.directory / found
+            with contextlib.suppress(VanishedError), self._explain_damage(folder):
+                taken = take(folder)
+                if is_unmarked:
+                    LOG.warning(
+                        "no validation has marked a best checkpoint yet: taking the latest, %s", folder
+                    )
+                return taken
         if found is None:
             raise CheckpointError(
                 f"{self.directory} has no checkpoint marked {name}: the file is missing or names none. "
                 f"{self._sound_ones()}"
             )
-        if found not in (*self.names(), *self.averages()):
-            raise CheckpointError(f"{self.directory} has no checkpoint {found!r}. {self._sound_ones()}")
-        folder = self.directory / found
-        with self._explain_damage(folder):
-            return read_record(folder)
+        raise CheckpointError(f"{self.directory} has no checkpoint {found!r}. {self._sound_ones()}")
+
+    def _marks_no_best(self) -> bool:
+        """Whether none was the best so far; a pointer that is damaged or lost does not say so."""
+        return not os.path.lexists(self.directory / _BEST) and self._last_best() is None
 
     def load_model(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
         """Its weights by name, on the CPU, verified.
@@ -189,7 +243,7 @@ class CheckpointStore:
             CheckpointError: If the file is missing or damaged; the message names the sound checkpoints.
         """
         with self._explain_damage(checkpoint.folder):
-            return read_model(verify_part(checkpoint, MODEL))
+            return load_model(checkpoint)
 
     def load_training_state(self, checkpoint: Checkpoint) -> dict[str, Any]:
         """What was saved besides the weights, with all tensors on the CPU, verified.
@@ -204,6 +258,7 @@ class CheckpointStore:
         self, checkpoint: Checkpoint, parts: Mapping[str, Callable[[], bytes | memoryview]]
     ) -> Checkpoint:
         """Let its folder appear with these parts, made one after another; the checkpoint with checksums."""
+        refuse_what_is_no_folder(checkpoint.folder)
         make_folder(self.directory)
         partial = partial_path(checkpoint.folder)
         shutil.rmtree(partial, ignore_errors=True)
@@ -272,39 +327,37 @@ class CheckpointStore:
         if newest.name != self._target(_LATEST):
             write_text_atomically(self.directory / _LATEST, f"{newest.name}\n")
 
-    def _last_best(self, up_to_step: int) -> str | None:
+    def _last_best(self, up_to_step: float = math.inf) -> str | None:
         """The last checkpoint that was the best when it was saved, which no later one has beaten."""
         for name in reversed(self.names()):
             with contextlib.suppress(CheckpointError):
-                if _step_of(name) <= up_to_step and read_record(self.directory / name).best:
+                if step_of(name) <= up_to_step and read_record(self.directory / name).best:
                     return name
         return None
 
     def _target(self, pointer: str) -> str | None:
         """The name in a pointer file; None where there is no file, or it names no place in this store."""
-        try:
-            with (self.directory / pointer).open("rb") as file:
-                text = file.read(100).decode(errors="replace").strip()
-        except OSError:
-            return None
-        return text if _STEP_NAME.fullmatch(text) else None
+        return read_pointer(self.directory / pointer)
 
     def _prune(self, newest: Checkpoint, keep: int) -> None:
         """Remove all but the last ``keep`` up to ``newest``, the best, and what the pointers name.
 
         Later steps than ``newest`` are left alone: they were found damaged, and will be saved again.
         """
-        done = [name for name in self.names() if _step_of(name) <= newest.step]
+        done = [name for name in self.names() if step_of(name) <= newest.step]
         wanted = {*done[-keep:], newest.name, self._target(_BEST), self._target(_LATEST)}
         for name in done:
-            if name not in wanted:
+            if name not in wanted and is_own_folder(self.directory / name):
                 remove_folder_atomically(self.directory / name)
 
     def _sound_ones(self) -> str:
         sound = []
         for name in (*self.names(), *self.averages()):
             with contextlib.suppress(CheckpointError):
-                sound.append(self._verified(name).name)
+                checkpoint = self._verified(name)
+                # What its checksums fit may be no model yet.
+                load_model(checkpoint)
+                sound.append(checkpoint.name)
         return f"Sound ones there: {', '.join(sound)}." if sound else "There is no sound one to take instead."
 
     @contextlib.contextmanager
@@ -313,10 +366,6 @@ class CheckpointStore:
             yield
         except DamagedError as error:
             raise CheckpointError(f"Checkpoint {folder} is damaged: {error}. {self._sound_ones()}") from error
-
-
-def _step_of(name: str) -> int:
-    return int(name.rpartition("_")[2])
 
 
 def _write_part(path: Path, data: bytes | memoryview) -> str:

@@ -11,15 +11,17 @@ import mt
 from mt.cli.average import average
 from mt.cli.check import check
 from mt.cli.compare import compare
+from mt.cli.config import config
 from mt.cli.evaluate import evaluate
 from mt.cli.init import init
 from mt.cli.score import score
 from mt.cli.train import train
 from mt.cli.translate import translate
+from mt.cli.usage import Command, Commands
 
 app = typer.Typer(
     name="mt",
-    help="Train a Transformer that translates: one YAML file and a parallel corpus in, a model out.",
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -36,17 +38,22 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Options that stand before the command."""
+    """Train a Transformer that translates, from a parallel corpus and one YAML file.
+
+    Start with: mt init --data FOLDER --src en --tgt de. Each command explains itself with --help.
+    """
 
 
-app.command()(init)
-app.command()(train)
-app.command()(translate)
-app.command()(score)
-app.command()(evaluate)
-app.command()(compare)
-app.command()(check)
-app.command()(average)
+app.command(cls=Command)(init)
+app.command(cls=Command)(check)
+app.command(cls=Command)(train)
+app.command(cls=Command)(translate)
+app.command(cls=Command)(evaluate)
+app.command(cls=Command)(compare)
+app.command(cls=Command)(score)
+app.command(cls=Command)(average)
+app.command(cls=Command)(config)

@@ -12,7 +12,10 @@ import typer
 from mt.errors import DataError
 
 MOST_LINES_AT_ONCE = 2000
+# A device such as /dev/zero is one endless line.
+MAX_LINE_BYTES = 10_000_000
 STDIN = 0
+STDIN_NAME = "standard input"
 
 ItemT = TypeVar("ItemT")
 
@@ -22,24 +25,42 @@ class _End(Generic[ItemT]):
         self.error = error
 
 
-def lines_of_stdin(invitation: str) -> Iterator[str]:
+def lines_of_stdin(invitation: str, *, keep_bad: bool = False) -> Iterator[str]:
     """The lines of standard input; someone who types them is invited to.
 
     Raises:
-        DataError: If a line is not UTF-8.
+        DataError: If a line is not UTF-8, and is not to be kept for `why_not_text`.
     """
     if os.isatty(STDIN):
         typer.echo(f"{invitation} Ctrl-D ends.", err=True)
-    return _lines(STDIN, "standard input")
+    return _lines(STDIN, STDIN_NAME, keep_bad)
 
 
-def lines_of_file(file: Path) -> Iterator[str]:
+def lines_of_file(file: Path, *, keep_bad: bool = False) -> Iterator[str]:
     """The lines of a file.
 
     Raises:
-        DataError: If it cannot be read, or a line is not UTF-8.
+        DataError: If it cannot be read, or a line is not UTF-8, and is not to be kept for `why_not_text`.
     """
-    return _lines(file, str(file))
+    return _lines(file, str(file), keep_bad)
+
+
+def why_not_text(line: str, name: str, number: int) -> str | None:
+    """What is wrong with a line that was kept although it is not UTF-8; None for all others.
+
+    Args:
+        line: With the bytes that are not UTF-8 as Python's ``surrogateescape`` has them.
+        name: Of the file.
+        number: Of the line.
+    """
+    try:
+        line.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeDecodeError as error:
+        return (
+            f"{name}, line {number} is not UTF-8 ({error.reason} at byte {error.start}). "
+            "Convert it, for example with iconv -f latin1 -t utf-8."
+        )
+    return None
 
 
 def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:
@@ -72,23 +93,19 @@ def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:
             return
 
 
-def _lines(source: Path | int, name: str) -> Iterator[str]:
+def _lines(source: Path | int, name: str, keep_bad: bool) -> Iterator[str]:
     """Lines end at a line feed and nowhere else, so that there are as many out as `wc -l` counts."""
     try:
         # The reading thread alone opens and closes: to close, or to end Python, while it waits for input
         # would wait for it, and sys.stdin would make Python abort.
         with open(source, "rb", closefd=source != STDIN) as stream:
-            for number, raw in enumerate(stream, start=1):
-                yield _text(raw, name, number).rstrip("\r\n")
+            for number, raw in enumerate(iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b""), start=1):
+                if len(raw) > MAX_LINE_BYTES:
+                    raise DataError(f"{name}, line {number} is longer than {MAX_LINE_BYTES:,} bytes.")
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape").rstrip("\r\n")
+                reason = None if keep_bad else why_not_text(line, name, number)
+                if reason is not None:
+                    raise DataError(reason)
+                yield line
     except OSError as error:
         raise DataError(f"{name} cannot be read: {error.strerror}.") from error
-
-
-def _text(raw: bytes, name: str, number: int) -> str:
-    try:
-        return raw.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{name}, line {number} is not UTF-8 ({error.reason} at byte {error.start}). "
-            "Convert it, for example with iconv -f latin1 -t utf-8."
-        ) from error

@@ -18,11 +18,13 @@ def average(
         int | None, typer.Option(min=1, metavar="K", help="The K with the best validation score instead.")
     ] = None,
 ) -> None:
-    """Average the weights of several checkpoints, which often translates better than any of them.
+    """Average the weights of several checkpoints into one, which often translates better.
 
-    The average is kept beside them, under a name to give to --checkpoint of translate and
-    evaluate; it takes the place of an average with the same newest checkpoint. How many
-    checkpoints a run keeps is its option checkpoint.keep.
+    Use it with mt translate or mt evaluate by giving its name to --checkpoint.
+
+    The average is kept beside the checkpoints and replaces one with the same newest checkpoint.
+    Where the run has fewer checkpoints than asked for, all of them are averaged; the option
+    checkpoint.keep of the config says how many it keeps.
     """
     show_logs()
     if last is not None and best is not None:

@@ -14,7 +14,7 @@ def check(
     context: typer.Context,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="The YAML file of a run that is to begin."),
+        typer.Option("--config", "-c", metavar="FILE", help="The config file to check."),
     ] = None,
     overrides: Annotated[
         list[str] | None,
@@ -35,19 +35,20 @@ def check(
     checkpoint: CheckpointOption = "latest",
     device: DeviceOption = "auto",
 ) -> None:
-    """Look at a run before it begins (--config), or into a batch that went wrong (--batch).
+    """Find out before training whether a config works, how good it can get, and how long it will take.
 
-    With --config: the corpus, the vocabulary, the batches, the model and its memory, a few steps,
-    and how long the run will take. Nothing is written but the cache, which training then finds.
+    Or, with --batch, look into a batch that training skipped because its loss or gradient was not finite.
 
-    With --batch: a batch whose loss or gradient was no number is computed again in float32,
-    without dropout, with the weights of a checkpoint, which are those of the step only if the
-    checkpoint was saved just before it.
+    With --config it shows the corpus, the vocabulary, the batches, the model and its memory, and
+    a few training steps. It writes nothing but the cache, which training then finds.
+
+    With --batch it computes the batch again in float32, without dropout, with the weights of a
+    checkpoint, which are those of the step only if the checkpoint was saved just before it.
 
     Exit codes:
 
-      0  the run can begin, or the batch was looked into; there may be warnings.
-      2  it cannot, for a reason said in a sentence.
+      0  the run can begin, or the batch was computed; there may be warnings.
+      2  it cannot; the reason is printed.
     130  stopped by Ctrl-C.
     """
     show_logs()

@@ -19,6 +19,7 @@ from mt.cli.options import (
     refuse_missing_folder,
 )
 from mt.errors import ConfigError
+from mt.wording import counted
 
 if TYPE_CHECKING:
     from mt.metrics.sentences import SentenceOfTwo
@@ -45,13 +46,13 @@ def compare(
     json: JsonOption = None,
     device: DeviceOption = "auto",
 ) -> None:
-    """Compare two systems on the same sentences, by paired bootstrap resampling.
+    """Compare two models, or two files of translations, on the same test sentences.
+
+    Shows which is better, by how much, and whether that may be chance (paired bootstrap resampling).
 
     p is how probable so large a difference would be by chance if the two were equally good;
-    below 0.05 it is commonly called significant.
-
-    What is a run translates first. A file of translations that lies in a run directory is
-    compared with the references of that run: so are two checkpoints of one run, or two searches.
+    below 0.05 it is commonly called significant. A run directory is translated first; a file of
+    translations in a run directory is compared with the references of that run.
     """
     show_logs()
     refuse_missing_folder(json)
@@ -82,7 +83,7 @@ def compare(
     if json is not None:
         write_comparison(result, json)
     typer.echo(f"A  {result.systems[0]}\nB  {result.systems[1]}")
-    typer.echo(f"{result.num_sentences:,} sentences of {result.data}\n")
+    typer.echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
     typer.echo("              A       B   B - A       p")
     for score in result.scores.values():
         typer.echo(

@@ -19,6 +19,7 @@ from mt.cli.options import (
     find_run,
     refuse_missing_folder,
 )
+from mt.wording import counted
 
 if TYPE_CHECKING:
     from mt.metrics.sentences import ScoredSentence
@@ -52,10 +53,12 @@ def evaluate(
     json: JsonOption = None,
     device: DeviceOption = "auto",
 ) -> None:
-    """Translate a test set and print its scores, each with its signature and 95 % bootstrap interval.
+    """Translate a test set and score the translations with BLEU, chrF2++ and TER.
 
-    The translations are kept in the run, in a file that names test set, checkpoint and search;
-    TensorBoard shows the scores and the worst sentences.
+    Shows each score with its signature and 95 % interval, and which words and lengths are translated badly.
+
+    The translations are kept in the run directory, in a file that names test set, checkpoint and
+    search; TensorBoard shows the scores and the worst sentences.
     """
     show_logs()
     refuse_missing_folder(json)
@@ -91,7 +94,8 @@ def evaluate(
         _show_analysis(result.analysis)
     if worst:
         _show_worst(result.worst[:worst])
-    typer.echo(f"{result.num_sentences:,} translations: {result.hypotheses_file}", err=True)
+    typer.echo(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}", err=True)
+    typer.echo(f"their references: {result.references_file}", err=True)
 
 
 def _show_scores(result: "Evaluation") -> None:

@@ -26,16 +26,19 @@ CheckpointOption = Annotated[
     ),
 ]
 BeamOption = Annotated[
-    int, typer.Option("--beam", min=1, max=100, help="Beginnings kept in the search; 1 is greedy search.")
+    int,
+    typer.Option(
+        "--beam", min=1, max=100, help="Partial translations that the search keeps; 1 is greedy search."
+    ),
 ]
 LengthPenaltyOption = Annotated[
-    float, typer.Option(min=0.0, max=10.0, help="With --beam: above 0 prefers longer translations.")
+    float, typer.Option(min=0.0, max=10.0, help="With --beam: the greater, the longer the translations.")
 ]
 LengthNormalizationOption = Annotated[
     Literal["gnmt", "mean"],
     typer.Option(
-        help="With --beam: log-probabilities are divided by ((5 + length) / 6) ** penalty, as in GNMT, or by "
-        "length ** penalty, the mean of a token with a penalty of 1."
+        help="With --beam: divide log-probabilities by ((5 + length) / 6) ** penalty, as in GNMT, or by "
+        "length ** penalty, which is the mean over the tokens with a penalty of 1."
     ),
 ]
 EnsembleOption = Annotated[
@@ -43,8 +46,8 @@ EnsembleOption = Annotated[
     typer.Option(
         "--ensemble",
         metavar="PATH",
-        help="Another run with the same vocabularies, whose probabilities are averaged with those of --run; "
-        "may be given several times.",
+        help="Average the probabilities of --run with those of this run, which needs the same vocabularies; "
+        "repeatable.",
     ),
 ]
 TestSetOption = Annotated[
@@ -61,7 +64,7 @@ TestSetNameOption = Annotated[
     typer.Option("--name", help="With --data: the configuration of a Hub corpus that has several."),
 ]
 JsonOption = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write all figures into a file as well.")
+    Path | None, typer.Option("--json", metavar="FILE", help="Write all results into this file too.")
 ]
 DeviceOption = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda or mps.")]
 

@@ -18,6 +18,7 @@ from mt.cli.options import (
     find_run,
 )
 from mt.errors import DataError
+from mt.wording import counted
 
 if TYPE_CHECKING:
     from mt.pipeline.score import ScoredPair
@@ -39,10 +40,12 @@ def score(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
-    """Score translations: for each its log-probability, tokens, perplexity and unknown words, in columns.
+    """Score given translations by how probable the model finds them.
 
-    The natural log-probability is that of all tokens and the end mark, which is counted, and the score that
-    search gives. A word that the model does not know is scored as the unknown word.
+    Writes a line for each, with columns for its log-probability, tokens, perplexity and unknown words.
+
+    The log-probability is the natural one, of all tokens and the end-of-sentence token. A word that
+    is not in the vocabulary is scored as <unk>.
     """
     show_logs()
     if files and len(files) != 2:
@@ -71,8 +74,8 @@ def score(
         sys.stdout.flush()
     if num_pairs:
         typer.echo(
-            f"{num_pairs:,} translations, {num_tokens:,} tokens, {num_unknown:,} of them unknown: "
-            f"log-probability {log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}",
+            f"{counted(num_pairs, 'translation')}, {counted(num_tokens, 'token')}, {num_unknown:,} of them "
+            f"unknown: log-probability {log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}",
             err=True,
         )
 

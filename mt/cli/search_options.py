@@ -1,7 +1,7 @@
-"""The options of `mt translate` alone: how it searches, draws, begins, and what it does with odd words."""
+"""The options of `mt translate` alone: what it reads, how it searches or draws, and unknown words."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,8 +12,29 @@ if TYPE_CHECKING:
     from mt.pipeline.translator import Beam, Sampling
     from mt.search.hypothesis import LengthNormalization
 
+_INPUT = "Input"
+_SAMPLING = "Sampling"
+_OUTPUT = "What a translation must be"
+
 FileOption = Annotated[
-    Path | None, typer.Option("--file", "-f", metavar="FILE", help="Translate the lines of a UTF-8 file.")
+    Path | None,
+    typer.Option(
+        "--file", "-f", metavar="FILE", help="Translate the lines of a UTF-8 file.", rich_help_panel=_INPUT
+    ),
+]
+StartLineOption = Annotated[
+    int,
+    typer.Option(
+        min=1, metavar="N", help="Start at this line of the file or of stdin.", rich_help_panel=_INPUT
+    ),
+]
+OnErrorOption = Annotated[
+    Literal["stop", "empty", "copy"],
+    typer.Option(
+        help="At a line that is too long or not UTF-8: stop once all lines before it are written, write an "
+        "empty line, or copy the line.",
+        rich_help_panel=_INPUT,
+    ),
 ]
 NBestOption = Annotated[
     int | None,
@@ -21,20 +42,35 @@ NBestOption = Annotated[
         "--n-best",
         min=1,
         metavar="N",
-        help="With --beam: the N best of each line, each as line number, score, log-probability and text, "
-        "with tabs between.",
+        help="With --beam: write the N best translations of each line, with columns for line number, score, "
+        "log-probability and text.",
     ),
 ]
 SampleOption = Annotated[
-    bool, typer.Option("--sample", help="Draw a translation instead of taking the likeliest words.")
+    bool,
+    typer.Option(
+        "--sample",
+        help="Draw a translation at random by its probability, instead of searching for the most probable.",
+        rich_help_panel=_SAMPLING,
+    ),
 ]
 TemperatureOption = Annotated[
     float,
-    typer.Option(min=0.01, max=100.0, help="With --sample: below 1 more careful, above 1 more daring."),
+    typer.Option(
+        min=0.01,
+        max=100.0,
+        help="Below 1 more careful, above 1 more daring.",
+        rich_help_panel=_SAMPLING,
+    ),
 ]
 TopKOption = Annotated[
     int,
-    typer.Option(min=0, metavar="K", help="With --sample: draw from the K likeliest tokens; 0 takes all."),
+    typer.Option(
+        min=0,
+        metavar="K",
+        help="Draw from the K most probable tokens only; 0 draws from all.",
+        rich_help_panel=_SAMPLING,
+    ),
 ]
 TopPOption = Annotated[
     float,
@@ -42,34 +78,67 @@ TopPOption = Annotated[
         min=0.001,
         max=1.0,
         metavar="P",
-        help="With --sample: draw from the fewest tokens that have this probability together; 1 takes all.",
+        help="Draw from the fewest tokens that together have this probability; 1 draws from all.",
+        rich_help_panel=_SAMPLING,
     ),
 ]
-SeedOption = Annotated[int, typer.Option(min=0, help="With --sample: the same seed draws the same.")]
+SeedOption = Annotated[
+    int, typer.Option(min=0, help="The same seed draws the same translations.", rich_help_panel=_SAMPLING)
+]
 MinLengthOption = Annotated[
     int,
     typer.Option(
-        min=0, metavar="N", help="Write at least N tokens for a sentence, the end mark not counted."
+        min=0,
+        metavar="N",
+        help="Write at least N tokens for each sentence.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+MaxLengthOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Write at most N tokens for each sentence, and cut the translation there.",
+        rich_help_panel=_OUTPUT,
     ),
 ]
 NoRepeatNgramOption = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Write no N tokens twice in a sentence; 0 lets them be.")
+    int,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Never write the same N tokens twice in a sentence; 0 allows it.",
+        rich_help_panel=_OUTPUT,
+    ),
 ]
 PrefixOption = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="What each translation has to begin with.")
+    str | None,
+    typer.Option(metavar="TEXT", help="Begin each translation with this text.", rich_help_panel=_OUTPUT),
 ]
 PrefixColumnOption = Annotated[
     bool,
     typer.Option(
-        "--prefix-column", help="Lines in are source<TAB>beginning: how the translation of each has to begin."
+        "--prefix-column",
+        help="Read lines of source<TAB>prefix, and begin each translation with its prefix.",
+        rich_help_panel=_OUTPUT,
     ),
 ]
 KeepUnkOption = Annotated[
-    bool, typer.Option("--keep-unk", help="Show where the model would write a word it does not know.")
+    bool,
+    typer.Option(
+        "--keep-unk",
+        help="Write <unk> where the model does not know a word, instead of another word.",
+        rich_help_panel=_OUTPUT,
+    ),
 ]
 DictionaryOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Lines of source<TAB>target: how these words are to be translated."),
+    typer.Option(
+        metavar="FILE",
+        help="Translate certain words as this file says; its lines are source<TAB>target.",
+        rich_help_panel=_OUTPUT,
+    ),
 ]
 
 

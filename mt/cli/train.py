@@ -7,6 +7,7 @@ import typer
 
 from mt.cli.logs import show_logs
 from mt.cli.options import RUNS, parse_duration
+from mt.wording import counted
 
 if TYPE_CHECKING:
     from mt.pipeline.train import Outcome
@@ -36,7 +37,9 @@ def train(
         typer.Option("--restart", help="Move an existing run aside and begin anew, each time."),
     ] = False,
 ) -> None:
-    """Train a model, or go on where a run stopped: the same command again resumes it exactly.
+    """Train a model as a config file says, into a run directory.
+
+    The same command again continues a run that was stopped, exactly where it stopped.
 
     Exit codes:
 
@@ -79,7 +82,7 @@ def _report(outcome: "Outcome", run: "RunDirectory", metric: str) -> None:
     minutes = outcome.state.seconds / 60
     best = outcome.state.best_value
     typer.echo(
-        f"Finished: {outcome.finished}, after {outcome.state.step:,} steps, "
+        f"Finished: {outcome.finished}, after {counted(outcome.state.step, 'step')}, "
         f"{outcome.state.num_target_tokens:,} target tokens and {minutes:.1f} minutes.",
         err=True,
     )

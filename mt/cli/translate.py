@@ -2,12 +2,15 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from mt.cli.arriving_lines import arriving, lines_of_file, lines_of_stdin
+from mt.cli.arriving_lines import STDIN_NAME, arriving, lines_of_file, lines_of_stdin, why_not_text
+from mt.cli.bad_lines import BadLines, Pairs, Search
 from mt.cli.logs import show_logs
 from mt.cli.options import (
     BeamOption,
@@ -24,31 +27,41 @@ from mt.cli.search_options import (
     DictionaryOption,
     FileOption,
     KeepUnkOption,
+    MaxLengthOption,
     MinLengthOption,
     NBestOption,
     NoRepeatNgramOption,
+    OnErrorOption,
     PrefixColumnOption,
     PrefixOption,
     SampleOption,
     SeedOption,
+    StartLineOption,
     TemperatureOption,
     TopKOption,
     TopPOption,
     choose_way,
 )
+from mt.cli.unknown_words import UnknownWords
 from mt.errors import ConfigError, DataError
+from mt.wording import counted
 
 if TYPE_CHECKING:
     from mt.pipeline.pieces import Translation
+    from mt.pipeline.translator import Translator
+    from mt.run_directory import RunDirectory
 
 
 def translate(
     sentences: Annotated[
-        list[str] | None, typer.Argument(metavar="SENTENCE", help="What to translate. Default: stdin.")
+        list[str] | None,
+        typer.Argument(metavar="SENTENCE", help="What to translate. Default: the lines of stdin."),
     ] = None,
     run: RunOption = None,
     ensemble: EnsembleOption = None,
     file: FileOption = None,
+    start_line: StartLineOption = 1,
+    on_error: OnErrorOption = "stop",
     beam: BeamOption = 1,
     length_penalty: LengthPenaltyOption = 1.0,
     length_normalization: LengthNormalizationOption = "gnmt",
@@ -59,6 +72,7 @@ def translate(
     top_p: TopPOption = 1.0,
     seed: SeedOption = 1,
     min_length: MinLengthOption = 0,
+    max_length: MaxLengthOption = None,
     no_repeat_ngram: NoRepeatNgramOption = 0,
     prefix: PrefixOption = None,
     prefix_column: PrefixColumnOption = False,
@@ -67,9 +81,12 @@ def translate(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
-    """Translate sentences, a file, or standard input: one line out for one line in, in order, on stdout."""
+    """Translate sentences, a file, or standard input with a trained model.
+
+    Writes one line to stdout for each line it reads, in the same order; everything else goes to stderr.
+    """
     show_logs()
-    _refuse_contradictions(sentences, file, prefix, prefix_column, keep_unk, dictionary)
+    _refuse_contradictions(sentences, file, start_line, prefix, prefix_column, keep_unk, dictionary)
     found = find_run(run)
     way = choose_way(
         beam=beam,
@@ -82,41 +99,69 @@ def translate(
         top_p=top_p,
         seed=seed,
     )
+    translator = _load(found, checkpoint, device, dictionary, ensemble)
+    from mt.search.constraints import Constraints
+
+    search = partial(
+        translator.n_best,
+        num_best=n_best or 1,
+        way=way,
+        constraints=Constraints(min_length, no_repeat_ngram),
+        max_length=max_length,
+        keep_unk=keep_unk,
+        refuse_long=True,
+        show_progress=file is not None,
+    )
+    lines = _Lines(sentences, file, start_line, prefix or "", prefix_column)
+    unknown_words = UnknownWords(translator.reader, copies=translator.carries_over)
+    _translate_all(lines, search, BadLines(on_error), unknown_words, is_numbered=n_best is not None)
+
+
+def _load(
+    run: "RunDirectory",
+    checkpoint: str,
+    device: str,
+    dictionary: Path | None,
+    ensemble: list[Path] | None,
+) -> "Translator":
     from mt.device import choose_device
     from mt.pipeline.carried_words import read_dictionary
     from mt.pipeline.translator import Translator
-    from mt.search.constraints import Constraints
 
-    translator = Translator.from_run(
-        found,
+    return Translator.from_run(
+        run,
         checkpoint=checkpoint,
         device=choose_device(device),
         dictionary=None if dictionary is None else read_dictionary(dictionary),
         others=find_ensemble(ensemble),
     )
-    num_before = 0
-    for lines in _blocks(sentences, file):
-        prefixes = [prefix] * len(lines) if prefix else []
-        if prefix_column:
-            lines, prefixes = _columns(lines)
-        translations = translator.n_best(
-            lines,
-            num_best=n_best or 1,
-            way=way,
-            constraints=Constraints(min_length, no_repeat_ngram),
-            prefixes=prefixes,
-            keep_unk=keep_unk,
-            refuse_long=True,
-            first_line=num_before + 1,
-            show_progress=file is not None,
-        )
-        _write(translations, None if n_best is None else num_before + 1)
-        num_before += len(lines)
+
+
+def _translate_all(
+    lines: "_Lines", search: Search, bad_lines: BadLines, unknown_words: UnknownWords, *, is_numbered: bool
+) -> None:
+    """Translate and write block by block; then say what was unusual, and which line it stopped at."""
+    number = lines.first
+    stopped_by = None
+    for block in lines.blocks():
+        pairs, reasons = lines.read(block, number)
+        done = bad_lines.translate(pairs, search, first_line=number, reasons=reasons)
+        _write(done.translations, number if is_numbered else None)
+        unknown_words.count([source for source, _ in done.pairs])
+        number += len(done.translations)
+        if stopped_by := done.stopped_by:
+            break
+    for warning in (unknown_words.warning(), bad_lines.warning()):
+        if warning is not None:
+            typer.echo(f"warning: {warning}", err=True)
+    if stopped_by is not None:
+        raise DataError(stopped_by if lines.sentences else f"{stopped_by} {_how_to_go_on(number)}")
 
 
 def _refuse_contradictions(
     sentences: list[str] | None,
     file: Path | None,
+    start_line: int,
     prefix: str | None,
     prefix_column: bool,
     keep_unk: bool,
@@ -124,6 +169,13 @@ def _refuse_contradictions(
 ) -> None:
     if sentences and file:
         raise DataError("give sentences or --file, not both.")
+    if sentences and len(sentences) == 1 and _is_file(sentences[0]):
+        raise DataError(
+            f"{sentences[0]} is a file. To translate its lines: mt translate --file {sentences[0]}. "
+            "To translate its name, give it on standard input."
+        )
+    if sentences and start_line > 1:
+        raise ConfigError("--start-line is for the lines of a file or of stdin: leave out other sentences.")
     if prefix is not None and prefix_column:
         raise ConfigError("--prefix and --prefix-column both say how to begin: give one of the two.")
     if prefix_column and sentences:
@@ -134,21 +186,71 @@ def _refuse_contradictions(
         )
 
 
-def _blocks(sentences: list[str] | None, file: Path | None) -> Iterator[list[str]]:
-    """The lines to translate, as many at a time as have arrived."""
-    if sentences:
-        # A sentence with a line break in it is still one sentence.
-        yield [" ".join(sentence.split()) for sentence in sentences]
-    elif file is not None:
-        yield from arriving(lines_of_file(file))
-    else:
-        yield from arriving(lines_of_stdin("Type a sentence and press Enter;"))
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # Too long for a name, say.
+        return False
 
 
-def _columns(lines: list[str]) -> tuple[list[str], list[str]]:
-    """What stands before the first tab of each line, and what behind it."""
-    columns = [line.partition("\t") for line in lines]
-    return [source for source, _, _ in columns], [beginning for _, _, beginning in columns]
+class _Lines(NamedTuple):
+    """What is to be translated: sentences, the lines of a file, or those of standard input."""
+
+    sentences: list[str] | None
+    file: Path | None
+    first: int
+    """The number of the first line to translate."""
+    prefix: str
+    """How every translation begins."""
+    prefix_column: bool
+    """Whether each line has, after a tab, a beginning of its own."""
+
+    @property
+    def name(self) -> str:
+        """What to call the place that a line comes from."""
+        if self.sentences:
+            return "the command line"
+        return STDIN_NAME if self.file is None else str(self.file)
+
+    def blocks(self) -> Iterator[list[str]]:
+        """The lines, as many at a time as have arrived."""
+        if self.sentences:
+            # A sentence with a line break in it is still one sentence.
+            yield [" ".join(sentence.split()) for sentence in self.sentences]
+        elif self.file is not None:
+            yield from arriving(self._from_the_first(lines_of_file(self.file, keep_bad=True)))
+        else:
+            lines = lines_of_stdin("Type a sentence and press Enter;", keep_bad=True)
+            yield from arriving(self._from_the_first(lines))
+
+    def read(self, lines: list[str], first_line: int) -> tuple[Pairs, dict[int, str]]:
+        """Of each line the source and the beginning of its translation; which lines are not text, and why."""
+        pairs = []
+        reasons: dict[int, str] = {}
+        for number, line in enumerate(lines, first_line):
+            source, _, beginning = line.partition("\t") if self.prefix_column else (line, "", self.prefix)
+            pairs.append((source, beginning))
+            if reason := why_not_text(line, self.name, number):
+                reasons[number] = reason
+        return pairs, reasons
+
+    def _from_the_first(self, lines: Iterator[str]) -> Iterator[str]:
+        """The lines that are to be translated; none where the file ends just before the first of them."""
+        num_skipped = sum(1 for _ in islice(lines, self.first - 1))
+        if num_skipped < self.first - 1:
+            raise DataError(
+                f"--start-line {self.first}: {self.name} has only {counted(num_skipped, 'line')}."
+            )
+        yield from lines
+
+
+def _how_to_go_on(line: int) -> str:
+    """What can be done where translating has stopped at this line."""
+    before = "No line is before it" if line == 1 else "All lines before it are translated"
+    return (
+        f"{before}. Go on after it with --start-line {line + 1}, or past all such lines with "
+        "--on-error empty or --on-error copy."
+    )
 
 
 def _write(translations: "Sequence[Sequence[Translation]]", first_line: int | None) -> None:

@@ -11,6 +11,8 @@ from mt.config.section import Section
 from mt.config.tokenizer import TokenizerConfig
 from mt.config.training import CheckpointConfig, ScheduleConfig, TrainingConfig, ValidationConfig
 
+_IN_TRAINING_ALONE = {"dropout", "attention_dropout", "activation_dropout", "word_dropout"}
+
 
 class Config(Section):
     """Everything that decides a run."""
@@ -43,6 +45,19 @@ class Config(Section):
     def carries_words_over(self) -> bool:
         """Whether the model learns to carry unknown words over; parts of words are never unknown."""
         return self.tokenizer.kind == "word" and self.training.guided_alignment > 0
+
+    def computation(self) -> dict[str, bool | int | float | str | None]:
+        """The options, such as ``model.num_heads``, that decide what weights compute, with their values.
+
+        Those that act in training alone are not among them.
+        """
+        model = self.model.model_dump(exclude=_IN_TRAINING_ALONE)
+        return {
+            **{f"model.{key}": value for key, value in model.items()},
+            "data.max_length": self.data.max_length,
+            "tokenizer.kind": self.tokenizer.kind,
+            "training.guided_alignment": self.training.guided_alignment,
+        }
 
     @model_validator(mode="after")
     def _check_across_sections(self) -> Self:

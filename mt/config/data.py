@@ -4,6 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from mt.config.columns import Delimiter, parse_columns
 from mt.config.mix import parse_mix
 from mt.config.section import MAY_CHANGE, Section
 
@@ -12,7 +13,7 @@ class DataConfig(Section):
     """Where the sentence pairs come from."""
 
     path: str = Field(min_length=1, json_schema_extra=MAY_CHANGE)
-    """A folder, file or pattern (part-*.csv), a Hub id (org/corpus), builtin:primer or builtin:reverse."""
+    """A folder, file, pattern (part-*.csv), two files (en.txt,de.txt), Hub id, or builtin:primer, say."""
 
     name: str | None = None
     """The configuration of a Hub corpus that has several, such as en-it."""
@@ -25,6 +26,12 @@ class DataConfig(Section):
 
     tgt: str = Field(min_length=1)
     """The language translated to, likewise."""
+
+    columns: str | None = Field(default=None, json_schema_extra=MAY_CHANGE)
+    """Columns with other names than the languages', such as english,german; 1,2 where there is no header."""
+
+    delimiter: Delimiter = Field(default="auto", json_schema_extra=MAY_CHANGE)
+    """Separates the columns of .csv, .tsv and, unless auto, .txt; auto tries what the header line fits."""
 
     mix: str | None = None
     """More to train on, a source a line: its path, then weight=, name=, revision=, src=, tgt= as needed."""
@@ -47,4 +54,10 @@ class DataConfig(Section):
     @model_validator(mode="after")
     def _check_mix(self) -> Self:
         parse_mix(self.mix or "")
+        return self
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        if self.columns is not None:
+            parse_columns(self.columns)
         return self

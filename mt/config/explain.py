@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from mt.config.config import Config
 from mt.config.located_yaml import MAX_DIGITS, KeyPath, Place, one_short_line, plain_scalar
+from mt.config.synonyms import meaning_of, place_of
 
 SECTIONS: dict[str, dict[str, FieldInfo]] = {
     name: field.annotation.model_fields for name, field in Config.model_fields.items() if field.annotation
@@ -78,6 +79,10 @@ def unknown_key(path: KeyPath) -> str:
         return f"{known} It belongs to " + " or to ".join(f"{name}: {name}.{key}" for name in homes) + "."
     if not parents and (nested := key.split("."))[0] in SECTIONS and len(nested) == 2:
         return f"{known} Write '{nested[0]}:' and beneath it, indented, '{one_short_line(nested[1])}:'."
+    if place := place_of(key):
+        return f"{known} {place}"
+    if meaning := meaning_of(key):
+        return f"{known} Did you mean {_quoted(meaning, *parents)}?"
     if parents and (close := _closest(key, SECTIONS[parents[0]])):
         return f"{known} Did you mean '{close}'?"
     everywhere = {field: f"{name}.{field}" for name, fields in SECTIONS.items() for field in fields}
@@ -87,6 +92,11 @@ def unknown_key(path: KeyPath) -> str:
     if parents:
         return f"{known} The keys of {parents[0]} are {', '.join(SECTIONS[parents[0]])}."
     return f"{known} The sections are {', '.join(SECTIONS)}."
+
+
+def _quoted(options: str, section: str = "") -> str:
+    """Options as 'section.key', or as 'key' where they are named in their own section."""
+    return " and ".join(f"'{option.removeprefix(f'{section}.')}'" for option in options.split(" and "))
 
 
 def _blamed(details: ErrorDetails, places: dict[KeyPath, Place]) -> KeyPath:

@@ -11,8 +11,10 @@ from mt.config.config import Config
 from mt.config.explain import SECTIONS, explain, unknown_key
 from mt.config.located_yaml import KeyPath, Place, one_short_line, read_yaml
 from mt.errors import ConfigError
+from mt.recipes import recipe_files
+from mt.regular_files import read_text
 
-_MAX_BYTES = 1_000_000
+MAX_CONFIG_BYTES = 1_000_000
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -27,7 +29,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         ConfigError: If the file or an override cannot be used; its message lists all that is wrong, one a
             line.
     """
-    value, places = read_yaml(_read_text(path), lambda line: f"{path}, line {line}")
+    value, places = read_yaml(_read(path), lambda line: f"{path}, line {line}")
     if value is None:
         raise ConfigError(
             f"{path}: this file is empty. A config needs data.path, data.src and data.tgt at least."
@@ -65,19 +67,11 @@ def _apply(override: str, sections: dict[str, object], places: dict[KeyPath, Pla
         places[section, key] = Place(where, written[()].written if written else "")
 
 
-def _read_text(path: Path) -> str:
+def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
+        return read_text(path, max_bytes=MAX_CONFIG_BYTES)
     except OSError as error:
         raise ConfigError(f"{path}: {_why_unreadable(path, error)}") from error
-    if len(content) > _MAX_BYTES:
-        raise ConfigError(f"{path}: this file is larger than {_MAX_BYTES:,} bytes, so it cannot be a config.")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}, line {line}: this is not UTF-8 text. Save the file as UTF-8.") from error
 
 
 def _why_unreadable(path: Path, error: OSError) -> str:
@@ -85,6 +79,11 @@ def _why_unreadable(path: Path, error: OSError) -> str:
         return f"this is a folder. Give a config file{_such_as(path)}."
     if error.errno != errno.ENOENT:
         return f"this file cannot be read: {error.strerror}."
+    if path.stem in recipe_files():
+        return (
+            f"there is no such file. There is a recipe of this name: "
+            f"mt init --recipe {path.stem} > {path.stem}.yaml"
+        )
     if not path.parent.is_dir():
         return f"there is no such file, nor is there a folder '{path.parent}'."
     neighbours = {file.name: str(file) for file in _configs_in(path.parent)}

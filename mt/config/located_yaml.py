@@ -152,6 +152,8 @@ class _Reader:
         for event in self._until(yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
                 raise self._refusal("a key must be a word, not a list or a mapping.")
+            if not event.value.isprintable():
+                raise self._refusal("a key must be a word, and this one has characters that are no text.")
             key, line = event.value, self.line
             here = (*path, key)
             if key in mapping:

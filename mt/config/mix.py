@@ -5,8 +5,10 @@ import re
 from difflib import get_close_matches
 from typing import NamedTuple
 
+from mt.config.columns import DELIMITERS, parse_columns
+
 _WORD = re.compile(r"(?P<before>.*\S)\s+(?P<key>\w+)=(?P<value>\S*)")
-_KEYS = ("weight", "name", "revision", "src", "tgt", "num_train_pairs")
+_KEYS = ("weight", "name", "revision", "src", "tgt", "columns", "delimiter", "num_train_pairs")
 
 
 class MixedSource(NamedTuple):
@@ -49,6 +51,13 @@ def _parse_line(line: str) -> MixedSource:
         weight = _number(str(fields.pop("weight")))
         if not 0 < weight < math.inf:
             raise ValueError(f"data.mix: in {line!r}, the weight must be a number above 0, such as 0.5.")
+    if "columns" in fields:
+        try:
+            parse_columns(str(fields["columns"]))
+        except ValueError as error:
+            raise ValueError(f"data.mix: in {line!r}, {error}") from None
+    if fields.get("delimiter", "auto") not in DELIMITERS:
+        raise ValueError(f"data.mix: in {line!r}, the delimiter must be one of {', '.join(DELIMITERS)}.")
     if "num_train_pairs" in fields:
         count = str(fields["num_train_pairs"])
         if not re.fullmatch(r"[1-9][0-9]{0,17}", count, re.ASCII):

@@ -1,4 +1,4 @@
-"""A ``Config`` as YAML, with each field's documentation as a comment; and what differs between two."""
+"""A ``Config``, or all options there are, as YAML with documentation; and what differs between two."""
 
 import re
 import textwrap
@@ -8,8 +8,9 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS, choices
+from mt.config.explain import SECTIONS, accepted, choices, unknown_key
 from mt.config.located_yaml import Scalar
+from mt.errors import ConfigError
 
 _COMMENT_WIDTH = 100
 
@@ -37,6 +38,39 @@ def config_to_yaml(config: Config, *, comments: bool = True, keys: Collection[st
         if lines:
             about = _comment(str(Config.model_fields[section].description), indent="") if comments else []
             sections.append("\n".join([*about, f"{section}:", *lines]))
+    return "\n\n".join(sections) + "\n"
+
+
+def options_to_yaml(name: str | None) -> str:
+    """Options with their defaults and documentation, as they would be written into a config.
+
+    Args:
+        name: A section, an option such as ``schedule.kind`` or ``kind``, or None for all there are.
+
+    Raises:
+        ConfigError: If there is no such section or option; the message says which was probably meant.
+    """
+    found = {
+        section: {
+            key: field for key, field in fields.items() if name in {None, section, key, f"{section}.{key}"}
+        }
+        for section, fields in SECTIONS.items()
+    }
+    if not any(found.values()):
+        raise ConfigError(
+            unknown_key(tuple(str(name).split(".")) if str(name).split(".")[0] in SECTIONS else (str(name),))
+        )
+    sections: list[str] = []
+    for section, fields in found.items():
+        lines = [f"{section}:"]
+        for key, field in fields.items():
+            takes = "" if choices(field) else f" {accepted(field).capitalize()}."
+            lines += _comment(_documentation(field) + takes, indent="  ")
+            default = "  # has no default" if field.is_required() else f" {_scalar(field.default)}"
+            lines.append(f"  {key}:{default}")
+        if fields:
+            about = _comment(str(Config.model_fields[section].description), indent="")
+            sections.append("\n".join([*about, *lines]))
     return "\n\n".join(sections) + "\n"
 
 

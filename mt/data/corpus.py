@@ -32,6 +32,7 @@ from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import SPLITS, Part, Source, Split
 from mt.errors import DataError
 from mt.progress_bars import track
+from mt.wording import counted
 
 CORPUS_VERSION = 1
 """Raised when the same files would be read, cleaned, checked or carved into other pairs than before."""
@@ -259,7 +260,7 @@ def _carve(
 
 def _refuse_nothing_left(source: Source, table: PairTable, dropped: Counter[str]) -> None:
     if not len(table):
-        rows = ", ".join(f"in {count:,} rows {reason}" for reason, count in dropped.items())
+        rows = ", ".join(f"in {counted(count, 'row')} {reason}" for reason, count in dropped.items())
         raise DataError(
             f"No pair of {_where(source.splits['train'])} can be trained on: {rows or 'there are no rows'}."
         )

@@ -1,12 +1,14 @@
 """``builtin:reverse``: sentences of random words, and the same words in reversed order.
 
 The smallest task that needs attention over the whole sentence: the first word to write is the last one read.
+``builtin:reverse-characters`` is the same one level down: words of random letters, and these words backwards.
 """
 
 from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import compress
 from random import Random
+from string import ascii_lowercase
 
 from mt.data.cleaning.duplicates import SeenPairs
 from mt.errors import DataError
@@ -14,6 +16,7 @@ from mt.errors import DataError
 REVERSE_VERSION = 1
 """Raised when the same arguments would give other pairs than before."""
 
+# Words in a sentence, or letters in a word.
 MIN_WORDS, MAX_WORDS = 4, 16
 _LIST = """
 ant apple arm autumn bag ball banana bear bed bee bell bench bird boat book bottle box bread bridge
@@ -33,7 +36,9 @@ _TEST, _VALIDATION = 26, 26
 _DRAWN_AT_A_TIME = 1000
 
 
-def reverse_pairs(split: str, num_pairs: int, seed: int) -> Iterator[tuple[str, str]]:
+def reverse_pairs(
+    split: str, num_pairs: int, seed: int, *, characters: bool = False
+) -> Iterator[tuple[str, str]]:
     """Yield ``num_pairs`` distinct (sentence, reversed sentence) pairs, the same for the same arguments.
 
     Lengths are uniform from ``MIN_WORDS`` to ``MAX_WORDS``, and so are words: only the order can be learnt.
@@ -43,20 +48,23 @@ def reverse_pairs(split: str, num_pairs: int, seed: int) -> Iterator[tuple[str, 
         split: "train", "validation" or "test"; no sentence is in two of them, whatever the seeds.
         num_pairs: How many.
         seed: Of the drawing.
+        characters: Each pair is a single word of random letters, reversed letter by letter.
 
     Raises:
         DataError: If the split is not one of the three.
     """
     if split not in ("train", "validation", "test"):
         raise DataError(f"builtin:reverse has no split {split!r}; it has train, validation and test.")
-    random = Random(f"reverse {split} {seed}")
+    task = "reverse characters" if characters else "reverse"
+    units, separator = (ascii_lowercase, "") if characters else (WORDS, " ")
+    random = Random(f"{task} {split} {seed}")
     seen = SeenPairs()
     num_left = num_pairs
     while num_left > 0:
         drawn = [
-            random.choices(WORDS, k=random.randint(MIN_WORDS, MAX_WORDS)) for _ in range(_DRAWN_AT_A_TIME)
+            random.choices(units, k=random.randint(MIN_WORDS, MAX_WORDS)) for _ in range(_DRAWN_AT_A_TIME)
         ]
-        pairs = [(" ".join(words), " ".join(reversed(words))) for words in drawn]
+        pairs = [(separator.join(words), separator.join(reversed(words))) for words in drawn]
         pairs = [pair for pair in pairs if _split_of(pair[0]) == split]
         new = list(compress(pairs, seen.add(pairs)))[:num_left]
         yield from new

@@ -13,6 +13,7 @@ from mt.config.tokenizer import TokenizerConfig
 from mt.data.subwords import SPACE_BYTE, SPACE_MARK, byte_level_bpe, character_level, metaspace_bpe
 from mt.data.word_level import count_words, escape, word_level
 from mt.errors import DataError
+from mt.regular_files import read_bytes
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
 
 # A million words take 30 million bytes; the limit is against files that would fill the memory.
@@ -221,15 +222,9 @@ def read_tokenizer_file(path: Path) -> bytes:
         DataError: If there is no such file, or it is too large.
     """
     try:
-        if path.exists() and not path.is_file():
-            raise DataError(f"cannot read the tokenizer {path}: it is no file.")
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
+        return read_bytes(path, max_bytes=_MAX_BYTES)
     except OSError as error:
         raise DataError(f"cannot read the tokenizer {path}: {error.strerror or error}.") from error
-    if len(content) > _MAX_BYTES:
-        raise DataError(f"{path} is larger than {_MAX_BYTES:,} bytes, as no tokenizer of mt is.")
-    return content
 
 
 def _text_only(ids: list[int]) -> list[int]:

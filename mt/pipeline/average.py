@@ -7,6 +7,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.load import load_config
 from mt.errors import CheckpointError
 from mt.run_directory import RunDirectory
+from mt.wording import counted
 
 LOG = logging.getLogger(__name__)
 
@@ -14,26 +15,36 @@ LOG = logging.getLogger(__name__)
 def average_checkpoints(run: RunDirectory, number: int, *, best: bool) -> Checkpoint:
     """Average the last ``number`` checkpoints, or those with the best validation score; the new checkpoint.
 
+    Where there are fewer, all of them are averaged.
+
     Raises:
         RunError: If there is no such run, or somebody trains in it, who would remove what is being read.
-        CheckpointError: If there are not as many checkpoints that will do, or one is damaged.
+        CheckpointError: If only one checkpoint will do where more are asked for, or none, or one is damaged.
     """
     run.require()
     store = CheckpointStore(run.checkpoints_dir)
     with run.lock():
         found = [store.require(name) for name in store.names()]
-        what = "checkpoints"
+        what = ""
         if best:
             metric = load_config(run.config_file).validation.metric
-            what = f"checkpoints with a {metric} of their own"
+            what = f" with a {metric} of their own"
             found = [checkpoint for checkpoint in found if metric in checkpoint.metrics]
             # Of a loss, less is better.
             sign = -1 if metric == "loss" else 1
             found.sort(key=lambda checkpoint: sign * checkpoint.metrics[metric])
-        if len(found) < number:
+        if len(found) < min(number, 2):
             raise CheckpointError(
-                f"{run.path} has {len(found)} {what}, and not {number}. Ask for fewer, or train with a "
-                "greater checkpoint.keep."
+                f"{run.path} has {counted(len(found), 'checkpoint')}{what}, and an average needs 2 or more. "
+                "Train it further, or with a greater checkpoint.keep."
+            )
+        if len(found) < number:
+            LOG.warning(
+                "%s has only %s%s: the average is of these, not of %d. checkpoint.keep says how many stay.",
+                run.path,
+                counted(len(found), "checkpoint"),
+                what,
+                number,
             )
         chosen = sorted(found[-number:], key=lambda checkpoint: checkpoint.step)
         LOG.info("averaging %s", ", ".join(checkpoint.name for checkpoint in chosen))

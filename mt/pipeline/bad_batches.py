@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from mt.atomic_files import make_folder, write_text_atomically
 from mt.data.batch import Batch
 from mt.errors import DataError
+from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
 from mt.training.step import StepResult
 
@@ -73,12 +74,9 @@ def read_bad_batch(file: Path, *, src_vocab_size: int, tgt_vocab_size: int, max_
         DataError: If the file cannot be read, is none, or does not fit vocabularies and length.
     """
     try:
-        with file.open("rb") as stream:
-            text = stream.read(MAX_BYTES + 1)
+        text = read_bytes(file, max_bytes=MAX_BYTES)
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}.") from error
-    if len(text) > MAX_BYTES:
-        raise DataError(f"{file} is larger than any batch that mt keeps.")
     try:
         bad = TypeAdapter(BadBatch).validate_json(text, strict=True)
     except ValidationError as error:

@@ -11,7 +11,10 @@ from typing import NamedTuple
 
 from mt.data.tokenizer import Tokenizer
 from mt.errors import DataError
+from mt.regular_files import decode_utf8, read_given
 from mt.special_tokens import UNK_ID
+
+_MAX_DICTIONARY_BYTES = 2**28
 
 
 class SourceToken(NamedTuple):
@@ -48,6 +51,26 @@ class SourceReader:
             else [SourceToken(id_, None) for id_ in ids]
             for text, ids in zip(texts, self._tokenizer.encode_batch(texts), strict=True)
         ]
+
+    def unknown_words(self, texts: Sequence[str]) -> tuple[int, list[str]]:
+        """How many words the texts have, punctuation left out, and which of them the model does not know.
+
+        What the dictionary translates is known, and counts as one word. To a tokenizer that can spell
+        everything in bytes, nothing is unknown.
+        """
+        num_words = 0
+        unknown: list[str] = []
+        for text in texts:
+            ids, words = self._tokenizer.encode_with_words(text)
+            place = 0
+            while place < len(ids):
+                length = self._entry_at(words, place)
+                is_unknown = not length and ids[place] == UNK_ID
+                if is_unknown:
+                    unknown.append(words[place])
+                num_words += is_unknown or any(map(str.isalnum, words[place]))
+                place += max(1, length)
+        return num_words, unknown
 
     def _read(self, text: str) -> list[SourceToken]:
         ids, words = self._tokenizer.encode_with_words(text)
@@ -110,11 +133,9 @@ def read_dictionary(path: Path) -> dict[str, str]:
         DataError: If the file cannot be read, or a line is no such pair, or contradicts another.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        lines = decode_utf8(read_given(path, max_bytes=_MAX_DICTIONARY_BYTES), path).split("\n")
     except OSError as error:
         raise DataError(f"the dictionary {path} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"the dictionary {path} is not UTF-8. Save it as UTF-8.") from error
     entries: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():

@@ -17,7 +17,8 @@ from mt.pipeline.config_of_run import refuse_changed_config, refuse_config_of_ot
 from mt.pipeline.model_memory import explain_out_of_memory
 from mt.pipeline.preflight import warnings
 from mt.pipeline.preflight.forecast import Pace, disk_space, forecast
-from mt.pipeline.preflight.layout import Part, count, duration, size, table
+from mt.pipeline.preflight.layout import Part, between, count, duration, size, table
+from mt.pipeline.preflight.speed import Speed
 from mt.pipeline.preflight.text_parts import (
     Text,
     batch_part,
@@ -29,7 +30,6 @@ from mt.pipeline.preflight.text_parts import (
 )
 from mt.pipeline.preflight.trial import (
     FLOAT_BYTES,
-    Speed,
     Trial,
     count_parameters,
     largest_batches,
@@ -41,6 +41,7 @@ from mt.run_directory import RunDirectory
 from mt.seeding import seed_everything
 from mt.training.batch_stream import BatchStream, Epoch
 from mt.training.precision import Precision
+from mt.wording import counted
 
 MOST_TIMED_STEPS = 40
 MOST_TIMED_SECONDS = 12.0
@@ -102,7 +103,7 @@ def _config_part(config: Config, run: RunDirectory, device: torch.device, precis
             f"{model.num_encoder_layers} + {model.num_decoder_layers} layers, d_model {model.d_model}, "
             f"{model.num_heads} heads, d_ff {model.d_ff}, dropout {model.dropout:g}",
         ),
-        ("learning rate", f"{schedule.kind}, rising for {schedule.warmup_steps:,} steps{peak}"),
+        ("learning rate", f"{schedule.kind}, rising for {counted(schedule.warmup_steps, 'step')}{peak}"),
         ("step", f"{training.num_micro_batches} x {training.batch_tokens:,} tokens in {precision.name}"),
         ("device", str(device)),
         ("ends at", ", ".join(f"{name} {limit:,}" for name, limit in limits.items() if limit is not None)),
@@ -119,7 +120,10 @@ def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, num_parameter
     rows = [
         *(("batch", f"{rows} x {src} source and {tgt} target tokens") for rows, src, tgt in step.shapes),
         ("step", f"loss {step.result.loss:.2f}, in {duration(step.seconds)}"),
-        ("search", f"{src_length} tokens read, {len(written.ids)} written, in {duration(seconds)}"),
+        (
+            "search",
+            f"{counted(src_length, 'token')} read, {len(written.ids)} written, in {duration(seconds)}",
+        ),
         ("weights", size(weights)),
         ("gradients", size(weights)),
         ("Adam", size(2 * weights)),
@@ -147,7 +151,7 @@ def _measure_pace(trial: Trial, stream: BatchStream, text: Text) -> tuple[Speed,
 
 def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, num_parameters: int) -> Part:
     expected = forecast(config, pace)
-    about = "about" if expected.is_certain else "at least"
+    at_least = "" if expected.is_certain else "at least "
     one, altogether = disk_space(config, num_parameters)
     free = _free_disk(run)
     if one > free:
@@ -155,25 +159,34 @@ def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, num_p
             f"a checkpoint takes {size(one)}, and {size(free)} are free where {run.path} will be. Free some "
             "space, or train into another directory with --run."
         )
+    busy = list(warnings.warn_of_other_work(os.getloadavg()[0], os.cpu_count() or 1, speed.processor_share))
+    # Without the other work, the fastest quarter would have been faster still.
+    slowest, fastest = speed.range[0], speed.range[1] / speed.processor_share
+    least, most = (forecast(config, pace.at(each)).seconds for each in (fastest, slowest))
     not_compiled = ", not compiled" if config.training.compile else ""
     rows = [
+        *(
+            ("machine", "busy with other work: the longer time is beside it, the shorter one without it")
+            for _ in busy
+        ),
         (
             "speed",
-            f"{count(speed.tokens_per_second)} target tokens a second, measured on {speed.num_steps} steps "
-            f"in {duration(speed.seconds)}{not_compiled}",
+            f"{count(speed.tokens_per_second)} target tokens a second, measured on "
+            f"{counted(speed.num_steps, 'step')} in {duration(speed.seconds)}{not_compiled}",
         ),
-        ("length", f"{count(expected.num_steps)} steps, where {expected.ended_by} ends it"),
-        ("epochs", f"{expected.num_epochs:.1f}, of {count(pace.steps_per_epoch)} steps each"),
+        ("length", f"{counted(expected.num_steps, 'step')}, where {expected.ended_by} ends it"),
+        ("epochs", f"{expected.num_epochs:.1f}, of {counted(round(pace.steps_per_epoch), 'step')} each"),
         (
             "time",
-            f"{about} {duration(expected.seconds)}: {duration(expected.training_seconds)} of training and "
-            f"{duration(expected.validating_seconds)} of {count(expected.num_validations)} validations",
+            f"{at_least}{between(least, most)}; at this speed {duration(expected.training_seconds)} of "
+            f"training and {duration(expected.validating_seconds)} of "
+            f"{counted(expected.num_validations, 'validation')}",
         ),
         ("checkpoints", f"{count(expected.num_checkpoints)}, and each new best; {size(one)} each"),
         ("disk space", f"up to {size(altogether)} of checkpoints; {size(free)} are free"),
     ]
     found = [
-        *warnings.warn_of_other_work(os.getloadavg()[0], os.cpu_count() or 1),
+        *busy,
         *warnings.warn_of_schedule(config, expected),
         *warnings.warn_of_validation(config, expected),
         *warnings.warn_of_disk(altogether, free, str(run.path)),

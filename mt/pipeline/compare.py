@@ -18,8 +18,10 @@ from mt.metrics.sentences import SentenceOfTwo, most_different_sentences
 from mt.metrics.significance import Difference, paired_bootstrap
 from mt.pipeline.evaluate import translate_set
 from mt.pipeline.evaluation_set import EvaluationSet, load_evaluation_set, read_lines
+from mt.pipeline.trained import load_trained
 from mt.pipeline.translator import Beam
 from mt.run_directory import RunDirectory
+from mt.wording import counted
 
 
 @dataclass(frozen=True)
@@ -75,11 +77,11 @@ def run_comparison(
         if not system.is_dir():
             if references is None and data_path is None:
                 _refuse_other_split(system, split)
+            if references is None:
+                _refuse_other_sentences(system, judged_on)
             _refuse_other_length(system, read_lines(system), judged_on)
     files = [
-        translate_set(RunDirectory(system), judged_on, checkpoint=checkpoint, device=device, beam=beam).file
-        if system.is_dir()
-        else system
+        _translate(RunDirectory(system), judged_on, checkpoint, device, beam) if system.is_dir() else system
         for system in systems
     ]
     first, second = map(read_lines, files)
@@ -129,9 +131,26 @@ def _corpus_of(systems: Sequence[Path]) -> DataConfig:
     return first
 
 
+def _translate(
+    run: RunDirectory, judged_on: EvaluationSet, checkpoint: str, device: torch.device, beam: Beam | None
+) -> Path:
+    """Let a run translate; the file of its translations."""
+    return translate_set(run, load_trained(run, checkpoint), judged_on, device=device, beam=beam).file
+
+
+def _refuse_other_sentences(file: Path, judged_on: EvaluationSet) -> None:
+    """The name of a file of `translate_set` has the checksum of its test set; older ones have none."""
+    named = re.match(r"hypotheses\.(.+-([0-9a-f]{12}))\.(?:step|average)_\d", file.name)
+    if named and named[2] != judged_on.checksum:
+        raise ConfigError(
+            f"{file} holds translations of other sentences than {judged_on.where}: add the --data that they "
+            f"are of, or --references {file.with_name(f'references.{named[1]}.txt')}."
+        )
+
+
 def _refuse_other_split(file: Path, split: Split) -> None:
     """Splits may have as many lines as one another, so that the name alone tells that one was mistaken."""
-    named = re.match(r"hypotheses\.(train|validation|test)\.", file.name)
+    named = re.match(r"hypotheses\.(train|validation|test)(?:-[0-9a-f]{12})?\.(?:step|average)_", file.name)
     if named and named[1] != split:
         raise ConfigError(f"{file} holds translations of the {named[1]} split: add --split {named[1]}.")
 
@@ -139,6 +158,6 @@ def _refuse_other_split(file: Path, split: Split) -> None:
 def _refuse_other_length(file: Path, lines: list[str], judged_on: EvaluationSet) -> None:
     if len(lines) != len(judged_on.references):
         raise DataError(
-            f"{file} has {len(lines):,} lines, but {judged_on.where} has {len(judged_on.references):,} "
-            "references: they do not belong together."
+            f"{file} has {counted(len(lines), 'line')}, but {judged_on.where} has "
+            f"{counted(len(judged_on.references), 'reference')}: they do not belong together."
         )

@@ -2,9 +2,10 @@
 
 from mt.atomic_files import write_text_atomically
 from mt.config.config import Config
-from mt.config.load import load_config
+from mt.config.load import MAX_CONFIG_BYTES, load_config
 from mt.config.write import config_to_yaml, differences
 from mt.errors import ConfigError, RunError
+from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
 
 
@@ -22,11 +23,19 @@ def refuse_config_of_others(run: RunDirectory) -> None:
         ours = config_to_yaml(load_config(run.config_file))
     except ConfigError:
         ours = ""
-    if run.config_file.read_bytes() != ours.encode():
+    if _content(run) != ours.encode():
         raise RunError(
             f"{run.config_file} was not written by training, which would replace it: train into a folder of "
             "its own with --run, or rename that file."
         )
+
+
+def _content(run: RunDirectory) -> bytes | None:
+    """What ``config.yaml`` holds; None where it is not a file that training wrote."""
+    try:
+        return read_bytes(run.config_file, max_bytes=MAX_CONFIG_BYTES)
+    except OSError:
+        return None
 
 
 def refuse_changed_config(run: RunDirectory, config: Config) -> None:

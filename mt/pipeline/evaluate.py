@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 
 from mt.atomic_files import write_text_atomically
-from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.corpus import load_corpus
@@ -30,6 +29,7 @@ from mt.metrics.words import (
     look_at_source_words,
 )
 from mt.pipeline.evaluation_set import EvaluationSet, load_evaluation_set
+from mt.pipeline.trained import Trained, load_trained
 from mt.pipeline.translator import Beam, Translator
 from mt.run_directory import RunDirectory
 
@@ -49,6 +49,8 @@ class Translations:
     """The optimizer step of the checkpoint."""
     lines: list[str]
     file: Path
+    references_file: Path
+    """The references, one a line, for sacreBLEU's own command."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class Evaluation:
     num_sentences: int
     hypotheses_file: Path
     """The translations, one a line."""
+    references_file: Path
+    """The references, likewise."""
     scores: dict[str, Score]
     literature: Score | None
     exact: float
@@ -118,9 +122,10 @@ def run_evaluation(
         MtError: If the run, the checkpoint or the corpus cannot be used, or a reference is empty.
     """
     config = load_config(run.require().config_file)
-    CheckpointStore(run.checkpoints_dir).require(checkpoint)
+    # Before the corpus, which may take long: training may remove this checkpoint at any time.
+    trained = load_trained(run, checkpoint)
     judged_on = load_evaluation_set(config.data, split, path=data_path, name=data_name)
-    found = translate_set(run, judged_on, checkpoint=checkpoint, device=device, beam=beam)
+    found = translate_set(run, trained, judged_on, device=device, beam=beam)
     texts = judged_on.sources, found.lines, judged_on.references
     if len(found.lines) > MAX_RESAMPLED_LINES:
         LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
@@ -131,10 +136,11 @@ def run_evaluation(
         step=found.step,
         num_sentences=len(found.lines),
         hypotheses_file=found.file,
+        references_file=found.references_file,
         scores=score_with_confidence(found.lines, judged_on.references),
         literature=literature(*texts[1:], config.data.tgt) if literature else None,
         exact=exact_match(found.lines, judged_on.references),
-        exact_by_length=_exact_by_length(*texts) if "builtin:reverse" in judged_on.where else None,
+        exact_by_length=_exact_by_length(*texts) if judged_on.where.startswith("builtin:reverse,") else None,
         analysis=_analyse(config, *texts) if analyse else None,
         worst=worst_sentences(*texts, num_worst),
     )
@@ -142,19 +148,17 @@ def run_evaluation(
 
 def translate_set(
     run: RunDirectory,
+    trained: Trained,
     judged_on: EvaluationSet,
     *,
-    checkpoint: str,
     device: torch.device,
     beam: Beam | None,
 ) -> Translations:
     """Translate an evaluation set and leave the translations in the run, in a file that names the setting.
 
-    Raises:
-        MtError: If the run or the checkpoint cannot be used.
+    The references are written beside it.
     """
-    # By its own name: while training goes on, "best" may come to mean another.
-    saved = CheckpointStore(run.require().checkpoints_dir).require(checkpoint)
+    saved = trained.checkpoint
     mean = "-mean" if beam and beam.length_normalization == "mean" else ""
     search = f"beam{beam.size}-lp{beam.length_penalty:g}{mean}" if beam else "greedy"
     of = ""
@@ -163,11 +167,17 @@ def translate_set(
         checksum = hashlib.blake2b(" ".join(saved.average_of).encode(), digest_size=2).hexdigest()
         of = f"-of{len(saved.average_of)}-{checksum}"
     setting = f"{judged_on.name}.{saved.name}{of}.{search}"
-    translator = Translator.from_run(run, checkpoint=saved.name, device=device)
+    translator = Translator.from_trained(trained, device=device)
     lines = translator.translate(judged_on.sources, way=beam, show_progress=True)
-    file = run.hypotheses_file(setting)
-    write_text_atomically(file, "".join(line + "\n" for line in lines))
-    return Translations(setting, saved.name, saved.step, lines, file)
+    file, references_file = run.hypotheses_file(setting), run.references_file(judged_on.name)
+    _write_lines(references_file, judged_on.references)
+    _write_lines(file, lines)
+    return Translations(setting, saved.name, saved.step, lines, file, references_file)
+
+
+def _write_lines(file: Path, lines: Sequence[str]) -> None:
+    """Each text on a line of its own; a line break in it becomes a space, which is the same to all scores."""
+    write_text_atomically(file, "".join(line.replace("\n", " ") + "\n" for line in lines))
 
 
 def _analyse(config: Config, sources: list[str], hypotheses: list[str], references: list[str]) -> Analysis:

@@ -15,7 +15,10 @@ from mt.run_directory import RunDirectory
 
 def write_json(evaluation: Evaluation, file: Path) -> None:
     """Write all that was found, each score with its signature, in place of what ``file`` held."""
-    facts = asdict(evaluation) | {"hypotheses_file": str(evaluation.hypotheses_file)}
+    facts = asdict(evaluation) | {
+        "hypotheses_file": str(evaluation.hypotheses_file),
+        "references_file": str(evaluation.references_file),
+    }
     write_text_atomically(file, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
 
 

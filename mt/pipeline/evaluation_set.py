@@ -1,7 +1,9 @@
 """What a system is judged on: a split of its corpus, another corpus, or a standard test set."""
 
 import hashlib
+import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,10 @@ from mt.data.sources.source import Split
 from mt.errors import ConfigError, DataError
 from mt.metrics.scores import refuse_empty
 from mt.metrics.standard_sets import PREFIX, load_standard_set
+from mt.regular_files import read_text
+
+# Ten million lines take about one billion.
+_MAX_BYTES = 2**33
 
 
 @dataclass(frozen=True)
@@ -18,11 +24,23 @@ class EvaluationSet:
     """Sentences with one reference each, none of them empty."""
 
     name: str
-    """For file names: of another corpus than the run's own it has a checksum of the sources."""
+    """For file names: the split or the data, and a checksum of the sentences."""
     where: str
     """For people."""
     sources: list[str]
     references: list[str]
+
+    @property
+    def checksum(self) -> str:
+        """Twelve hexadecimal digits that tell these sources and references from all others."""
+        return checksum_of(self.sources, self.references)
+
+
+def checksum_of(sources: Sequence[str], references: Sequence[str]) -> str:
+    """Twelve hexadecimal digits that tell these pairs from all others."""
+    # As JSON, for any text of one sentence may be that of two others joined.
+    pairs = json.dumps([list(sources), list(references)])
+    return hashlib.blake2b(pairs.encode(), digest_size=6).hexdigest()
 
 
 def load_evaluation_set(
@@ -47,13 +65,15 @@ def load_evaluation_set(
         )
     if path is None:
         pairs = load_split(data, split)
-        found = EvaluationSet(split, f"{data.path}, {split}", list(pairs["src"]), list(pairs["tgt"]))
+        stem: str = split
+        where = f"{data.path}, {split}"
+        sources, references = list(pairs["src"]), list(pairs["tgt"])
     elif path.startswith(PREFIX):
         set_name = path.removeprefix(PREFIX)
         sources, references = load_standard_set(
             set_name, data.src, data.tgt, timeout_seconds=data.hub_timeout_seconds
         )
-        found = EvaluationSet(_for_file_name(path), path, sources, references)
+        stem, where = _for_file_name(path), path
     else:
         # How many pairs a built-in corpus has is part of what it is; of another corpus all are judged.
         limit = data.num_train_pairs if path.startswith("builtin:") else None
@@ -62,12 +82,10 @@ def load_evaluation_set(
         )
         pairs = load_split(other, split, undivided=True)
         sources, references = list(pairs["src"]), list(pairs["tgt"])
-        checksum = hashlib.blake2b("\n".join(sources).encode(), digest_size=4).hexdigest()
-        file_name = f"{_for_file_name(Path(path).name)}.{split}-{checksum}"
+        stem = f"{_for_file_name(Path(path).name)}.{split}"
         where = ", ".join([path, *([name] if name else []), split])
-        found = EvaluationSet(file_name, where, sources, references)
-    refuse_empty(found.references, found.where)
-    return found
+    refuse_empty(references, where)
+    return EvaluationSet(f"{stem}-{checksum_of(sources, references)}", where, sources, references)
 
 
 def read_lines(file: Path) -> list[str]:
@@ -77,12 +95,9 @@ def read_lines(file: Path) -> list[str]:
         DataError: If it cannot be read, or is not UTF-8.
     """
     try:
-        text = file.read_bytes().decode("utf-8-sig")
+        text = read_text(file, max_bytes=_MAX_BYTES)
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise DataError(f"{file}, line {line} is not UTF-8. Write the file again as UTF-8.") from error
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 

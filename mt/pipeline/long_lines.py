@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from mt.errors import DataError
+from mt.errors import LinesError
 
 TokenT = TypeVar("TokenT")
 
@@ -39,20 +39,25 @@ def pieces_of(
         Pairs of an index into ``texts`` and tokens, in order.
 
     Raises:
-        DataError: If a sentence is too long and ``refuse_long``.
+        LinesError: If sentences are too long and ``refuse_long``.
     """
     pieces: list[tuple[int, Sequence[TokenT]]] = []
+    reasons: dict[int, str] = {}
     for index, tokens in enumerate(encode(texts)):
         if len(tokens) < max_length:
             pieces += [(index, tokens)] if tokens else []
             continue
         for sentence in encode(split_sentences(texts[index])):
             if refuse_long and len(sentence) >= max_length:
-                raise DataError(
-                    f"line {first_line + index} has a sentence of {len(sentence) + 1} tokens, and this model "
+                line = first_line + index
+                reasons.setdefault(
+                    line,
+                    f"line {line} has a sentence of {len(sentence) + 1} tokens, and this model "
                     f"reads at most {max_length} (data.max_length when it was trained). "
-                    "Break it into shorter sentences."
+                    "Break it into shorter sentences.",
                 )
             width = max_length - 1
             pieces += [(index, sentence[at : at + width]) for at in range(0, len(sentence), width)]
+    if reasons:
+        raise LinesError(reasons)
     return pieces

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mt.data.tokenizer import Tokenizer
-from mt.errors import DataError
+from mt.errors import LinesError
 from mt.pipeline.carried_words import SourceReader, SourceToken
 from mt.pipeline.long_lines import pieces_of
 from mt.search.hypothesis import Hypothesis
+from mt.wording import counted
 
 
 @dataclass(frozen=True)
@@ -43,21 +44,34 @@ def read_pieces(
     prefix_reader: SourceReader,
     *,
     max_length: int,
+    most_written: int,
     first_line: int,
     refuse_long: bool,
 ) -> list[Piece]:
     """What is to be translated for each line; the first piece begins as the line's prefix says.
 
+    Args:
+        texts: The lines.
+        prefixes: For each line how its translation begins; empty lets all begin as they will.
+        reader: Of the source language.
+        prefix_reader: Of the target language.
+        max_length: The most tokens that the model reads, EOS included.
+        most_written: The most tokens of a translation; a beginning has fewer.
+        first_line: The number of the first line, for messages.
+        refuse_long: Whether a sentence that is too long is an error; if not, it is cut.
+
     Raises:
-        DataError: If a sentence is too long and ``refuse_long``, or a beginning is too long.
+        LinesError: If sentences are too long and ``refuse_long``, or beginnings are too long.
     """
     beginnings = prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
-    for line, beginning in enumerate(beginnings, first_line):
-        if len(beginning) >= max_length:
-            raise DataError(
-                f"line {line} is to begin with {len(beginning)} tokens, and this model writes at most "
-                f"{max_length}, the end mark included. Give a shorter beginning."
-            )
+    too_long = {
+        line: f"line {line} is to begin with {counted(len(beginning), 'token')}, and a translation "
+        f"may have at most {most_written}. Give a shorter beginning."
+        for line, beginning in enumerate(beginnings, first_line)
+        if len(beginning) >= most_written
+    }
+    if too_long:
+        raise LinesError(too_long)
     pieces: list[Piece] = []
     for place, tokens in pieces_of(
         texts, reader.read_batch, max_length=max_length, first_line=first_line, refuse_long=refuse_long
@@ -68,17 +82,19 @@ def read_pieces(
 
 
 def refuse_several_pieces(pieces: Sequence[Piece]) -> None:
-    """Complain of a line that is translated in parts, where its n best are asked for.
+    """Complain of lines that are translated in parts, where the n best of each are asked for.
 
     Raises:
-        DataError: If there is one.
+        LinesError: If there are any.
     """
-    for piece in pieces:
-        if piece.number > 0:
-            raise DataError(
-                f"line {piece.line} is too long for this model to read at once, and has no n best. Put its "
-                "sentences on lines of their own."
-            )
+    reasons = {
+        piece.line: f"line {piece.line} is too long for this model to read at once, and has no n best. Put "
+        "its sentences on lines of their own."
+        for piece in pieces
+        if piece.number > 0
+    }
+    if reasons:
+        raise LinesError(reasons)
 
 
 def write_piece(piece: Piece, hypothesis: Hypothesis, score: float, tgt_tokenizer: Tokenizer) -> Translation:

@@ -18,10 +18,12 @@ from mt.data.dataset import CHUNK_SIZE, DropCounts, EncodedPairs, encode_pairs
 from mt.data.foreign_tokenizer import external_tokenizer
 from mt.data.tokenizer import Tokenizer, train_tokenizer
 from mt.errors import DataError, RunError
+from mt.metrics.scripts_without_blanks import bleu_tokenizer
 from mt.pipeline.aligned_pairs import aligned_places
 from mt.pipeline.reuse import cached_tokenizers, encoded_training_pairs
 from mt.progress_bars import track
 from mt.run_directory import RunDirectory
+from mt.wording import counted
 
 LOG = logging.getLogger(__name__)
 
@@ -62,7 +64,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         _refuse_changed_corpus(run, corpus)
         src_tokenizer, tgt_tokenizer = load_tokenizers(run)
     else:
-        warn_of_tokenizer(config)
+        warn_of_tokenizer(config, corpus.train)
         src_tokenizer, tgt_tokenizer = cached_tokenizers(
             corpus, config, lambda: make_tokenizers(corpus.train, config)
         )
@@ -103,8 +105,27 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
     return made[0], made[-1]
 
 
-def warn_of_tokenizer(config: Config) -> None:
+def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
+    """Advice for text without spaces between words that is to be split into words; None for other text."""
+    first = train[:1000]
+    sides = [
+        f"{name} ({language})"
+        for side, name, language in (("src", "source", config.data.src), ("tgt", "target", config.data.tgt))
+        if bleu_tokenizer(first[side]) != "13a"
+    ]
+    if config.tokenizer.kind != "word" or not sides:
+        return None
+    return (
+        f"the {' and the '.join(sides)} {'has' if len(sides) == 1 else 'have'} an unsegmented script, with "
+        "no spaces between words: tokenizer.kind: word makes each character a token of its own there. Take "
+        "tokenizer.kind: bpe, which joins characters that often occur together"
+    )
+
+
+def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
     """Log what the choice of a tokenizer rules out, also if the vocabulary is cached."""
+    if hint := unsegmented_hint(config, train):
+        LOG.warning("%s", hint)
     if config.training.guided_alignment and not config.carries_words_over:
         LOG.warning(
             "training.guided_alignment does nothing with tokenizer.kind %s: only words can be copied",
@@ -122,8 +143,9 @@ def refuse_nothing_left(train: EncodedPairs, dropped: DropCounts, config: Config
     """
     if not len(train):
         raise DataError(
-            f"no training pair is left: of {sum(dropped.values()):,} pairs {dropped['empty']:,} are empty on "
-            f"a side and {dropped['too long']:,} longer than data.max_length ({config.data.max_length})."
+            f"no training pair is left: of {counted(sum(dropped.values()), 'pair')} {dropped['empty']:,} are "
+            f"empty on a side and {dropped['too long']:,} longer than data.max_length "
+            f"({config.data.max_length})."
         )
 
 
@@ -151,7 +173,7 @@ class _Texts:
 def _refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
     """Compare the text with that at the start of the run; its path may have changed."""
     try:
-        recorded = recorded_fingerprints(run.corpus_file.read_bytes())
+        recorded = recorded_fingerprints(run.read_corpus_report())
     except (OSError, ValueError) as error:
         raise RunError(
             f"{run.corpus_file} cannot be read ({error}), so it is unknown whether the corpus is "

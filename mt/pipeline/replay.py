@@ -98,7 +98,7 @@ def replay(run: RunDirectory, file: Path, *, checkpoint: str, device: torch.devi
     ]
     return Replay(
         bad,
-        trained.checkpoint,
+        trained.checkpoint.name,
         loss,
         float(nn.utils.get_total_norm(gradients)),
         next((key for key, weight in trained.model.weights().items() if not _is_finite(weight)), None),
@@ -110,7 +110,7 @@ def replay(run: RunDirectory, file: Path, *, checkpoint: str, device: torch.devi
 
 def _take_weights_of_the_step(trained: Trained, store: CheckpointStore) -> None:
     """Where a moving average is saved as the model, steps are taken by other weights, saved beside it."""
-    saved = store.require(trained.checkpoint)
+    saved = trained.checkpoint
     if trained.config.training.ema_decay is not None and not saved.average_of:
         trained.model.load_weights(store.load_training_state(saved)["average"]["weights"])
 

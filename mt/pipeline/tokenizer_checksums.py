@@ -4,6 +4,7 @@ import hashlib
 
 from mt.checkpoint.record import Checkpoint
 from mt.errors import RunError
+from mt.regular_files import open_regular
 from mt.run_directory import RunDirectory
 
 
@@ -16,9 +17,7 @@ def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:
     checksums = {}
     for side, path in (("src", run.src_tokenizer_file), ("tgt", run.tgt_tokenizer_file)):
         try:
-            if not path.is_file():
-                raise FileNotFoundError(None, "it is no file")
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 checksums[side] = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise RunError(

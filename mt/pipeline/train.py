@@ -24,7 +24,7 @@ from mt.pipeline.interruption import Interrupted, Interruption
 from mt.pipeline.model_memory import explain_out_of_memory
 from mt.pipeline.prepare import Prepared, make_tokenizers, prepare
 from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers, tokenizer_checksums
-from mt.pipeline.trained import build_model
+from mt.pipeline.trained import build_model, refuse_other_computation
 from mt.pipeline.trainee import Trainee, new_trainee
 from mt.pipeline.training_batches import training_batches
 from mt.pipeline.translator import Translator
@@ -116,6 +116,7 @@ class Sitting:
                 metrics=figures,
                 environment=self.environment,
                 tokenizers=self._tokenizer_checksums,
+                computation=self.config.computation(),
                 best=is_best,
                 keep=self.config.checkpoint.keep,
             )
@@ -191,6 +192,7 @@ def _sit(
     checkpoint = _newest_sound(store)
     if checkpoint is not None:
         refuse_changed_config(run, config)
+        refuse_other_computation(run, config, checkpoint)
         refuse_other_tokenizers(run, checkpoint)
     else:
         refuse_config_of_others(run)

@@ -13,7 +13,7 @@ from mt.config.config import Config
 from mt.data.batch import pad
 from mt.data.tokenizer import Tokenizer
 from mt.device import is_out_of_memory, keep_freed_memory
-from mt.errors import ConfigError, DataError, RunError
+from mt.errors import ConfigError, LinesError, RunError
 from mt.masks import padding_mask
 from mt.pipeline.carried_words import SourceReader
 from mt.pipeline.pieces import (
@@ -24,7 +24,7 @@ from mt.pipeline.pieces import (
     refuse_several_pieces,
     write_piece,
 )
-from mt.pipeline.trained import Trained, load_trained
+from mt.pipeline.trained import Trained, load_trained, refuse_overflow
 from mt.run_directory import RunDirectory
 from mt.search.beam import beam_search
 from mt.search.constraints import NO_CONSTRAINTS, Constraints
@@ -34,6 +34,7 @@ from mt.search.hypothesis import Hypothesis, LengthNormalization, length_limit, 
 from mt.search.sampling import sample
 from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.transformer import Transformer
+from mt.wording import counted
 
 LOG = logging.getLogger(__name__)
 
@@ -126,10 +127,30 @@ class Translator:
         first, *rest = (load_trained(each, checkpoint) for each in (run, *others))
         for other, trained in zip(others, rest, strict=True):
             _refuse_other_vocabularies(run, first, other, trained)
-        for trained in (first, *rest):
-            trained.model.to(device).eval()
-        tokenizers = first.src_tokenizer, first.tgt_tokenizer
-        return cls(first.config, first.model, *tokenizers, dictionary, rest, first.target_ratio)
+        return cls.from_trained(first, device=device, dictionary=dictionary, others=rest)
+
+    @classmethod
+    def from_trained(
+        cls,
+        trained: Trained,
+        *,
+        device: torch.device,
+        dictionary: Mapping[str, str] | None = None,
+        others: Sequence[Trained] = (),
+    ) -> Self:
+        """Translate with a model that is loaded, and with ``others`` of the same vocabularies.
+
+        Raises:
+            CheckpointError: If what a model computes is not finite.
+            ConfigError: If there is a dictionary, and the model has not learnt to carry words over.
+        """
+        keep_freed_memory()
+        for each in (trained, *others):
+            each.model.eval()
+            refuse_overflow(each)
+            each.model.to(device)
+        tokenizers = trained.src_tokenizer, trained.tgt_tokenizer
+        return cls(trained.config, trained.model, *tokenizers, dictionary, others, trained.target_ratio)
 
     @property
     def device(self) -> torch.device:
@@ -170,6 +191,7 @@ class Translator:
         num_best: int = 1,
         way: Sampling | Beam | None = None,
         constraints: Constraints = NO_CONSTRAINTS,
+        max_length: int | None = None,
         prefixes: Sequence[str] = (),
         keep_unk: bool = False,
         refuse_long: bool = False,
@@ -184,6 +206,8 @@ class Translator:
             num_best: For each line at most so many, and at least one; more than one are those of a beam.
             way: Draw, or search with a beam; None searches greedily.
             constraints: What is asked of the translation of each sentence.
+            max_length: The most tokens of each sentence's translation, which is cut there; None leaves the
+                limit that every translation has (`length_limit`).
             prefixes: For each line how its translation begins; empty lets all begin as they will.
             keep_unk: Let the unknown-word token stand in the output.
             refuse_long: Whether a sentence longer than the model reads is an error, or cut and translated
@@ -193,27 +217,30 @@ class Translator:
             before_each_batch: Called ahead of each batch of sentences; may raise to give up.
 
         Raises:
-            DataError: If a sentence is too long and ``refuse_long``, or does not fit into memory; if a
-                beginning is too long; if a line has to be split and more than one translation is wanted.
-            ConfigError: If the least length is more than the model writes.
+            LinesError: If sentences are too long and ``refuse_long``, or one does not fit into memory; if
+                beginnings are too long; if lines have to be split and more than one translation is wanted.
+            ConfigError: If the least length is more than the model, or the greatest length, permits.
         """
-        if constraints.min_length >= self.max_length:
-            raise ConfigError(
-                f"translations of at least {constraints.min_length} tokens and an end mark are longer than "
-                f"the {self.max_length} that this model writes (data.max_length when it was trained)."
-            )
+        most = self._most_tokens(constraints.min_length, max_length)
         pieces = read_pieces(
             texts,
             prefixes,
             self.reader,
             self._prefix_reader,
             max_length=self.max_length,
+            most_written=most,
             first_line=first_line,
             refuse_long=refuse_long,
         )
         if num_best > 1:
             refuse_several_pieces(pieces)
-        search = partial(self._search_what_fits, way=way, keep_unk=keep_unk, constraints=constraints)
+        search = partial(
+            self._search_what_fits,
+            way=way,
+            keep_unk=keep_unk,
+            constraints=constraints,
+            most=most,
+        )
         found = self._in_batches(pieces, search, before_each_batch, show_progress=show_progress)
         lines: list[list[list[Translation]]] = [[] for _ in texts]
         for piece, hypotheses in zip(pieces, found, strict=True):
@@ -224,6 +251,20 @@ class Translator:
                 ]
             )
         return [parts[0] if len(parts) == 1 else [joined([part[0] for part in parts])] for parts in lines]
+
+    def _most_tokens(self, min_length: int, max_length: int | None) -> int:
+        """The most tokens of a translation: what the model writes, or less where less is asked for."""
+        if max_length is not None and min_length > max_length:
+            raise ConfigError(
+                f"translations of at least {counted(min_length, 'token')} cannot have at most {max_length}. "
+                "Lower the one or raise the other."
+            )
+        if min_length >= self.max_length:
+            raise ConfigError(
+                f"translations of at least {counted(min_length, 'token')} and an end mark are longer than "
+                f"the {self.max_length} that this model writes (data.max_length when it was trained)."
+            )
+        return self.max_length if max_length is None else min(self.max_length, max_length)
 
     def _in_batches(
         self,
@@ -254,19 +295,26 @@ class Translator:
         return normalised_score(hypothesis, way.length_penalty, way.length_normalization)
 
     def _search_what_fits(
-        self, pieces: list[Piece], way: Sampling | Beam | None, keep_unk: bool, constraints: Constraints
+        self,
+        pieces: list[Piece],
+        way: Sampling | Beam | None,
+        keep_unk: bool,
+        constraints: Constraints,
+        most: int,
     ) -> list[list[Hypothesis]]:
         """Search; in two halves where it does not fit into memory, which gives the same translations."""
         try:
-            return self._search(pieces, way, keep_unk, constraints)
+            return self._search(pieces, way, keep_unk, constraints, most)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
             if len(pieces) == 1:
-                raise DataError(
-                    f"line {pieces[0].line} has a sentence of {len(pieces[0].tokens)} tokens that does not "
+                line = pieces[0].line
+                reason = (
+                    f"line {line} has a sentence of {counted(len(pieces[0].tokens), 'token')} that does not "
                     "fit into memory. Split it, or take --device cpu."
-                ) from error
+                )
+                raise LinesError({line: reason}) from error
         # Out of the handler, where the error still holds on to memory.
         LOG.warning(
             "out of memory: a batch of %d sentences was split in two. Lower validation.batch_sentences.",
@@ -276,12 +324,18 @@ class Translator:
         return [
             hypotheses
             for half in (pieces[:middle], pieces[middle:])
-            for hypotheses in self._search_what_fits(half, way, keep_unk, constraints)
+            for hypotheses in self._search_what_fits(half, way, keep_unk, constraints, most)
         ]
 
     def _search(
-        self, pieces: list[Piece], way: Sampling | Beam | None, keep_unk: bool, constraints: Constraints
+        self,
+        pieces: list[Piece],
+        way: Sampling | Beam | None,
+        keep_unk: bool,
+        constraints: Constraints,
+        most: int,
     ) -> list[list[Hypothesis]]:
+        """Search; a translation has at most ``most`` tokens, EOS included where there is room for it."""
         src_ids = pad([[token.id for token in piece.tokens] for piece in pieces], last=EOS_ID).to(self.device)
         limits = [
             length_limit(len(piece.tokens) + 1, self.max_length, target_ratio=self._target_ratio)
@@ -291,9 +345,10 @@ class Translator:
             prefixes = [[token.id for token in piece.prefix] for piece in pieces]
             constraints = replace(constraints, prefixes=prefixes)
         if constraints != NO_CONSTRAINTS:
-            # What has to be written fits in, and the end mark after it.
+            # What has to be written fits in, and EOS after it.
             least = [max(constraints.min_length, len(piece.prefix)) + 1 for piece in pieces]
             limits = [*map(max, limits, least)]
+        limits = [min(limit, most) for limit in limits]
         arguments = (self.model, src_ids, padding_mask(src_ids), limits)
         copyable = src_ids == UNK_ID if self.carries_over else None
         match way:

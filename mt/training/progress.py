@@ -14,6 +14,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from mt.atomic_files import write_text_atomically
+from mt.regular_files import read_bytes
 from mt.training.state import TrainingState
 from mt.training.step import StepResult
 from mt.training.validation import ValidationResult
@@ -22,6 +23,9 @@ LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN_LINES = 10.0
 # One nat above its average, a loss has a perplexity of e times what it was: far beyond noise.
 SPIKE = 1.0
+_MAX_METRICS_BYTES = 2**30
+# Of a whole number; JSON knows longer ones than a float can hold.
+_MAX_FIGURE = 1e300
 
 
 class Progress:
@@ -194,16 +198,28 @@ def _forget_after(metrics_file: Path, state: TrainingState) -> list[dict[str, An
     if not metrics_file.exists():
         return []
     kept = []
-    for text in metrics_file.read_text(encoding="utf-8", errors="replace").split("\n"):
+    for text in read_bytes(metrics_file, max_bytes=_MAX_METRICS_BYTES).split(b"\n"):
         try:
             line = json.loads(text)
-            is_owed = state.owes_validation and line["step"] == state.step and line["kind"] == "validation"
-            if line["step"] <= state.step and line["kind"] and not is_owed:
-                kept.append(line)
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, RecursionError):
             continue
+        if not _is_ours(line):
+            continue
+        is_owed = state.owes_validation and line["step"] == state.step and line["kind"] == "validation"
+        if line["step"] <= state.step and not is_owed:
+            kept.append(line)
     write_text_atomically(metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
     return kept
+
+
+def _is_ours(line: object) -> bool:
+    """Whether this is a line such as `Progress` writes: a step, a kind, and otherwise numbers or null."""
+    if not isinstance(line, dict) or type(line.get("step")) is not int:
+        return False
+    figures = [value for name, value in line.items() if name not in ("step", "kind")]
+    return isinstance(line.get("kind"), str) and all(
+        value is None or (type(value) in (int, float) and abs(value) < _MAX_FIGURE) for value in figures
+    )
 
 
 def _figures(line: dict[str, Any]) -> dict[str, float]:

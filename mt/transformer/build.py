@@ -1,6 +1,12 @@
 """From sizes to a model with its first weights: the one place of this folder that sees a config."""
 
-from torch import nn
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from mt.config.model import ModelConfig
 from mt.transformer.decoder import Decoder
@@ -67,3 +73,27 @@ def initialise(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Let what is built within have names and shapes, but neither memory nor values."""
+    with torch.device("meta"), _NothingDrawn():
+        yield
+
+
+_DRAWING = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.normal_, Tensor.uniform_)
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Draws no first weights: where there is no memory, torch would import its compiler to draw them."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call ``func``, unless it draws: what draws gives back nothing that is used."""
+        return None if func in _DRAWING else func(*args, **(kwargs or {}))

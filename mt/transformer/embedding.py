@@ -2,10 +2,13 @@
 
 import math
 
+import torch
 from torch import Tensor, nn
 
 from mt.transformer.dropout import Dropout
 from mt.transformer.positional_encoding import positional_encoding
+
+_FIRST_POSITIONS = 1024
 
 
 class PositionalEmbedding(nn.Module):
@@ -25,9 +28,10 @@ class PositionalEmbedding(nn.Module):
         self.scale = math.sqrt(tokens.embedding_dim)
         self.word_dropout = Dropout(word_dropout)
         self.dropout = Dropout(dropout)
-        # Computed anew wherever the model is built, so not part of what is saved.
-        positions = positional_encoding(max_length, tokens.embedding_dim)
-        self.register_buffer("positions", positions, persistent=False)
+        self.max_length = max_length
+        # Computed when sentences need it and no longer than they need, whatever length is allowed; so it is
+        # not part of what is saved.
+        self.register_buffer("positions", tokens.weight.new_empty(0, tokens.embedding_dim), persistent=False)
 
     def forward(self, ids: Tensor, start: int = 0) -> Tensor:
         """``(B, T)`` ids, the first at position ``start``, -> ``(B, T, D)``.
@@ -37,11 +41,20 @@ class PositionalEmbedding(nn.Module):
         """
         end = start + ids.size(1)
         if end > self.positions.size(0):
-            # A slice beyond the table is short or empty, and broadcasting would hide it.
-            raise ValueError(
-                f"there is no position {end - 1} in a model of {self.positions.size(0)} positions"
-            )
+            self._grow(end)
         positions = self.positions[start:end]
         scales = self.word_dropout(self.tokens.weight.new_full((*ids.shape, 1), self.scale))
         embedded: Tensor = self.dropout(self.tokens(ids) * scales + positions)
         return embedded
+
+    def _grow(self, num_positions: int) -> None:
+        """Make the table at least so long, and twice as long as it was."""
+        if num_positions > self.max_length:
+            # A slice beyond the table is short or empty, and broadcasting would hide it.
+            raise ValueError(
+                f"there is no position {num_positions - 1} in a model of {self.max_length} positions"
+            )
+        length = min(self.max_length, max(num_positions, 2 * self.positions.size(0), _FIRST_POSITIONS))
+        # Training may use it after a validation has made it.
+        with torch.inference_mode(mode=False):
+            self.positions = positional_encoding(length, self.tokens.embedding_dim).to(self.positions)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor, nn
 
 from mt.transformer.cache import DecoderCache
@@ -94,13 +95,39 @@ class Transformer(nn.Module):
         Raises:
             ValueError: If the names or shapes are not those of this model.
         """
-        own = self.weights()
-        if own.keys() != weights.keys():
-            odd = sorted(own.keys() ^ weights.keys())
-            raise ValueError(f"these weights belong to another model: it differs in {', '.join(odd[:3])}")
-        for name, weight in own.items():
-            if weight.shape != weights[name].shape:
-                theirs = tuple(weights[name].shape)
-                raise ValueError(f"{name} has the shape {theirs}, and not {tuple(weight.shape)}")
-        for name, weight in own.items():
+        self.refuse_other_shapes({name: tuple(weight.shape) for name, weight in weights.items()})
+        for name, weight in self.weights().items():
             weight.copy_(weights[name])
+
+    def adopt_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Take what `weights` gave for parameters, without a copy; for a model that was built without memory.
+
+        Raises:
+            ValueError: If the names or shapes are not those of this model.
+        """
+        self.refuse_other_shapes({name: tuple(weight.shape) for name, weight in weights.items()})
+        # By the old parameter, since tied ones have one name and several places.
+        new = {
+            parameter: nn.Parameter(weights[name].to(parameter.dtype))
+            for name, parameter in self.named_parameters()
+        }
+        for module in self.modules():
+            for name, parameter in list(module.named_parameters(recurse=False)):
+                setattr(module, name, new[parameter])
+            for name, buffer in list(module.named_buffers(recurse=False)):
+                # None of them holds anything before the model is used.
+                setattr(module, name, torch.empty(buffer.shape, dtype=buffer.dtype))
+
+    def refuse_other_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Check that weights of these shapes would fit; a model on the meta device needs no memory for that.
+
+        Raises:
+            ValueError: If the names or shapes are not those of this model.
+        """
+        own = {name: tuple(weight.shape) for name, weight in self.weights().items()}
+        if own.keys() != shapes.keys():
+            odd = sorted(own.keys() ^ shapes.keys())
+            raise ValueError(f"these weights belong to another model: it differs in {', '.join(odd[:3])}")
+        for name, shape in own.items():
+            if shape != shapes[name]:
+                raise ValueError(f"{name} has the shape {shapes[name]}, and not {shape}")

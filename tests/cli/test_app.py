@@ -23,7 +23,7 @@ def imported(importtime: str) -> set[str]:
     return {line.rsplit("|", 1)[1].strip().split(".")[0] for line in importtime.splitlines() if "|" in line}
 
 
-COMMANDS = ["init", "check", "train", "average", "translate", "score", "evaluate", "compare"]
+COMMANDS = ["init", "check", "config", "train", "average", "translate", "score", "evaluate", "compare"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,5 +1,7 @@
 """Bad input gives one sentence and exit code 2, and nothing that was there is lost."""
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import pytest
 import torch
 
 from mt.__main__ import main
+from mt.pipeline.evaluate import run_evaluation
 from mt.run_directory import RunDirectory
 
 Call = Callable[..., tuple[int, str, str]]
@@ -105,7 +108,7 @@ def test_corpus(
 @pytest.mark.parametrize("command", [["translate", "A dog."], ["evaluate"]], ids=["translate", "evaluate"])
 class TestNothingToUse:
     def test_no_run(self, command: list[str], refuse: Callable[..., str]) -> None:
-        assert "No run in runs has a checkpoint yet. Train one: mt train --config" in refuse(*command)
+        assert "No run in runs has a checkpoint yet. Train one: mt init --recipe" in refuse(*command)
         assert "There is no run in mine" in refuse(*command, "--run", "mine")
 
     def test_no_sound_checkpoint(
@@ -152,7 +155,7 @@ def test_a_run_that_was_begun_with_another_config(call: Call, tiny_config_file: 
         (["--file", "x", "A dog."], "give sentences or --file, not both"),
         (["a " * 40], "line 1 has a sentence of 41 tokens, and this model reads at most 16"),
         (["--checkpoint", "../..", "A dog."], "has no checkpoint '../..'"),
-        (["\udcff"], "is not valid Unicode"),
+        (["\udcff"], "is not UTF-8"),
     ],
 )
 @pytest.mark.usefixtures("trained")
@@ -184,13 +187,15 @@ def test_init(refuse: Callable[..., str], tiny_corpus: Path) -> None:
     assert "mine.yaml exists already. Choose another file with --output." in sentence
     assert mine.read_text() == "precious: true\n"
     assert "no folder nowhere" in refuse("init", "--data", tiny_corpus, *languages, "-o", "nowhere/x.yaml")
-    assert "must not be empty" in refuse("init", "--data", tiny_corpus, "--src", "", "--tgt", "de")
+    assert "give --data, --src and --tgt" in refuse("init", "--data", tiny_corpus, "--src", "", "--tgt", "de")
 
 
 def test_a_disk_that_refuses(refuse: Callable[..., str], trained: RunDirectory) -> None:
     # Where the translations should be written, something is in the way.
-    trained.hypotheses_file("test.step_0000100.greedy").mkdir()
-    assert "hypotheses.test.step_0000100.greedy.txt" in refuse("evaluate", "--checkpoint", "step_0000100")
+    result = run_evaluation(trained, split="test", checkpoint="step_0000100", device=torch.device("cpu"))
+    result.hypotheses_file.unlink()
+    result.hypotheses_file.mkdir()
+    assert result.hypotheses_file.name in refuse("evaluate", "--checkpoint", "step_0000100")
 
 
 def test_what_is_our_own_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,3 +205,40 @@ def test_what_is_our_own_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("mt.__main__.app", broken)
     with pytest.raises(ZeroDivisionError):
         main()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError(
+            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"
+        ),
+        RuntimeError("std::bad_alloc"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ],
+)
+def test_a_system_without_memory_is_one_sentence_and_exit_code_1(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    def ask() -> None:
+        raise error
+
+    monkeypatch.setattr("mt.__main__.app", ask)
+    code, out, err = call()
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("mt: the system has no memory left")
+
+
+def test_a_line_without_end_is_refused(refuse: Callable[..., str], trained: RunDirectory) -> None:
+    sentence = refuse("translate", "--run", trained.path, "--file", "/dev/zero")
+    assert "/dev/zero, line 1 is longer than" in sentence
+
+
+def test_a_dictionary_that_nobody_writes_to_is_refused(
+    refuse: Callable[..., str], trained: RunDirectory, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    sentence = refuse("translate", "--run", trained.path, "--dictionary", tmp_path / "pipe", "Anna")
+    assert "pipe cannot be read: it is a pipe that nobody writes to" in sentence

@@ -15,7 +15,7 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     call: Call, trained: RunDirectory, tiny_corpus: Path, tmp_path: Path
 ) -> None:
     assert call("evaluate", "--checkpoint", "step_0000100", "--scores-only")[0] == 0
-    first = trained.hypotheses_file("test.step_0000100.greedy")
+    (first,) = trained.path.glob("hypotheses.test-*.step_0000100.greedy.txt")
     second = tmp_path / "mine.txt"
     references = (tiny_corpus / "test.de").read_text(encoding="utf-8").splitlines()
     second.write_text("".join(f"{line}\n" for line in ["nichts", *references[1:]]), encoding="utf-8")
@@ -49,7 +49,7 @@ def test_what_is_a_run_translates_with_the_search_that_is_asked_for(
 ) -> None:
     search = ["--beam", "2", "--length-penalty", "0.5", "--length-normalization", "mean"]
     code, out, _ = call("compare", trained.path, trained.path, "--checkpoint", "latest", *search)
-    file = trained.hypotheses_file("test.step_0000200.beam2-lp0.5-mean")
+    (file,) = trained.path.glob("hypotheses.test-*.step_0000200.beam2-lp0.5-mean.txt")
     assert (code, out.splitlines()[0]) == (0, f"A  {file}")
 
 

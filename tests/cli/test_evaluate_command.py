@@ -15,7 +15,7 @@ def test_scores_go_to_stdout_each_with_its_signature(
     call: Call, trained: RunDirectory, tiny_corpus: Path
 ) -> None:
     code, out, err = call("evaluate", "--split", "validation", "--checkpoint", "step_0000100")
-    file = trained.hypotheses_file("validation.step_0000100.greedy")
+    (file,) = trained.path.glob("hypotheses.validation-*.step_0000100.greedy.txt")
     hypotheses = file.read_text(encoding="utf-8").splitlines()
     references = (tiny_corpus / "validation.de").read_text(encoding="utf-8").splitlines()
     assert code == 0
@@ -45,7 +45,7 @@ def test_the_search_is_said_and_named(call: Call, trained: RunDirectory) -> None
     options = ["--scores-only", "--beam", "2", "--length-normalization", "mean"]
     _, _, err = call("evaluate", "--checkpoint", "latest", *options)
     assert "test: beam of 2, length penalty 1 (mean)\n" in err
-    assert trained.hypotheses_file("test.step_0000200.beam2-lp1-mean").is_file()
+    assert list(trained.path.glob("hypotheses.test-*.step_0000200.beam2-lp1-mean.txt"))
 
 
 def test_the_worst_sentences(call: Call, trained: RunDirectory) -> None:

@@ -1,7 +1,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from mt.config.load import load_config
+from mt.data.corpus import load_split
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -15,3 +18,61 @@ def test_a_config_is_written_and_can_be_loaded(call: Call, tiny_corpus: Path) ->
     assert [path.name for path in Path().iterdir()] == ["en-de.yaml"]
     assert call("init", "--data", tiny_corpus, "--src", "de", "--tgt", "en", "-o", "other.yaml")[0] == 0
     assert load_config(Path("other.yaml")).data.src == "de"
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "row", "options"),
+    [
+        ("c.csv", "", "line {};Zeile {}", ("--columns", "1,2", "--delimiter", "semicolon")),
+        ("deu.txt", "", "line {}\tZeile {}\tCC-BY", ("--columns", "1,2", "--delimiter", "tab")),
+        ("c.tsv", "", "x\tZeile {}\tline {}", ("--columns", "3,2")),
+        ("c.csv", "german|english\n", "Zeile {}|line {}", ("--columns", "english,german")),
+        ("c.csv", "de;en\n", "Zeile {};line {}", ()),
+    ],
+)
+def test_a_table_as_people_have_it(
+    call: Call, tmp_path: Path, name: str, header: str, row: str, options: tuple[str, ...]
+) -> None:
+    corpus = tmp_path / name
+    corpus.write_text(header + "".join(row.format(i, i) + "\n" for i in range(300)), encoding="utf-8")
+    code, _, err = call("init", "--data", corpus, "--src", "en", "--tgt", "de", *options, "-o", "c.yaml")
+    assert (code, err) == (0, "")
+    text = Path("c.yaml").read_text(encoding="utf-8")
+    # The words of both sides are told apart by these two.
+    data = load_config(Path("c.yaml")).data
+    assert load_split(data, "test")[0]["src"].startswith("line")
+    assert load_split(data, "test")[0]["tgt"].startswith("Zeile")
+    assert ("columns:" in text, "delimiter:" in text) == ("--columns" in options, "--delimiter" in options)
+
+
+def test_two_files_named_anyhow(call: Call, tmp_path: Path) -> None:
+    for name in ("english.txt", "german.txt"):
+        (tmp_path / name).write_text("".join(f"{name} {i}\n" for i in range(300)), encoding="utf-8")
+    paths = f"{tmp_path}/english.txt,{tmp_path}/german.txt"
+    code, _, err = call("init", "--data", paths, "--src", "en", "--tgt", "de")
+    assert (code, err) == (0, "")
+    assert load_split(load_config(Path("en-de.yaml")).data, "test")[0]["src"].startswith("english")
+
+
+def test_columns_that_are_not_two(call: Call, tiny_corpus: Path) -> None:
+    code, _, err = call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de", "--columns", "english")
+    assert code == 2
+    assert "data.columns must be two columns" in err
+    assert not Path("en-de.yaml").exists()
+
+
+def test_what_is_missing_is_named(call: Call) -> None:
+    for arguments in ((), ("--data", "x"), ("--data", "x", "--src", "en"), ("--data", "", "--src", "a")):
+        code, out, err = call("init", *arguments)
+        assert (code, out) == (2, "")
+        assert err.startswith("mt: give --data, --src and --tgt, such as: mt init --data")
+
+
+@pytest.mark.parametrize("option", ["--data", "--src", "--tgt", "--name"])
+def test_what_is_not_utf_8_is_a_sentence(option: str, call: Call) -> None:
+    given = {"--data": "builtin:primer", "--src": "en", "--tgt": "de"} | {option: "\udcff"}
+    code, out, err = call("init", *[word for pair in given.items() for word in pair])
+    assert (code, out) == (2, "")
+    assert err.startswith(f"mt: {option} ")
+    assert "is not UTF-8" in err
+    assert err.count("\n") == 1

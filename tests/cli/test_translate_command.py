@@ -1,12 +1,17 @@
 """`mt translate`: sentences, files and pipes; one line out for one line in."""
 
+import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+import mt.pipeline.translator
+import mt.search.greedy
 from mt.run_directory import RunDirectory
 
 Call = Callable[..., tuple[int, str, str]]
@@ -41,6 +46,157 @@ def test_lines_before_a_broken_one_are_translated(call: Call) -> None:
     assert code == 2
     assert out == "der Hund sieht Milch.\n\n"
     assert "lines.txt, line 3 is not UTF-8 (invalid start byte at byte 5)" in err
+
+
+LATIN_1 = b"Anna \xff sees\xe9 milk."
+TOO_LONG = b"car " * 40
+BAD = [LATIN_1, TOO_LONG]
+
+
+@pytest.fixture
+def bad_file() -> Path:
+    """Three good lines, with one that is not UTF-8 and one that is too long between them, and a good one."""
+    file = Path("lines.txt")
+    file.write_bytes(b"\n".join([b"the dog sees milk.", *BAD, b"", b"Anna sees milk."]) + b"\n")
+    return file
+
+
+@pytest.mark.usefixtures("trained")
+@pytest.mark.parametrize(("on_error", "written"), [("empty", [b"", b""]), ("copy", BAD)])
+@pytest.mark.parametrize("is_piped", [False, True])
+def test_bad_lines_are_passed_by_and_counted_once(
+    on_error: str, written: list[bytes], is_piped: bool, bad_file: Path
+) -> None:
+    command = [sys.executable, "-m", "mt", "translate", "--on-error", on_error, "--run", "runs/tiny"]
+    if not is_piped:
+        command += ["--file", str(bad_file)]
+    ended = subprocess.run(command, input=bad_file.read_bytes() if is_piped else b"", capture_output=True)
+    assert ended.returncode == 0
+    lines = [b"der Hund sieht Milch.", *written, b"", b"Anna sieht Milch.", b""]
+    assert ended.stdout == b"\n".join(lines)
+    (warning,) = ended.stderr.decode().splitlines()
+    assert warning.startswith("warning: 2 lines could not be translated")
+    assert ", line 2 is not UTF-8" in warning
+
+
+@pytest.mark.usefixtures("trained")
+def test_what_comes_before_a_line_that_is_too_long_is_written(call: Call) -> None:
+    file = Path("lines.txt")
+    file.write_text("the dog sees milk.\n" * 880 + "car " * 40 + "\nAnna sees milk.\n")
+    code, out, err = call("translate", "--file", file)
+    assert (code, out) == (2, "der Hund sieht Milch.\n" * 880)
+    assert "mt: line 881 has a sentence of 41 tokens" in err
+    assert "--start-line 882" in err
+    # And so it goes on, under the same numbers.
+    assert call("translate", "--file", file, "--start-line", "882")[:2] == (0, "Anna sieht Milch.\n")
+    assert call("translate", "--file", file, "--start-line", "883")[:2] == (0, "")
+    code, out, err = call("translate", "--file", file, "--start-line", "884")
+    assert (code, out) == (2, "")
+    assert "lines.txt has only 882 lines" in err
+    code, _, err = call("translate", "--start-line", "2", "Anna")
+    assert code == 2
+    assert "--start-line is for the lines of a file" in err
+
+
+@pytest.mark.usefixtures("trained")
+def test_bad_lines_in_a_list_of_the_best_and_with_prefixes(call: Call, bad_file: Path) -> None:
+    def rows(on_error: str) -> list[list[str]]:
+        options = ("--beam", "2", "--n-best", "2", "--on-error", on_error, "--run", "runs/tiny")
+        code, out, _ = call("translate", "--file", bad_file, *options)
+        assert code == 0
+        return [line.split("\t") for line in out.split("\n")[:-1]]
+
+    assert [int(row[0]) for row in rows("empty")] == [1, 1, 2, 3, 4, 5, 5]
+    assert rows("empty")[2:4] == [["2", "0.0000", "0.0000", ""], ["3", "0.0000", "0.0000", ""]]
+    assert rows("copy")[3] == ["3", "0.0000", "0.0000", TOO_LONG.decode()]
+    # A line in parts has no n best, and is bad here alone.
+    long = "the dog sees milk. my aunt paints the car! Anna buys two red apples today."
+    bad_file.write_text(f"Anna\n{long}\nAnna\n")
+    assert rows("copy")[2] == ["2", "0.0000", "0.0000", long]
+    # The source is what is copied, not the beginning beside it; a beginning may be what is too long.
+    bad_file.write_text("milk\t" + "der Hund " * 9 + "\nmilk\tAnna\n")
+    options = ("--file", bad_file, "--prefix-column", "--on-error", "copy", "--run", "runs/tiny")
+    code, out, err = call("translate", *options)
+    assert code == 0
+    assert out.splitlines()[0] == "milk"
+    assert out.splitlines()[1].startswith("Anna")
+    assert "1 line could not be translated and was copied" in err
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_sentence_that_does_not_fit_into_memory_is_a_bad_line(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = mt.search.greedy.greedy_search
+
+    def full(model: object, src_ids: torch.Tensor, *arguments: object, **more: object) -> object:
+        if src_ids.size(1) > 8:
+            raise torch.OutOfMemoryError("out of memory")
+        return search(model, src_ids, *arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(mt.pipeline.translator, "greedy_search", full)
+    file = Path("lines.txt")
+    file.write_text("the dog sees milk.\nmilk milk milk milk milk milk milk milk milk\nAnna sees milk.\n")
+    code, out, err = call("translate", "--file", file)
+    assert (code, out) == (2, "der Hund sieht Milch.\n")
+    assert "line 2 has a sentence of 9 tokens that does not fit into memory" in err
+    out = call("translate", "--file", file, "--on-error", "empty")[1]
+    assert out == "der Hund sieht Milch.\n\nAnna sieht Milch.\n"
+
+
+@pytest.mark.usefixtures("trained")
+def test_words_that_the_model_does_not_know_are_told_once(call: Call) -> None:
+    file = Path("lines.txt")
+    file.write_text("Schadenfreude sees milk.\nthe dog!\nSchadenfreude and \x1b[31m sees milk.\n" * 2000)
+    code, out, err = call("translate", "--file", file, "--run", "runs/tiny")
+    assert (code, out.count("\n")) == (0, 6000)
+    (warning,) = [line for line in err.splitlines() if line.startswith("warning: ")]
+    # The noun twice, "and", and three parts of the escape sequence, which must not reach the terminal.
+    assert " does not know 12,000 of 24,000 words: " in warning
+    assert warning.count("Schadenfreude") == 1
+    assert "\x1b" not in err
+    assert call("translate", "the dog sees milk.", "--run", "runs/tiny")[2] == ""
+    assert "1 of 1 word: Zebra" in call("translate", "Zebra!", "--run", "runs/tiny")[2]
+
+
+@pytest.mark.usefixtures("trained")
+@pytest.mark.parametrize("way", [(), ("--beam", "3"), ("--sample",)])
+@pytest.mark.parametrize("most", [1, 4, 7])
+def test_a_translation_has_at_most_so_many_tokens(call: Call, most: int, way: tuple[str, ...]) -> None:
+    sentences = ["the dog sees milk.", "milk milk milk milk milk", "my aunt buys two red apples today."]
+
+    def words(*options: str) -> list[list[str]]:
+        out = call("translate", *way, *options, *sentences)[1]
+        return [re.findall(r"\w+|[^\w\s]", line) for line in out.splitlines()]
+
+    free, cut = words(), words("--max-length", str(most))
+    assert max(map(len, cut)) == most
+    assert any(len(line) > most for line in free)
+    # Exactly so many, where at least so many are asked for.
+    both = words("--max-length", str(most), "--min-length", str(most))
+    assert [len(line) for line in both] == [most] * 3
+    if not way:
+        assert cut == [line[:most] for line in free]
+
+
+@pytest.mark.usefixtures("trained")
+def test_the_name_of_a_file_is_no_sentence(call: Call) -> None:
+    Path("lines.txt").write_text("the dog sees milk.\n")
+    code, out, err = call("translate", "lines.txt")
+    assert (code, out) == (2, "")
+    assert "mt translate --file lines.txt" in err
+    # What is too long for a name is a sentence like others.
+    assert call("translate", "milk. " * 1000)[0] == 0
+
+
+@pytest.mark.usefixtures("trained")
+def test_lengths_that_contradict_each_other(call: Call) -> None:
+    code, out, err = call("translate", "--max-length", "3", "--min-length", "4", "Anna")
+    assert (code, out) == (2, "")
+    assert "at least 4 tokens cannot have at most 3" in err
+    code, _, err = call("translate", "--max-length", "2", "--prefix", "der Hund", "Anna")
+    assert code == 2
+    assert "line 1 is to begin with 2 tokens, and a translation may have at most 2" in err
 
 
 @pytest.mark.usefixtures("trained")

@@ -1,5 +1,6 @@
 """Each mistake in a config, and the sentence that answers it."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import pytest
 
 from mt.config.explain import SECTIONS
 from mt.config.load import load_config
+from mt.config.synonyms import ELSEWHERE as ELSEWHERE_NAMES
+from mt.config.synonyms import MEANINGS
 from mt.errors import ConfigError
 
 Write = Callable[[str], Path]
@@ -138,6 +141,8 @@ MISTAKES = [
         "model:\n  d_ff: 1\n  d_ff: 2\n",
         "line 9: the key 'model.d_ff' is there already, in configs/my.yaml, line 8. Keep one of the two.",
     ),
+    ('"\\ud800": 3\n', "line 7: a key must be a word, and this one has characters that are no text."),
+    ('model:\n  "\\0": 3\n', "line 8: a key must be a word, and this one has characters that are no text."),
     ("model:\n  d_ff: *x\n", "line 8: anchors and aliases (& and *) are not used here; "),
     (" a: b: c\n", "line 7: this is not valid YAML: "),
     (
@@ -146,6 +151,53 @@ MISTAKES = [
         "while scanning a simple key from line 7.",
     ),
 ]
+
+
+# What others call it, where somebody would write it, and what it is here.
+ELSEWHERE = [
+    ("training", "lr", "'schedule.learning_rate'"),
+    ("training", "learning_rate", "schedule.learning_rate"),
+    ("training", "batch_size", "'batch_tokens'"),
+    ("data", "batch_size", "'training.batch_tokens'"),
+    ("training", "epochs", "'max_epochs'"),
+    ("model", "vocab_size", "'tokenizer.max_size'"),
+    ("tokenizer", "vocab_size", "'max_size'"),
+    ("model", "hidden_size", "'d_model'"),
+    ("model", "Embedding-Dim", "'d_model'"),
+    ("training", "dropout", "model.dropout"),
+    ("model", "layers", "'num_encoder_layers' and 'num_decoder_layers'"),
+    ("training", "fp16", "'precision'"),
+    ("training", "grad_clip", "'clip_norm'"),
+    ("training", "gradient_accumulation_steps", "'num_micro_batches'"),
+    ("training", "warmup", "'schedule.warmup_steps'"),
+    ("training", "early_stopping", "'validation.patience'"),
+    ("model", "max_len", "'data.max_length'"),
+    ("validation", "beam_size", "mt translate --beam"),
+    ("training", "output_dir", "mt train --run"),
+    ("training", "resume", "resumes"),
+]
+
+
+@pytest.mark.parametrize(("section", "key", "meant"), ELSEWHERE)
+def test_what_others_call_an_option_is_understood(
+    section: str, key: str, meant: str, write_config: Write
+) -> None:
+    answer = complaint(write_config(SMALLEST), f"{section}.{key}=1")
+    assert f"unknown key '{section}.{key}'." in answer
+    assert meant in answer
+
+
+@pytest.mark.parametrize("name", ["optimizer", "train", "val", "transformer", "vocab"])
+def test_what_others_call_a_section_is_understood(name: str, write_config: Write) -> None:
+    answer = complaint(write_config(SMALLEST + f"{name}:\n  x: 1\n"))
+    assert re.search(rf"unknown key '{name}'\. Did you mean '({'|'.join(SECTIONS)})'\?", answer)
+
+
+def test_every_meaning_is_an_option_and_no_option_means_another() -> None:
+    options = {f"{section}.{key}" for section, key in FIELDS} | set(SECTIONS)
+    for name, meaning in MEANINGS.items():
+        assert set(meaning.split(" and ")) <= options, name
+    assert not (set(MEANINGS) | set(ELSEWHERE_NAMES)) & {key for _, key in FIELDS}
 
 
 @pytest.mark.parametrize(("appended", "message"), MISTAKES)
@@ -236,3 +288,38 @@ def test_a_check_of_what_nobody_wrote_names_the_file(write_config: Write) -> Non
     assert complaint(write_config(DATA)).startswith(
         "configs/my.yaml: nothing ends this run: set training.max_steps"
     )
+
+
+# Of every kind that a field can be of, and of none.
+VALUES = [
+    "1",
+    "-1",
+    "1.5",
+    "1e400",
+    ".nan",
+    "abc",
+    "''",
+    "null",
+    "true",
+    "{a: 1}",
+    "'\\0'",
+    "9" * 20,
+    "2020-01-01",
+]
+OF_PYDANTIC = re.compile(
+    r"Input should|Extra inputs|Field required|Value error|pydantic|type=|NoneType|\bint\b"
+)
+
+
+@pytest.mark.parametrize(("section", "key"), FIELDS)
+def test_no_value_is_answered_in_the_words_of_a_library(section: str, key: str, write_config: Write) -> None:
+    path = write_config(SMALLEST)
+    answers = []
+    for value in [*VALUES, '"\\ud800"']:
+        try:
+            load_config(path, [f"{section}.{key}={value}"])
+        except ConfigError as error:
+            answers.append(str(error))
+    assert answers
+    assert [answer for answer in answers if OF_PYDANTIC.search(answer)] == []
+    assert all(f"{section}.{key}" in answer for answer in answers)

@@ -1,6 +1,7 @@
 """Files and overrides: what loads, and what each mistake is answered with."""
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,13 +69,15 @@ def test_a_file_without_sections(text: str, held: str, write_config: Write) -> N
 def test_a_file_that_is_not_utf_8(content: bytes, write_config: Write) -> None:
     path = write_config("")
     path.write_bytes(content)
-    assert complaint(path) == "configs/my.yaml, line 2: this is not UTF-8 text. Save the file as UTF-8."
+    assert complaint(path) == (
+        "configs/my.yaml: this file cannot be read: line 2 is not UTF-8; save the file again as UTF-8."
+    )
 
 
 def test_a_file_too_large_to_be_a_config(write_config: Write) -> None:
     assert load_config(write_config(SMALLEST + "#" * (1_000_000 - len(SMALLEST)))).data.src == "en"
     answer = complaint(write_config(SMALLEST + "#" * (1_000_001 - len(SMALLEST))))
-    assert answer == "configs/my.yaml: this file is larger than 1,000,000 bytes, so it cannot be a config."
+    assert answer == "configs/my.yaml: this file cannot be read: it is larger than 1,000,000 bytes."
 
 
 def test_a_missing_file_and_its_neighbours(write_config: Write) -> None:
@@ -103,10 +106,10 @@ def test_a_file_that_cannot_be_read(write_config: Write, monkeypatch: pytest.Mon
     path = write_config(SMALLEST)
     assert complaint(path / "x") == "configs/my.yaml/x: this file cannot be read: Not a directory."
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     assert complaint(path) == "configs/my.yaml: this file cannot be read: Permission denied."
 
 

@@ -56,6 +56,8 @@ def random_config(chance: random.Random) -> Config:
                 changes[f"{section}__{key}"] = old * 10 ** -(10 * chance.random()) * chance.random() or old
             elif field.annotation in (str, str | None):
                 changes[f"{section}__{key}"] = chance.choice(NASTY_TEXTS)
+    if changes["data__columns"] is not None:
+        changes["data__columns"] = chance.choice(["1,2", "010, 2", "yes,no", "a: b,- c", "\u00e4 #,\t'x"])
     if changes["tokenizer__path"] is not None:
         changes |= {"tokenizer__kind": "file", "tokenizer__shared": True}
     return with_changes(**changes)

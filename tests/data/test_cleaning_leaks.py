@@ -68,7 +68,7 @@ def test_leaks_are_reported_and_removed_only_on_request(tmp_path: Path) -> None:
     sentence, is_warning = leak_sentence(kept.report)
     assert is_warning
     assert re.search(
-        r"1 pairs \(1 exactly\), 1 sources and 2 targets of 3 in test; cleaning\.remove_leaks", sentence
+        r"1 pair \(1 exactly\), 1 source and 2 targets of 3 in test; cleaning\.remove_leaks", sentence
     )
     removed = load(tmp_path, TRAIN, TEST, remove_leaks=True)
     assert list(zip(removed.train["src"], removed.train["tgt"], strict=True)) == TRAIN[2:]
@@ -90,7 +90,7 @@ def test_nothing_found_is_no_warning(tmp_path: Path) -> None:
 
 
 def test_training_that_is_all_in_the_test_split(tmp_path: Path) -> None:
-    with pytest.raises(Exception, match=r"can be trained on: in 1 rows the pair is in validation or test"):
+    with pytest.raises(Exception, match=r"can be trained on: in 1 row the pair is in validation or test"):
         load(tmp_path, TRAIN[:1], TEST, remove_leaks=True)
 
 

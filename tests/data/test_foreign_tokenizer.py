@@ -213,7 +213,7 @@ def test_a_path_to_nothing_is_an_error(tmp_path: Path) -> None:
         ):
             read(path)
     os.mkfifo(tmp_path / "tokenizer.json")
-    with pytest.raises(DataError, match="it is no file"):
+    with pytest.raises(DataError, match="not a regular file"):
         read(tmp_path)
 
 

@@ -69,3 +69,16 @@ def test_the_global_random_generator_is_left_alone() -> None:
 def test_an_unknown_split_is_said() -> None:
     with pytest.raises(DataError, match="no split 'dev'; it has train, validation and test"):
         next(reverse_pairs("dev", 1, seed=1))
+
+
+def test_words_are_reversed_letter_by_letter() -> None:
+    pairs = {
+        split: list(reverse_pairs(split, 1_000, seed=1, characters=True))
+        for split in ("train", "validation", "test")
+    }
+    assert all(target == source[::-1] for split in pairs.values() for source, target in split)
+    sources = [source for split in pairs.values() for source, _ in split]
+    assert len(set(sources)) == 3_000
+    assert all(source.isalpha() and source.isascii() and source.islower() for source in sources)
+    assert sorted({len(source) for source in sources}) == list(range(4, 17))
+    assert len(Counter("".join(sources))) == 26

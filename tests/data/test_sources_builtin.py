@@ -12,7 +12,8 @@ def config(path: str, src: str = "en", tgt: str = "de", **fields: object) -> Dat
 
 
 @pytest.mark.parametrize(
-    ("path", "num_train_pairs"), [("builtin:primer", 40_000), ("builtin:reverse", 20_000)]
+    ("path", "num_train_pairs"),
+    [("builtin:primer", 40_000), ("builtin:reverse", 20_000), ("builtin:reverse-characters", 20_000)],
 )
 def test_the_usual_sizes_and_disjoint_sources(path: str, num_train_pairs: int) -> None:
     corpus = load_corpus(config(path))
@@ -22,7 +23,7 @@ def test_the_usual_sizes_and_disjoint_sources(path: str, num_train_pairs: int) -
     assert corpus.report.kind == "built-in"
 
 
-@pytest.mark.parametrize("path", ["builtin:primer", "builtin:reverse"])
+@pytest.mark.parametrize("path", ["builtin:primer", "builtin:reverse", "builtin:reverse-characters"])
 def test_a_number_of_pairs_and_a_seed(path: str) -> None:
     corpus = load_corpus(config(path, num_train_pairs=300))
     assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (300, 500, 1000)

@@ -102,11 +102,38 @@ def tabs(pairs: Pairs, newline: Callable[[], str]) -> dict[str, str]:
     return {".tsv": "".join("\t".join(cell.replace("\t", " ") for cell in row) + newline() for row in rows)}
 
 
+def semicolons(pairs: Pairs, newline: Callable[[], str]) -> dict[str, str]:
+    text = ""
+    for row in [("german", "nr", "english"), *((t, "7", s) for s, t in pairs)]:
+        line = io.StringIO(newline="")
+        csv.writer(line, delimiter=";", quoting=csv.QUOTE_ALL, lineterminator="").writerow(row)
+        text += line.getvalue() + newline()
+    return {".csv": text}
+
+
+def no_header(pairs: Pairs, newline: Callable[[], str]) -> dict[str, str]:
+    rows = [(str(i), t, s) for i, (s, t) in enumerate(pairs)]
+    return {".txt": "".join("|".join(cell.replace("|", " ") for cell in row) + newline() for row in rows)}
+
+
+def two_files(pairs: Pairs, newline: Callable[[], str]) -> dict[str, str]:
+    return {
+        ".first": "".join(s + newline() for s, _ in pairs),
+        ".second": "".join(t + newline() for _, t in pairs),
+    }
+
+
 def parallel(pairs: Pairs, newline: Callable[[], str]) -> dict[str, str]:
     return {
         ".en": "".join(s + newline() for s, _ in pairs),
         ".de": "".join(t + newline() for _, t in pairs),
     }
+
+
+OPTIONS = {
+    semicolons: {"columns": "english,german"},
+    no_header: {"columns": "3,2", "delimiter": "pipe"},
+}
 
 
 @dataclass(frozen=True)
@@ -115,10 +142,12 @@ class Files:
 
     Attributes:
         num_pairs: How many there are where no file is damaged, else None.
+        options: Fields of the config that say how it is to be read.
     """
 
     contents: dict[str, bytes]
     num_pairs: int | None
+    options: dict[str, str]
 
 
 @st.composite
@@ -134,7 +163,11 @@ def corpora(draw: st.DrawFn) -> Files:
         for i in range(draw(st.integers(0, 25)))
     ]
     newlines = draw(st.sampled_from([("\n",), ("\r\n",), ("\n", "\r\n")]))
-    write = draw(st.sampled_from([jsonl, raw_jsonl, json_list, commas, tabs, parallel]))
+    write = draw(
+        st.sampled_from(
+            [jsonl, raw_jsonl, json_list, commas, tabs, semicolons, no_header, two_files, parallel]
+        )
+    )
     files = write(pairs, lambda: draw(st.sampled_from(newlines)))
     mark = "\ufeff" if draw(st.booleans()) else ""
     contents = {ending: (mark + text).encode("utf-8", "surrogatepass") for ending, text in files.items()}
@@ -144,7 +177,7 @@ def corpora(draw: st.DrawFn) -> Files:
     if is_damaged:
         ending = draw(st.sampled_from(sorted(contents)))
         contents[ending] = damaged(contents[ending], is_packed, draw)
-    return Files(contents, None if is_damaged else len(pairs))
+    return Files(contents, None if is_damaged else len(pairs), OPTIONS.get(write, {}))
 
 
 def damaged(content: bytes, is_packed: bool, draw: st.DrawFn) -> bytes:
@@ -168,8 +201,12 @@ def check(files: Files, folder: Path, *, with_cleaning: bool, as_pattern: bool) 
     for ending, content in files.contents.items():
         (folder / f"c{ending}").write_bytes(content)
     table = next((ending for ending in files.contents if ending[:3] not in (".en", ".de")), "")
-    path = folder / ("c*" if as_pattern else f"c{table}")
-    data = DataConfig(path=str(path), src="en", tgt="de", held_out_fraction=0.3)
+    data_path = str(folder / ("c*" if as_pattern else f"c{table}"))
+    if ".first" in table:
+        data_path = ",".join(str(folder / f"c{ending}") for ending in sorted(files.contents))
+    data = DataConfig.model_validate(
+        {"path": data_path, "src": "en", "tgt": "de", "held_out_fraction": 0.3, **files.options}
+    )
     try:
         corpus = load_corpus(data, ALL_ON if with_cleaning else CleaningConfig())
     except MtError as error:

@@ -253,7 +253,7 @@ def test_a_tsv_whose_first_line_is_a_sentence_is_told_about_headers(tmp_path: Pa
         (
             "train.tsv",
             "en\tde\na\n",
-            r"train\.tsv, line 2: found 1 cells where .* 2 columns; take the tabs out",
+            r"train\.tsv, line 2: found 1 cell where .* 2 columns; take the tabs out",
         ),
     ],
 )

@@ -2,7 +2,11 @@
 
 import json
 import os
+import re
+import resource
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -135,7 +139,7 @@ def test_a_named_pipe_in_the_place_of_a_part_keeps_nobody_waiting(run: RunDirect
     best = run.checkpoints_dir / (run.checkpoints_dir / "best").read_text().strip()
     (best / "checkpoint.json").unlink()
     os.mkfifo(best / "checkpoint.json")
-    with pytest.raises(CheckpointError, match="is missing"):
+    with pytest.raises(CheckpointError, match=r"checkpoint\.json cannot be read \(it is a pipe"):
         Translator.from_run(run, device=CPU)
 
 
@@ -170,3 +174,110 @@ def test_a_checkpoint_that_says_nothing_of_tokenizers_still_translates(run: RunD
     assert checkpoint.tokenizers.keys() == {"src", "tgt"}
     (checkpoint.folder / RECORD).write_text(record_text(replace(checkpoint, tokenizers={})))
     Translator.from_run(run, device=CPU)
+
+
+def set_option(run: RunDirectory, key: str, value: object) -> None:
+    """Change one line of the run's config."""
+    text = run.config_file.read_text()
+    (old,) = [line for line in text.splitlines() if line.startswith(f"  {key}:")]
+    run.config_file.write_text(text.replace(old, f"  {key}: {value}"))
+
+
+def forget_computation(run: RunDirectory) -> None:
+    """As in the first checkpoints, which say nothing of their options."""
+    checkpoint = CheckpointStore(run.checkpoints_dir).require("best")
+    (checkpoint.folder / RECORD).write_text(record_text(replace(checkpoint, computation={})))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("num_heads", 4), ("activation", "gelu"), ("norm_first", "false"), ("max_length", 17)]
+)
+def test_an_option_that_changes_what_the_weights_compute_is_refused(
+    run: RunDirectory, key: str, value: object
+) -> None:
+    set_option(run, key, value)
+    with pytest.raises(RunError, match=rf"config\.yaml is not the config that step_.*\.{key} is "):
+        Translator.from_run(run, device=CPU)
+    # Not even where the command line agrees with it.
+    with pytest.raises(RunError, match=rf"\.{key} is "):
+        run_training(load_config(run.config_file), run)
+
+
+def test_options_of_training_alone_may_be_others(run: RunDirectory) -> None:
+    set_option(run, "dropout", 0.5)
+    set_option(run, "batch_tokens", 77)
+    Translator.from_run(run, device=CPU)
+
+
+def test_a_checkpoint_that_says_nothing_of_its_options_still_translates(run: RunDirectory) -> None:
+    forget_computation(run)
+    Translator.from_run(run, device=CPU)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("d_model", 65_536),
+        ("d_model", 10**17),
+        ("d_ff", 10**12),
+        ("num_encoder_layers", 10**9),
+        ("num_decoder_layers", 5000),
+    ],
+)
+def test_sizes_that_the_weights_do_not_have_are_refused_before_memory_is_taken(
+    run: RunDirectory, key: str, value: int
+) -> None:
+    forget_computation(run)
+    set_option(run, key, value)
+    with few_bytes(), pytest.raises(CheckpointError, match=r"step_.* does not fit .*config\.yaml"):
+        Translator.from_run(run, device=CPU)
+
+
+def test_an_allowed_length_costs_no_memory(run: RunDirectory) -> None:
+    forget_computation(run)
+    set_option(run, "max_length", 100_000_000)
+    with few_bytes():
+        assert len(Translator.from_run(run, device=CPU).translate(["the dog sees milk."])) == 1
+
+
+@contextmanager
+def few_bytes() -> Iterator[None]:
+    """Let this process have no more than half a gigabyte of addresses besides those that it has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**29, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@pytest.mark.parametrize("loss", ['"low"', "[1]", "{}", "true", "1" + "0" * 400, "NaN", "1e999"])
+def test_figures_that_are_no_numbers_are_left_out(run: RunDirectory, loss: str) -> None:
+    lines = run.metrics_file.read_text().splitlines(keepends=True)
+    place = next(place for place, line in enumerate(lines) if '"step": 12' in line)
+    spoilt = re.sub(r'"loss": [\d.e-]+', f'"loss": {loss}', lines[place])
+    assert spoilt != lines[place]
+    run.metrics_file.write_text("".join([*lines[:place], spoilt, *lines[place + 1 :]]))
+    config = load_config(run.config_file, ["training.max_steps=13"])
+    assert run_training(config, run).finished is not None
+    kept = run.metrics_file.read_text().splitlines(keepends=True)
+    assert kept[: len(lines) - 1] == lines[:place] + lines[place + 1 :]
+
+
+def test_weights_that_overflow_are_refused(run: RunDirectory) -> None:
+    store = CheckpointStore(run.checkpoints_dir)
+    best = store.require("best")
+    huge = {name: weight * 1e20 for name, weight in store.load_model(best).items()}
+    name = store.save(
+        best.step + 100,
+        huge,
+        {},
+        metrics={},
+        environment={},
+        tokenizers=best.tokenizers,
+        best=True,
+        keep=9,
+    ).name
+    with pytest.raises(CheckpointError, match=f"{name} cannot be used: its weights are so large"):
+        Translator.from_run(run, device=CPU)

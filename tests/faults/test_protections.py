@@ -152,6 +152,30 @@ PROTECTIONS = {
         "    if False:\n",
         "tests/faults/test_hostile_run.py::test_a_tokenizer_in_which_one_word_is_another",
     ),
+    "options are compared with the checkpoint": Protection(
+        "mt/pipeline/trained.py",
+        "    if changed:\n",
+        "    if False:\n",
+        "tests/faults/test_hostile_run.py::test_an_option_that_changes",
+    ),
+    "a checkpoint that vanished is looked for again": Protection(
+        STORE,
+        "for look in range(_NUM_LOOKS):",
+        "for look in range(1):",
+        "tests/checkpoint/test_held.py::test_a_checkpoint_pruned",
+    ),
+    "nothing but files is read": Protection(
+        "mt/regular_files.py",
+        "if kind != stat.S_IFREG:",
+        "if kind == stat.S_IFLNK:",
+        "tests/test_regular_files.py::test_what_is_no_regular_file",
+    ),
+    "weights are finite": Protection(
+        "mt/checkpoint/parts.py",
+        "        if not _is_finite(tensor):\n",
+        "        if False:\n",
+        "tests/checkpoint/test_held.py::test_weights_that_are_not_finite",
+    ),
     "the random state is restored": Protection(
         TRAINEE,
         '        restore_random_state(saved["random"])\n',

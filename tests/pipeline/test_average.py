@@ -49,7 +49,9 @@ def test_the_average_of_one_is_the_same(trained: RunDirectory) -> None:
 
 
 @pytest.mark.parametrize(("metric", "best"), [("bleu", 0), ("loss", 1)])
-def test_the_best_are_those_with_the_best_score(metric: str, best: int, trained: RunDirectory) -> None:
+def test_the_best_are_those_with_the_best_score(
+    metric: str, best: int, trained: RunDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
     text = trained.config_file.read_text()
     trained.config_file.write_text(text.replace("metric: bleu", f"metric: {metric}"))
     store = CheckpointStore(trained.checkpoints_dir)
@@ -58,16 +60,33 @@ def test_the_best_are_those_with_the_best_score(metric: str, best: int, trained:
         checkpoint = replace(store.require(name), metrics={metric: score})
         (checkpoint.folder / RECORD).write_text(record_text(checkpoint))
     assert average_checkpoints(trained, 1, best=True).average_of == [judged[best]]
-    with pytest.raises(
-        CheckpointError, match=rf"has {len(judged)} checkpoints with a {metric} of their own, and"
-    ):
-        average_checkpoints(trained, 9, best=True)
+    assert sorted(average_checkpoints(trained, 9, best=True).average_of or []) == sorted(judged)
+    assert (
+        f"has only 2 checkpoints with a {metric} of their own: the average is of these, not of 9"
+        in caplog.text
+    )
 
 
-def test_more_than_there_are(trained: RunDirectory) -> None:
-    number = len(CheckpointStore(trained.checkpoints_dir).names())
-    with pytest.raises(CheckpointError, match=rf"has {number} checkpoints, and not 99\. Ask for fewer"):
-        average_checkpoints(trained, 99, best=False)
+def test_where_there_are_fewer_all_are_averaged(
+    trained: RunDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = CheckpointStore(trained.checkpoints_dir)
+    names = store.names()
+    assert average_checkpoints(trained, 99, best=False).average_of == names
+    assert f"has only {len(names)} checkpoints: the average is of these, not of 99" in caplog.text
+    caplog.clear()
+    assert average_checkpoints(trained, len(names), best=False).average_of == names
+    assert "has only" not in caplog.text
+
+
+def test_one_checkpoint_is_no_average(trained: RunDirectory) -> None:
+    newest, *older = reversed(CheckpointStore(trained.checkpoints_dir).names())
+    for name in older:
+        shutil.rmtree(trained.checkpoints_dir / name)
+    with pytest.raises(CheckpointError, match=r"has 1 checkpoint, and an average needs 2 or more\. Train it"):
+        average_checkpoints(trained, 5, best=False)
+    # But it may be asked for.
+    assert average_checkpoints(trained, 1, best=False).average_of == [newest]
 
 
 def test_a_damaged_one_is_named_and_nothing_is_left(trained: RunDirectory) -> None:

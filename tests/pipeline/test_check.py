@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mt.data.batch import Batch
 from mt.errors import DataError, RunError, TrainingError
 from mt.pipeline.check import preflight
 from mt.pipeline.preflight.layout import Part
+from mt.pipeline.preflight.speed import Speed
 from mt.run_directory import RunDirectory
 from mt.training.step import StepResult, train_step
 
@@ -141,9 +143,20 @@ def test_warnings_that_are_not_due(check: Check) -> None:
 
 def test_other_work_is_said(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    for load, is_said in ((8.0, False), (8.1, True)):
+    measured = mt.pipeline.preflight.trial.Trial.measure_speed
+    for load, share, is_said in ((8.0, 0.9, False), (8.1, 0.9, True), (1.0, 0.5, True)):
         monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
-        assert is_said == any("(load 8.1 on 4 cores)" in warning for warning in warnings_of(check()))
+
+        def with_share(trial: Any, stream: Any, *, share: float = share, **limits: Any) -> Speed:
+            speed = measured(trial, stream, **limits)
+            return replace(speed, processor_seconds=share * speed.seconds)
+
+        monkeypatch.setattr(mt.pipeline.preflight.trial.Trial, "measure_speed", with_share)
+        parts = check()
+        said = f"(load {load} on 4 cores; training had a processor for {share:.0%} of the time)"
+        assert is_said == any(said in warning for warning in warnings_of(parts))
+        # And ahead of the figures that it spoils.
+        assert is_said == parts["the"].lines[0].startswith("machine      busy with other work")
 
 
 def test_a_run_that_is_there_already(check: Check, trained: RunDirectory) -> None:

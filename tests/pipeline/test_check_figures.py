@@ -10,7 +10,7 @@ import sacrebleu
 from mt.config.tokenizer import TokenizerConfig
 from mt.data.dataset import EncodedPairs, encode_pairs
 from mt.data.tokenizer import Tokenizer, train_tokenizer
-from mt.pipeline.preflight.layout import duration, size, table
+from mt.pipeline.preflight.layout import between, duration, size, table
 from mt.pipeline.preflight.text_figures import (
     Unknown,
     count_unknown,
@@ -104,3 +104,18 @@ def test_tables_and_units() -> None:
         "2.0 hours",
         "2.0 days",
     ]
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "said"),
+    [
+        (0, 0, "about 0.0 seconds"),
+        (50, 100, "50.0 to 100.0 seconds"),
+        (100, 300, "100.0 seconds to 5.0 minutes"),
+        (299.9, 300, "about 5.0 minutes"),
+        (200, 300, "3.3 to 5.0 minutes"),
+        (3600, 36_000, "60.0 minutes to 10.0 hours"),
+    ],
+)
+def test_times_between(least: float, most: float, said: str) -> None:
+    assert between(least, most) == said

@@ -63,6 +63,12 @@ def test_minutes_against_the_loop_counted_out(make_config: MakeConfig) -> None:
     assert forecast(config, PACE).num_steps == pytest.approx(steps, abs=6)
 
 
+def test_at_half_the_speed_everything_takes_twice_as_long(make_config: MakeConfig) -> None:
+    config = make_config("training.max_steps=120", "validation.every_steps=50")
+    slow = forecast(config, PACE.at(100))
+    assert (slow.training_seconds, slow.validating_seconds) == (120, 18)
+
+
 @pytest.mark.parametrize("every", [1, 7, 40, 200, 1000])
 def test_how_often_against_counting(make_config: MakeConfig, every: int) -> None:
     run = forecast(make_config("training.max_steps=120", f"validation.every_steps={every}"), PACE)

@@ -19,6 +19,7 @@ from mt.data.tokenizer import Tokenizer, train_tokenizer
 from mt.errors import TrainingError
 from mt.pipeline.preflight import trial as trial_module
 from mt.pipeline.preflight.memory import forget_peak
+from mt.pipeline.preflight.speed import Speed
 from mt.pipeline.preflight.trial import Trial, count_parameters, largest_batches, refuse_too_large
 from mt.pipeline.prepare import make_tokenizers
 from mt.pipeline.trained import build_model
@@ -114,14 +115,34 @@ def test_speed_counts_the_tokens_of_the_steps_after_the_first(
     for _ in range(4):
         batches, epoch, batch = stream.take(epoch, batch)
         tokens.append(sum(int((batch.labels != 0).sum()) for batch in batches))
-    ticks = iter(range(100))
+    ticks = iter(range(1000))
     monkeypatch.setattr(time, "perf_counter", lambda: 2.0 * next(ticks))
+    monkeypatch.setattr(Speed, "is_steady", True)
     speed = trial.measure_speed(stream, max_steps=3, max_seconds=1000)
-    assert (speed.num_steps, speed.num_target_tokens) == (3, sum(tokens[1:]))
-    # The clock, two seconds on at each look, is looked at ahead, before the second and third, and at the end.
-    assert speed.seconds == 6.0
-    assert speed.tokens_per_second == sum(tokens[1:]) / speed.seconds
+    assert speed.step_target_tokens == tokens[1:]
+    # The clock, two seconds on at each look, is looked at between steps.
+    assert list(speed.step_seconds) == [2.0, 2.0, 2.0]
+    assert speed.tokens_per_second == sum(tokens[1:]) / 6
     assert trial.measure_speed(stream, max_steps=3, max_seconds=1).num_steps == 1
+    # Where steps vary it takes longer, but not for ever.
+    monkeypatch.setattr(Speed, "is_steady", False)
+    assert trial.measure_speed(stream, max_steps=3, max_seconds=1000).num_steps == 9
+    assert trial.measure_speed(stream, max_steps=1000, max_seconds=6).num_steps == 9
+
+
+def test_how_much_speed_varies_by_hand() -> None:
+    steady = Speed([10] * 8, [1, 2] * 4, None)
+    assert steady.range == (20 / 3, 20 / 3)
+    assert steady.is_steady
+    assert steady.processor_share == 1
+    # The third quarter is half as fast as the others.
+    varying = Speed([10] * 8, [1, 1, 1, 1, 2, 2, 1, 1], 5.0)
+    assert varying.range == (5, 10)
+    assert not varying.is_steady
+    assert varying.processor_share == 0.5
+    # Of three steps nobody can tell.
+    assert not Speed([10] * 3, [1] * 3, None).is_steady
+    assert Speed([10], [2], None).range == (5, 5)
 
 
 def test_search_and_validation_are_tried(

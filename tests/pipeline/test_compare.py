@@ -1,6 +1,9 @@
 """Comparing two systems: against sacreBLEU's paired test, and what belongs together."""
 
 import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,12 +81,12 @@ def test_what_does_not_belong_together_is_refused(trained: RunDirectory, tmp_pat
     short.write_text("a\n")
     references.write_text("a\n\n")
     latin.write_bytes(b"a\n\xe4\n")
-    with pytest.raises(DataError, match=f"{short} has 1 lines, but .*, test has 22 references"):
+    with pytest.raises(DataError, match=f"{short} has 1 line, but .*, test has 22 references"):
         run_comparison((short, trained.path), **ARGUMENTS)
     assert not list(trained.path.glob("hypotheses.*"))
     with pytest.raises(DataError, match="ref, sentence 2: the reference is empty"):
         run_comparison((short, short), **ARGUMENTS, references=references)
-    with pytest.raises(DataError, match="latin, line 2 is not UTF-8"):
+    with pytest.raises(DataError, match="latin cannot be read: line 2 is not UTF-8"):
         run_comparison((latin, trained.path), **ARGUMENTS)
     with pytest.raises(ConfigError, match="--references FILE has none"):
         run_comparison((short, trained.path), **ARGUMENTS, references=references)
@@ -116,3 +119,62 @@ def test_one_checkpoint_against_another(trained: RunDirectory) -> None:
     result = run_comparison((file, trained.path), **ARGUMENTS)
     assert "step_0000100" in result.systems[0]
     assert "step_0000200" in result.systems[1]
+
+
+@pytest.fixture
+def other_corpus(tiny_corpus: Path, tmp_path: Path) -> Path:
+    """As many test sentences as the tiny corpus has, but others."""
+    folder = Path(shutil.copytree(tiny_corpus, tmp_path / "other_corpus"))
+    for language in ("en", "de"):
+        lines = (folder / f"train.{language}").read_text(encoding="utf-8").splitlines(keepends=True)
+        (folder / f"test.{language}").write_text("".join(lines[:22]), encoding="utf-8")
+    return folder
+
+
+def set_corpus(run: RunDirectory, corpus: Path) -> None:
+    text = run.config_file.read_text()
+    old = next(line for line in text.splitlines() if line.startswith("  path:"))
+    run.config_file.write_text(text.replace(old, f'  path: "{corpus}"'))
+
+
+def test_translations_of_another_corpus_do_not_replace_those_of_the_own(
+    trained: RunDirectory, other: RunDirectory, other_corpus: Path
+) -> None:
+    set_corpus(other, other_corpus)
+    own = run_evaluation(other, **ARGUMENTS, analyse=False).hypotheses_file
+    before = own.read_bytes()
+    files = run_comparison((trained.path, other.path), **ARGUMENTS).systems
+    assert own.read_bytes() == before
+    assert Path(files[1]).parent == other.path
+    assert files[1] != str(own)
+    # Those of other sentences are refused where the references are not theirs, though there are as many.
+    with pytest.raises(ConfigError, match=r"holds translations of other sentences than .* --references"):
+        run_comparison((Path(files[0]), own), **ARGUMENTS)
+    assert run_comparison((own, own), **ARGUMENTS).data.startswith(str(other_corpus))
+
+
+def test_files_of_older_versions_have_no_checksum_and_are_compared(trained: RunDirectory) -> None:
+    result = run_evaluation(trained, **ARGUMENTS, analyse=False)
+    old = [
+        trained.path / f"hypotheses.{setting}.step_0000200.greedy.txt"
+        for setting in ("test", "corpus.test-1a2b3c4d")
+    ]
+    for file in old:
+        file.write_bytes(result.hypotheses_file.read_bytes())
+    found = run_comparison((old[0], old[1]), **ARGUMENTS)
+    assert found.scores["bleu"].second.value == result.scores["bleu"].value
+
+
+def test_sacrebleu_scores_the_two_files_alike(trained: RunDirectory, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.jsonl"
+    rows = [
+        ("the dog sees milk.", "der Hund\nsieht Milch."),
+        ("Anna buys the car!", "Anna kauft\u2028das Auto!"),
+        ("my aunt finds a house.", "meine Tante findet ein Haus."),
+    ]
+    pairs.write_text("".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in rows))
+    result = run_evaluation(trained, **ARGUMENTS, data_path=str(pairs), analyse=False)
+    files = str(result.references_file), "-i", str(result.hypotheses_file)
+    command = [sys.executable, "-m", "sacrebleu", *files, "-b", "-w", "6"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert float(said) == pytest.approx(result.scores["bleu"].value, abs=1e-6)

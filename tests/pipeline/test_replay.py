@@ -236,7 +236,7 @@ def test_files_that_are_none_at_all_are_refused(run: RunDirectory, tmp_path: Pat
         read_bad_batch(tmp_path / "nothing", **sizes)
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(2**40)
-    with pytest.raises(DataError, match="larger than any batch"):
+    with pytest.raises(DataError, match="it is larger than 50,000,000 bytes"):
         read_bad_batch(tmp_path / "huge", **sizes)
     with pytest.raises(RunError, match="no run in"):
         replay(run, tmp_path / "file", checkpoint="latest", device=CPU)

@@ -159,7 +159,7 @@ def test_a_run_that_does_not_fit_together(trained: RunDirectory, tmp_path: Path)
         Translator.from_run(RunDirectory(trained.path.parent / "other"), device=CPU)
     text = trained.config_file.read_text()
     trained.config_file.write_text(text.replace("d_model: 32", "d_model: 16"))
-    with pytest.raises(CheckpointError, match=r"does not fit .*config\.yaml"):
+    with pytest.raises(RunError, match=r"config\.yaml is not .*model\.d_model is 16 and was 32"):
         Translator.from_run(trained, device=CPU)
 
 
@@ -217,7 +217,7 @@ def test_what_is_asked_for_has_room_or_is_refused(translator: Translator) -> Non
     [[found]] = translator.n_best(["milk"], prefixes=[prefix])
     assert found.text.startswith(prefix.strip())
     with pytest.raises(
-        DataError, match="line 4 is to begin with 16 tokens, and this model writes at most 16"
+        DataError, match="line 4 is to begin with 16 tokens, and a translation may have at most 16"
     ):
         translator.n_best(["milk"], prefixes=["der Hund " * 8], first_line=4)
     [[found]] = translator.n_best(["milk"], constraints=Constraints(min_length=15))

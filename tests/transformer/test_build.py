@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from mt.masks import padding_mask, target_mask
+from mt.special_tokens import PAD_ID
 from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.dropout import Dropout
 from mt.transformer.embedding import PositionalEmbedding
@@ -162,3 +163,49 @@ def test_weights_are_drawn_from_the_generator_of_torch(make_model: Make) -> None
     again = make_model().weights()
     assert all(again[name].equal(weight) for name, weight in first.items())
     assert not second["src_embedding.tokens.weight"].equal(first["src_embedding.tokens.weight"])
+
+
+def gradients_of_the_embeddings(model: Transformer) -> tuple[torch.Tensor, torch.Tensor]:
+    """By row, source and target, of a batch in which every id occurs and one side of each pair is padded."""
+    src_ids = torch.cat([torch.arange(11), torch.full((3,), PAD_ID)]).view(2, 7)
+    tgt_ids = torch.cat([torch.arange(13), torch.full((3,), PAD_ID)]).view(2, 8)
+    logits = model(src_ids, padding_mask(src_ids), tgt_ids, target_mask(tgt_ids))
+    logits[tgt_ids != PAD_ID].logsumexp(-1).sum().backward()
+    src, tgt = model.src_embedding.tokens.weight.grad, model.tgt_embedding.tokens.weight.grad
+    assert src is not None
+    assert tgt is not None
+    return src.abs().amax(-1), tgt.abs().amax(-1)
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm_first": False}], ids=str)
+def test_every_row_of_an_embedding_learns_but_that_of_padding(
+    changes: dict[str, Any], make_model: Make
+) -> None:
+    # A `padding_idx` would keep the row of a token that is used from learning; the masks alone decide.
+    src, tgt = gradients_of_the_embeddings(make_model(tie_output=False, **changes))
+    assert src[PAD_ID] == tgt[PAD_ID] == 0
+    assert all(src[PAD_ID + 1 :] > 0)
+    assert all(tgt[PAD_ID + 1 :] > 0)
+
+
+def test_no_embedding_has_a_row_that_never_learns(make_model: Make) -> None:
+    for embedding in (module for module in make_model().modules() if isinstance(module, nn.Embedding)):
+        embedding(torch.arange(embedding.num_embeddings)).sum().backward()
+        assert embedding.weight.grad is not None
+        assert embedding.weight.grad.ne(0).all()
+
+
+@torch.no_grad()
+def test_what_the_row_of_padding_holds_changes_nothing_that_is_predicted(make_model: Make) -> None:
+    model = make_model(tie_output=False)
+    src_ids = torch.tensor([[5, 6, 7, 3], [8, 3, PAD_ID, PAD_ID]])
+    tgt_ids = torch.tensor([[2, 5, 6, 7], [2, 9, PAD_ID, PAD_ID]])
+
+    def run() -> torch.Tensor:
+        logits: torch.Tensor = model(src_ids, padding_mask(src_ids), tgt_ids, target_mask(tgt_ids))
+        return logits[tgt_ids != PAD_ID]
+
+    expected = run()
+    for embedding in (model.src_embedding, model.tgt_embedding):
+        embedding.tokens.weight[PAD_ID] = 100 * torch.randn(16)
+        assert torch.equal(run(), expected)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mt.data.corpus_report import CorpusReport, LeakCounts, LeakReport
+from mt.wording import counted
 
 CHUNK_SIZE = 10_000
 
@@ -96,8 +97,9 @@ class LeakCheck:
 def leak_sentence(report: CorpusReport) -> tuple[str, bool]:
     """One line on the leaks, and whether to warn: a whole pair has leaked and was not removed."""
     found = [
-        f"{leaks.pair.normalised:,} pairs ({leaks.pair.exact:,} exactly), {leaks.source.normalised:,} "
-        f"sources and {leaks.target.normalised:,} targets of {leaks.pairs:,} in {split}"
+        f"{counted(leaks.pair.normalised, 'pair')} ({leaks.pair.exact:,} exactly), "
+        f"{counted(leaks.source.normalised, 'source')} and {counted(leaks.target.normalised, 'target')} "
+        f"of {leaks.pairs:,} in {split}"
         for split, leaks in report.leaks.items()
     ]
     has_leaked = any(leaks.pair.normalised for leaks in report.leaks.values())

@@ -10,10 +10,12 @@ from mt.errors import DataError
 PREFIX = "builtin:"
 PRIMER = "builtin:primer"
 REVERSE = "builtin:reverse"
+REVERSE_CHARACTERS = "builtin:reverse-characters"
 
 NUM_PAIRS: dict[str, dict[Split, int]] = {
     PRIMER: {"train": 40_000, "validation": 500, "test": 1_000},
     REVERSE: {"train": 20_000, "validation": 500, "test": 1_000},
+    REVERSE_CHARACTERS: {"train": 20_000, "validation": 500, "test": 1_000},
 }
 
 
@@ -25,8 +27,8 @@ def builtin_source(path: str, src: str, tgt: str, *, num_train_pairs: int | None
     """
     if path not in NUM_PAIRS:
         raise DataError(
-            f"data.path: there is no built-in corpus {path!r}, only {PRIMER} and {REVERSE}."
-            f"{did_you_mean(path, NUM_PAIRS)}"
+            f"data.path: there is no built-in corpus {path!r}, only {PRIMER}, {REVERSE} and "
+            f"{REVERSE_CHARACTERS}.{did_you_mean(path, NUM_PAIRS)}"
         )
     if path == PRIMER and {src, tgt} != {"en", "de"}:
         raise DataError(
@@ -43,9 +45,10 @@ def builtin_source(path: str, src: str, tgt: str, *, num_train_pairs: int | None
 
 
 def _pairs(path: str, split: Split, num_pairs: int, seed: int, *, swapped: bool) -> Iterator[NumberedPair]:
-    if path == REVERSE:
-        generated, swapped = reverse_pairs(split, num_pairs, seed), False
-    else:
+    if path == PRIMER:
         generated = primer_pairs(split, num_pairs, seed)
+    else:
+        characters, swapped = path == REVERSE_CHARACTERS, False
+        generated = reverse_pairs(split, num_pairs, seed, characters=characters)
     for number, (src, tgt) in enumerate(generated, start=1):
         yield (number, tgt, src) if swapped else (number, src, tgt)

@@ -1,8 +1,7 @@
 r"""Reading one file, or two parallel ones, as numbered sentence pairs: JSONL, JSON, CSV, TSV, parquet, text.
 
 Lines end with ``\n`` or ``\r\n`` and nowhere else: `str.splitlines` would also split at U+2028 and the
-like, and so misalign parallel files. All text is UTF-8, with or without a byte order mark. A CSV file has its
-quoting; a TSV file has none, so that a quotation mark in it is text. Empty lines between rows are no rows.
+like, and so misalign parallel files. All text is UTF-8, with or without a byte order mark.
 """
 
 import csv
@@ -18,8 +17,10 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.parquet
 
+from mt.config.data import DataConfig
 from mt.data.cache import file_digest
-from mt.data.sources.rows import Row, arrow_rows, check_columns, needed_columns, row_pairs
+from mt.data.sources.delimited import delimited_pairs
+from mt.data.sources.rows import Columns, Row, arrow_rows, needed_columns, row_pairs
 from mt.data.sources.source import NumberedPair, Part
 from mt.errors import DataError
 
@@ -33,29 +34,36 @@ MAX_LINE_BYTES = 2**28
 csv.field_size_limit(MAX_LINE_BYTES)
 
 
-def table_format(path: Path) -> str | None:
-    """The format that the name of a file tells (``.jsonl`` of ``train.jsonl.gz``), or None."""
+def table_format(path: Path, config: DataConfig) -> str | None:
+    """The format that the name of a file tells (``.jsonl`` of ``train.jsonl.gz``), or None.
+
+    ``.txt`` tells none but where ``config`` says what separates the columns.
+    """
     name = path.name.lower().removesuffix(".gz")
     suffix = Path(name).suffix
+    if suffix == ".txt" and config.delimiter != "auto":
+        return suffix
     if suffix not in TABLE_FORMATS or (suffix == ".parquet" and path.name.lower().endswith(".gz")):
         return None
     return suffix
 
 
-def table_part(path: Path, src: str, tgt: str) -> Part:
-    """A file of one of `TABLE_FORMATS` with the columns ``src`` and ``tgt``."""
-    where = str(path)
+def table_part(path: Path, config: DataConfig) -> Part:
+    """A file that has a `table_format`, with the columns that ``config`` names."""
+    where, columns = str(path), Columns.of(config)
     unit: Literal["line", "row"]
     pairs: Iterable[NumberedPair]
-    match table_format(path):
+    match table_format(path, config):
         case ".jsonl":
-            unit, pairs = "line", row_pairs(_jsonl_rows(text_lines(path), path), src, tgt, where)
+            unit, pairs = "line", row_pairs(_jsonl_rows(text_lines(path), path), columns, where)
         case ".json":
-            unit, pairs = "row", row_pairs(_json_rows(path), src, tgt, where)
+            unit, pairs = "row", row_pairs(_json_rows(path), columns, where)
         case ".parquet":
-            unit, pairs = "row", row_pairs(_parquet_rows(path, src, tgt), src, tgt, where)
+            unit, pairs = "row", row_pairs(_parquet_rows(path, columns), columns, where)
         case kind:
-            unit, pairs = "line", _separated_pairs(path, src, tgt, "," if kind == ".csv" else "\t")
+            lines = text_lines(path)
+            unit = "line"
+            pairs = delimited_pairs(lines, path, columns, config.delimiter, is_quoted=kind == ".csv")
     return Part(where, unit, pairs, lambda: file_digest(path))
 
 
@@ -169,11 +177,11 @@ def _object(value: object, where: str) -> Row:
     return value
 
 
-def _parquet_rows(path: Path, src: str, tgt: str) -> Iterator[tuple[int, Row]]:
+def _parquet_rows(path: Path, columns: Columns) -> Iterator[tuple[int, Row]]:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            columns = needed_columns(file.schema_arrow.names, src, tgt)
-            yield from arrow_rows(file.iter_batches(batch_size=1000, columns=columns), str(path))
+            needed = needed_columns(file.schema_arrow.names, columns)
+            yield from arrow_rows(file.iter_batches(batch_size=1000, columns=needed), str(path))
     except (pa.ArrowException, OSError) as error:
         raise DataError(
             f"{path} is no sound parquet file ({_first_line(error)}): fetch or write it again."
@@ -182,39 +190,3 @@ def _parquet_rows(path: Path, src: str, tgt: str) -> Iterator[tuple[int, Row]]:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0].rstrip(".")
-
-
-def _separated_pairs(path: Path, src: str, tgt: str, separator: Literal[",", "\t"]) -> Iterator[NumberedPair]:
-    """The rows of a CSV or TSV file, whose first line names the columns. Cells such as ``NA`` are text."""
-    rows = _csv_rows(path) if separator == "," else _tsv_rows(path)
-    _, columns = next(rows, (0, None))
-    if columns is None:
-        return
-    check_columns(columns, src, tgt, f"{path}, whose first line must name the columns,")
-    src_index, tgt_index = columns.index(src), columns.index(tgt)
-    for number, cells in rows:
-        if len(cells) != len(columns):
-            advice = "quote cells that hold a comma" if separator == "," else "take the tabs out of the text"
-            raise DataError(
-                f"{path}, line {number}: found {len(cells)} cells where the first line names {len(columns)} "
-                f"columns; {advice}, so that no pair is misaligned."
-            )
-        yield number, cells[src_index], cells[tgt_index]
-
-
-def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    # Strict, because csv otherwise lets a quotation mark that is never closed swallow the lines after it.
-    reader = csv.reader((line + "\n" for _, line in text_lines(path)), strict=True)
-    try:
-        for cells in reader:
-            if cells:
-                yield reader.line_num, cells
-    except csv.Error as error:
-        raise DataError(
-            f"{path}, line {reader.line_num}: this is no sound CSV ({error}); "
-            f"inside a quoted cell each quotation mark must be doubled. A .tsv file needs no quoting."
-        ) from None
-
-
-def _tsv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    return ((number, line.split("\t")) for number, line in text_lines(path) if line)

@@ -5,11 +5,12 @@ from pathlib import Path
 
 from mt.config.data import DataConfig
 from mt.config.mix import parse_mix
-from mt.data.sources.builtin import PREFIX, builtin_source
+from mt.data.sources.builtin import PREFIX, PRIMER, REVERSE, builtin_source
 from mt.data.sources.files import table_format
 from mt.data.sources.hub import hub_source
-from mt.data.sources.local import find_local, neighbours
+from mt.data.sources.local import find_local, find_two_files, neighbours
 from mt.data.sources.pattern import find_pattern
+from mt.data.sources.rows import Columns
 from mt.data.sources.source import Source, did_you_mean
 from mt.errors import ConfigError, DataError
 
@@ -32,9 +33,10 @@ LEGACY_NAMES = {
 
 def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
     """A config for each source alone, with its weight: ``data.path``, of weight 1, then ``data.mix``."""
-    alone = {"mix": None, "name": None, "revision": None, "num_train_pairs": None}
+    own = {"name": None, "revision": None, "columns": None, "delimiter": "auto", "num_train_pairs": None}
     mixed = [
-        (config.model_copy(update=alone | fields), weight) for weight, fields in parse_mix(config.mix or "")
+        (config.model_copy(update={"mix": None} | own | fields), weight)
+        for weight, fields in parse_mix(config.mix or "")
     ]
     return [(config.model_copy(update={"mix": None}), 1.0), *mixed]
 
@@ -52,18 +54,25 @@ def find_source(config: DataConfig) -> Source:
     if config.path.startswith(PREFIX):
         return builtin_source(config.path, src, tgt, num_train_pairs=config.num_train_pairs, seed=config.seed)
     path = Path(config.path).expanduser()
-    if local := find_local(path, src, tgt):
+    if local := find_local(path, config):
         return local
-    if matching := find_pattern(str(path), src, tgt):
+    if matching := find_pattern(str(path), config):
         return matching
+    if two_files := find_two_files(config.path, config):
+        return two_files
     hub_id = LEGACY_NAMES.get(config.path, config.path)
-    if not HUB_ID.fullmatch(hub_id) or table_format(path) is not None:
+    if not HUB_ID.fullmatch(hub_id) or table_format(path, config) is not None:
         known = [*neighbours(path, src), *LEGACY_NAMES]
         raise DataError(
             f"data.path: there is no file or folder {config.path!r}, nor {config.path}.{src} with "
-            f"{config.path}.{tgt}. It may be a folder, a file, a pattern such as part-*.jsonl, a Hub id such "
-            f"as bentrevett/multi30k, builtin:primer or builtin:reverse.{did_you_mean(str(path), known)}"
+            f"{config.path}.{tgt}. It may be a folder, a file, a pattern such as part-*.jsonl, two text "
+            f"files as in en.txt,de.txt, a Hub id such as bentrevett/multi30k, {PRIMER} or {REVERSE}."
+            f"{did_you_mean(str(path), known)}"
         )
     return hub_source(
-        hub_id, src, tgt, name=config.name, revision=config.revision, limit_seconds=config.hub_timeout_seconds
+        hub_id,
+        Columns.of(config),
+        name=config.name,
+        revision=config.revision,
+        limit_seconds=config.hub_timeout_seconds,
     )

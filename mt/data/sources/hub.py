@@ -15,7 +15,7 @@ from datasets.exceptions import DatasetNotFoundError
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from mt.data.sources.hub_access import HubCorpus, gated, in_one_line, newest_commit, quiet
-from mt.data.sources.rows import arrow_rows, needed_columns, row_pairs
+from mt.data.sources.rows import Columns, arrow_rows, needed_columns, row_pairs
 from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, did_you_mean, listed
 from mt.errors import DataError
 
@@ -28,14 +28,13 @@ CONVERTED = "refs/convert/parquet"
 
 
 def hub_source(
-    hub_id: str, src: str, tgt: str, *, name: str | None, revision: str | None, limit_seconds: float
+    hub_id: str, columns: Columns, *, name: str | None, revision: str | None, limit_seconds: float
 ) -> Source:
     """Download a corpus, or take it from the cache where the Hub does not answer in time.
 
     Args:
         hub_id: Such as ``bentrevett/multi30k``.
-        src: The column of the source.
-        tgt: The column of the target.
+        columns: Those of source and target.
         name: The configuration; with the revision ``refs/convert/parquet`` the folder there.
         revision: A commit, branch or tag; None takes the newest.
         limit_seconds: How long the Hub may take to answer at all.
@@ -58,16 +57,16 @@ def hub_source(
     for split, names in SPLIT_NAMES.items():
         found = next((loaded[candidate] for candidate in names if candidate in loaded), None)
         if found is not None:
-            splits[split] = [_part(found, f"the {split} split of {corpus}", src, tgt, commit)]
+            splits[split] = [_part(found, f"the {split} split of {corpus}", columns, commit)]
     if "train" not in splits:
         raise DataError(f"{corpus} has no training split, only {listed(loaded)}: choose another corpus.")
     return Source("hub", splits, revision=commit)
 
 
-def _part(dataset: datasets.Dataset, where: str, src: str, tgt: str, commit: str | None) -> Part:
-    needed = dataset.select_columns(needed_columns(dataset.column_names, src, tgt))
+def _part(dataset: datasets.Dataset, where: str, columns: Columns, commit: str | None) -> Part:
+    needed = dataset.select_columns(needed_columns(dataset.column_names, columns))
     batches = needed.with_format("arrow").iter(batch_size=1000)
-    return Part(where, "row", row_pairs(arrow_rows(batches, where), src, tgt, where), lambda: commit)
+    return Part(where, "row", row_pairs(arrow_rows(batches, where), columns, where), lambda: commit)
 
 
 def _load(corpus: HubCorpus, commit: str) -> datasets.DatasetDict:

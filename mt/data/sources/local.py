@@ -4,15 +4,16 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+from mt.config.data import DataConfig
 from mt.data.sources.files import TABLE_FORMATS, parallel_part, table_format, table_part
-from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, listed
+from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, did_you_mean, listed
 from mt.errors import DataError
 
 # train.jsonl, train.csv.gz, or a piece of a table as large ones are cut: train-00000-of-00003.parquet
 TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-(?P<num_pieces>\d+))?(?P<suffix>\.\w+?(\.gz)?)")
 
 
-def find_local(path: Path, src: str, tgt: str) -> Source | None:
+def find_local(path: Path, config: DataConfig) -> Source | None:
     """The corpus at ``path``, or None where there is nothing of that name.
 
     Raises:
@@ -20,12 +21,12 @@ def find_local(path: Path, src: str, tgt: str) -> Source | None:
     """
     try:
         if path.is_dir():
-            return Source("folder", _folder_splits(path, src, tgt))
+            return Source("folder", _folder_splits(path, config))
         if path.is_file():
-            return Source("file", {"train": [_file_part(path, src, tgt)]})
+            return Source("file", {"train": [_file_part(path, config)]})
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from None
-    if parallel := find_parallel(path, src, tgt):
+    if parallel := find_parallel(path, config.src, config.tgt):
         return Source("parallel text", {"train": [parallel]})
     return None
 
@@ -38,9 +39,32 @@ def neighbours(path: Path, src: str) -> list[str]:
     return [str(path.with_name(name)) for name in names if not name.startswith(".")]
 
 
-def _file_part(path: Path, src: str, tgt: str) -> Part:
-    if table_format(path) is not None:
-        return table_part(path, src, tgt)
+def find_two_files(text: str, config: DataConfig) -> Source | None:
+    """Two text files named anyhow, as in ``english.txt,german.txt``, or None where there is no comma.
+
+    Raises:
+        DataError: If one of them is not there, or is a table.
+    """
+    names = [name.strip() for name in text.split(",")]
+    if len(names) != 2 or not all(names):
+        return None
+    src_path, tgt_path = paths = [Path(name).expanduser() for name in names]
+    for path in paths:
+        if table_format(path, config) is not None:
+            raise DataError(
+                f"data.path names two files, which are read as the two sides of a parallel text, but {path} "
+                "is a table, which holds both. Give one table, a folder, or a pattern such as part-*.csv."
+            )
+        if not path.is_file():
+            close = did_you_mean(str(path), neighbours(path, ""))
+            raise DataError(f"data.path names two files, and there is no file {str(path)!r}.{close}")
+    return Source("parallel text", {"train": [parallel_part(src_path, tgt_path)]})
+
+
+def _file_part(path: Path, config: DataConfig) -> Part:
+    if table_format(path, config) is not None:
+        return table_part(path, config)
+    src, tgt = config.src, config.tgt
     for language in (src, tgt):
         for ending in (f".{language}", f".{language}.gz"):
             if path.name.endswith(ending):
@@ -50,15 +74,17 @@ def _file_part(path: Path, src: str, tgt: str) -> Part:
                 )
     raise DataError(
         f"{path} has no ending that tells its format: name it {', '.join(TABLE_FORMATS)} (and .gz), or "
-        f"bring plain text as two files such as {path.stem}.{src} and {path.stem}.{tgt}."
+        f"bring plain text as two files such as {path.stem}.{src} and {path.stem}.{tgt}, or any two, as "
+        "data.path: SOURCE.txt,TARGET.txt. Where each line of a .txt file holds both sides, data.delimiter "
+        "says what separates them, such as tab."
     )
 
 
-def _folder_splits(folder: Path, src: str, tgt: str) -> dict[Split, list[Part]]:
+def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
     files = sorted(entry for entry in folder.iterdir() if entry.is_file())
     splits: dict[Split, list[Part]] = {}
     for split, names in SPLIT_NAMES.items():
-        found = [parts for name in names for parts in _find_parts(folder, files, name, src, tgt)]
+        found = [parts for name in names for parts in _find_parts(folder, files, name, config)]
         if len(found) > 1:
             raise DataError(
                 f"{folder} holds the {split} split more than once: "
@@ -69,18 +95,18 @@ def _folder_splits(folder: Path, src: str, tgt: str) -> dict[Split, list[Part]]:
     if "train" not in splits:
         raise DataError(
             f"{folder} holds no training split that can be read: call it train.jsonl, train.parquet, "
-            f"train.csv, train.tsv, or train.{src} and train.{tgt}. "
+            f"train.csv, train.tsv, or train.{config.src} and train.{config.tgt}. "
             f"The folder holds {listed(file.name for file in files) or 'no files'}."
         )
     return splits
 
 
-def _find_parts(folder: Path, files: list[Path], split_name: str, src: str, tgt: str) -> list[list[Part]]:
+def _find_parts(folder: Path, files: list[Path], split_name: str, config: DataConfig) -> list[list[Part]]:
     """Each way in which the folder holds a split: a table, a table in pieces, or parallel text."""
     tables: dict[tuple[str, str | None], list[Path]] = defaultdict(list)
     for file in files:
         parsed = TABLE_NAME.fullmatch(file.name)
-        if parsed and parsed["split"] == split_name and table_format(file) is not None:
+        if parsed and parsed["split"] == split_name and table_format(file, config) is not None:
             tables[parsed["suffix"], parsed["num_pieces"]].append(file)
     for (suffix, num_pieces), pieces in tables.items():
         if num_pieces is not None and len(pieces) != int(num_pieces):
@@ -88,8 +114,8 @@ def _find_parts(folder: Path, files: list[Path], split_name: str, src: str, tgt:
                 f"{folder} holds {len(pieces)} of the {int(num_pieces)} pieces of {split_name}{suffix}: "
                 f"fetch those that are missing."
             )
-    found = [[table_part(piece, src, tgt) for piece in pieces] for pieces in tables.values()]
-    if parallel := find_parallel(folder / split_name, src, tgt):
+    found = [[table_part(piece, config) for piece in pieces] for pieces in tables.values()]
+    if parallel := find_parallel(folder / split_name, config.src, config.tgt):
         found.append([parallel])
     return found
 

@@ -4,6 +4,7 @@ import glob
 import re
 from pathlib import Path
 
+from mt.config.data import DataConfig
 from mt.data.sources.files import table_format, table_part
 from mt.data.sources.local import find_parallel
 from mt.data.sources.source import Part, Source, listed
@@ -13,7 +14,7 @@ LANGUAGES = re.compile(r"(?P<stem>.*)\.\{(?P<languages>[^{}/]*)\}(\.gz)?", re.DO
 WILDCARD = re.compile(r"[*?[]")
 
 
-def find_pattern(pattern: str, src: str, tgt: str) -> Source | None:
+def find_pattern(pattern: str, config: DataConfig) -> Source | None:
     """All files that ``pattern`` matches, in the order of their names, or None where it is a plain name.
 
     ``*``, ``?`` and ``[abc]`` are those of a shell, and ``**`` is any number of folders. Of parallel text the
@@ -22,6 +23,7 @@ def find_pattern(pattern: str, src: str, tgt: str) -> Source | None:
     Raises:
         DataError: If nothing matches, or something that is no corpus does.
     """
+    src, tgt = config.src, config.tgt
     braces = LANGUAGES.fullmatch(pattern)
     if braces:
         languages = [language.strip() for language in braces["languages"].split(",")]
@@ -37,7 +39,7 @@ def find_pattern(pattern: str, src: str, tgt: str) -> Source | None:
         return None
     parts: dict[str, Part] = {}
     for match in matches:
-        name, part = _part(match, pattern, src, tgt)
+        name, part = _part(match, pattern, config)
         if name in parts and part.where != parts[name].where:
             raise DataError(
                 f"{pattern} matches both {part.where} and {parts[name].where}: keep one of them there, or "
@@ -60,11 +62,12 @@ def _matches(pattern: str) -> list[str]:
     return sorted(glob.glob(pattern, recursive=True)) if "\0" not in pattern else []  # noqa: PTH207
 
 
-def _part(match: str, pattern: str, src: str, tgt: str) -> tuple[str, Part]:
+def _part(match: str, pattern: str, config: DataConfig) -> tuple[str, Part]:
     """The part that a file belongs to, and its name, which both sides of a parallel text share."""
     path = Path(match)
-    if table_format(path) is not None and not path.is_dir():
-        return match.removesuffix(".gz"), table_part(path, src, tgt)
+    src, tgt = config.src, config.tgt
+    if table_format(path, config) is not None and not path.is_dir():
+        return match.removesuffix(".gz"), table_part(path, config)
     for language in (src, tgt):
         stem = path.with_name(path.name.removesuffix(".gz").removesuffix(f".{language}"))
         if stem.name != path.name.removesuffix(".gz") and (parallel := find_parallel(stem, src, tgt)):

@@ -1,7 +1,8 @@
 """How long the run will be, by its limits: steps, epochs, validations, time and disk space."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from mt.config.config import Config
 
@@ -24,6 +25,14 @@ class Pace:
         """Of an average step, with its share of what is done once an epoch."""
         on_batches = self.target_tokens_per_epoch / self.tokens_per_second
         return (on_batches + self.epoch_seconds) / self.steps_per_epoch
+
+    def at(self, tokens_per_second: float) -> Self:
+        """This pace where everything that computes is as much faster or slower as training is."""
+        return replace(
+            self,
+            tokens_per_second=tokens_per_second,
+            validation_seconds=self.validation_seconds * self.tokens_per_second / tokens_per_second,
+        )
 
 
 @dataclass(frozen=True)

@@ -45,3 +45,12 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"
     return f"{seconds:.1f} seconds"
+
+
+def between(least: float, most: float) -> str:
+    """A time that is roughly known, by its ends; once where both read the same."""
+    shortest, longest = duration(least), duration(most)
+    if shortest == longest:
+        return f"about {longest}"
+    number, unit = shortest.split(" ")
+    return f"{number if longest.endswith(unit) else shortest} to {longest}"

@@ -22,6 +22,7 @@ from mt.pipeline.preflight.text_figures import (
     spread,
 )
 from mt.pipeline.prepare import make_tokenizers, refuse_nothing_left, warn_of_tokenizer
+from mt.wording import counted
 
 # So much is looked at, spread evenly; all rows of the corpus are read and checked in any case.
 MOST_TRAINING_PAIRS = 300_000
@@ -72,7 +73,7 @@ def corpus_part(corpus: Corpus) -> Part:
 
 def look_at(corpus: Corpus, config: Config) -> Text:
     """Choose what is looked at, and make the tokenizers from it."""
-    warn_of_tokenizer(config)
+    warn_of_tokenizer(config, corpus.train)
     train = spread(corpus.train, MOST_TRAINING_PAIRS)
     validation = spread(corpus.validation, MOST_EVALUATION_PAIRS)
     return Text(
@@ -155,7 +156,7 @@ def length_part(config: Config, text: Text) -> tuple[EncodedPairs, Part]:
     refuse_nothing_left(pairs, dropped, config)
     lines = table(rows, right=True)
     lines += [
-        f"dropped as {reason}: {count(number * text.scale)} pairs"
+        f"dropped as {reason}: {counted(round(number * text.scale), 'pair')}"
         for reason, number in dropped.items()
         if number
     ]
@@ -169,7 +170,11 @@ def batch_part(pairs: EncodedPairs, batches: list[Indices], scale: float) -> Par
     padding = measure_padding(pairs, batches)
     mean = sum(map(len, batches)) / len(batches)
     rows = [
-        ("in an epoch", f"{count(len(batches) * scale)} batches, of {mean:.0f} pairs on average"),
+        (
+            "in an epoch",
+            f"{count(len(batches) * scale)} batch{'' if len(batches) == 1 else 'es'}, of "
+            f"{counted(round(mean), 'pair')} on average",
+        ),
         ("padding", f"{percent(padding.src)} of the source, {percent(padding.tgt)} of the target"),
     ]
     return Part("batches", table(rows))

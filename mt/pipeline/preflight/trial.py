@@ -18,6 +18,7 @@ from mt.device import is_out_of_memory
 from mt.errors import TrainingError
 from mt.masks import padding_mask
 from mt.pipeline.preflight.memory import forget_peak, free_memory, peak_memory, taken_memory
+from mt.pipeline.preflight.speed import Speed
 from mt.pipeline.trained import build_model
 from mt.pipeline.trainee import new_trainee
 from mt.search.greedy import greedy_search
@@ -32,6 +33,8 @@ from mt.training.validation import validate
 from mt.transformer.transformer import Transformer
 
 FLOAT_BYTES = 4
+# Where steps are not equally fast, so many times as many are timed.
+MOST_EFFORT = 3
 PARTS = {
     "src_embedding": "embeddings",
     "tgt_embedding": "embeddings",
@@ -53,20 +56,6 @@ class LargestStep:
     """Bytes at the peak above weights, gradients and Adam's averages; None where nothing tells."""
     peak: int | None
     """Bytes at the peak altogether."""
-
-
-@dataclass(frozen=True)
-class Speed:
-    """Of some steps on ordinary batches."""
-
-    num_steps: int
-    num_target_tokens: int
-    seconds: float
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Target tokens, padding not counted."""
-        return self.num_target_tokens / self.seconds
 
 
 def count_parameters(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> dict[str, int]:
@@ -142,15 +131,26 @@ class Trial:
         return LargestStep(shapes, result, seconds, activations, peak)
 
     def measure_speed(self, stream: BatchStream, *, max_steps: int, max_seconds: float) -> Speed:
-        """Take the first steps of the run, after one that is not counted."""
+        """Take the first steps of the run, after one that is not counted.
+
+        Args:
+            stream: Of the run's batches.
+            max_steps: So many are enough where they are about equally fast; three times as many always.
+            max_seconds: Likewise, their time.
+        """
         _, epoch, batch = self._take(stream, 0, 0)
-        num_steps = num_target_tokens = 0
-        started = time.perf_counter()
-        while not num_steps or (num_steps < max_steps and time.perf_counter() - started < max_seconds):
+        num_target_tokens: list[int] = []
+        processor_started = time.thread_time()
+        times = [time.perf_counter()]
+        while True:
             result, epoch, batch = self._take(stream, epoch, batch)
-            num_target_tokens += result.num_target_tokens
-            num_steps += 1
-        return Speed(num_steps, num_target_tokens, time.perf_counter() - started)
+            num_target_tokens.append(result.num_target_tokens)
+            times.append(time.perf_counter())
+            on_processor = time.thread_time() - processor_started if self._device.type == "cpu" else None
+            speed = Speed(num_target_tokens, np.diff(times).tolist(), on_processor)
+            effort = max(speed.num_steps / max_steps, speed.seconds / max_seconds)
+            if effort >= MOST_EFFORT or (effort >= 1 and speed.is_steady):
+                return speed
 
     def write_longest(self, pairs: EncodedPairs, batch: Indices) -> tuple[int, Hypothesis, float]:
         """Translate the longest source of a batch: its tokens, what was written, and the seconds taken."""

@@ -7,6 +7,7 @@ from mt.config.training import ScheduleConfig
 from mt.pipeline.preflight.forecast import Forecast
 from mt.pipeline.preflight.text_figures import Ceiling, Unknown
 from mt.training.schedule import learning_rate
+from mt.wording import counted
 
 FEWEST_PAIRS = 100
 MOST_UNKNOWN = 0.1
@@ -15,6 +16,8 @@ MOST_DROPPED = 0.05
 MOST_VALIDATING = 1 / 3
 # A check itself makes a load of one for each core.
 MOST_LOAD = 2
+# On an idle machine the thread that trains has a processor nearly always.
+LEAST_PROCESSOR_SHARE = 0.8
 LARGER_VOCABULARY = (
     "Take parts of words (tokenizer.kind: bpe), lower tokenizer.min_frequency, or raise tokenizer.max_size."
 )
@@ -27,8 +30,8 @@ def warn_of_small_splits(sizes: Mapping[str, int]) -> Iterator[str]:
     for split, size in sizes.items():
         if split != "train" and size < FEWEST_PAIRS:
             yield (
-                f"the {split} split has {size:,} pairs: below {FEWEST_PAIRS} a score is mostly chance. Bring "
-                "more pairs, or raise data.held_out_fraction where the split is carved out."
+                f"the {split} split has {counted(size, 'pair')}: below {FEWEST_PAIRS} a score is mostly "
+                "chance. Bring more pairs, or raise data.held_out_fraction where the split is carved out."
             )
 
 
@@ -51,7 +54,7 @@ def warn_of_lengths(config: Config, num_too_long: int, num_pairs: int, longest: 
     if share > MOST_DROPPED:
         yield (
             f"data.max_length ({config.data.max_length}) drops {share:.1%} of the training pairs; the "
-            f"longest sentence has {longest:,} tokens. Raise it."
+            f"longest sentence has {counted(longest, 'token')}. Raise it."
         )
     if config.training.batch_tokens < config.data.max_length:
         yield (
@@ -103,13 +106,14 @@ def warn_of_validation(config: Config, run: Forecast) -> Iterator[str]:
         )
     elif run.validating_seconds > MOST_VALIDATING * run.seconds:
         yield (
-            f"{run.num_validations:,} validations take {run.validating_seconds / run.seconds:.0%} of the "
-            "run's time. Raise validation.every_steps, or validate on fewer pairs."
+            f"{run.validating_seconds / run.seconds:.0%} of the run's time goes into "
+            f"{counted(run.num_validations, 'validation')}. Raise validation.every_steps, or validate on "
+            "fewer pairs."
         )
     if run.is_certain and validation.patience is not None and validation.patience >= run.num_validations:
         yield (
             f"validation.patience ({validation.patience}) can never stop this run, which ends after "
-            f"{run.num_validations} validations. Lower it, or lower validation.every_steps."
+            f"{counted(run.num_validations, 'validation')}. Lower it, or lower validation.every_steps."
         )
 
 
@@ -122,10 +126,11 @@ def warn_of_disk(needed: int, free: int, path: str) -> Iterator[str]:
         )
 
 
-def warn_of_other_work(load: float, cores: int) -> Iterator[str]:
+def warn_of_other_work(load: float, cores: int, processor_share: float) -> Iterator[str]:
     """Speeds that were measured beside something else."""
-    if load > MOST_LOAD * cores:
+    if load > MOST_LOAD * cores or processor_share < LEAST_PROCESSOR_SHARE:
         yield (
-            f"other work keeps this machine busy (load {load:.1f} on {cores} cores): speed and time were "
-            "measured beside it. Check again without it."
+            f"other work keeps this machine busy (load {load:.1f} on {cores} cores; training had a processor "
+            f"for {processor_share:.0%} of the time): speed and time were measured beside it. Check again "
+            "without it."
         )

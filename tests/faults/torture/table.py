@@ -17,7 +17,9 @@ from .damage import damages
 from .disk import full_after_bytes, full_at_every_call
 from .files import damaged_files
 from .kills import NAMED, RANDOM, named_kills, random_kills
+from .pipes import pipes
 from .processes import Driver
+from .readers import readers
 from .signals import signals
 from .trial import Arena, Kind, Task, Trial, make_arena
 from .writers import two_writers
@@ -36,6 +38,8 @@ PHASES: dict[str, Phase] = {
     "room": lambda arena, chance, quick: full_after_bytes(arena, 2 if quick else 20, chance),
     "signals": lambda arena, chance, quick: signals(arena, chance, most=3 if quick else None),
     "clock": lambda arena, chance, quick: clocks(arena, 1 if quick else 6, chance),
+    "readers": lambda arena, chance, quick: readers(5 if quick else 75),
+    "pipes": lambda arena, chance, quick: pipes()[:: 9 if quick else 1],
     "writers": lambda arena, chance, quick: two_writers(1 if quick else 3, chance),
 }
 """What `--phases` chooses from; the last argument is whether a few trials are enough."""

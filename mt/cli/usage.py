@@ -1,0 +1,135 @@
+"""How a command is called, and what was probably meant where it is called wrongly."""
+
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from mt.errors import ConfigError
+
+# What an option is called here, and what elsewhere; of several that a command has, the first is meant.
+FLAGS = {
+    "--run": "model model-path model-dir run-dir run-path checkpoint-dir checkpoint-path output-dir out-dir "
+    "save-dir model-name-or-path experiment",
+    "--checkpoint": "ckpt weights step load checkpoint-name",
+    "--config": "cfg yaml config-file config-path",
+    "--file": "input input-file src-file source-file in infile text-file",
+    "--data": "dataset corpus data-path data-dir test-set path",
+    "--src": "source source-lang src-lang source-language lang-src",
+    "--tgt": "target target-lang tgt-lang target-language trg lang-tgt",
+    "--beam": "beam-size beam-width num-beams beams",
+    "--max-length": "max-len max-output-length max-new-tokens max-tokens",
+    "--min-length": "min-len min-output-length min-tokens",
+    "--n-best": "nbest num-return-sequences n-best-size",
+    "--sample": "sampling do-sample",
+    "--top-k": "topk sampling-topk",
+    "--top-p": "topp sampling-topp nucleus",
+    "--length-penalty": "lenpen alpha",
+    "--no-repeat-ngram": "no-repeat-ngram-size block-ngram-repeat",
+    "--split": "subset part",
+    "--device": "gpu cuda cpu use-gpu no-cuda",
+    "--restart": "overwrite force from-scratch no-resume",
+    "--max-time": "time time-limit timeout",
+    "--last": "num-checkpoints n checkpoints num",
+    "--set": "override overrides option",
+}
+SPLITS = {
+    **dict.fromkeys(("dev", "val", "valid", "eval"), "validation"),
+    **dict.fromkeys(("training", "trn"), "train"),
+    **dict.fromkeys(("testing", "tst"), "test"),
+}
+INTERRUPTED = 130
+
+
+class Command(TyperCommand):
+    """A command that answers a wrong option with the right one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments.
+
+        Raises:
+            ConfigError: If they are wrong, and what was meant is known.
+        """
+        if self.name == "init" and args[-1:] == ["--recipe"]:
+            # Without a name, which no option of typer's may lack: all of them are listed.
+            args = [*args, ""]
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # The classes of these errors are not typer's own in all its versions.
+            if hasattr(error, "format_message") and (meant := self._meant(given, error)):
+                raise ConfigError(meant) from error
+            raise
+
+    def _meant(self, args: list[str], error: Any) -> str | None:
+        """The sentence for arguments that were refused, where it is known what they were meant to be."""
+        if flag := getattr(error, "option_name", None):
+            return self._meant_by_flag(str(flag)) if flag not in self._flags() else None
+        wrong_split = next(
+            (split for split in map(_split_in, args, [*args[1:], ""]) if split in SPLITS), None
+        )
+        if wrong_split is not None:
+            return (
+                f"--split {wrong_split}: the parts of a corpus are train, validation and test. "
+                f"Did you mean --split {SPLITS[wrong_split]}?"
+            )
+        configs = [arg for arg in args if arg.endswith((".yaml", ".yml")) and not arg.startswith("-")]
+        if "--config" in self._flags() and configs and not {"--config", "-c"} & set(args):
+            return f"{self.name} takes its config with --config: mt {self.name} --config {configs[0]}"
+        return None
+
+    def _meant_by_flag(self, flag: str) -> str | None:
+        name = flag.lstrip("-").lower().replace("_", "-")
+        here = [option for option, others in FLAGS.items() if name in others.split()]
+        here += [f"--{name}"]
+        for option in here:
+            if option in self._flags():
+                return f"{self.name} has no option {flag}. Did you mean {option}?"
+        if "--set" not in self._flags():
+            return None
+        from mt.config.synonyms import meaning_of
+
+        meaning = meaning_of(name) or next(
+            (f"{section}.{key}" for section, key in _options() if key == name.replace("-", "_")), None
+        )
+        if meaning is None or "." not in meaning:
+            return None
+        sets = " ".join(f"--set {option}=..." for option in meaning.split(" and "))
+        return f"{self.name} has no option {flag}. Options of the config are set in its file, or with {sets}"
+
+    def _flags(self) -> set[str]:
+        return {flag for parameter in self.params for flag in parameter.opts}
+
+
+class Commands(TyperGroup):
+    """The group of all commands; Ctrl-C ends each of them alike."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command.
+
+        Raises:
+            typer.Exit: With 130, after Ctrl-C.
+        """
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            if sys.stderr.isatty():
+                # So that the prompt of the shell is not behind the ^C.
+                typer.echo(err=True)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def _split_in(arg: str, following: str) -> str | None:
+    """The value of --split, where this argument is that."""
+    name, equals, value = arg.partition("=")
+    if name != "--split":
+        return None
+    return value if equals else following
+
+
+def _options() -> list[tuple[str, str]]:
+    from mt.config.explain import SECTIONS
+
+    return [(section, key) for section, fields in SECTIONS.items() for key in fields]

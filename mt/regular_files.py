@@ -1,0 +1,106 @@
+"""The one reader of whole files: regular ones of a bounded size, so that it neither hangs nor fills memory.
+
+A named pipe in the place of a file would keep a reader waiting for ever, and a device such as ``/dev/zero``
+has no end. Whatever is wrong with a file is an OSError whose ``strerror`` completes the sentence "FILE cannot
+be read: ...".
+"""
+
+import errno
+import os
+import stat
+from io import BufferedReader
+from pathlib import Path
+
+# Opening a pipe must not wait for a writer, and no terminal must come to control this process.
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_regular(path: Path, *, folder: int | None = None) -> BufferedReader:
+    """Open a file to read its bytes.
+
+    Args:
+        path: The file. A symbolic link is followed.
+        folder: The descriptor of an open folder that ``path`` is relative to.
+
+    Raises:
+        OSError: If the file is missing, may not be read, or is not a regular file.
+    """
+    descriptor = os.open(path, _FLAGS, dir_fd=folder)
+    try:
+        kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+        if kind == stat.S_IFDIR:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if kind != stat.S_IFREG:
+            raise OSError(errno.EINVAL, f"it is {_KINDS[kind]}, not a regular file", str(path))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def read_bytes(path: Path, *, max_bytes: int, folder: int | None = None) -> bytes:
+    """The content of a regular file.
+
+    Raises:
+        OSError: If it cannot be read, as `open_regular` has it, or is larger than ``max_bytes``.
+    """
+    with open_regular(path, folder=folder) as file:
+        # Some files of /proc are endless, and have nothing to say at times.
+        content = file.read(max_bytes + 1) or b""
+    return _bounded(content, max_bytes, path)
+
+
+def read_given(path: Path, *, max_bytes: int) -> bytes:
+    """The content of a file that a user names; it may be a pipe that has a writer, such as ``<(command)``.
+
+    Raises:
+        OSError: If it is a pipe that nobody writes to, or cannot be read, as `read_bytes` has it.
+    """
+    descriptor = os.open(path, _FLAGS)
+    if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return read_bytes(path, max_bytes=max_bytes)
+    # Only opening a pipe waits for a writer to come; reading waits as long as there is one.
+    os.set_blocking(descriptor, True)
+    with os.fdopen(descriptor, "rb") as file:
+        content = file.read(max_bytes + 1)
+    if not content:
+        raise OSError(errno.EPIPE, "it is a pipe that nobody writes to", str(path))
+    return _bounded(content, max_bytes, path)
+
+
+def read_text(path: Path, *, max_bytes: int) -> str:
+    """The content of a regular file of UTF-8; a byte order mark at its beginning is left out.
+
+    Raises:
+        OSError: If it cannot be read, is larger than ``max_bytes``, or is not UTF-8.
+    """
+    return decode_utf8(read_bytes(path, max_bytes=max_bytes), path)
+
+
+def decode_utf8(content: bytes, path: Path) -> str:
+    """The text of a file's content.
+
+    Raises:
+        OSError: If it is not UTF-8; the message says in which line.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise OSError(
+            errno.EILSEQ, f"line {line} is not UTF-8; save the file again as UTF-8", str(path)
+        ) from error
+
+
+def _bounded(content: bytes, max_bytes: int, path: Path) -> bytes:
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {max_bytes:,} bytes", str(path))
+    return content

@@ -1,0 +1,70 @@
+"""`mt config`: the options of a config, before there is one."""
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+import yaml
+
+from mt.config.config import Config
+from mt.config.explain import SECTIONS
+
+Call = Callable[..., tuple[int, str, str]]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def test_every_option_is_listed_with_its_default_and_documentation(call: Call) -> None:
+    code, out, err = call("config")
+    assert (code, err) == (0, "")
+    listed = yaml.safe_load(out)
+    assert list(listed) == list(SECTIONS)
+    text = " ".join(line.strip(" #") for line in out.splitlines())
+    for section, fields in SECTIONS.items():
+        assert list(listed[section]) == list(fields)
+        for key, field in fields.items():
+            assert listed[section][key] == (None if field.is_required() else field.default)
+            assert str(field.description) in text
+    # What has no default is not said to have null.
+    assert "  path:  # has no default\n" in out
+    assert "A whole number of at least 1 or null." in text
+
+
+def test_what_is_listed_is_a_config_once_the_languages_are_filled_in(call: Call) -> None:
+    values = yaml.safe_load(call("config")[1])
+    values["data"] |= {"path": "corpus", "src": "en", "tgt": "de"}
+    values["training"]["max_steps"] = 10
+    assert Config.model_validate(values) == Config.model_validate(
+        {"data": {"path": "corpus", "src": "en", "tgt": "de"}, "training": {"max_steps": 10}}
+    )
+
+
+def test_a_section_or_an_option_alone(call: Call) -> None:
+    assert list(yaml.safe_load(call("config", "schedule")[1])) == ["schedule"]
+    for name in ("schedule.learning_rate", "learning_rate"):
+        assert yaml.safe_load(call("config", name)[1]) == {"schedule": {"learning_rate": 0.001}}
+    assert yaml.safe_load(call("config", "seed")[1]) == {"data": {"seed": 1}, "training": {"seed": 1}}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("training.lr", "'schedule.learning_rate'"),
+        ("lr", "'schedule.learning_rate'"),
+        ("schedul", "'schedule'"),
+        ("beam_size", "mt translate --beam 5"),
+        ("model.heads", "'num_heads'"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_what_is_meant(name: str, meant: str, call: Call) -> None:
+    code, out, err = call("config", name)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"mt: unknown key '{name}'.")
+    assert meant in err
+
+
+def test_it_waits_for_no_library_that_trains(start: Start) -> None:
+    out, err = start("config", python=("-X", "importtime")).communicate()
+    assert "learning_rate" in out
+    packages = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in err.splitlines() if "|" in line}
+    assert "pydantic" in packages
+    assert not {"torch", "datasets", "tokenizers", "numpy"} & packages
