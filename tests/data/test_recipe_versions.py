@@ -32,9 +32,9 @@ Pairs = list[tuple[str, str]]
 
 # Digests by the name of the constant and its value.
 DIGESTS = {
-    ("CORPUS_VERSION", 1): "b0b7812307d41465e34ba6cffc29c726",
+    ("CORPUS_VERSION", 1): "635990630420b2b0d4b9dc1ea3026b57",
     ("TOKENIZER_VERSION", 1): "4208b5cacac05e91f18837f0e72d6ba4",
-    ("ENCODING_VERSION", 1): "0bc882f02ee1dd96175fae3e8333cd0d",
+    ("ENCODING_VERSION", 1): "fb1cadcbb87e1754df5ff3c291c6bfb8",
     ("ALIGNMENT_VERSION", 1): "a3dfe0bca65338d0a50be74b810586f5",
     ("PRIMER_VERSION", 1): "917e1c0bf5519e75b757bcf6c1618c80",
     ("REVERSE_VERSION", 1): "d7958c48633366474cc470366a4cf596",
@@ -104,6 +104,8 @@ def test_reading_and_cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("", "x"), (None, "x"), ("x", None), (7, "x"), ("x", "  "),
         ("a\x07b and more", "ein Zeichen"), ("no", "x"), ("x" * 90, "y" * 80),
         ("abcdefgh", "a" * 40), ("the same text", "the same text"), ("Привет мир", "Hallo Welt"),
+        # Pairs at the limits of the filters, which are kept.
+        ("abc где", "abc gde"), ("abcd", "abcdefghijkl"), ("xyz", "uvw"), ("x" * 60, "y" * 60),
         TEXTS[0], ("short 3", "kurz 3"), ("SHORT 4!", "Kurz 4"),
     ]  # fmt: skip
     write_jsonl("given/train.jsonl", dirty)
@@ -170,11 +172,11 @@ def test_encoding(tmp_path: Path) -> None:
     pairs = as_dataset([*TEXTS, ("", "leer"), ("unseen wörds 龍", "nie gesehen ☃")] * 2)
     shares = (Share(10, 1.0), Share(14, 2.5))
     found: list[object] = []
-    for kind, fields in KINDS.items():
+    for (kind, fields), max_length in itertools.product(KINDS.items(), (7, 8, 40)):
         tokenizers = make_tokenizers(as_dataset(TEXTS), config(kind=kind, **fields))
-        folder = tmp_path / kind
+        folder = tmp_path / f"{kind} {max_length}"
         folder.mkdir()
-        dataset.encode_pairs(pairs, *tokenizers, max_length=40, shares=shares, folder=folder)
+        dataset.encode_pairs(pairs, *tokenizers, max_length=max_length, shares=shares, folder=folder)
         # The files themselves, for these are what is cached.
         found += [
             (file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in sorted(folder.iterdir())
