@@ -20,6 +20,7 @@ FLOORS = {
     "seeding": 1,
     "device": 1,
     "atomic_files": 0,
+    "display": 0,
     "run_directory": 1,
     "data": 2,
     "transformer": 2,

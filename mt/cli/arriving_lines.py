@@ -1,5 +1,6 @@
 """Lines of a file or of standard input, as many at a time as have arrived while the model worked."""
 
+import contextlib
 import os
 import queue
 import threading
@@ -40,6 +41,19 @@ def lines_of_file(file: Path) -> Iterator[str]:
         DataError: If it cannot be read, or a line is not UTF-8.
     """
     return _lines(file, str(file))
+
+
+def count_lines(file: Path | None) -> int | None:
+    """How many lines a file has; None where only reading it once would tell, as with a pipe."""
+    if file is None or not file.is_file():
+        return None
+    with contextlib.suppress(OSError), file.open("rb") as stream:
+        blocks = iter(lambda: stream.read(1 << 20), b"")
+        num_line_feeds, last = 0, b"\n"
+        for block in blocks:
+            num_line_feeds, last = num_line_feeds + block.count(b"\n"), block[-1:]
+        return num_line_feeds + (last != b"\n")
+    return None
 
 
 def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:

@@ -43,9 +43,13 @@ def train(
       0  the run is finished.
       2  something is wrong with the input, said in a sentence.
      75  stopped by --max-time: saved, and there is more to do.
+    129  stopped by SIGHUP, as when the terminal is closed: saved.
     130  stopped by Ctrl-C (SIGINT): saved, unless it was pressed twice.
     138  stopped by SIGUSR1, as SLURM sends it ahead of the end of a job: saved.
     143  stopped by SIGTERM: saved.
+
+    A signal that is ignored at the start, as SIGHUP is under nohup, stays ignored. Where stderr is lost,
+    training goes on, and the run's train.log has all that would have been said.
     """
     from mt.config.load import load_config
     from mt.run_directory import RunDirectory
@@ -60,15 +64,12 @@ def train(
 
     outcome = run_training(loaded, directory, restart=restart, max_seconds=max_seconds)
     if outcome.finished is None:
-        where = f"at step {outcome.state.step:,}, saved" if outcome.state.step else "before the first step"
-        again = "The same command without --restart" if restart else "The same command"
-        typer.echo(f"Stopped {where}. {again} goes on from there.", err=True)
         raise typer.Exit(outcome.exit_code)
-    _report(outcome, directory, loaded.validation.metric)
+    _report(outcome, directory)
 
 
-def _report(outcome: "Outcome", run: "RunDirectory", metric: str) -> None:
-    """Say how it ended, and what can be done now."""
+def _report(outcome: "Outcome", run: "RunDirectory") -> None:
+    """Say what can be done now; how it ended is in the log."""
     if outcome.was_finished:
         typer.echo(
             f"{run.path} is finished: {outcome.finished}. "
@@ -76,15 +77,6 @@ def _report(outcome: "Outcome", run: "RunDirectory", metric: str) -> None:
             err=True,
         )
         return
-    minutes = outcome.state.seconds / 60
-    best = outcome.state.best_value
-    typer.echo(
-        f"Finished: {outcome.finished}, after {outcome.state.step:,} steps, "
-        f"{outcome.state.num_target_tokens:,} target tokens and {minutes:.1f} minutes.",
-        err=True,
-    )
-    if best is not None:
-        typer.echo(f"Best validation {metric}: {best:.2f}", err=True)
     typer.echo(
         f'Translate with it:  mt translate --run {run.path} "..."\n'
         f"Score it:           mt evaluate --run {run.path} --split test\n"

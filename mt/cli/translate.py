@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from mt.cli.arriving_lines import arriving, lines_of_file, lines_of_stdin
+from mt.cli.arriving_lines import arriving, count_lines, lines_of_file, lines_of_stdin
 from mt.cli.logs import show_logs
 from mt.cli.options import (
     BeamOption,
@@ -36,9 +36,12 @@ from mt.cli.search_options import (
     TopPOption,
     choose_way,
 )
+from mt.display import progress_bar, terminal_width
 from mt.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from mt.pipeline.pieces import Translation
 
 
@@ -95,23 +98,22 @@ def translate(
         others=find_ensemble(ensemble),
     )
     num_before = 0
-    for lines in _blocks(sentences, file):
-        prefixes = [prefix] * len(lines) if prefix else []
-        if prefix_column:
-            lines, prefixes = _columns(lines)
-        translations = translator.n_best(
-            lines,
-            num_best=n_best or 1,
-            way=way,
-            constraints=Constraints(min_length, no_repeat_ngram),
-            prefixes=prefixes,
-            keep_unk=keep_unk,
-            refuse_long=True,
-            first_line=num_before + 1,
-            show_progress=file is not None,
-        )
-        _write(translations, None if n_best is None else num_before + 1)
-        num_before += len(lines)
+    with _bar(file) as bar:
+        for lines in _blocks(sentences, file):
+            lines, prefixes = _columns(lines) if prefix_column else (lines, [prefix or ""] * len(lines))
+            translations = translator.n_best(
+                lines,
+                num_best=n_best or 1,
+                way=way,
+                constraints=Constraints(min_length, no_repeat_ngram),
+                prefixes=prefixes,
+                keep_unk=keep_unk,
+                refuse_long=True,
+                first_line=num_before + 1,
+                advance=bar.update,
+            )
+            _write(translations, None if n_best is None else num_before + 1)
+            num_before += len(lines)
 
 
 def _refuse_contradictions(
@@ -143,6 +145,12 @@ def _blocks(sentences: list[str] | None, file: Path | None) -> Iterator[list[str
         yield from arriving(lines_of_file(file))
     else:
         yield from arriving(lines_of_stdin("Type a sentence and press Enter;"))
+
+
+def _bar(file: Path | None) -> "tqdm[NoReturn]":
+    """How many lines of the file are done; on a terminal the translations themselves show it."""
+    is_needed = file is not None and terminal_width() is not None and not sys.stdout.isatty()
+    return progress_bar(count_lines(file) if is_needed else None, unit="lines", shown=is_needed)
 
 
 def _columns(lines: list[str]) -> tuple[list[str], list[str]]:

@@ -16,6 +16,7 @@ from mt.data.batch import Batch, collate
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.sampler import ordered_batches
 from mt.device import choose_device, keep_freed_memory, multiplies_bf16_fast
+from mt.display import progress_bar, visible
 from mt.errors import CheckpointError
 from mt.pipeline.bad_batches import keep_bad_batch
 from mt.pipeline.config_of_run import refuse_changed_config, refuse_config_of_others, write_config
@@ -89,9 +90,7 @@ class Sitting:
                     self.trainee.objective,
                     self._validation_batches(),
                     self.trainee.precision,
-                    translate=lambda texts: self._translator.translate(
-                        texts, show_progress=True, before_each_batch=self.interruption.check
-                    ),
+                    translate=self._translate,
                     sources=self._sources,
                     references=self._references,
                 )
@@ -133,6 +132,12 @@ class Sitting:
         newest = self.newest.name if self.newest else None
         keep_bad_batch(self.run, self.trainee.state.step, newest, micro_batches, result)
 
+    def _translate(self, texts: Sequence[str]) -> list[str]:
+        with progress_bar(len(texts), unit="sentences") as bar:
+            return self._translator.translate(
+                texts, advance=bar.update, before_each_batch=self.interruption.check
+            )
+
     def _validation_batches(self) -> Iterator[Batch]:
         pairs = self.prepared.validation
         device = self.trainee.objective.model.output.weight.device
@@ -159,13 +164,15 @@ def run_training(
     """
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device)
+    without = " without --restart" if restart else ""
     with Interruption(max_seconds) as interruption:
         try:
             corpus = _make_room(config, run, interruption) if restart and run.exists else None
         except Interrupted:
+            _report_stop(interruption, 0, "")
             return Outcome(None, TrainingState(), interruption.exit_code)
         with run.lock():
-            return _sit(config, run, device, precision, interruption, corpus)
+            return _sit(config, run, device, precision, interruption, corpus, without)
 
 
 def _make_room(config: Config, run: RunDirectory, interruption: Interruption) -> Corpus:
@@ -185,8 +192,12 @@ def _sit(
     precision: Precision,
     interruption: Interruption,
     corpus: Corpus | None,
+    without: str,
 ) -> Outcome:
-    """Do one sitting in a run that is locked; ``corpus`` where it is loaded already."""
+    """Do one sitting in a run that is locked; ``corpus`` where it is loaded already.
+
+    ``without`` says what the command that resumes it must not have.
+    """
     store = CheckpointStore(run.checkpoints_dir)
     checkpoint = _newest_sound(store)
     if checkpoint is not None:
@@ -206,6 +217,7 @@ def _sit(
             with interruption.at_once():
                 prepared = prepare(config, run, resuming=checkpoint is not None, corpus=corpus)
         except Interrupted:
+            _report_stop(interruption, state.step, without)
             return Outcome(None, state, interruption.exit_code)
         model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(device)
         trainee = new_trainee(model, config, precision, state)
@@ -218,7 +230,9 @@ def _sit(
         _report_model(model, environment)
         finished = _train(config, run, store, prepared, trainee, environment, interruption, checkpoint)
         if finished is None:
-            LOG.info("stopped at step %s: %s", f"{state.step:,}", interruption.reason)
+            _report_stop(interruption, state.step, without)
+        else:
+            _report_end(finished, state, config.validation.metric)
     return Outcome(finished, state, 0 if finished else interruption.exit_code)
 
 
@@ -245,7 +259,13 @@ def _train(
         total_steps = _expected_steps(config, stream, state)
     except Interrupted:
         return None
-    with Progress(run.tensorboard_dir, run.metrics_file, state=state, total_steps=total_steps) as progress:
+    with Progress(
+        run.tensorboard_dir,
+        run.metrics_file,
+        state=state,
+        total_steps=total_steps,
+        metric=config.validation.metric,
+    ) as progress:
         if not state.step:
             progress.corpus(prepared.report, prepared.dropped)
         sitting = Sitting(
@@ -300,6 +320,27 @@ def _report_resuming(run: RunDirectory, checkpoint: Checkpoint, environment: dic
         LOG.warning("resuming is not exact to the bit, for this differs: %s", difference)
 
 
+def _report_stop(interruption: Interruption, step: int, without: str) -> None:
+    LOG.info(
+        "Stopped %s: %s. The same command%s goes on from there.",
+        f"at step {step:,}, saved" if step else "before the first step",
+        interruption.reason,
+        without,
+    )
+
+
+def _report_end(finished: str, state: TrainingState, metric: str) -> None:
+    LOG.info(
+        "Finished: %s, after %s steps, %s target tokens and %.1f minutes.",
+        finished,
+        f"{state.step:,}",
+        f"{state.num_target_tokens:,}",
+        state.seconds / 60,
+    )
+    if state.best_value is not None:
+        LOG.info("Best validation %s: %.2f", metric, state.best_value)
+
+
 def _report_model(model: Transformer, environment: dict[str, str | int]) -> None:
     LOG.info(
         "model: %s parameters, in %s on %s (%s, %s threads)",
@@ -338,7 +379,7 @@ def _spread(length: int, count: int) -> list[int]:
 def _log_file(run: RunDirectory) -> Iterator[None]:
     """Write what is logged to the run's own log as well."""
     handler = logging.FileHandler(run.log_file, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(_VisibleFormatter("%(asctime)s %(levelname)s %(message)s"))
     logger = logging.getLogger("mt")
     logger.addHandler(handler)
     try:
@@ -346,3 +387,10 @@ def _log_file(run: RunDirectory) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         handler.close()
+
+
+class _VisibleFormatter(logging.Formatter):
+    """For a file that may be shown in a terminal one day."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))

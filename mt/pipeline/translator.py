@@ -1,13 +1,13 @@
 """Text in, text out: tokenizers, model and search together."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
 import torch
-from tqdm import tqdm
 
 from mt.config.config import Config
 from mt.data.batch import pad
@@ -144,7 +144,7 @@ class Translator:
         keep_unk: bool = False,
         refuse_long: bool = False,
         first_line: int = 1,
-        show_progress: bool = False,
+        advance: Callable[[int], object] = lambda num_lines: None,
         before_each_batch: Callable[[], None] = lambda: None,
     ) -> list[str]:
         """Translate lines: one out for one in, in order, an empty one for an empty one.
@@ -157,7 +157,7 @@ class Translator:
             keep_unk=keep_unk,
             refuse_long=refuse_long,
             first_line=first_line,
-            show_progress=show_progress,
+            advance=advance,
             before_each_batch=before_each_batch,
         )
         return [best.text for best, *_ in found]
@@ -174,7 +174,7 @@ class Translator:
         keep_unk: bool = False,
         refuse_long: bool = False,
         first_line: int = 1,
-        show_progress: bool = False,
+        advance: Callable[[int], object] = lambda num_lines: None,
         before_each_batch: Callable[[], None] = lambda: None,
     ) -> list[list[Translation]]:
         """Translate lines: for each in order its translations, the best first; an empty one for an empty one.
@@ -189,7 +189,7 @@ class Translator:
             refuse_long: Whether a sentence longer than the model reads is an error, or cut and translated
                 in parts. A long *line* is split at its sentence ends in any case.
             first_line: The number of the first line, for messages and for the draws of sampling.
-            show_progress: Draw a progress bar on stderr, if that is a terminal.
+            advance: Called with the number of lines that are done since the call before it.
             before_each_batch: Called ahead of each batch of sentences; may raise to give up.
 
         Raises:
@@ -214,7 +214,7 @@ class Translator:
         if num_best > 1:
             refuse_several_pieces(pieces)
         search = partial(self._search_what_fits, way=way, keep_unk=keep_unk, constraints=constraints)
-        found = self._in_batches(pieces, search, before_each_batch, show_progress=show_progress)
+        found = self._in_batches(pieces, search, before_each_batch, _count_lines(len(texts), pieces, advance))
         lines: list[list[list[Translation]]] = [[] for _ in texts]
         for piece, hypotheses in zip(pieces, found, strict=True):
             lines[piece.place].append(
@@ -230,22 +230,19 @@ class Translator:
         pieces: Sequence[Piece],
         search: Callable[[list[Piece]], list[list[Hypothesis]]],
         before_each_batch: Callable[[], None],
-        *,
-        show_progress: bool,
+        after_each_batch: Callable[[list[Piece]], None],
     ) -> list[list[Hypothesis]]:
         """What search finds for each piece, in order."""
         # Long ones first: what does not fit into memory fails at once, not at the end.
         order = sorted(range(len(pieces)), key=lambda place: -len(pieces[place].tokens))
         width = self.config.validation.batch_sentences
         found: dict[int, list[Hypothesis]] = {}
-        with tqdm(
-            total=len(pieces), unit=" sentences", disable=None if show_progress else True, leave=None
-        ) as bar:
-            for start in range(0, len(order), width):
-                before_each_batch()
-                places = order[start : start + width]
-                found |= zip(places, search([pieces[place] for place in places]), strict=True)
-                bar.update(len(places))
+        for start in range(0, len(order), width):
+            before_each_batch()
+            places = order[start : start + width]
+            batch = [pieces[place] for place in places]
+            found |= zip(places, search(batch), strict=True)
+            after_each_batch(batch)
         return [found[place] for place in range(len(pieces))]
 
     def _score(self, hypothesis: Hypothesis, way: Sampling | Beam | None) -> float:
@@ -328,6 +325,20 @@ class Translator:
                     constraints=constraints,
                 )
                 return [[found] for found in drawn]
+
+
+def _count_lines(
+    num_lines: int, pieces: Sequence[Piece], advance: Callable[[int], object]
+) -> Callable[[Sequence[Piece]], None]:
+    """To be called with each batch of pieces; calls ``advance`` with how many lines have no piece left."""
+    left = Counter(piece.place for piece in pieces)
+    advance(num_lines - len(left))
+
+    def count(batch: Sequence[Piece]) -> None:
+        left.subtract(piece.place for piece in batch)
+        advance(sum(not left[place] for place in {piece.place for piece in batch}))
+
+    return count
 
 
 def _refuse_other_vocabularies(
