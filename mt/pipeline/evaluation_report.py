@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch.utils.tensorboard import SummaryWriter
 
-from mt.atomic_files import write_text_atomically
+from mt.atomic_files import write_output
 from mt.display import markdown_text
 from mt.errors import RunError
 from mt.pipeline.evaluate import Evaluation
@@ -17,7 +17,7 @@ from mt.run_directory import RunDirectory
 def write_json(evaluation: Evaluation, file: Path) -> None:
     """Write all that was found, each score with its signature, in place of what ``file`` held."""
     facts = asdict(evaluation) | {"hypotheses_file": str(evaluation.hypotheses_file)}
-    write_text_atomically(file, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+    write_output(file, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
 
 
 def show_in_tensorboard(evaluation: Evaluation, run: RunDirectory) -> None:
