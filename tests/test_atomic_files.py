@@ -96,5 +96,5 @@ def test_stdout_may_be_a_pipe_or_a_socket() -> None:
     assert subprocess.run(command, capture_output=True, check=True).stdout == b"before\nthe output\nafter\n"
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        subprocess.run(command, stdout=theirs, check=True)
+        subprocess.run(command, stdout=theirs.fileno(), check=True)
         assert ours.recv(100) == b"before\nthe output\nafter\n"

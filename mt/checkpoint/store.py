@@ -153,6 +153,11 @@ class CheckpointStore:
         """The averages that are there, likewise."""
         return self._folders(_AVERAGE_NAME)
 
+    def traces(self) -> list[str]:
+        """What tells of checkpoints, be they there or not: the pointers and the averages."""
+        pointers = [name for name in (_LATEST, _BEST) if (self.directory / name).exists()]
+        return pointers + self.averages()
+
     def _folders(self, pattern: re.Pattern[str]) -> list[str]:
         try:
             paths = list(self.directory.iterdir())

@@ -7,6 +7,7 @@ import typer
 
 from mt.cli.logs import show_logs
 from mt.cli.options import RUNS, parse_duration
+from mt.errors import ConfigError
 
 if TYPE_CHECKING:
     from mt.pipeline.train import Outcome
@@ -35,6 +36,15 @@ def train(
         bool,
         typer.Option("--restart", help="Move an existing run aside and begin anew, each time."),
     ] = False,
+    from_checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-checkpoint",
+            metavar="PATH",
+            help="Begin a new --run that continues from an older checkpoint of another run, such as "
+            "runs/x/checkpoints/step_0002000.",
+        ),
+    ] = None,
 ) -> None:
     """Train a model, or go on where a run stopped: the same command again resumes it exactly.
 
@@ -55,6 +65,10 @@ def train(
     from mt.run_directory import RunDirectory
 
     show_logs()
+    if restart and from_checkpoint is not None:
+        raise ConfigError(
+            "--restart moves a run aside, and --from-checkpoint begins a new one: give one of the two."
+        )
     max_seconds = parse_duration(max_time) if max_time is not None else None
     loaded = load_config(config, overrides or [])
     directory = RunDirectory(run or RUNS / config.stem)
@@ -62,7 +76,9 @@ def train(
     # Torch is slow to come, and who is refused need not wait for it.
     from mt.pipeline.train import run_training
 
-    outcome = run_training(loaded, directory, restart=restart, max_seconds=max_seconds)
+    outcome = run_training(
+        loaded, directory, restart=restart, from_checkpoint=from_checkpoint, max_seconds=max_seconds
+    )
     if outcome.finished is None:
         raise typer.Exit(outcome.exit_code)
     _report(outcome, directory)

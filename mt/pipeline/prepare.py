@@ -79,7 +79,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         "vocabulary_sizes": {"src": src_tokenizer.size, "tgt": tgt_tokenizer.size},
     }
     if resuming:
-        _refuse_changed_corpus(run, corpus)
+        refuse_changed_corpus(run, corpus)
     else:
         write_text_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
     report = _report(corpus, train, dropped, left_out, src_tokenizer, tgt_tokenizer)
@@ -147,8 +147,12 @@ class _Texts:
                 yield from rows
 
 
-def _refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
-    """Compare the text that the run began with, not its path, which may be another one today."""
+def refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
+    """Compare the text that the run began with, not its path, which may be another one today.
+
+    Raises:
+        RunError: If it differs, or nothing tells.
+    """
     try:
         then = json.loads(run.corpus_file.read_text(encoding="utf-8"))["splits"]
         now = cast("dict[str, dict[str, object]]", corpus.description["splits"])

@@ -1,5 +1,6 @@
 """Watching a run: TensorBoard, `metrics.jsonl`, and a progress bar or log lines."""
 
+import contextlib
 import json
 import logging
 import math
@@ -217,6 +218,31 @@ class _Pace:
         self.seconds_per_step += (seconds - self.seconds_per_step) / min(self._num_steps, STEPS_OF_PACE)
 
 
+def read_metrics(metrics_file: Path) -> list[dict[str, Any]]:
+    """The points in a metrics file, which may be missing; no line that a crash cut short, or that is none."""
+    if not metrics_file.exists():
+        return []
+    lines = []
+    for text in metrics_file.read_text(encoding="utf-8", errors="replace").split("\n"):
+        with contextlib.suppress(ValueError, RecursionError):
+            line = json.loads(text)
+            if _is_point(line):
+                lines.append(line)
+    return lines
+
+
+def _is_point(line: object) -> bool:
+    """Whether it has a step, a kind, and besides these only figures."""
+    return (
+        isinstance(line, dict)
+        and type(line.get("step")) is int
+        and isinstance(line.get("kind"), str)
+        and all(
+            value is None or type(value) in (int, float) for name, value in line.items() if name != "kind"
+        )
+    )
+
+
 def _let_older_events_be_read_first(tensorboard_dir: Path) -> None:
     """Give event files of earlier sittings names that come before that of the next one.
 
@@ -241,15 +267,12 @@ def _forget_after(metrics_file: Path, state: TrainingState) -> list[dict[str, An
     """Keep the lines up to the state's step, and none that a crash cut short; return them."""
     if not metrics_file.exists():
         return []
-    kept = []
-    for text in metrics_file.read_text(encoding="utf-8", errors="replace").split("\n"):
-        try:
-            line = json.loads(text)
-            is_owed = state.owes_validation and line["step"] == state.step and line["kind"] == "validation"
-            if line["step"] <= state.step and line["kind"] and not is_owed:
-                kept.append(line)
-        except (ValueError, KeyError, TypeError, RecursionError):
-            continue
+    owed = (state.step, "validation") if state.owes_validation else None
+    kept = [
+        line
+        for line in read_metrics(metrics_file)
+        if line["step"] <= state.step and (line["step"], line["kind"]) != owed
+    ]
     write_text_atomically(metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
     return kept
 
