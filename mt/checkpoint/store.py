@@ -184,6 +184,11 @@ class CheckpointStore:
         """The averages that are there, likewise."""
         return names_in(self.directory, AVERAGE_NAME)
 
+    def traces(self) -> list[str]:
+        """What tells of checkpoints, be they there or not: the pointers and the averages."""
+        pointers = [name for name in (_LATEST, _BEST) if (self.directory / name).exists()]
+        return pointers + self.averages()
+
     def require(self, name: str) -> Checkpoint:
         """The checkpoint called ``best``, ``latest``, or by its own name, and never another.
 

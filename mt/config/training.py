@@ -135,5 +135,8 @@ class CheckpointConfig(Section):
     every_steps: int = Field(default=500, ge=1, json_schema_extra=MAY_CHANGE)
     """Steps between two checkpoints; each new best and the last step are saved as well."""
 
+    every_epochs: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
+    """Save also at the end of each so many epochs, such as 1; null: only as every_steps says."""
+
     keep: int = Field(default=3, ge=1, json_schema_extra=MAY_CHANGE)
     """The newest so many stay, and always the best."""

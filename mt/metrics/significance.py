@@ -11,9 +11,9 @@ from typing import Any
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
+from mt.display import track
 from mt.errors import DataError
 from mt.metrics.scores import Score, metrics_of_evaluation, refuse_unequal, score_by
-from mt.progress_bars import track
 
 NUM_RESAMPLES = 1000
 # sacreBLEU holds the figures of all resamples at once: for so many lines of chrF2++ that is 1 GB.

@@ -17,11 +17,11 @@ from mt.data.corpus_report import recorded_fingerprints, to_json
 from mt.data.dataset import CHUNK_SIZE, Dropped, EncodedPairs, encode_pairs
 from mt.data.foreign_tokenizer import external_tokenizer
 from mt.data.tokenizer import Tokenizer, train_tokenizer
+from mt.display import track
 from mt.errors import DataError, RunError
 from mt.metrics.scripts_without_blanks import bleu_tokenizer
 from mt.pipeline.aligned_pairs import aligned_places
 from mt.pipeline.reuse import encoded_training_pairs, reused_tokenizers
-from mt.progress_bars import track
 from mt.run_directory import RunDirectory
 from mt.wording import counted
 
@@ -61,7 +61,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     """
     corpus = corpus or load_corpus(config.data, config.cleaning)
     if resuming:
-        _refuse_changed_corpus(run, corpus)
+        refuse_changed_corpus(run, corpus)
         src_tokenizer, tgt_tokenizer = load_tokenizers(run)
     else:
         warn_of_tokenizer(config, corpus.train)
@@ -170,8 +170,12 @@ class _Texts:
                 yield from texts
 
 
-def _refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
-    """Compare the text that the run began with, not its path, which may be another one today."""
+def refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
+    """Compare the text that the run began with, not its path, which may be another one today.
+
+    Raises:
+        RunError: If it differs, or nothing tells.
+    """
     try:
         recorded = recorded_fingerprints(run.read_corpus_report())
     except (OSError, ValueError) as error:

@@ -3,8 +3,8 @@
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,14 +15,22 @@ from mt.config.config import Config
 from mt.data.batch import Batch, collate
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.sampler import ordered_batches
-from mt.device import choose_device, keep_freed_memory, multiplies_bf16_fast
+from mt.device import choose_device, keep_freed_memory
+from mt.display import progress_bar
 from mt.errors import CheckpointError
 from mt.pipeline.bad_batches import keep_bad_batch
-from mt.pipeline.config_of_run import refuse_changed_config, refuse_config_of_others, write_config
-from mt.pipeline.environment import describe_environment, environment_differences
+from mt.pipeline.branch import branch_off, find_origin
+from mt.pipeline.config_of_run import (
+    refuse_changed_config,
+    refuse_config_of_others,
+    refuse_lost_checkpoints,
+    write_config,
+)
+from mt.pipeline.environment import describe_environment
 from mt.pipeline.interruption import Interrupted, Interruption
 from mt.pipeline.model_memory import explain_out_of_memory
-from mt.pipeline.prepare import Prepared, make_tokenizers, prepare
+from mt.pipeline.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
+from mt.pipeline.run_log import log_file, report_end, report_model, report_resuming, report_stop
 from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers, tokenizer_checksums
 from mt.pipeline.trained import build_model, refuse_other_computation
 from mt.pipeline.trainee import Trainee, new_trainee
@@ -37,7 +45,6 @@ from mt.training.progress import Progress
 from mt.training.state import TrainingState
 from mt.training.step import StepResult
 from mt.training.validation import ValidationResult, validate
-from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
 
@@ -89,9 +96,7 @@ class Sitting:
                     self.trainee.objective,
                     self._validation_batches(),
                     self.trainee.precision,
-                    translate=lambda texts: self._translator.translate(
-                        texts, show_progress=True, before_each_batch=self.interruption.check
-                    ),
+                    translate=self._translate,
                     sources=self._sources,
                     references=self._references,
                 )
@@ -134,6 +139,12 @@ class Sitting:
         newest = self.newest.name if self.newest else None
         keep_bad_batch(self.run, self.trainee.state.step, newest, micro_batches, result)
 
+    def _translate(self, texts: Sequence[str]) -> list[str]:
+        with progress_bar(len(texts), unit="sentences") as bar:
+            return self._translator.translate(
+                texts, advance=bar.update, before_each_batch=self.interruption.check
+            )
+
     def _validation_batches(self) -> Iterator[Batch]:
         pairs = self.prepared.validation
         device = self.trainee.objective.model.output.weight.device
@@ -145,7 +156,12 @@ class Sitting:
 
 
 def run_training(
-    config: Config, run: RunDirectory, *, restart: bool = False, max_seconds: float | None = None
+    config: Config,
+    run: RunDirectory,
+    *,
+    restart: bool = False,
+    from_checkpoint: Path | None = None,
+    max_seconds: float | None = None,
 ) -> Outcome:
     """Train, or go on training, or find that the run is finished.
 
@@ -153,6 +169,7 @@ def run_training(
         config: What to train.
         run: Where; made where there is none.
         restart: Move an existing run aside, once the corpus is found to be usable, and begin anew.
+        from_checkpoint: Begin a new run that continues from this checkpoint of another.
         max_seconds: How long this sitting may take: then the run is saved and can go on in another.
 
     Raises:
@@ -160,13 +177,22 @@ def run_training(
     """
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device)
+    corpus, without = None, ""
     with Interruption(max_seconds) as interruption:
         try:
-            corpus = _make_room(config, run, interruption) if restart and run.exists else None
+            if from_checkpoint is not None:
+                corpus, without = (
+                    _branch(config, run, from_checkpoint, interruption),
+                    " without --from-checkpoint",
+                )
+            elif restart:
+                without = " without --restart"
+                corpus = _make_room(config, run, interruption) if run.exists else None
         except Interrupted:
+            report_stop(interruption, 0, "")
             return Outcome(None, TrainingState(), interruption.exit_code)
         with run.lock():
-            return _sit(config, run, device, precision, interruption, corpus)
+            return _sit(config, run, device, precision, interruption, corpus, without)
 
 
 def _make_room(config: Config, run: RunDirectory, interruption: Interruption) -> Corpus:
@@ -179,6 +205,16 @@ def _make_room(config: Config, run: RunDirectory, interruption: Interruption) ->
     return corpus
 
 
+def _branch(config: Config, run: RunDirectory, path: Path, interruption: Interruption) -> Corpus:
+    """Make a run that has come as far as the checkpoint at ``path``, once all that it needs is found."""
+    origin = find_origin(path, run, config)
+    with interruption.at_once():
+        corpus = load_corpus(config.data, config.cleaning)
+    refuse_changed_corpus(origin.run, corpus)
+    branch_off(origin, run, config)
+    return corpus
+
+
 def _sit(
     config: Config,
     run: RunDirectory,
@@ -186,8 +222,12 @@ def _sit(
     precision: Precision,
     interruption: Interruption,
     corpus: Corpus | None,
+    without: str,
 ) -> Outcome:
-    """Do one sitting in a run that is locked; ``corpus`` where it is loaded already."""
+    """Do one sitting in a run that is locked; ``corpus`` where it is loaded already.
+
+    ``without`` says what the command that resumes it must not have.
+    """
     store = CheckpointStore(run.checkpoints_dir)
     checkpoint = _newest_sound(store)
     if checkpoint is not None:
@@ -195,9 +235,12 @@ def _sit(
         refuse_other_computation(run, config, checkpoint)
         refuse_other_tokenizers(run, checkpoint)
     else:
+        refuse_lost_checkpoints(run, store, config)
         refuse_config_of_others(run)
+        # Of steps that nobody saved; with the new config beside them they could mean something else.
+        run.metrics_file.unlink(missing_ok=True)
         write_config(run, config)
-    with _log_file(run), explain_out_of_memory(config):
+    with log_file(run), explain_out_of_memory(config):
         saved = store.load_training_state(checkpoint) if checkpoint else {}
         state = TrainingState.from_dict(saved["state"]) if checkpoint else TrainingState()
         finished = state.reached_limit(config.training, config.validation)
@@ -208,6 +251,7 @@ def _sit(
             with interruption.at_once():
                 prepared = prepare(config, run, resuming=checkpoint is not None, corpus=corpus)
         except Interrupted:
+            report_stop(interruption, state.step, without)
             return Outcome(None, state, interruption.exit_code)
         model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(device)
         trainee = new_trainee(model, config, precision, state)
@@ -216,11 +260,13 @@ def _sit(
             # Only now, for a run that is refused its corpus, or is finished, is left as it is.
             write_config(run, config)
             _restore(trainee, store, checkpoint, saved, run)
-            _report_resuming(run, checkpoint, environment)
-        _report_model(model, environment)
+            report_resuming(run, checkpoint, environment)
+        report_model(model, environment)
         finished = _train(config, run, store, prepared, trainee, environment, interruption, checkpoint)
         if finished is None:
-            LOG.info("stopped at step %s: %s", f"{state.step:,}", interruption.reason)
+            report_stop(interruption, state.step, without)
+        else:
+            report_end(finished, state, config.validation.metric)
     return Outcome(finished, state, 0 if finished else interruption.exit_code)
 
 
@@ -247,7 +293,13 @@ def _train(
         total_steps = _expected_steps(config, stream, state)
     except Interrupted:
         return None
-    with Progress(run.tensorboard_dir, run.metrics_file, state=state, total_steps=total_steps) as progress:
+    with Progress(
+        run.tensorboard_dir,
+        run.metrics_file,
+        state=state,
+        total_steps=total_steps,
+        metric=config.validation.metric,
+    ) as progress:
         if not state.step:
             progress.corpus(prepared.report, prepared.dropped)
         sitting = Sitting(
@@ -296,26 +348,6 @@ def _newest_sound(store: CheckpointStore) -> Checkpoint | None:
     return checkpoint
 
 
-def _report_resuming(run: RunDirectory, checkpoint: Checkpoint, environment: dict[str, str | int]) -> None:
-    LOG.info("resuming %s from step %s", run.path, f"{checkpoint.step:,}")
-    for difference in environment_differences(checkpoint.environment, environment):
-        LOG.warning("resuming is not exact to the bit, for this differs: %s", difference)
-
-
-def _report_model(model: Transformer, environment: dict[str, str | int]) -> None:
-    LOG.info(
-        "model: %s parameters, in %s on %s (%s, %s threads)",
-        f"{sum(parameter.numel() for parameter in model.parameters()):,}",
-        environment["precision"],
-        environment["device"],
-        environment["device_name"],
-        environment["num_threads"],
-    )
-    device = model.output.weight.device
-    if environment["precision"] == "float32" and multiplies_bf16_fast(device):
-        LOG.info("this %s multiplies bf16 faster: a new run may set training.precision=auto", device.type)
-
-
 def _expected_steps(config: Config, stream: BatchStream, state: TrainingState) -> int | None:
     """At which step the run will end, by those limits that tell; None where none does."""
     training = config.training
@@ -334,17 +366,3 @@ def _spread(length: int, count: int) -> list[int]:
     """Up to ``count`` places spread evenly over ``length``."""
     count = min(count, length)
     return [length * number // count for number in range(count)]
-
-
-@contextmanager
-def _log_file(run: RunDirectory) -> Iterator[None]:
-    """Write what is logged to the run's own log as well."""
-    handler = logging.FileHandler(run.log_file, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger = logging.getLogger("mt")
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        handler.close()

@@ -83,9 +83,16 @@ def train(
             is_best = state.record_validation(figures[config.validation.metric], config.validation.metric)
             callbacks.show(validation)
         is_last = state.reached_limit(config.training, config.validation) is not None
-        if must_save or is_last or is_best or state.step % config.checkpoint.every_steps == 0:
+        is_due = state.step % config.checkpoint.every_steps == 0 or _ends_epochs(state, config)
+        if must_save or is_last or is_best or is_due:
             callbacks.save(figures, is_best)
             saved_step = state.step
+
+
+def _ends_epochs(state: TrainingState, config: Config) -> bool:
+    """Whether the newest step is the last of an epoch after which `checkpoint.every_epochs` saves."""
+    every = config.checkpoint.every_epochs
+    return every is not None and state.batch == 0 and state.epoch % every == 0
 
 
 def _take_step(

@@ -256,7 +256,7 @@ def test_when_the_time_is_up_the_run_is_saved_and_there_is_more_to_do(
         kill_at_call(patch, Progress, "step", 7, signal.SIGALRM)
         outcome = run_training(make_config(), run, max_seconds=1234.5)
     assert (outcome.finished, outcome.exit_code, outcome.state.step) == (None, 75, 7)
-    assert "stopped at step 7: the time is up" in run.log_file.read_text()
+    assert "Stopped at step 7, saved: the time is up." in run.log_file.read_text()
     # It is a limit of the sitting, not of the run.
     assert "1234" not in run.config_file.read_text()
     assert "1234" not in str(outcome.state.to_dict())

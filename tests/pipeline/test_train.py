@@ -445,10 +445,12 @@ def test_the_bar_knows_where_the_run_will_end(
     totals: list[int] = []
 
     class NotingProgress(Progress):
-        def __init__(self, *arguments: Path, state: TrainingState, total_steps: int | None) -> None:
+        def __init__(
+            self, *arguments: Path, state: TrainingState, total_steps: int | None, metric: str
+        ) -> None:
             assert total_steps is not None
             totals.append(total_steps)
-            super().__init__(*arguments, state=state, total_steps=total_steps)
+            super().__init__(*arguments, state=state, total_steps=total_steps, metric=metric)
 
     monkeypatch.setattr(mt.pipeline.train, "Progress", NotingProgress)
     outcome = run_training(make_config("training.max_steps=null", f"training.{limit}"), run)

@@ -96,7 +96,7 @@ def test_a_scale_that_falls_is_counted_apart() -> None:
 def curve(folder: Path, losses: Sequence[float], state: TrainingState) -> None:
     """A step for each loss, and a point of the curve for each step."""
     with Progress(
-        folder / "tensorboard", folder / "metrics.jsonl", state=state, total_steps=None
+        folder / "tensorboard", folder / "metrics.jsonl", state=state, total_steps=None, metric="bleu"
     ) as progress:
         for loss in losses:
             state.record_step(loss, 10, updated=True)
