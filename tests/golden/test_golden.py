@@ -22,7 +22,9 @@ from mt.run_directory import RunDirectory
 from mt.training.objective import Objective
 
 GOLDEN = Path(__file__).parent
-FORMATS = sorted(GOLDEN.glob("format_*"))
+ALL = sorted(GOLDEN.glob("format_*"))
+INTERRUPTED = [path for path in ALL if path.name.endswith("_interrupted")]
+FORMATS = [path for path in ALL if path not in INTERRUPTED]
 CPU = torch.device("cpu")
 
 
@@ -32,20 +34,32 @@ def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Path(shutil.copytree(request.param, tmp_path / "golden"))
 
 
-def test_every_format_has_a_golden_run() -> None:
-    assert [path.name for path in FORMATS] == [f"format_{n + 1}" for n in range(FORMAT_VERSION)]
+@pytest.fixture(params=INTERRUPTED, ids=lambda path: path.name)
+def interrupted(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of a golden folder whose run was stopped in the middle of an epoch."""
+    return Path(shutil.copytree(request.param, tmp_path / "golden"))
 
 
-@pytest.mark.parametrize("path", FORMATS, ids=lambda path: path.name)
+def test_every_format_has_golden_runs() -> None:
+    formats = [f"format_{n + 1}" for n in range(FORMAT_VERSION)]
+    assert [path.name for path in FORMATS] == formats
+    assert [path.name for path in INTERRUPTED] == [f"{name}_interrupted" for name in formats]
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
 def test_a_golden_run_is_small_and_of_its_format(path: Path) -> None:
     assert sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) < 110_000
     for record in path.rglob("checkpoint.json"):
-        assert f"format_{json.loads(record.read_text())['format_version']}" == path.name
+        assert f"format_{json.loads(record.read_text())['format_version']}" == path.name.removesuffix(
+            "_interrupted"
+        )
 
 
-def test_it_translates_as_it_did(golden: Path) -> None:
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
+def test_it_translates_as_it_did(path: Path, tmp_path: Path) -> None:
+    golden = Path(shutil.copytree(path, tmp_path / "golden"))
     expected = json.loads((golden / "translations.json").read_text(encoding="utf-8"))
-    translator = Translator.from_run(RunDirectory(golden / "run"), device=CPU)
+    translator = Translator.from_run(RunDirectory(golden / "run"), checkpoint="latest", device=CPU)
     assert translator.translate(list(expected)) == list(expected.values())
     # It has learnt its language, so that no rounding decides about a word.
     references = (golden / "corpus" / "test.de").read_text(encoding="utf-8").splitlines()
@@ -81,6 +95,22 @@ def test_training_goes_on(golden: Path, caplog: pytest.LogCaptureFixture) -> Non
     assert "from step 600" in caplog.text
     # What was learnt is still there.
     assert outcome.state.best_value == pytest.approx(100.0)
+
+
+def test_training_goes_on_from_the_middle_of_an_epoch(
+    interrupted: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "mt")
+    run = RunDirectory(interrupted / "run")
+    more = [f"data.path={interrupted / 'corpus'}", "training.max_steps=620"]
+    outcome = run_training(load_config(run.config_file, more), run)
+    assert outcome.finished == "training.max_steps (620) reached"
+    assert "from step 605" in caplog.text
+    # Nine steps of three batches make an epoch; seven of epoch 67 were still to be taken.
+    assert (outcome.state.epoch, outcome.state.batch) == (68, 8 * 3)
+    # With the moments and the average of before, nothing is unlearnt.
+    assert outcome.state.best_value == pytest.approx(100.0)
+    assert outcome.state.average_loss < 1.0
 
 
 def make_newer(run: RunDirectory) -> None:
