@@ -43,8 +43,10 @@ class Batch:
     alignment: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Self:
-        """Return the batch on ``device``; from pinned memory the copy runs beside the computing."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+        """Return the batch on ``device``; from pinned memory to CUDA the copy runs beside the computing."""
+        # CUDA keeps pinned memory until it is copied; any other source may be freed while a copy still reads it.
+        is_cuda = torch.device(device).type == "cuda"
+        return self._each(lambda tensor: tensor.to(device, non_blocking=is_cuda and tensor.is_pinned()))
 
     def pin_memory(self) -> Self:
         """Return the batch in page-locked memory, from where CUDA copies without waiting."""
