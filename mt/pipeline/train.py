@@ -135,12 +135,11 @@ class Sitting:
 
     def _validation_batches(self) -> Iterator[Batch]:
         pairs = self.prepared.validation
-        device = self.trainee.objective.model.output.weight.device
         for indices in ordered_batches(
             pairs.src.lengths, pairs.tgt.lengths, batch_tokens=self.config.training.batch_tokens
         ):
             self.interruption.check()
-            yield collate(*pairs.select(indices)).to(device)
+            yield collate(*pairs.select(indices))
 
 
 def run_training(
@@ -242,6 +241,7 @@ def _train(
     tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
     stream = training_batches(config, prepared.train, tokenizers, prepared.places, interruption.check)
     try:
+        stream.refuse_position_behind_end(state.epoch, state.batch)
         total_steps = _expected_steps(config, stream, state)
     except Interrupted:
         return None

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from mt.config.config import Config
-from mt.seeding import random_state, restore_random_state
 from mt.training.moving_average import MovingAverage
 from mt.training.objective import Objective
 from mt.training.precision import Precision
@@ -42,18 +41,16 @@ class Trainee:
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.precision.scaler.state_dict(),
             "state": self.state.to_dict(),
-            "random": random_state(),
         }
 
     def restore(self, weights: dict[str, torch.Tensor], saved: dict[str, Any]) -> None:
-        """Take up where `training_state` was taken; the random state last, after all that draws from it."""
+        """Take up where `training_state` was taken."""
         if self.average is None:
             self.objective.model.load_weights(weights)
         else:
             self.average.load_state_dict(saved["average"], weights)
         self.optimizer.load_state_dict(saved["optimizer"])
         self.precision.scaler.load_state_dict(saved["scaler"])
-        restore_random_state(saved["random"])
 
 
 def new_trainee(model: Transformer, config: Config, precision: Precision, state: TrainingState) -> Trainee:

@@ -43,6 +43,8 @@ class TrainingState:
     """Steps skipped only because the scale of fp16 was too large for them; no sign of anything wrong."""
     owes_validation: bool = False
     """Whether the validation at this step was given up for a signal, and is still to be done."""
+    positions_too_large: int | None = None
+    """Positions of the smallest batch that did not fit into memory; what is split draws other dropout."""
 
     def to_dict(self) -> dict[str, Any]:
         """Names and values, for a checkpoint."""
