@@ -1,24 +1,20 @@
-"""The two large parts of a checkpoint, to bytes and back: weights as safetensors, the rest as torch's zip.
+"""The weights of a checkpoint, to bytes and back, as safetensors.
 
-Neither can execute anything when it is read. What is read was verified before, which guards against
+Nothing can be executed when they are read. What is read was verified before, which guards against
 accidents; the checks here guard against someone who made the checksums fit.
 """
 
-import io
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import safetensors.torch
-import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from mt.checkpoint.record import DamagedError
 
-MODEL, TRAINING_STATE = "model.safetensors", "training_state.pt"
+MODEL = "model.safetensors"
 
 
 def model_bytes(model: Mapping[str, Tensor]) -> bytes:
@@ -67,42 +63,3 @@ def read_model(path: Path) -> dict[str, Tensor]:
         RecursionError,
     ) as error:
         raise DamagedError(f"{path.name} is no model that mt wrote") from error
-
-
-def training_state_bytes(state: Mapping[str, object]) -> memoryview:
-    """``state`` in the format of ``torch.save``.
-
-    Raises:
-        TypeError: If it holds more than tensors and plain types, and so could not be loaded again safely.
-    """
-    buffer = io.BytesIO()
-    torch.save(dict(state), buffer)
-    buffer.seek(0)
-    foreign = torch.serialization.get_unsafe_globals_in_checkpoint(buffer)
-    if foreign:
-        raise TypeError(f"a training state holds tensors and plain types only, not {', '.join(foreign)}")
-    return buffer.getbuffer()
-
-
-def read_training_state(path: Path) -> dict[str, Any]:
-    """What ``training_state_bytes`` wrote, with all tensors on the CPU.
-
-    Raises:
-        DamagedError: If the file holds anything else, which is then not executed.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            # torch does not compress, so a file that grows when it is read is not one of ours, but a bomb.
-            unpacked_bytes = sum(entry.file_size for entry in archive.infolist())
-        if unpacked_bytes > path.stat().st_size:
-            raise DamagedError(f"{path.name} is compressed, as mt never writes it")
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except DamagedError:
-        raise
-    except Exception as error:  # A pickle made to do harm can make the reader fail in any way.
-        raise DamagedError(
-            f"{path.name} holds other things than tensors and plain values, and was not opened"
-        ) from error
-    if not isinstance(state, dict):
-        raise DamagedError(f"{path.name} is no training state that mt wrote")
-    return state

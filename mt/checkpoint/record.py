@@ -7,16 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from mt import __version__
 from mt.errors import CheckpointError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 RECORD = "checkpoint.json"
 _MAX_RECORD_BYTES = 1_000_000
+_MOST_VERSIONS = 1000
 _BLANK_SEAL = "0" * 64
 
 
@@ -31,7 +32,7 @@ class Checkpoint:
     folder: Path
     """Its folder, whose name is the name of the checkpoint."""
 
-    step: int
+    step: Annotated[int, Field(ge=0, lt=10**18)]
     """Optimizer steps taken when it was saved."""
 
     best: bool
@@ -40,7 +41,7 @@ class Checkpoint:
     metrics: dict[str, float]
     """Its validation scores."""
 
-    environment: dict[str, object]
+    environment: dict[str, Annotated[str, Field(max_length=1000)] | Annotated[int, Field(ge=0, lt=10**18)]]
     """What it was made with: versions, device, threads."""
 
     checksums: dict[str, str]
@@ -52,6 +53,9 @@ class Checkpoint:
     average_of: list[str] = field(default_factory=list)
     """The checkpoints whose mean it is; it cannot be trained further. Empty for one that was trained."""
 
+    format_version: Annotated[int, Field(strict=True, ge=1, lt=_MOST_VERSIONS)] = FORMAT_VERSION
+    """The format of its files."""
+
     @property
     def name(self) -> str:
         """Such as ``step_0004000``."""
@@ -62,7 +66,7 @@ def record_text(checkpoint: Checkpoint) -> str:
     """The text of its ``checkpoint.json``."""
     return _seal(
         {
-            "format_version": FORMAT_VERSION,
+            "format_version": checkpoint.format_version,
             "mt_version": __version__,
             "step": checkpoint.step,
             "best": checkpoint.best,
@@ -84,14 +88,14 @@ def read_record(folder: Path) -> Checkpoint:
     """
     content = _unseal(_read_text(folder / RECORD))
     version = content.get("format_version")
-    if type(version) is int and version > FORMAT_VERSION:
+    if type(version) is int and FORMAT_VERSION < version < _MOST_VERSIONS:
         raise CheckpointError(
             f"Checkpoint {folder} has format {version}, and mt {__version__} reads formats up to "
             f"{FORMAT_VERSION}. Read it with mt {content.get('mt_version')}, which wrote it, or newer."
         )
     try:
         checkpoint = TypeAdapter(Checkpoint).validate_python({**content, "folder": folder})
-    except ValidationError as error:
+    except (ValidationError, OverflowError) as error:
         raise DamagedError(f"{RECORD} has the wrong fields") from error
     expected = average_name(checkpoint.step) if checkpoint.average_of else step_name(checkpoint.step)
     if checkpoint.name != expected:

@@ -5,12 +5,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from mt.checkpoint.record import Checkpoint
+from mt.checkpoint.record import FORMAT_VERSION, Checkpoint, DamagedError
 from mt.checkpoint.store import CheckpointStore
+from mt.checkpoint.training_state import SavedTraining
 from mt.config.config import Config
 from mt.data.batch import Batch, collate
 from mt.data.corpus import Corpus, load_corpus
@@ -23,6 +23,7 @@ from mt.pipeline.environment import describe_environment, environment_difference
 from mt.pipeline.interruption import Interrupted, Interruption
 from mt.pipeline.model_memory import explain_out_of_memory
 from mt.pipeline.prepare import Prepared, make_tokenizers, prepare
+from mt.pipeline.saved_values import SavedValues, read_values
 from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers, tokenizer_checksums
 from mt.pipeline.trained import build_model
 from mt.pipeline.trainee import Trainee, new_trainee
@@ -195,8 +196,8 @@ def _sit(
         refuse_config_of_others(run)
         write_config(run, config)
     with _log_file(run), explain_out_of_memory(config):
-        saved = store.load_training_state(checkpoint) if checkpoint else {}
-        state = TrainingState.from_dict(saved["state"]) if checkpoint else TrainingState()
+        resumed = _load_state(store, checkpoint) if checkpoint else None
+        state = resumed[1].state if resumed else TrainingState()
         finished = state.reached_limit(config.training, config.validation)
         if finished is not None and not state.owes_validation:
             return Outcome(finished, state, was_finished=True)
@@ -209,11 +210,11 @@ def _sit(
         model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(device)
         trainee = new_trainee(model, config, precision, state)
         environment = describe_environment(device, precision)
-        if checkpoint is not None:
+        if checkpoint is not None and resumed is not None:
+            _restore(trainee, store, checkpoint, resumed, run)
             # Only now, for a run that is refused its corpus, or is finished, is left as it is.
             write_config(run, config)
-            _restore(trainee, store, checkpoint, saved, run)
-            _report_resuming(run, checkpoint, environment)
+            _report_resuming(run, config, checkpoint, environment)
         _report_model(model, environment)
         finished = _train(config, run, store, prepared, trainee, environment, interruption, checkpoint)
         if finished is None:
@@ -275,15 +276,39 @@ def _train(
             return None
 
 
+def _load_state(store: CheckpointStore, checkpoint: Checkpoint) -> tuple[SavedTraining, SavedValues]:
+    """The training state and, verified, its plain values."""
+    saved = store.load_training_state(checkpoint)
+    with _explain_unusable(checkpoint):
+        return saved, read_values(saved, checkpoint.step)
+
+
 def _restore(
-    trainee: Trainee, store: CheckpointStore, checkpoint: Checkpoint, saved: dict[str, Any], run: RunDirectory
+    trainee: Trainee,
+    store: CheckpointStore,
+    checkpoint: Checkpoint,
+    resumed: tuple[SavedTraining, SavedValues],
+    run: RunDirectory,
 ) -> None:
+    weights = store.load_model(checkpoint)
     try:
-        trainee.restore(store.load_model(checkpoint), saved)
+        with _explain_unusable(checkpoint):
+            trainee.restore(weights, *resumed)
     except ValueError as error:
         raise CheckpointError(
             f"{checkpoint.folder} does not fit the tokenizers in {run.path}: {error}. "
             "Put the old ones back, or begin anew with --restart."
+        ) from error
+
+
+@contextmanager
+def _explain_unusable(checkpoint: Checkpoint) -> Iterator[None]:
+    try:
+        yield
+    except DamagedError as error:
+        raise CheckpointError(
+            f"Cannot go on from {checkpoint.folder}: {error}. Remove it to go on from the checkpoint "
+            "before it, or start over with --restart."
         ) from error
 
 
@@ -294,8 +319,20 @@ def _newest_sound(store: CheckpointStore) -> Checkpoint | None:
     return checkpoint
 
 
-def _report_resuming(run: RunDirectory, checkpoint: Checkpoint, environment: dict[str, str | int]) -> None:
+def _report_resuming(
+    run: RunDirectory, config: Config, checkpoint: Checkpoint, environment: dict[str, str | int]
+) -> None:
     LOG.info("resuming %s from step %s", run.path, f"{checkpoint.step:,}")
+    if checkpoint.format_version == 1:
+        LOG.warning(
+            "resuming is not exact to the bit, for the checkpoint has format 1: from here on dropout is "
+            "drawn from a seed for each batch, and so are the words that are made unknown%s. The next "
+            "checkpoint has format %d.",
+            ", and weight decay leaves out norms, biases and embeddings"
+            if config.training.weight_decay
+            else "",
+            FORMAT_VERSION,
+        )
     for difference in environment_differences(checkpoint.environment, environment):
         LOG.warning("resuming is not exact to the bit, for this differs: %s", difference)
 
