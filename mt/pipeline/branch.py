@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mt.atomic_files import make_folder, partial_path, sync_folder, write_synced
-from mt.checkpoint.record import Checkpoint
+from mt.checkpoint.parts import parts_of
+from mt.checkpoint.record import RECORD, Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.errors import CheckpointError, RunError
@@ -112,16 +113,14 @@ def _copy_checkpoints(origin: Origin, store: CheckpointStore) -> None:
         )
     for each in (checkpoint,) if best in (None, checkpoint) else (best, checkpoint):
         assert each is not None
-        store.save(
-            each.step,
-            origin.store.load_model(each),
-            origin.store.load_training_state(each),
-            metrics=each.metrics,
-            environment=each.environment,
-            tokenizers=each.tokenizers,
-            best=each.best,
-            keep=2,
-        )
+        # For their sentences: what is copied has to be sound.
+        origin.store.load_model(each)
+        origin.store.load_training_state(each)
+        folder = store.directory / each.name
+        make_folder(folder)
+        for part in (RECORD, *parts_of(each)):
+            write_synced(folder / part, (each.folder / part).read_bytes())
+    store.recover()
 
 
 def _was_validated(origin: Origin) -> bool:

@@ -4,7 +4,8 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mt.checkpoint.record import Checkpoint
+from mt.checkpoint.record import FORMAT_VERSION, Checkpoint
+from mt.config.config import Config
 from mt.device import multiplies_bf16_fast
 from mt.display import visible
 from mt.pipeline.environment import environment_differences
@@ -37,9 +38,21 @@ class _VisibleFormatter(logging.Formatter):
         return visible(super().format(record))
 
 
-def report_resuming(run: RunDirectory, checkpoint: Checkpoint, environment: dict[str, str | int]) -> None:
+def report_resuming(
+    run: RunDirectory, config: Config, checkpoint: Checkpoint, environment: dict[str, str | int]
+) -> None:
     """Where it goes on, and why that may be not exact to the bit."""
     LOG.info("resuming %s from step %s", run.path, f"{checkpoint.step:,}")
+    if checkpoint.format_version == 1:
+        LOG.warning(
+            "resuming is not exact to the bit, for the checkpoint has format 1: from here on dropout is "
+            "drawn from a seed for each batch, and so are the words that are made unknown%s. The next "
+            "checkpoint has format %d.",
+            ", and weight decay leaves out norms, biases and embeddings"
+            if config.training.weight_decay
+            else "",
+            FORMAT_VERSION,
+        )
     for difference in environment_differences(checkpoint.environment, environment):
         LOG.warning("resuming is not exact to the bit, for this differs: %s", difference)
 

@@ -3,14 +3,15 @@
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from mt.checkpoint.record import Checkpoint
+from mt.checkpoint.record import Checkpoint, DamagedError
 from mt.checkpoint.store import CheckpointStore
+from mt.checkpoint.training_state import SavedTraining
 from mt.config.config import Config
 from mt.data.batch import Batch, collate
 from mt.data.corpus import Corpus, load_corpus
@@ -31,6 +32,7 @@ from mt.pipeline.interruption import Interrupted, Interruption
 from mt.pipeline.model_memory import explain_out_of_memory
 from mt.pipeline.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
 from mt.pipeline.run_log import log_file, report_end, report_model, report_resuming, report_stop
+from mt.pipeline.saved_values import SavedValues, read_values
 from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers, tokenizer_checksums
 from mt.pipeline.trained import build_model, refuse_other_computation
 from mt.pipeline.trainee import Trainee, new_trainee
@@ -147,12 +149,11 @@ class Sitting:
 
     def _validation_batches(self) -> Iterator[Batch]:
         pairs = self.prepared.validation
-        device = self.trainee.objective.model.output.weight.device
         for indices in ordered_batches(
             pairs.src.lengths, pairs.tgt.lengths, batch_tokens=self.config.training.batch_tokens
         ):
             self.interruption.check()
-            yield collate(*pairs.select(indices)).to(device)
+            yield collate(*pairs.select(indices))
 
 
 def run_training(
@@ -241,8 +242,8 @@ def _sit(
         run.metrics_file.unlink(missing_ok=True)
         write_config(run, config)
     with log_file(run), explain_out_of_memory(config):
-        saved = store.load_training_state(checkpoint) if checkpoint else {}
-        state = TrainingState.from_dict(saved["state"]) if checkpoint else TrainingState()
+        resumed = _load_state(store, checkpoint) if checkpoint else None
+        state = resumed[1].state if resumed else TrainingState()
         finished = state.reached_limit(config.training, config.validation)
         if finished is not None and not state.owes_validation:
             return Outcome(finished, state, was_finished=True)
@@ -256,11 +257,11 @@ def _sit(
         model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(device)
         trainee = new_trainee(model, config, precision, state)
         environment = describe_environment(device, precision)
-        if checkpoint is not None:
+        if checkpoint is not None and resumed is not None:
+            _restore(trainee, store, checkpoint, resumed, run)
             # Only now, for a run that is refused its corpus, or is finished, is left as it is.
             write_config(run, config)
-            _restore(trainee, store, checkpoint, saved, run)
-            report_resuming(run, checkpoint, environment)
+            report_resuming(run, config, checkpoint, environment)
         report_model(model, environment)
         finished = _train(config, run, store, prepared, trainee, environment, interruption, checkpoint)
         if finished is None:
@@ -290,6 +291,7 @@ def _train(
     tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
     stream = training_batches(config, prepared.train, tokenizers, prepared.places, interruption.check)
     try:
+        stream.refuse_position_behind_end(state.epoch, state.batch)
         total_steps = _expected_steps(config, stream, state)
     except Interrupted:
         return None
@@ -329,15 +331,39 @@ def _train(
             return None
 
 
+def _load_state(store: CheckpointStore, checkpoint: Checkpoint) -> tuple[SavedTraining, SavedValues]:
+    """The training state and, verified, its plain values."""
+    saved = store.load_training_state(checkpoint)
+    with _explain_unusable(checkpoint):
+        return saved, read_values(saved, checkpoint.step)
+
+
 def _restore(
-    trainee: Trainee, store: CheckpointStore, checkpoint: Checkpoint, saved: dict[str, Any], run: RunDirectory
+    trainee: Trainee,
+    store: CheckpointStore,
+    checkpoint: Checkpoint,
+    resumed: tuple[SavedTraining, SavedValues],
+    run: RunDirectory,
 ) -> None:
+    weights = store.load_model(checkpoint)
     try:
-        trainee.restore(store.load_model(checkpoint), saved)
+        with _explain_unusable(checkpoint):
+            trainee.restore(weights, *resumed)
     except ValueError as error:
         raise CheckpointError(
             f"{checkpoint.folder} does not fit the tokenizers in {run.path}: {error}. "
             "Put the old ones back, or begin anew with --restart."
+        ) from error
+
+
+@contextmanager
+def _explain_unusable(checkpoint: Checkpoint) -> Iterator[None]:
+    try:
+        yield
+    except DamagedError as error:
+        raise CheckpointError(
+            f"Cannot go on from {checkpoint.folder}: {error}. Remove it to go on from the checkpoint "
+            "before it, or start over with --restart."
         ) from error
 
 

@@ -107,19 +107,20 @@ def _take_step(
 ) -> None:
     """One step from the state's position in the data, counted and shown."""
     started = time.perf_counter()
-    device = next(objective.parameters()).device
     objective.train()
     micro_batches, state.epoch, state.batch = stream.take(state.epoch, state.batch)
     rate = learning_rate(state.step + 1, config.schedule, d_model=config.model.d_model)
     result = train_step(
         objective,
-        [_on_device(batch, device) for batch in micro_batches],
+        micro_batches,
         optimizer,
         precision,
         learning_rate=rate,
         smoothing=config.training.label_smoothing,
         clip_norm=config.training.clip_norm,
+        positions_too_large=state.positions_too_large,
     )
+    state.positions_too_large = result.positions_too_large
     state.record_step(
         result.loss,
         result.num_target_tokens,
@@ -148,8 +149,3 @@ def _refuse_too_many_skipped(state: TrainingState, most: int) -> None:
             f"{state.step}. Try a lower schedule.learning_rate, more schedule.warmup_steps, or "
             "training.precision=float32, in a new --run or with --restart."
         )
-
-
-def _on_device(batch: Batch, device: torch.device) -> Batch:
-    """From page-locked memory, where that is CUDA, so that copying runs beside computing."""
-    return (batch.pin_memory() if device.type == "cuda" else batch).to(device)

@@ -162,7 +162,7 @@ def test_what_came_after_the_resumed_step_is_taken_back(
     take_steps(unbroken, TrainingState(), 12)
     state = TrainingState()
     take_steps(broken, state, 5)
-    saved = TrainingState.from_dict(state.to_dict())
+    saved = TrainingState(**state.to_dict())
     take_steps(broken, state, 11)
     with (broken / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "epoch": 0, "num_tar')  # Where a crash cut it.

@@ -139,7 +139,7 @@ def test_the_average_outlives_a_resume(tmp_path: Path) -> None:
     curve(unbroken, losses, TrainingState())
     state = TrainingState()
     for start in range(0, len(losses), 5):
-        state = TrainingState.from_dict(json.loads(json.dumps(state.to_dict())))
+        state = TrainingState(**json.loads(json.dumps(state.to_dict())))
         curve(broken, losses[start : start + 5], state)
     assert spikes(broken) == spikes(unbroken)
     assert spikes(unbroken).keys() == {15, 18}
