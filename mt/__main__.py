@@ -7,6 +7,8 @@ import threading
 from typing import NoReturn
 
 from mt.cli.app import app
+from mt.cli.streams import survive_losing_stderr
+from mt.display import visible
 from mt.errors import MtError
 
 OUT_OF_MEMORY = 1
@@ -18,6 +20,7 @@ _TEXTS_OF_NO_MEMORY = ("can't allocate memory", "bad_alloc", "failed to map segm
 
 def main() -> None:
     """Run a command; an error of the user's is one sentence on stderr and exit code 2."""
+    survive_losing_stderr()
     threading.excepthook = _leave_full_disks_to_the_main_thread
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What goes in is UTF-8, and so is what comes out, whatever the locale says; bytes of a line that is
@@ -26,7 +29,7 @@ def main() -> None:
     try:
         app()
     except MtError as error:
-        print(f"mt: {error}", file=sys.stderr)
+        print(f"mt: {visible(str(error))}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
@@ -41,7 +44,7 @@ def main() -> None:
             _end_out_of_memory()
         # A full disk, a folder that may not be written. An output pipe that was closed is typer's affair.
         where = f"{error.filename}: " if error.filename else ""
-        print(f"mt: {where}{error.strerror or error}.", file=sys.stderr)
+        print(f"mt: {visible(f'{where}{error.strerror or error}')}.", file=sys.stderr)
         sys.exit(USER_ERROR)
 
 

@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 from pathlib import Path
 
 _LEFTOVER = re.compile(r"\..+\.partial-\d+")
@@ -56,6 +57,37 @@ def write_text_atomically(path: Path, text: str) -> None:
             partial.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def write_output(path: Path, text: str) -> None:
+    """Write ``text``, as UTF-8, to a file that the user named, which may be a device or a pipe.
+
+    A regular file is replaced whole, and where ``path`` is a symbolic link, the file that it points to.
+    Anything else, and stdout or stderr by another name, is written into.
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        status = None
+    if status is None:
+        write_text_atomically(path.resolve(), text)
+    elif (descriptor := _standard_stream(status)) is not None:
+        with open(descriptor, "wb", closefd=False) as stream:
+            stream.write(text.encode())
+    elif stat.S_ISREG(status.st_mode):
+        write_text_atomically(path.resolve(), text)
+    else:
+        with path.open("wb") as device:
+            device.write(text.encode())
+
+
+def _standard_stream(status: os.stat_result) -> int | None:
+    """Which of stdout and stderr a file is, whose position it has to share with them; None for neither."""
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(status, os.fstat(descriptor)):
+                return descriptor
+    return None
 
 
 def remove_folder_atomically(folder: Path) -> None:

@@ -1,11 +1,15 @@
 """Where the model computes, and what its memory does."""
 
 import ctypes
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 
 from mt.errors import DeviceError
+
+Work = TypeVar("Work")
+Result = TypeVar("Result")
 
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
@@ -47,6 +51,35 @@ def is_out_of_memory(error: RuntimeError) -> bool:
         "MPS backend out of memory",
     )
     return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in texts)
+
+
+def unless_out_of_memory(compute: Callable[[], Result]) -> Result | None:
+    """What ``compute`` returns; None where it does not fit into the memory of a device.
+
+    By then the error is gone, which holds on to the tensors of the frames that it came through.
+    """
+    try:
+        return compute()
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        return None
+
+
+def split_on_out_of_memory(
+    compute: Callable[[Work], Result], work: Work, split: Callable[[Work], Sequence[Work]]
+) -> list[Result]:
+    """``[compute(work)]``, or the results of its parts, in order, where it does not fit into memory.
+
+    Args:
+        compute: Returns anything but None.
+        work: What to compute.
+        split: Gives smaller parts of what did not fit, or raises where there are none.
+    """
+    result = unless_out_of_memory(lambda: compute(work))
+    if result is not None:
+        return [result]
+    return [each for part in split(work) for each in split_on_out_of_memory(compute, part, split)]
 
 
 def keep_freed_memory() -> None:

@@ -1,12 +1,12 @@
-"""The one seed, and torch's random state out and in, as an exact resume needs it.
+"""From the one seed of a run another for each purpose, so that no two of them draw the same.
 
-Nothing in this project draws from Python's or numpy's global generators: theirs are neither seeded nor kept.
+Nothing in this project draws from Python's or numpy's global generators: theirs are not seeded. No random
+state is saved either: what is drawn while a run learns is seeded from where the run is.
 """
 
-from collections.abc import Mapping
+from hashlib import blake2b
 
 import torch
-from torch import Tensor
 
 
 def seed_everything(seed: int) -> None:
@@ -18,23 +18,22 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def random_state() -> dict[str, Tensor]:
-    """State of the generators in use, by kind of device: byte tensors on the CPU.
+def derived_seed(purpose: str, *numbers: int) -> int:
+    """A seed from 0 to ``2**64 - 1`` that is a function of purpose and numbers, and of each of them.
 
-    A GPU is left out until this process has used it: nothing was drawn there, and asking would start it up.
+    Numpy, given a list as a seed, takes ``[1, 2]`` and ``[1, 2, 0]`` for the same.
     """
-    state = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        state["cuda"] = torch.cuda.get_rng_state()
-    if torch.backends.mps.is_available():
-        state["mps"] = torch.mps.get_rng_state()
-    return state
+    text = " ".join([purpose, *map(str, numbers)])
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
-def restore_random_state(state: Mapping[str, Tensor]) -> None:
-    """Put back what ``random_state`` returned; kinds of device that this machine lacks are passed over."""
-    torch.set_rng_state(state["cpu"])
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"])
-    if "mps" in state and torch.backends.mps.is_available():
-        torch.mps.set_rng_state(state["mps"])
+def seed_device(seed: int, device: torch.device) -> None:
+    """Seed the generators of this process that computing on ``device`` draws from, within microseconds.
+
+    `seed_everything` takes fifty times as long where CUDA could be used, but is not.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+    elif device.type == "mps":
+        torch.mps.manual_seed(seed)

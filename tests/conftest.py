@@ -54,6 +54,16 @@ def one_thread() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def signals_as_in_a_terminal() -> None:
+    """Also where the tests run in the background or under nohup, so that SIGINT or SIGHUP are ignored.
+
+    A process that the tests start inherits what is ignored, and nothing else.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """So that no test reads or writes the user's; processes that tests start have it too."""
     with pytest.MonkeyPatch.context() as patch:

@@ -8,33 +8,29 @@ from functools import partial
 import pytest
 from tqdm import tqdm
 
-from mt import progress_bars
+from mt import display
 from mt.config.data import DataConfig
 from mt.config.tokenizer import TokenizerConfig
 from mt.data.corpus import load_corpus
 from mt.data.dataset import encode_pairs
 from mt.data.tokenizer import train_tokenizer
+from mt.display import show_progress_bars, track
 from mt.metrics.significance import score_with_confidence
 from mt.metrics.words import count_words
-from mt.progress_bars import show_progress_bars, track
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture(autouse=True)
 def bars_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress_bars, "_are_shown", False)
+    monkeypatch.setattr(display, "_are_shown", False)
     # Otherwise tqdm draws what takes no time only once.
-    monkeypatch.setattr(progress_bars, "tqdm", partial(tqdm, mininterval=0, miniters=1))
+    monkeypatch.setattr(display, "tqdm", partial(tqdm, mininterval=0, miniters=1))
 
 
 @contextmanager
-def terminal() -> Iterator[Terminal]:
+def terminal() -> Iterator[io.StringIO]:
     """Replaces stderr; a fixture cannot, because pytest replaces it again before the test."""
-    with redirect_stderr(Terminal()) as drawn:
+    with redirect_stderr(io.StringIO()) as drawn, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(display, "terminal_width", lambda: 80)
         yield drawn
 
 

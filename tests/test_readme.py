@@ -1,6 +1,5 @@
 """What the README and the quickstart show is what is there."""
 
-import ast
 import re
 from pathlib import Path
 
@@ -12,15 +11,6 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def test_the_config_shown_is_the_recipe() -> None:
     assert (ROOT / "configs/quickstart.yaml").read_text(encoding="utf-8") in README
-
-
-def test_the_map_names_every_file_with_what_it_says_of_itself() -> None:
-    for file in sorted((ROOT / "mt").rglob("*.py")):
-        if file.name == "__init__.py":
-            continue
-        docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-        first_paragraph = docstring.split("\n\n")[0].replace("\n", " ").replace("``", "`")
-        assert re.search(rf"{re.escape(file.name)} +{re.escape(first_paragraph)}\n", README), file
 
 
 def test_the_quickstart_translates_sentences_that_were_held_out() -> None:

@@ -1,12 +1,12 @@
-"""The seed decides every draw; the state out and in continues a stream where it was."""
+"""The seed decides every draw, and each purpose draws from a seed of its own."""
 
-from pathlib import Path
+from itertools import product
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from mt.seeding import random_state, restore_random_state, seed_everything
+from mt.seeding import derived_seed, seed_device, seed_everything
 
 
 def draw(device: str = "cpu") -> torch.Tensor:
@@ -26,57 +26,36 @@ def test_same_seed_same_draws_and_another_seed_others() -> None:
     assert not torch.equal(draw(), first)
 
 
-def test_seed_is_that_of_a_generator_of_torch() -> None:
-    seed_everything(7)
-    assert torch.equal(torch.rand(9), torch.rand(9, generator=torch.Generator().manual_seed(7)))
+@pytest.mark.parametrize("seed", [0, 7, 2**63, 2**64 - 1])
+def test_a_device_is_seeded_as_torch_would(seed: int) -> None:
+    seed_device(seed, torch.device("cpu"))
+    assert torch.equal(torch.rand(9), torch.rand(9, generator=torch.Generator().manual_seed(seed)))
+    seed_device(seed, torch.device("cpu"))
+    first = draw()
+    seed_everything(seed)
+    assert torch.equal(draw(), first)
 
 
-def test_restored_state_continues_the_stream_where_it_was() -> None:
-    seed_everything(7)
-    draw()
-    state = random_state()
-    expected = [draw(), draw()]
-    seed_everything(99)
-    draw()
-    restore_random_state(state)
-    assert all(torch.equal(draw(), tensor) for tensor in expected)
-
-
-def test_taking_the_state_draws_nothing_and_the_state_does_not_move_on() -> None:
-    seed_everything(7)
-    expected = draw()
-    seed_everything(7)
-    state = random_state()
-    before = state["cpu"].clone()
-    assert torch.equal(draw(), expected)
-    assert torch.equal(state["cpu"], before)
-
-
-def test_state_survives_a_file_loaded_with_weights_only(tmp_path: Path) -> None:
-    seed_everything(7)
-    torch.save(random_state(), tmp_path / "state.pt")
-    expected = draw()
-    restore_random_state(torch.load(tmp_path / "state.pt", weights_only=True))
-    assert torch.equal(draw(), expected)
-
-
-def test_kinds_of_device_that_this_machine_lacks_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    state = random_state()
-    expected = draw()
-    of_another_machine = torch.zeros(16, dtype=torch.uint8)
-    restore_random_state(state | {"cuda": of_another_machine, "mps": of_another_machine})
-    assert torch.equal(draw(), expected)
+def test_derived_seeds_are_in_range_and_differ_by_purpose_and_by_each_number() -> None:
+    numbers = [0, 1, 2, 10, 12, 2**40]
+    each = [
+        (purpose, rest)
+        for purpose in ("dropout", "hidden words")
+        for size in (1, 2, 3)
+        for rest in product(numbers, repeat=size)
+    ]
+    seeds = {derived_seed(purpose, *rest) for purpose, rest in each}
+    assert len(seeds) == len(each)
+    assert all(0 <= seed < 2**64 for seed in seeds)
+    assert max(seeds) > 2**60
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_cuda_stream_continues_where_it_was() -> None:
-    seed_everything(7)
-    draw("cuda")
-    state = random_state()
-    assert state["cuda"].device.type == "cpu"
-    expected = draw("cuda")
-    seed_everything(99)
-    restore_random_state(state)
-    assert torch.equal(draw("cuda"), expected)
+def test_a_gpu_is_seeded() -> None:
+    device = torch.device("cuda")
+    seed_device(7, device)
+    first = draw("cuda")
+    seed_device(7, device)
+    assert torch.equal(draw("cuda"), first)
+    seed_device(8, device)
+    assert not torch.equal(draw("cuda"), first)

@@ -1,16 +1,14 @@
-"""The two large parts of a checkpoint, to bytes and back: weights as safetensors, the rest as torch's zip.
+"""The weights of a checkpoint, to bytes and back, as safetensors.
 
-Neither can execute anything when it is read. What is read was verified before, which guards against
+Nothing can be executed when they are read. What is read was verified before, which guards against
 accidents; the checks here guard against someone who made the checksums fit.
 """
 
 import hashlib
 import io
 import json
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import safetensors.torch
@@ -18,12 +16,26 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from mt.checkpoint.format_1 import TRAINING_STATE
 from mt.checkpoint.record import Checkpoint, DamagedError, explain_unreadable, refuse_other_checksum
+from mt.checkpoint.training_state import TENSORS, VALUES
 
-MODEL, TRAINING_STATE = "model.safetensors", "training_state.pt"
+MODEL = "model.safetensors"
 # As the format's own reader has it.
 _MAX_HEADER_BYTES = 100_000_000
 _METADATA = "__metadata__"
+
+
+def parts_of(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """The names of its files besides the record."""
+    return (MODEL, *training_parts_of(checkpoint))
+
+
+def training_parts_of(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """The files of its training state; an average has none."""
+    if checkpoint.average_of:
+        return ()
+    return (TRAINING_STATE,) if checkpoint.format_version == 1 else (TENSORS, VALUES)
 
 
 def model_bytes(model: Mapping[str, Tensor]) -> bytes:
@@ -123,42 +135,3 @@ def _explain_forgery() -> Iterator[None]:
         yield
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedError(f"{MODEL} is no model that mt wrote") from error
-
-
-def training_state_bytes(state: Mapping[str, object]) -> memoryview:
-    """``state`` in the format of ``torch.save``.
-
-    Raises:
-        TypeError: If it holds more than tensors and plain types, and so could not be loaded again safely.
-    """
-    buffer = io.BytesIO()
-    torch.save(dict(state), buffer)
-    buffer.seek(0)
-    foreign = torch.serialization.get_unsafe_globals_in_checkpoint(buffer)
-    if foreign:
-        raise TypeError(f"a training state holds tensors and plain types only, not {', '.join(foreign)}")
-    return buffer.getbuffer()
-
-
-def read_training_state(path: Path) -> dict[str, Any]:
-    """What ``training_state_bytes`` wrote, with all tensors on the CPU.
-
-    Raises:
-        DamagedError: If the file holds anything else, which is then not executed.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            # torch does not compress, so a file that grows when it is read is not one of ours, but a bomb.
-            unpacked_bytes = sum(entry.file_size for entry in archive.infolist())
-        if unpacked_bytes > path.stat().st_size:
-            raise DamagedError(f"{path.name} is compressed, as mt never writes it")
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except DamagedError:
-        raise
-    except Exception as error:  # A pickle made to do harm can make the reader fail in any way.
-        raise DamagedError(
-            f"{path.name} holds other things than tensors and plain values, and was not opened"
-        ) from error
-    if not isinstance(state, dict):
-        raise DamagedError(f"{path.name} is no training state that mt wrote")
-    return state

@@ -15,9 +15,10 @@ from mt import __version__
 from mt.errors import CheckpointError
 from mt.regular_files import decode_utf8, open_regular, read_bytes
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 RECORD = "checkpoint.json"
 _MAX_RECORD_BYTES = 1_000_000
+_MOST_VERSIONS = 1000
 _BLANK_SEAL = "0" * 64
 _MAX_STEP = 10**18
 _VERSION = re.compile(r"[\w.+-]{1,40}", re.ASCII)
@@ -45,7 +46,7 @@ class Checkpoint:
     metrics: dict[str, float]
     """Its validation scores."""
 
-    environment: dict[str, object]
+    environment: dict[str, Annotated[str, Field(max_length=1000)] | Annotated[int, Field(ge=0, lt=10**18)]]
     """What it was made with: versions, device, threads."""
 
     checksums: dict[str, str]
@@ -61,6 +62,9 @@ class Checkpoint:
     """The options that decide what its weights compute, such as ``model.num_heads``, with their values; the
     first checkpoints had none."""
 
+    format_version: Annotated[int, Field(strict=True, ge=1, lt=_MOST_VERSIONS)] = FORMAT_VERSION
+    """The format of its files."""
+
     @property
     def name(self) -> str:
         """Such as ``step_0004000``."""
@@ -71,7 +75,7 @@ def record_text(checkpoint: Checkpoint) -> str:
     """The text of its ``checkpoint.json``."""
     return _seal(
         {
-            "format_version": FORMAT_VERSION,
+            "format_version": checkpoint.format_version,
             "mt_version": __version__,
             "step": checkpoint.step,
             "best": checkpoint.best,
@@ -103,7 +107,7 @@ def read_record(folder: Path, *, opened: int | None = None) -> Checkpoint:
     version, writer = content.get("format_version"), content.get("mt_version")
     if type(version) is int and version > FORMAT_VERSION:
         # Nothing else of an unknown format is shown, whatever it may hold.
-        if version > _MAX_STEP or not isinstance(writer, str) or not _VERSION.fullmatch(writer):
+        if version >= _MOST_VERSIONS or not isinstance(writer, str) or not _VERSION.fullmatch(writer):
             raise DamagedError(f"{RECORD} has the wrong fields")
         raise CheckpointError(
             f"Checkpoint {folder} has format {version}, and mt {__version__} reads formats up to "

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -26,6 +26,7 @@ from mt.atomic_files import (
     write_text_atomically,
 )
 from mt.checkpoint.averaging import mean_of
+from mt.checkpoint.format_1 import read_format_1
 from mt.checkpoint.held import HeldCheckpoint, VanishedError, load_model, open_checkpoint, read_record_of
 from mt.checkpoint.names import (
     AVERAGE_NAME,
@@ -36,14 +37,9 @@ from mt.checkpoint.names import (
     refuse_what_is_no_folder,
     step_of,
 )
-from mt.checkpoint.parts import (
-    MODEL,
-    TRAINING_STATE,
-    model_bytes,
-    read_training_state,
-    training_state_bytes,
-)
+from mt.checkpoint.parts import MODEL, model_bytes, parts_of, training_parts_of
 from mt.checkpoint.record import (
+    FORMAT_VERSION,
     RECORD,
     Checkpoint,
     DamagedError,
@@ -53,6 +49,14 @@ from mt.checkpoint.record import (
     record_text,
     step_name,
     verify_part,
+)
+from mt.checkpoint.training_state import (
+    TENSORS,
+    VALUES,
+    SavedTraining,
+    read_training_state,
+    tensors_bytes,
+    values_bytes,
 )
 from mt.errors import CheckpointError
 
@@ -79,10 +83,10 @@ class CheckpointStore:
         self,
         step: int,
         model: Mapping[str, Tensor],
-        training_state: Mapping[str, object],
+        training_state: SavedTraining,
         *,
         metrics: Mapping[str, float],
-        environment: Mapping[str, object],
+        environment: Mapping[str, str | int],
         tokenizers: Mapping[str, str],
         best: bool,
         keep: int,
@@ -91,12 +95,12 @@ class CheckpointStore:
         """Save one checkpoint, point ``latest`` (and ``best``) at it, then remove those no longer wanted.
 
         Returns when the disk has it. One of the same step is replaced. Needs as much memory besides as the
-        larger of the two parts.
+        largest of its parts.
 
         Args:
             step: Optimizer steps taken.
             model: The weights by name; the same tensor may stand under several names.
-            training_state: What else resuming needs: tensors and plain types.
+            training_state: What else resuming needs.
             metrics: Validation scores of these weights.
             environment: JSON values that say what made it: versions, device, threads.
             tokenizers: Checksums of the tokenizers that the weights belong to.
@@ -106,7 +110,7 @@ class CheckpointStore:
 
         Raises:
             CheckpointError: If the disk refuses; everything that was there is there still.
-            TypeError: If ``training_state`` holds what could not be loaded again safely.
+            TypeError: If ``training_state`` holds a value that JSON does not know.
         """
         folder = self.directory / step_name(step)
         with _explain_refusal(f"save checkpoint {folder}"):
@@ -123,7 +127,8 @@ class CheckpointStore:
                 ),
                 {
                     MODEL: lambda: model_bytes(model),
-                    TRAINING_STATE: lambda: training_state_bytes(training_state),
+                    TENSORS: lambda: tensors_bytes(training_state),
+                    VALUES: lambda: values_bytes(training_state),
                 },
             )
             self._point_at(checkpoint)
@@ -143,7 +148,14 @@ class CheckpointStore:
         newest = max(checkpoints, key=lambda checkpoint: checkpoint.step)
         names = [checkpoint.name for checkpoint in checkpoints]
         folder = self.directory / average_name(newest.step)
-        average = replace(newest, folder=folder, best=False, metrics={}, average_of=names)
+        average = replace(
+            newest,
+            folder=folder,
+            best=False,
+            metrics={},
+            average_of=names,
+            format_version=FORMAT_VERSION,
+        )
         with _explain_refusal(f"save checkpoint {folder}"):
             mean = mean_of(map(self.load_model, checkpoints))
             return self._write(average, {MODEL: lambda: model_bytes(mean)})
@@ -183,6 +195,11 @@ class CheckpointStore:
     def averages(self) -> list[str]:
         """The averages that are there, likewise."""
         return names_in(self.directory, AVERAGE_NAME)
+
+    def traces(self) -> list[str]:
+        """What tells of checkpoints, be they there or not: the pointers and the averages."""
+        pointers = [name for name in (_LATEST, _BEST) if (self.directory / name).exists()]
+        return pointers + self.averages()
 
     def require(self, name: str) -> Checkpoint:
         """The checkpoint called ``best``, ``latest``, or by its own name, and never another.
@@ -245,14 +262,15 @@ class CheckpointStore:
         with self._explain_damage(checkpoint.folder):
             return load_model(checkpoint)
 
-    def load_training_state(self, checkpoint: Checkpoint) -> dict[str, Any]:
-        """What was saved besides the weights, with all tensors on the CPU, verified.
+    def load_training_state(self, checkpoint: Checkpoint) -> SavedTraining:
+        """What was saved besides the weights, with all tensors on the CPU, each file verified.
 
         Raises:
-            CheckpointError: If the file is missing or damaged; the message names the sound checkpoints.
+            CheckpointError: If a file is missing or damaged; the message names the sound checkpoints.
         """
         with self._explain_damage(checkpoint.folder):
-            return read_training_state(verify_part(checkpoint, TRAINING_STATE))
+            paths = [verify_part(checkpoint, part) for part in training_parts_of(checkpoint)]
+            return read_format_1(*paths) if checkpoint.format_version == 1 else read_training_state(*paths)
 
     def _write(
         self, checkpoint: Checkpoint, parts: Mapping[str, Callable[[], bytes | memoryview]]
@@ -286,7 +304,7 @@ class CheckpointStore:
     def _verified(self, name: str) -> Checkpoint:
         """The checkpoint ``name``, all parts of it compared with their checksums."""
         checkpoint = read_record(self.directory / name)
-        for part in (MODEL,) if checkpoint.average_of else (MODEL, TRAINING_STATE):
+        for part in parts_of(checkpoint):
             verify_part(checkpoint, part)
         return checkpoint
 

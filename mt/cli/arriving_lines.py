@@ -1,5 +1,6 @@
 """Lines of a file or of standard input, as many at a time as have arrived while the model worked."""
 
+import contextlib
 import os
 import queue
 import threading
@@ -60,6 +61,19 @@ def why_not_text(line: str, name: str, number: int) -> str | None:
             f"{name}, line {number} is not UTF-8 ({error.reason} at byte {error.start}). "
             "Convert it, for example with iconv -f latin1 -t utf-8."
         )
+    return None
+
+
+def count_lines(file: Path | None) -> int | None:
+    """How many lines a file has; None where only reading it once would tell, as with a pipe."""
+    if file is None or not file.is_file():
+        return None
+    with contextlib.suppress(OSError), file.open("rb") as stream:
+        blocks = iter(lambda: stream.read(1 << 20), b"")
+        num_line_feeds, last = 0, b"\n"
+        for block in blocks:
+            num_line_feeds, last = num_line_feeds + block.count(b"\n"), block[-1:]
+        return num_line_feeds + (last != b"\n")
     return None
 
 

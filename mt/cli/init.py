@@ -65,17 +65,17 @@ def init(
         if not _is_unicode(value):
             raise ConfigError(f"{option} {value!r} is not UTF-8, so that no config can hold it. Rename it.")
     file = output or Path(f"{src}-{tgt}.yaml")
-    if file.exists():
+    if file.is_file() or file.is_dir():
         raise ConfigError(f"{file} exists already. Choose another file with --output.")
     if not file.parent.is_dir():
         raise ConfigError(f"There is no folder {file.parent} for {file.name}. Choose one with --output.")
     from mt.pipeline.init import propose_config
 
     proposal = propose_config(data, src, tgt, name=name, columns=columns, delimiter=delimiter)
-    from mt.atomic_files import write_text_atomically
+    from mt.atomic_files import write_output
 
-    write_text_atomically(file, proposal)
-    typer.echo(f"Wrote {file}. Train with it:  mt train --config {file}")
+    write_output(file, proposal)
+    typer.echo(f"Wrote {file}. Train with it:  mt train --config {file}", err=True)
 
 
 def _print_recipe(name: str) -> None:

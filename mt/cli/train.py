@@ -7,7 +7,7 @@ import typer
 
 from mt.cli.logs import show_logs
 from mt.cli.options import RUNS, parse_duration
-from mt.wording import counted
+from mt.errors import ConfigError
 
 if TYPE_CHECKING:
     from mt.pipeline.train import Outcome
@@ -36,6 +36,15 @@ def train(
         bool,
         typer.Option("--restart", help="Move an existing run aside and begin anew, each time."),
     ] = False,
+    from_checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-checkpoint",
+            metavar="PATH",
+            help="Begin a new --run that continues from an older checkpoint of another run, such as "
+            "runs/x/checkpoints/step_0002000.",
+        ),
+    ] = None,
 ) -> None:
     """Train a model as a config file says, into a run directory.
 
@@ -46,14 +55,22 @@ def train(
       0  the run is finished.
       2  something is wrong with the input, said in a sentence.
      75  stopped by --max-time: saved, and there is more to do.
+    129  stopped by SIGHUP, as when the terminal is closed: saved.
     130  stopped by Ctrl-C (SIGINT): saved, unless it was pressed twice.
     138  stopped by SIGUSR1, as SLURM sends it ahead of the end of a job: saved.
     143  stopped by SIGTERM: saved.
+
+    A signal that is ignored at the start, as SIGHUP is under nohup, stays ignored. Where stderr is lost,
+    training goes on, and the run's train.log has all that would have been said.
     """
     from mt.config.load import load_config
     from mt.run_directory import RunDirectory
 
     show_logs()
+    if restart and from_checkpoint is not None:
+        raise ConfigError(
+            "--restart moves a run aside, and --from-checkpoint begins a new one: give one of the two."
+        )
     max_seconds = parse_duration(max_time) if max_time is not None else None
     loaded = load_config(config, overrides or [])
     directory = RunDirectory(run or RUNS / config.stem)
@@ -61,17 +78,16 @@ def train(
     # Torch is slow to come, and who is refused need not wait for it.
     from mt.pipeline.train import run_training
 
-    outcome = run_training(loaded, directory, restart=restart, max_seconds=max_seconds)
+    outcome = run_training(
+        loaded, directory, restart=restart, from_checkpoint=from_checkpoint, max_seconds=max_seconds
+    )
     if outcome.finished is None:
-        where = f"at step {outcome.state.step:,}, saved" if outcome.state.step else "before the first step"
-        again = "The same command without --restart" if restart else "The same command"
-        typer.echo(f"Stopped {where}. {again} goes on from there.", err=True)
         raise typer.Exit(outcome.exit_code)
-    _report(outcome, directory, loaded.validation.metric)
+    _report(outcome, directory)
 
 
-def _report(outcome: "Outcome", run: "RunDirectory", metric: str) -> None:
-    """Say how it ended, and what can be done now."""
+def _report(outcome: "Outcome", run: "RunDirectory") -> None:
+    """Say what can be done now; how it ended is in the log."""
     if outcome.was_finished:
         typer.echo(
             f"{run.path} is finished: {outcome.finished}. "
@@ -79,15 +95,6 @@ def _report(outcome: "Outcome", run: "RunDirectory", metric: str) -> None:
             err=True,
         )
         return
-    minutes = outcome.state.seconds / 60
-    best = outcome.state.best_value
-    typer.echo(
-        f"Finished: {outcome.finished}, after {counted(outcome.state.step, 'step')}, "
-        f"{outcome.state.num_target_tokens:,} target tokens and {minutes:.1f} minutes.",
-        err=True,
-    )
-    if best is not None:
-        typer.echo(f"Best validation {metric}: {best:.2f}", err=True)
     typer.echo(
         f'Translate with it:  mt translate --run {run.path} "..."\n'
         f"Score it:           mt evaluate --run {run.path} --split test\n"

@@ -5,11 +5,18 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
-from mt.cli.arriving_lines import STDIN_NAME, arriving, lines_of_file, lines_of_stdin, why_not_text
+from mt.cli.arriving_lines import (
+    STDIN_NAME,
+    arriving,
+    count_lines,
+    lines_of_file,
+    lines_of_stdin,
+    why_not_text,
+)
 from mt.cli.bad_lines import BadLines, Pairs, Search
 from mt.cli.logs import show_logs
 from mt.cli.options import (
@@ -43,10 +50,13 @@ from mt.cli.search_options import (
     choose_way,
 )
 from mt.cli.unknown_words import UnknownWords
+from mt.display import progress_bar, terminal_width
 from mt.errors import ConfigError, DataError
 from mt.wording import counted
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from mt.pipeline.pieces import Translation
     from mt.pipeline.translator import Translator
     from mt.run_directory import RunDirectory
@@ -110,11 +120,12 @@ def translate(
         max_length=max_length,
         keep_unk=keep_unk,
         refuse_long=True,
-        show_progress=file is not None,
     )
     lines = _Lines(sentences, file, start_line, prefix or "", prefix_column)
     unknown_words = UnknownWords(translator.reader, copies=translator.carries_over)
-    _translate_all(lines, search, BadLines(on_error), unknown_words, is_numbered=n_best is not None)
+    with lines.bar() as bar:
+        search = partial(search, advance=bar.update)
+        _translate_all(lines, search, BadLines(on_error), unknown_words, is_numbered=n_best is not None)
 
 
 def _load(
@@ -211,6 +222,13 @@ class _Lines(NamedTuple):
         if self.sentences:
             return "the command line"
         return STDIN_NAME if self.file is None else str(self.file)
+
+    def bar(self) -> "tqdm[NoReturn]":
+        """How many lines of a file are done; on a terminal the translations themselves show it."""
+        is_needed = self.file is not None and terminal_width() is not None and not sys.stdout.isatty()
+        total = count_lines(self.file) if is_needed else None
+        left = None if total is None else max(0, total - self.first + 1)
+        return progress_bar(left, unit="lines", shown=is_needed)
 
     def blocks(self) -> Iterator[list[str]]:
         """The lines, as many at a time as have arrived."""

@@ -83,7 +83,7 @@ class TrainingConfig(Section):
     """Keeps Adam from dividing by zero."""
 
     weight_decay: float = Field(default=0.0, ge=0)
-    """Share of every weight, times the learning rate, taken off at each step (Loshchilov and Hutter 2019)."""
+    """AdamW's decay at each step, times the learning rate; norms, biases and embeddings are exempt."""
 
     clip_norm: float | None = Field(default=1.0, gt=0)
     """The largest norm of the gradient; null does not clip."""
@@ -134,6 +134,9 @@ class CheckpointConfig(Section):
 
     every_steps: int = Field(default=500, ge=1, json_schema_extra=MAY_CHANGE)
     """Steps between two checkpoints; each new best and the last step are saved as well."""
+
+    every_epochs: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
+    """Save also at the end of each so many epochs, such as 1; null: only as every_steps says."""
 
     keep: int = Field(default=3, ge=1, json_schema_extra=MAY_CHANGE)
     """The newest so many stay, and always the best."""

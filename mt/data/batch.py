@@ -32,6 +32,8 @@ class Batch:
         labels: ``(B, T)``, what is to be predicted; ends with EOS, PAD where there is nothing to predict.
         num_target_tokens: Labels that are not PAD.
         alignment: ``(B, T)``, the source position that each label translates, or -1; None where nobody asks.
+        dropout_seed: What training seeds torch with before it computes the batch, from 0 to ``2**64 - 1``;
+            None where its dropout is to be drawn from the generators as they are.
     """
 
     src_ids: Tensor
@@ -41,10 +43,18 @@ class Batch:
     labels: Tensor
     num_target_tokens: int
     alignment: Tensor | None = None
+    dropout_seed: int | None = None
+
+    @property
+    def num_positions(self) -> int:
+        """Of source and target together, padding included: how much memory the batch takes, in proportion."""
+        return self.src_ids.numel() + self.tgt_ids.numel()
 
     def to(self, device: torch.device | str) -> Self:
-        """Return the batch on ``device``; from pinned memory the copy runs beside the computing."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+        """Return the batch on ``device``; from pinned memory to CUDA the copy runs beside the computing."""
+        # CUDA keeps pinned memory until it is copied; any other source may be freed while it is still read.
+        is_cuda = torch.device(device).type == "cuda"
+        return self._each(lambda tensor: tensor.to(device, non_blocking=is_cuda and tensor.is_pinned()))
 
     def pin_memory(self) -> Self:
         """Return the batch in page-locked memory, from where CUDA copies without waiting."""
@@ -75,13 +85,13 @@ class Batch:
         return replace(part, num_target_tokens=int((part.labels != PAD_ID).sum()))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
-        return type(self)(
+        return replace(
+            self,
             src_ids=change(self.src_ids),
             src_mask=change(self.src_mask),
             tgt_ids=change(self.tgt_ids),
             tgt_mask=change(self.tgt_mask),
             labels=change(self.labels),
-            num_target_tokens=self.num_target_tokens,
             alignment=None if self.alignment is None else change(self.alignment),
         )
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mt.data.dataset import EncodedSentences, Ids
-from mt.progress_bars import track
+from mt.display import track
 
 # Sentences that are segmented at a time, so that intermediate arrays stay small.
 _BLOCK_SIZE = 4096

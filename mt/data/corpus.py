@@ -30,8 +30,8 @@ from mt.data.sampler import Share
 from mt.data.sources.checked import evaluation_pairs, training_pairs
 from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import SPLITS, Part, Source, Split
+from mt.display import track
 from mt.errors import DataError
-from mt.progress_bars import track
 from mt.wording import counted
 
 CORPUS_VERSION = 1

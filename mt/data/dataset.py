@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mt.data.sampler import Share
-from mt.progress_bars import track
+from mt.display import track
 
 ENCODING_VERSION = 1
 """Raised when the same text and tokenizers would give other ids than before, or other files of them."""

@@ -11,9 +11,9 @@ from typing import Any
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
+from mt.display import track
 from mt.errors import DataError
 from mt.metrics.scores import Score, metrics_of_evaluation, refuse_unequal, score_by
-from mt.progress_bars import track
 
 NUM_RESAMPLES = 1000
 # sacreBLEU keeps the statistics of all resamples in memory: for this many lines chrF2++ takes 1 GB.

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
+from mt.display import track
 from mt.metrics.scores import metrics_of_evaluation, score_by
 from mt.metrics.scripts_without_blanks import split_letters
-from mt.progress_bars import track
 
 # The smallest number of each group; the first group starts at 0.
 LENGTH_EDGES = (10, 20, 30, 40, 60)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from mt.atomic_files import write_text_atomically
+from mt.atomic_files import write_output
 from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.data.sources.source import Split
@@ -96,7 +96,7 @@ def run_comparison(
 
 def write_comparison(comparison: Comparison, file: Path) -> None:
     """Write all that was found as JSON, in place of what ``file`` held."""
-    write_text_atomically(file, json.dumps(asdict(comparison), indent=2, ensure_ascii=False) + "\n")
+    write_output(file, json.dumps(asdict(comparison), indent=2, ensure_ascii=False) + "\n")
 
 
 def _references_alone(systems: Sequence[Path], references: Path) -> EvaluationSet:

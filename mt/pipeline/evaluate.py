@@ -14,6 +14,7 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.corpus import load_corpus
 from mt.data.sources.source import Split
+from mt.display import progress_bar
 from mt.errors import DataError
 from mt.metrics.scores import Score, exact_match
 from mt.metrics.sentences import ScoredSentence, worst_sentences
@@ -168,7 +169,8 @@ def translate_set(
         of = f"-of{len(saved.average_of)}-{checksum}"
     setting = f"{judged_on.name}.{saved.name}{of}.{search}"
     translator = Translator.from_trained(trained, device=device)
-    lines = translator.translate(judged_on.sources, way=beam, show_progress=True)
+    with progress_bar(len(judged_on.sources), unit="sentences") as bar:
+        lines = translator.translate(judged_on.sources, way=beam, advance=bar.update)
     file, references_file = run.hypotheses_file(setting), run.references_file(judged_on.name)
     _write_lines(references_file, judged_on.references)
     _write_lines(file, lines)

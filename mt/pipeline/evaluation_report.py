@@ -7,7 +7,8 @@ from pathlib import Path
 
 from torch.utils.tensorboard import SummaryWriter
 
-from mt.atomic_files import write_text_atomically
+from mt.atomic_files import write_output
+from mt.display import markdown_text
 from mt.errors import RunError
 from mt.pipeline.evaluate import Evaluation
 from mt.run_directory import RunDirectory
@@ -19,7 +20,7 @@ def write_json(evaluation: Evaluation, file: Path) -> None:
         "hypotheses_file": str(evaluation.hypotheses_file),
         "references_file": str(evaluation.references_file),
     }
-    write_text_atomically(file, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+    write_output(file, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
 
 
 def show_in_tensorboard(evaluation: Evaluation, run: RunDirectory) -> None:
@@ -56,7 +57,7 @@ def _scores_table(evaluation: Evaluation) -> str:
             score.name,
             f"{score.value:.2f}",
             "{:.2f} to {:.2f}".format(*score.interval) if score.interval else "",
-            score.signature,
+            markdown_text(score.signature),
         )
         for score in scores
     ]
@@ -65,7 +66,11 @@ def _scores_table(evaluation: Evaluation) -> str:
 
 def _worst_table(evaluation: Evaluation) -> str:
     rows = [
-        (str(each.number), f"{each.chrfpp:.1f}", each.source, each.translation, each.reference)
+        (
+            str(each.number),
+            f"{each.chrfpp:.1f}",
+            *map(markdown_text, (each.source, each.translation, each.reference)),
+        )
         for each in evaluation.worst
     ]
     return _markdown(("sentence", "chrF2++", "source", "translation", "reference"), rows)
@@ -73,4 +78,4 @@ def _worst_table(evaluation: Evaluation) -> str:
 
 def _markdown(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "&#124;") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

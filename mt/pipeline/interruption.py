@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Self
 
-# SIGUSR1 is what SLURM sends ahead of the end of a job's time; SIGALRM is the end of the time given here.
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM)
+# SIGHUP is the end of the terminal; SIGUSR1 is what SLURM sends ahead of the end of a job's time.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 MORE_TO_DO = 75
 """The exit code of a run whose time is up: EX_TEMPFAIL, at which a job script may queue the run again."""
 STDERR = 2
@@ -21,7 +21,9 @@ class Interrupted(BaseException):
 class Interruption:
     """While entered, remembers the first such signal; asking it is calling it.
 
-    A second Ctrl-C ends the process at once, which harms nothing: files appear whole or not at all.
+    A signal that is ignored when it is entered stays ignored: SIGINT in a script's background jobs, SIGHUP
+    under nohup. A second Ctrl-C ends the process at once, which harms nothing: files appear whole or not at
+    all.
     """
 
     def __init__(self, max_seconds: float | None = None) -> None:
@@ -63,7 +65,10 @@ class Interruption:
         return "the time is up" if self.signal == signal.SIGALRM else self.signal.name
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._answer) for number in SIGNALS}
+        answered = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        if self._max_seconds is not None:
+            answered.append(signal.SIGALRM)
+        self._before = {number: signal.signal(number, self._answer) for number in answered}
         if self._max_seconds is not None:
             signal.setitimer(signal.ITIMER_REAL, self._max_seconds)
         return self

@@ -1,6 +1,7 @@
 """Lines to the pieces that search translates, each perhaps with a beginning, and what it finds to text."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mt.data.tokenizer import Tokenizer
@@ -113,3 +114,17 @@ def joined(parts: Sequence[Translation]) -> Translation:
         sum(part.log_prob for part in parts),
         sum(part.score for part in parts),
     )
+
+
+def count_lines_done(
+    num_lines: int, pieces: Sequence[Piece], advance: Callable[[int], object]
+) -> Callable[[Sequence[Piece]], None]:
+    """What to call after each batch; it calls ``advance`` with the number of lines then complete."""
+    left = Counter(piece.place for piece in pieces)
+    advance(num_lines - len(left))
+
+    def count(batch: Sequence[Piece]) -> None:
+        left.subtract(piece.place for piece in batch)
+        advance(sum(not left[place] for place in {piece.place for piece in batch}))
+
+    return count

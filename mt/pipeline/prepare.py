@@ -17,11 +17,11 @@ from mt.data.corpus_report import recorded_fingerprints, to_json
 from mt.data.dataset import CHUNK_SIZE, DropCounts, EncodedPairs, encode_pairs
 from mt.data.foreign_tokenizer import external_tokenizer
 from mt.data.tokenizer import Tokenizer, train_tokenizer
+from mt.display import track
 from mt.errors import DataError, RunError
 from mt.metrics.scripts_without_blanks import bleu_tokenizer
 from mt.pipeline.aligned_pairs import aligned_places
 from mt.pipeline.reuse import cached_tokenizers, encoded_training_pairs
-from mt.progress_bars import track
 from mt.run_directory import RunDirectory
 from mt.wording import counted
 
@@ -61,7 +61,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     """
     corpus = corpus or load_corpus(config.data, config.cleaning)
     if resuming:
-        _refuse_changed_corpus(run, corpus)
+        refuse_changed_corpus(run, corpus)
         src_tokenizer, tgt_tokenizer = load_tokenizers(run)
     else:
         warn_of_tokenizer(config, corpus.train)
@@ -170,8 +170,12 @@ class _Texts:
                 yield from texts
 
 
-def _refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
-    """Compare the text with that at the start of the run; its path may have changed."""
+def refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
+    """Compare the text with that at the start of the run; its path may have changed.
+
+    Raises:
+        RunError: If the text differs, or that is unknown because corpus.json cannot be read.
+    """
     try:
         recorded = recorded_fingerprints(run.read_corpus_report())
     except (OSError, ValueError) as error:

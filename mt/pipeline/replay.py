@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from mt.checkpoint.store import CheckpointStore
 from mt.data.batch import collate
+from mt.errors import CheckpointError
 from mt.pipeline.bad_batches import BadBatch, read_bad_batch
 from mt.pipeline.model_memory import explain_out_of_memory
 from mt.pipeline.trained import Trained, load_trained
@@ -112,7 +113,12 @@ def _take_weights_of_the_step(trained: Trained, store: CheckpointStore) -> None:
     """Where a moving average is saved as the model, steps are taken by other weights, saved beside it."""
     saved = trained.checkpoint
     if trained.config.training.ema_decay is not None and not saved.average_of:
-        trained.model.load_weights(store.load_training_state(saved)["average"]["weights"])
+        try:
+            trained.model.load_weights(store.load_training_state(saved).weights())
+        except ValueError as error:
+            raise CheckpointError(
+                f"The training state of {saved.folder} is of another model: {error}."
+            ) from error
 
 
 @torch.inference_mode()

@@ -5,24 +5,34 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import torch
 
-from mt.checkpoint.record import Checkpoint
+from mt.checkpoint.record import Checkpoint, DamagedError
 from mt.checkpoint.store import CheckpointStore
+from mt.checkpoint.training_state import SavedTraining
 from mt.config.config import Config
 from mt.data.batch import Batch, collate
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.sampler import ordered_batches
-from mt.device import choose_device, keep_freed_memory, multiplies_bf16_fast
+from mt.device import choose_device, keep_freed_memory
+from mt.display import progress_bar
 from mt.errors import CheckpointError
 from mt.pipeline.bad_batches import keep_bad_batch
-from mt.pipeline.config_of_run import refuse_changed_config, refuse_config_of_others, write_config
-from mt.pipeline.environment import describe_environment, environment_differences
+from mt.pipeline.branch import branch_off, find_origin
+from mt.pipeline.config_of_run import (
+    refuse_changed_config,
+    refuse_config_of_others,
+    refuse_lost_checkpoints,
+    write_config,
+)
+from mt.pipeline.environment import describe_environment
 from mt.pipeline.interruption import Interrupted, Interruption
 from mt.pipeline.model_memory import explain_out_of_memory
-from mt.pipeline.prepare import Prepared, make_tokenizers, prepare
+from mt.pipeline.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
+from mt.pipeline.run_log import log_file, report_end, report_model, report_resuming, report_stop
+from mt.pipeline.saved_values import SavedValues, read_values
 from mt.pipeline.tokenizer_checksums import refuse_other_tokenizers, tokenizer_checksums
 from mt.pipeline.trained import build_model, refuse_other_computation
 from mt.pipeline.trainee import Trainee, new_trainee
@@ -37,7 +47,6 @@ from mt.training.progress import Progress
 from mt.training.state import TrainingState
 from mt.training.step import StepResult
 from mt.training.validation import ValidationResult, validate
-from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
 
@@ -89,9 +98,7 @@ class Sitting:
                     self.trainee.objective,
                     self._validation_batches(),
                     self.trainee.precision,
-                    translate=lambda texts: self._translator.translate(
-                        texts, show_progress=True, before_each_batch=self.interruption.check
-                    ),
+                    translate=self._translate,
                     sources=self._sources,
                     references=self._references,
                 )
@@ -134,18 +141,28 @@ class Sitting:
         newest = self.newest.name if self.newest else None
         keep_bad_batch(self.run, self.trainee.state.step, newest, micro_batches, result)
 
+    def _translate(self, texts: Sequence[str]) -> list[str]:
+        with progress_bar(len(texts), unit="sentences") as bar:
+            return self._translator.translate(
+                texts, advance=bar.update, before_each_batch=self.interruption.check
+            )
+
     def _validation_batches(self) -> Iterator[Batch]:
         pairs = self.prepared.validation
-        device = self.trainee.objective.model.output.weight.device
         for indices in ordered_batches(
             pairs.src.lengths, pairs.tgt.lengths, batch_tokens=self.config.training.batch_tokens
         ):
             self.interruption.check()
-            yield collate(*pairs.select(indices)).to(device)
+            yield collate(*pairs.select(indices))
 
 
 def run_training(
-    config: Config, run: RunDirectory, *, restart: bool = False, max_seconds: float | None = None
+    config: Config,
+    run: RunDirectory,
+    *,
+    restart: bool = False,
+    from_checkpoint: Path | None = None,
+    max_seconds: float | None = None,
 ) -> Outcome:
     """Train, or go on training, or find that the run is finished.
 
@@ -153,6 +170,7 @@ def run_training(
         config: What to train.
         run: Where; made where there is none.
         restart: Move an existing run aside, once the corpus is found to be usable, and begin anew.
+        from_checkpoint: Begin a new run that continues from this checkpoint of another.
         max_seconds: How long this sitting may take: then the run is saved and can go on in another.
 
     Raises:
@@ -160,13 +178,22 @@ def run_training(
     """
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device)
+    corpus, without = None, ""
     with Interruption(max_seconds) as interruption:
         try:
-            corpus = _make_room(config, run, interruption) if restart and run.exists else None
+            if from_checkpoint is not None:
+                corpus, without = (
+                    _branch(config, run, from_checkpoint, interruption),
+                    " without --from-checkpoint",
+                )
+            elif restart:
+                without = " without --restart"
+                corpus = _make_room(config, run, interruption) if run.exists else None
         except Interrupted:
+            report_stop(interruption, 0, "")
             return Outcome(None, TrainingState(), interruption.exit_code)
         with run.lock():
-            return _sit(config, run, device, precision, interruption, corpus)
+            return _sit(config, run, device, precision, interruption, corpus, without)
 
 
 def _make_room(config: Config, run: RunDirectory, interruption: Interruption) -> Corpus:
@@ -179,6 +206,16 @@ def _make_room(config: Config, run: RunDirectory, interruption: Interruption) ->
     return corpus
 
 
+def _branch(config: Config, run: RunDirectory, path: Path, interruption: Interruption) -> Corpus:
+    """Make a run that has come as far as the checkpoint at ``path``, once all that it needs is found."""
+    origin = find_origin(path, run, config)
+    with interruption.at_once():
+        corpus = load_corpus(config.data, config.cleaning)
+    refuse_changed_corpus(origin.run, corpus)
+    branch_off(origin, run, config)
+    return corpus
+
+
 def _sit(
     config: Config,
     run: RunDirectory,
@@ -186,8 +223,12 @@ def _sit(
     precision: Precision,
     interruption: Interruption,
     corpus: Corpus | None,
+    without: str,
 ) -> Outcome:
-    """Do one sitting in a run that is locked; ``corpus`` where it is loaded already."""
+    """Do one sitting in a run that is locked; ``corpus`` where it is loaded already.
+
+    ``without`` says what the command that resumes it must not have.
+    """
     store = CheckpointStore(run.checkpoints_dir)
     checkpoint = _newest_sound(store)
     if checkpoint is not None:
@@ -195,11 +236,14 @@ def _sit(
         refuse_other_computation(run, config, checkpoint)
         refuse_other_tokenizers(run, checkpoint)
     else:
+        refuse_lost_checkpoints(run, store, config)
         refuse_config_of_others(run)
+        # Of steps that nobody saved; with the new config beside them they could mean something else.
+        run.metrics_file.unlink(missing_ok=True)
         write_config(run, config)
-    with _log_file(run), explain_out_of_memory(config):
-        saved = store.load_training_state(checkpoint) if checkpoint else {}
-        state = TrainingState.from_dict(saved["state"]) if checkpoint else TrainingState()
+    with log_file(run), explain_out_of_memory(config):
+        resumed = _load_state(store, checkpoint) if checkpoint else None
+        state = resumed[1].state if resumed else TrainingState()
         finished = state.reached_limit(config.training, config.validation)
         if finished is not None and not state.owes_validation:
             return Outcome(finished, state, was_finished=True)
@@ -208,19 +252,22 @@ def _sit(
             with interruption.at_once():
                 prepared = prepare(config, run, resuming=checkpoint is not None, corpus=corpus)
         except Interrupted:
+            report_stop(interruption, state.step, without)
             return Outcome(None, state, interruption.exit_code)
         model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(device)
         trainee = new_trainee(model, config, precision, state)
         environment = describe_environment(device, precision)
-        if checkpoint is not None:
+        if checkpoint is not None and resumed is not None:
+            _restore(trainee, store, checkpoint, resumed, run)
             # Only now, for a run that is refused its corpus, or is finished, is left as it is.
             write_config(run, config)
-            _restore(trainee, store, checkpoint, saved, run)
-            _report_resuming(run, checkpoint, environment)
-        _report_model(model, environment)
+            report_resuming(run, config, checkpoint, environment)
+        report_model(model, environment)
         finished = _train(config, run, store, prepared, trainee, environment, interruption, checkpoint)
         if finished is None:
-            LOG.info("stopped at step %s: %s", f"{state.step:,}", interruption.reason)
+            report_stop(interruption, state.step, without)
+        else:
+            report_end(finished, state, config.validation.metric)
     return Outcome(finished, state, 0 if finished else interruption.exit_code)
 
 
@@ -244,10 +291,17 @@ def _train(
     tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
     stream = training_batches(config, prepared.train, tokenizers, prepared.places, interruption.check)
     try:
+        stream.refuse_position_behind_end(state.epoch, state.batch)
         total_steps = _expected_steps(config, stream, state)
     except Interrupted:
         return None
-    with Progress(run.tensorboard_dir, run.metrics_file, state=state, total_steps=total_steps) as progress:
+    with Progress(
+        run.tensorboard_dir,
+        run.metrics_file,
+        state=state,
+        total_steps=total_steps,
+        metric=config.validation.metric,
+    ) as progress:
         if not state.step:
             progress.corpus(prepared.report, prepared.dropped)
         sitting = Sitting(
@@ -277,15 +331,39 @@ def _train(
             return None
 
 
+def _load_state(store: CheckpointStore, checkpoint: Checkpoint) -> tuple[SavedTraining, SavedValues]:
+    """The training state and, verified, its plain values."""
+    saved = store.load_training_state(checkpoint)
+    with _explain_unusable(checkpoint):
+        return saved, read_values(saved, checkpoint.step)
+
+
 def _restore(
-    trainee: Trainee, store: CheckpointStore, checkpoint: Checkpoint, saved: dict[str, Any], run: RunDirectory
+    trainee: Trainee,
+    store: CheckpointStore,
+    checkpoint: Checkpoint,
+    resumed: tuple[SavedTraining, SavedValues],
+    run: RunDirectory,
 ) -> None:
+    weights = store.load_model(checkpoint)
     try:
-        trainee.restore(store.load_model(checkpoint), saved)
+        with _explain_unusable(checkpoint):
+            trainee.restore(weights, *resumed)
     except ValueError as error:
         raise CheckpointError(
             f"{checkpoint.folder} does not fit the tokenizers in {run.path}: {error}. "
             "Put the old ones back, or begin anew with --restart."
+        ) from error
+
+
+@contextmanager
+def _explain_unusable(checkpoint: Checkpoint) -> Iterator[None]:
+    try:
+        yield
+    except DamagedError as error:
+        raise CheckpointError(
+            f"Cannot go on from {checkpoint.folder}: {error}. Remove it to go on from the checkpoint "
+            "before it, or start over with --restart."
         ) from error
 
 
@@ -294,26 +372,6 @@ def _newest_sound(store: CheckpointStore) -> Checkpoint | None:
     for name, reason in damaged.items():
         LOG.warning("checkpoint %s is damaged and left alone: %s", store.directory / name, reason)
     return checkpoint
-
-
-def _report_resuming(run: RunDirectory, checkpoint: Checkpoint, environment: dict[str, str | int]) -> None:
-    LOG.info("resuming %s from step %s", run.path, f"{checkpoint.step:,}")
-    for difference in environment_differences(checkpoint.environment, environment):
-        LOG.warning("resuming is not exact to the bit, for this differs: %s", difference)
-
-
-def _report_model(model: Transformer, environment: dict[str, str | int]) -> None:
-    LOG.info(
-        "model: %s parameters, in %s on %s (%s, %s threads)",
-        f"{sum(parameter.numel() for parameter in model.parameters()):,}",
-        environment["precision"],
-        environment["device"],
-        environment["device_name"],
-        environment["num_threads"],
-    )
-    device = model.output.weight.device
-    if environment["precision"] == "float32" and multiplies_bf16_fast(device):
-        LOG.info("this %s multiplies bf16 faster: a new run may set training.precision=auto", device.type)
 
 
 def _expected_steps(config: Config, stream: BatchStream, state: TrainingState) -> int | None:
@@ -334,17 +392,3 @@ def _spread(length: int, count: int) -> list[int]:
     """Up to ``count`` places spread evenly over ``length``."""
     count = min(count, length)
     return [length * number // count for number in range(count)]
-
-
-@contextmanager
-def _log_file(run: RunDirectory) -> Iterator[None]:
-    """Write what is logged to the run's own log as well."""
-    handler = logging.FileHandler(run.log_file, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger = logging.getLogger("mt")
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        handler.close()

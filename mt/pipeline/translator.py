@@ -7,7 +7,6 @@ from functools import partial
 from typing import Self
 
 import torch
-from tqdm import tqdm
 
 from mt.config.config import Config
 from mt.data.batch import pad
@@ -19,6 +18,7 @@ from mt.pipeline.carried_words import SourceReader
 from mt.pipeline.pieces import (
     Piece,
     Translation,
+    count_lines_done,
     joined,
     read_pieces,
     refuse_several_pieces,
@@ -165,7 +165,7 @@ class Translator:
         keep_unk: bool = False,
         refuse_long: bool = False,
         first_line: int = 1,
-        show_progress: bool = False,
+        advance: Callable[[int], object] = lambda num_lines: None,
         before_each_batch: Callable[[], None] = lambda: None,
     ) -> list[str]:
         """Translate lines: one out for one in, in order, an empty one for an empty one.
@@ -178,7 +178,7 @@ class Translator:
             keep_unk=keep_unk,
             refuse_long=refuse_long,
             first_line=first_line,
-            show_progress=show_progress,
+            advance=advance,
             before_each_batch=before_each_batch,
         )
         return [best.text for best, *_ in found]
@@ -196,7 +196,7 @@ class Translator:
         keep_unk: bool = False,
         refuse_long: bool = False,
         first_line: int = 1,
-        show_progress: bool = False,
+        advance: Callable[[int], object] = lambda num_lines: None,
         before_each_batch: Callable[[], None] = lambda: None,
     ) -> list[list[Translation]]:
         """Translate lines: for each in order its translations, the best first; an empty one for an empty one.
@@ -213,7 +213,7 @@ class Translator:
             refuse_long: Whether a sentence longer than the model reads is an error, or cut and translated
                 in parts. A long *line* is split at its sentence ends in any case.
             first_line: The number of the first line, for messages and for the draws of sampling.
-            show_progress: Draw a progress bar on stderr, if that is a terminal.
+            advance: Called with the number of lines that are done since the call before it.
             before_each_batch: Called ahead of each batch of sentences; may raise to give up.
 
         Raises:
@@ -241,7 +241,9 @@ class Translator:
             constraints=constraints,
             most=most,
         )
-        found = self._in_batches(pieces, search, before_each_batch, show_progress=show_progress)
+        found = self._in_batches(
+            pieces, search, before_each_batch, count_lines_done(len(texts), pieces, advance)
+        )
         lines: list[list[list[Translation]]] = [[] for _ in texts]
         for piece, hypotheses in zip(pieces, found, strict=True):
             lines[piece.place].append(
@@ -271,22 +273,19 @@ class Translator:
         pieces: Sequence[Piece],
         search: Callable[[list[Piece]], list[list[Hypothesis]]],
         before_each_batch: Callable[[], None],
-        *,
-        show_progress: bool,
+        after_each_batch: Callable[[list[Piece]], None],
     ) -> list[list[Hypothesis]]:
         """What search finds for each piece, in order."""
         # Long ones first: what does not fit into memory fails at once, not at the end.
         order = sorted(range(len(pieces)), key=lambda place: -len(pieces[place].tokens))
         width = self.config.validation.batch_sentences
         found: dict[int, list[Hypothesis]] = {}
-        with tqdm(
-            total=len(pieces), unit=" sentences", disable=None if show_progress else True, leave=None
-        ) as bar:
-            for start in range(0, len(order), width):
-                before_each_batch()
-                places = order[start : start + width]
-                found |= zip(places, search([pieces[place] for place in places]), strict=True)
-                bar.update(len(places))
+        for start in range(0, len(order), width):
+            before_each_batch()
+            places = order[start : start + width]
+            batch = [pieces[place] for place in places]
+            found |= zip(places, search(batch), strict=True)
+            after_each_batch(batch)
         return [found[place] for place in range(len(pieces))]
 
     def _score(self, hypothesis: Hypothesis, way: Sampling | Beam | None) -> float:

@@ -1,7 +1,7 @@
 """The training batches, one step's after another's, from any position on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,9 +10,11 @@ from mt.data.batch import Batch, collate
 from mt.data.bpe_dropout import BpeDropout
 from mt.data.dataset import EncodedPairs
 from mt.data.sampler import Batches, Indices, epoch_batches
+from mt.errors import TrainingError
+from mt.seeding import derived_seed
 from mt.training.unknown_words import hide_words_of_some
 
-# Where a batch's own generator has the number of the batch, so that no two draw the same.
+# What tells the generator that cuts an epoch's sentences from the one that shuffles them.
 _NO_BATCH = 2**63
 
 
@@ -68,11 +70,28 @@ class BatchStream:
         """
         batches = self.epoch(epoch).batches
         end = min(batch + self.num_micro_batches, len(batches))
-        micro_batches = [
-            self.batch_of(batches[number], epoch, np.random.default_rng([self._seed, epoch, number]))
-            for number in range(batch, end)
-        ]
+        micro_batches = [self._batch(batches[number], epoch, number) for number in range(batch, end)]
         return micro_batches, *((epoch + 1, 0) if end == len(batches) else (epoch, end))
+
+    def refuse_position_behind_end(self, epoch: int, batch: int) -> None:
+        """Refuse a position that `take` has never given for these pairs.
+
+        Raises:
+            TrainingError: If the epoch has ended there.
+        """
+        num_batches = len(self.epoch(epoch).batches)
+        if batch >= num_batches:
+            raise TrainingError(
+                f"the checkpoint's training state is at batch {batch} of epoch {epoch}, which has "
+                f"{num_batches} batches: it was altered. Remove the checkpoint to go on from the one "
+                "before it, or start over with --restart."
+            )
+
+    def _batch(self, indices: Indices, epoch: int, number: int) -> Batch:
+        """With all that is random in it seeded by where it is, whoever computes it in whatever step."""
+        hidden = np.random.default_rng(derived_seed("hidden words", self._seed, epoch, number))
+        batch = self.batch_of(indices, epoch, hidden)
+        return replace(batch, dropout_seed=derived_seed("dropout", self._seed, epoch, number))
 
     def num_steps(self, epoch: int) -> int:
         """Steps in this epoch; others have about as many."""

@@ -83,9 +83,16 @@ def train(
             is_best = state.record_validation(figures[config.validation.metric], config.validation.metric)
             callbacks.show(validation)
         is_last = state.reached_limit(config.training, config.validation) is not None
-        if must_save or is_last or is_best or state.step % config.checkpoint.every_steps == 0:
+        is_due = state.step % config.checkpoint.every_steps == 0 or _ends_epochs(state, config)
+        if must_save or is_last or is_best or is_due:
             callbacks.save(figures, is_best)
             saved_step = state.step
+
+
+def _ends_epochs(state: TrainingState, config: Config) -> bool:
+    """Whether the newest step is the last of an epoch after which `checkpoint.every_epochs` saves."""
+    every = config.checkpoint.every_epochs
+    return every is not None and state.batch == 0 and state.epoch % every == 0
 
 
 def _take_step(
@@ -100,19 +107,20 @@ def _take_step(
 ) -> None:
     """One step from the state's position in the data, counted and shown."""
     started = time.perf_counter()
-    device = next(objective.parameters()).device
     objective.train()
     micro_batches, state.epoch, state.batch = stream.take(state.epoch, state.batch)
     rate = learning_rate(state.step + 1, config.schedule, d_model=config.model.d_model)
     result = train_step(
         objective,
-        [_on_device(batch, device) for batch in micro_batches],
+        micro_batches,
         optimizer,
         precision,
         learning_rate=rate,
         smoothing=config.training.label_smoothing,
         clip_norm=config.training.clip_norm,
+        positions_too_large=state.positions_too_large,
     )
+    state.positions_too_large = result.positions_too_large
     state.record_step(
         result.loss,
         result.num_target_tokens,
@@ -141,8 +149,3 @@ def _refuse_too_many_skipped(state: TrainingState, most: int) -> None:
             f"{state.step}. Try a lower schedule.learning_rate, more schedule.warmup_steps, or "
             "training.precision=float32, in a new --run or with --restart."
         )
-
-
-def _on_device(batch: Batch, device: torch.device) -> Batch:
-    """From page-locked memory, where that is CUDA, so that copying runs beside computing."""
-    return (batch.pin_memory() if device.type == "cuda" else batch).to(device)

@@ -39,22 +39,21 @@ class MovingAverage:
         finally:
             self._swap()
 
-    def state_dict(self) -> dict[str, object]:
-        """What `load_state_dict` needs besides the average, which is saved as the model."""
-        return {"num_updates": self.num_updates, "weights": _copies(self._model.weights())}
+    def trained_weights(self) -> dict[str, Tensor]:
+        """A copy of the model's own weights, which the average is taken of; not within `in_the_model`."""
+        return _copies(self._model.weights())
 
-    def load_state_dict(self, saved: Mapping[str, object], average: Mapping[str, Tensor]) -> None:
-        """Go on where `state_dict` was taken, with this average.
+    def restore(
+        self, num_updates: int, average: Mapping[str, Tensor], trained_weights: Mapping[str, Tensor]
+    ) -> None:
+        """Go on where this many updates had led to this average.
 
         Raises:
             ValueError: If names or shapes are not those of the model.
         """
-        weights, num_updates = saved["weights"], saved["num_updates"]
-        assert isinstance(weights, dict)
-        assert isinstance(num_updates, int)
         self._model.load_weights(average)
         self._other = _copies(self._model.weights())
-        self._model.load_weights(weights)
+        self._model.load_weights(trained_weights)
         self.num_updates = num_updates
 
     def _swap(self) -> None:

@@ -1,5 +1,6 @@
 """Watching a run: TensorBoard, `metrics.jsonl`, and a progress bar or log lines."""
 
+import contextlib
 import json
 import logging
 import math
@@ -14,6 +15,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from mt.atomic_files import write_text_atomically
+from mt.display import markdown_text, terminal_width, visible
 from mt.regular_files import read_bytes
 from mt.training.state import TrainingState
 from mt.training.step import StepResult
@@ -26,15 +28,33 @@ SPIKE = 1.0
 _MAX_METRICS_BYTES = 2**30
 # Of a whole number; JSON knows longer ones than a float can hold.
 _MAX_FIGURE = 1e300
+# The time left follows from the pace of about so many steps: one slow step hardly shows, a busy machine
+# soon does.
+STEPS_OF_PACE = 100
+BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps{postfix}"
 
 
 class Progress:
     """Writes each figure to TensorBoard and `metrics.jsonl` alike, and shows the run to whoever watches."""
 
     def __init__(
-        self, tensorboard_dir: Path, metrics_file: Path, *, state: TrainingState, total_steps: int | None
+        self,
+        tensorboard_dir: Path,
+        metrics_file: Path,
+        *,
+        state: TrainingState,
+        total_steps: int | None,
+        metric: str,
     ) -> None:
-        """Open the files at the state's step; whatever they hold of later steps is taken back."""
+        """Open the files at the state's step; whatever they hold of later steps is taken back.
+
+        Args:
+            tensorboard_dir: Where TensorBoard's files are.
+            metrics_file: Where the same figures are, as JSON.
+            state: Where the run is.
+            total_steps: At which step it will end; None where nobody knows.
+            metric: The name of the figure that `TrainingState.best_value` is of.
+        """
         _let_older_events_be_read_first(tensorboard_dir)
         # Steps after the checkpoint that is resumed from will be taken again, and logged again; so will a
         # validation that it owes, which a process that was killed may have logged already.
@@ -48,17 +68,19 @@ class Progress:
         self._bar = tqdm(
             total=total_steps,
             initial=state.step,
-            unit=" steps",
-            disable=None,
+            disable=terminal_width() is None,
+            bar_format="{desc}step {n_fmt}{postfix}" if total_steps is None else BAR,
             dynamic_ncols=True,
-            smoothing=0.1,
         )
         self._total_steps = total_steps
+        self._metric = metric
+        self._newest_loss = ""
         self._signatures_logged = False
         self._since = time.perf_counter()
         self._tokens_since = 0
         self._last_line = self._since
-        self._started_at = (self._since, state.step)
+        self._last_step = self._since
+        self._pace = _Pace()
 
     def __enter__(self) -> Self:
         return self
@@ -73,17 +95,22 @@ class Progress:
     def corpus(self, report: str, dropped: Mapping[str, int]) -> None:
         """Show in TensorBoard, at the first step, what was dropped from the corpus and why."""
         # Four blanks make Markdown leave a table as it is.
-        self._tensorboard.add_text("corpus/report", textwrap.indent(report, "    "), 1)
+        self._tensorboard.add_text("corpus/report", textwrap.indent(visible(report), "    "), 1)
         for reason, count in dropped.items():
             self._tensorboard.add_scalar(f"corpus/dropped/{reason.replace(' ', '_')}", count, 1)
 
     def step(self, state: TrainingState, result: StepResult, learning_rate: float, *, log: bool) -> None:
         """Move on by one step; where ``log``, add a point to the training curves."""
-        self._bar.update()
-        self._tokens_since += result.num_target_tokens
-        if not log or not state.logged_tokens:
-            return
         now = time.perf_counter()
+        self._pace.add(now - self._last_step)
+        self._last_step = now
+        self._tokens_since += result.num_target_tokens
+        if log and state.logged_tokens:
+            self._point(state, result, learning_rate, now)
+        self._show_bar(state)
+
+    def _point(self, state: TrainingState, result: StepResult, learning_rate: float, now: float) -> None:
+        """Add a point to the training curves."""
         loss, above_average = state.end_window()
         tokens_per_second = self._tokens_since / (now - self._since)
         self._since, self._tokens_since = now, 0
@@ -105,7 +132,7 @@ class Progress:
                 loss,
                 above_average,
             )
-        self._bar.set_postfix_str(f"loss {loss:.3f}, {tokens_per_second:,.0f} tokens/s")
+        self._newest_loss = f"loss {loss:.3f}, {tokens_per_second:,.0f} tokens/s"
         if self._bar.disable and now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
             LOG.info(
@@ -115,8 +142,15 @@ class Progress:
                 loss,
                 learning_rate,
                 f"{tokens_per_second:,.0f}",
-                self._time_left(state.step, now),
+                f"  {left}" if (left := self._time_left(state.step)) else "",
             )
+
+    def _show_bar(self, state: TrainingState) -> None:
+        best = "" if state.best_value is None else f"best {self._metric} {state.best_value:.2f}"
+        shown = (self._time_left(state.step), best, self._newest_loss)
+        self._bar.set_description_str(f"epoch {state.epoch + 1}  ", refresh=False)
+        self._bar.set_postfix_str(", ".join(filter(None, shown)), refresh=False)
+        self._bar.update()
 
     def validation(
         self, state: TrainingState, result: ValidationResult, samples: list[tuple[str, str, str]]
@@ -137,15 +171,18 @@ class Progress:
             self._signatures_logged = True
         for number, (source, hypothesis, reference) in enumerate(samples, start=1):
             LOG.info("  source      %s\n  translation %s\n  reference   %s", source, hypothesis, reference)
-            text = f"**source** {source}\n\n**translation** {hypothesis}\n\n**reference** {reference}"
+            shown = [markdown_text(text) for text in (source, hypothesis, reference)]
+            text = "**source** {}\n\n**translation** {}\n\n**reference** {}".format(*shown)
             self._tensorboard.add_text(f"samples/{number}", text, state.step)
         self._tensorboard.flush()
         # What validating took is no part of the training speed.
         self._since, self._tokens_since = time.perf_counter(), 0
+        self._last_step = self._since
 
     def leave_out(self, seconds: float) -> None:
         """What saving took is no part of the training speed either."""
         self._since += seconds
+        self._last_step += seconds
 
     def _write(self, group: str, state: TrainingState, values: dict[str, float]) -> None:
         self._draw(group, state.step, values)
@@ -165,12 +202,47 @@ class Progress:
         for name, value in values.items():
             self._tensorboard.add_scalar(f"{group}/{name}", value, step)
 
-    def _time_left(self, step: int, now: float) -> str:
-        start, first_step = self._started_at
+    def _time_left(self, step: int) -> str:
+        """Of training: validating and saving are not in it."""
         if self._total_steps is None or step >= self._total_steps:
             return ""
-        left = (now - start) / (step - first_step) * (self._total_steps - step)
-        return f"  {tqdm.format_interval(left)} left"
+        return f"{tqdm.format_interval(self._pace.seconds_per_step * (self._total_steps - step))} left"
+
+
+class _Pace:
+    """The running mean of what a step takes, in which recent steps weigh more."""
+
+    def __init__(self) -> None:
+        self.seconds_per_step = 0.0
+        self._num_steps = 0
+
+    def add(self, seconds: float) -> None:
+        """Count one more step."""
+        self._num_steps += 1
+        self.seconds_per_step += (seconds - self.seconds_per_step) / min(self._num_steps, STEPS_OF_PACE)
+
+
+def read_metrics(metrics_file: Path) -> list[dict[str, Any]]:
+    """The points in a metrics file, which may be missing; no line that a crash cut short, or that is none."""
+    if not metrics_file.exists():
+        return []
+    lines = []
+    for text in read_bytes(metrics_file, max_bytes=_MAX_METRICS_BYTES).split(b"\n"):
+        with contextlib.suppress(ValueError, RecursionError):
+            line = json.loads(text)
+            if _is_point(line):
+                lines.append(line)
+    return lines
+
+
+def _is_point(line: object) -> bool:
+    """Whether it has a step, a kind, and besides these only figures."""
+    if not isinstance(line, dict) or type(line.get("step")) is not int:
+        return False
+    figures = [value for name, value in line.items() if name not in ("step", "kind")]
+    return isinstance(line.get("kind"), str) and all(
+        value is None or (type(value) in (int, float) and abs(value) < _MAX_FIGURE) for value in figures
+    )
 
 
 def _let_older_events_be_read_first(tensorboard_dir: Path) -> None:
@@ -197,29 +269,14 @@ def _forget_after(metrics_file: Path, state: TrainingState) -> list[dict[str, An
     """Keep the lines up to the state's step, and none that a crash cut short; return them."""
     if not metrics_file.exists():
         return []
-    kept = []
-    for text in read_bytes(metrics_file, max_bytes=_MAX_METRICS_BYTES).split(b"\n"):
-        try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        if not _is_ours(line):
-            continue
-        is_owed = state.owes_validation and line["step"] == state.step and line["kind"] == "validation"
-        if line["step"] <= state.step and not is_owed:
-            kept.append(line)
+    owed = (state.step, "validation") if state.owes_validation else None
+    kept = [
+        line
+        for line in read_metrics(metrics_file)
+        if line["step"] <= state.step and (line["step"], line["kind"]) != owed
+    ]
     write_text_atomically(metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
     return kept
-
-
-def _is_ours(line: object) -> bool:
-    """Whether this is a line such as `Progress` writes: a step, a kind, and otherwise numbers or null."""
-    if not isinstance(line, dict) or type(line.get("step")) is not int:
-        return False
-    figures = [value for name, value in line.items() if name not in ("step", "kind")]
-    return isinstance(line.get("kind"), str) and all(
-        value is None or (type(value) in (int, float) and abs(value) < _MAX_FIGURE) for value in figures
-    )
 
 
 def _figures(line: dict[str, Any]) -> dict[str, float]:

@@ -1,57 +1,72 @@
 """What a run remembers besides weights and optimizer: where it is, and how well it did."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
 
 from mt.config.training import TrainingConfig, ValidationConfig
 
 # Points of the training curve that its running average is over, more or less: the older, the less they count.
 POINTS_AVERAGED = 10
 
+# More than any run can reach, and few enough to be computed and printed.
+_MOST = 10**14
+
+
+def _is_score(value: float) -> float:
+    """A score may be NaN or infinite, as a loss may be."""
+    if value < -1 or _MOST < value < math.inf:
+        raise ValueError("must be a score")
+    return value
+
+
+Count = Annotated[int, Field(strict=True, ge=0, le=_MOST)]
+# What is never negative may be so by a rounding error.
+Amount = Annotated[float, Field(strict=True, ge=-1, le=_MOST, allow_inf_nan=False)]
+Score = Annotated[float, Field(strict=True), AfterValidator(_is_score)]
+Flag = Annotated[bool, Field(strict=True)]
+
 
 @dataclass
 class TrainingState:
-    """Plain numbers, so that a checkpoint needs no pickle."""
+    """Plain values, for the JSON of a checkpoint; their types bound what is believed of one."""
 
-    step: int = 0
+    step: Count = 0
     """Optimizer steps taken."""
-    epoch: int = 0
+    epoch: Count = 0
     """Passes over the training split that are complete."""
-    batch: int = 0
+    batch: Count = 0
     """Batches of the present epoch that are used up."""
-    num_target_tokens: int = 0
+    num_target_tokens: Count = 0
     """Real target tokens trained on."""
-    seconds: float = 0.0
+    seconds: Amount = 0.0
     """Time spent training and validating, over all sittings."""
-    best_value: float | None = None
+    best_value: Score | None = None
     """Best value so far of the metric that was chosen."""
-    num_validations_without_gain: int = 0
-    num_skipped_steps: int = 0
+    num_validations_without_gain: Count = 0
+    num_skipped_steps: Count = 0
     """Steps whose gradient was no number, so far."""
-    num_skipped_in_a_row: int = 0
-    logged_loss: float = 0.0
+    num_skipped_in_a_row: Count = 0
+    logged_loss: Amount = 0.0
     """Summed loss of the steps since the last point of the training curves, in nats."""
-    logged_tokens: int = 0
+    logged_tokens: Count = 0
     """Target tokens of those steps. Kept here so that a resumed run draws the same curves."""
-    average_loss: float = 0.0
+    average_loss: Amount = 0.0
     """Running average of the points of the training curve, against which a spike stands out."""
-    num_points: int = 0
+    num_points: Count = 0
     """Points of the training curve so far."""
-    num_scaler_skips: int = 0
+    num_scaler_skips: Count = 0
     """Steps skipped only because the scale of fp16 was too large for them; no sign of anything wrong."""
-    owes_validation: bool = False
+    owes_validation: Flag = False
     """Whether the validation at this step was given up for a signal, and is still to be done."""
+    positions_too_large: Count | None = None
+    """Positions of the smallest batch that did not fit into memory; what is split draws other dropout."""
 
     def to_dict(self) -> dict[str, Any]:
         """Names and values, for a checkpoint."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`; what an older checkpoint did not know yet has its default."""
-        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
     def record_step(
         self, loss: float, num_target_tokens: int, *, updated: bool, scale_too_large: bool = False

@@ -2,21 +2,26 @@
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from mt.data.batch import Batch
-from mt.device import is_out_of_memory
+from mt.device import unless_out_of_memory
 from mt.errors import TrainingError
-from mt.seeding import random_state, restore_random_state
+from mt.seeding import seed_device
 from mt.training.objective import Objective
 from mt.training.precision import Precision
 
 LOG = logging.getLogger(__name__)
+
+# A batch that is smaller than one that did not fit by less than this share would mostly not fit either, and
+# finding that out costs a step; halving one that would have fitted costs little.
+_MARGIN = 1 / 8
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,8 @@ class StepResult:
     """False where loss or gradient was no number, and so never reached the parameters."""
     scale_too_large: bool = False
     """Whether that was only the fp16 scale's doing, which has been lowered."""
+    positions_too_large: int | None = None
+    """Positions of the smallest batch so far that did not fit into memory."""
 
 
 def train_step(
@@ -43,17 +50,31 @@ def train_step(
     learning_rate: float,
     smoothing: float,
     clip_norm: float | None,
+    positions_too_large: int | None = None,
 ) -> StepResult:
     """Accumulate the gradients of the micro-batches and update the parameters once.
 
     The loss of each is divided by the real target tokens of all, so that k micro-batches have the
-    gradient of the one batch that they make up. One that does not fit into memory is split.
+    gradient of the one batch that they make up. One that does not fit into memory is split, and from then on
+    any of about that size, if ``positions_too_large`` of the result is given to the next step.
+
+    Args:
+        objective: The model with its loss, on the device to compute on.
+        micro_batches: Wherever they are.
+        optimizer: Of the objective's parameters.
+        precision: The numbers to compute in.
+        learning_rate: Of this step.
+        smoothing: Of the labels.
+        clip_norm: The largest norm of the gradient, None for any.
+        positions_too_large: Positions (`Batch.num_positions`) of the smallest batch that did not fit before.
 
     Raises:
         TrainingError: If a single sentence pair does not fit.
     """
     num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
-    loss = _accumulate(objective, micro_batches, optimizer, precision, smoothing, num_target_tokens)
+    loss, positions_too_large = _accumulate(
+        objective, micro_batches, optimizer, precision, smoothing, num_target_tokens, positions_too_large
+    )
     # Before clipping: the scaled gradient has a norm that means nothing.
     precision.scaler.unscale_(optimizer)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -67,7 +88,7 @@ def train_step(
         precision.scaler.step(optimizer)
     # The fp16 scaler has seen for itself whether the gradient is a number, and lowers its scale if not.
     precision.scaler.update()
-    return StepResult(loss, num_target_tokens, norm, updated, scale_too_large)
+    return StepResult(loss, num_target_tokens, norm, updated, scale_too_large, positions_too_large)
 
 
 def _accumulate(
@@ -77,47 +98,73 @@ def _accumulate(
     precision: Precision,
     smoothing: float,
     num_target_tokens: int,
-) -> float:
-    """Leave the gradient of all micro-batches in the parameters; return the loss per token.
+    positions_too_large: int | None,
+) -> tuple[float, int | None]:
+    """Leave the gradient of all micro-batches in the parameters.
 
-    Where one does not fit into memory, all begins anew with that one in two halves: a backward pass that
-    broke off has left a part of its gradient behind, which only starting from nothing takes away. Without
-    dropout the gradient is that of the whole, to rounding. With it, the halves draw other masks than the
-    whole would have, but always the same ones: those that follow from the random state before the step.
+    Where a batch does not fit into memory, all starts over with those of its size in halves: a backward pass
+    that broke off has left a part of its gradient behind, which only starting from nothing takes away.
+    Without dropout the gradient is that of the whole, to rounding. With it, the parts draw other masks than
+    the whole would have, but always the same ones: those that follow from the seed of the micro-batch.
+
+    Returns:
+        The loss per token, and the positions of the smallest batch so far that did not fit.
     """
-    batches = list(micro_batches)
-    before = random_state()
-    while True:
-        optimizer.zero_grad()
-        loss = torch.zeros((), device=batches[0].labels.device)
-        for number, batch in enumerate(batches):
-            batch_loss = _backward(objective, batch, precision, smoothing, num_target_tokens)
-            if batch_loss is None:
-                batches[number : number + 1] = _split(batch)
-                restore_random_state(before)
-                break
-            loss += batch_loss
-        else:
-            return float(loss)
+    device = next(objective.parameters()).device
 
-
-def _backward(
-    objective: Objective, batch: Batch, precision: Precision, smoothing: float, num_target_tokens: int
-) -> Tensor | None:
-    """Add the gradient of one micro-batch; its loss, or None if it does not fit into memory."""
-    try:
+    def backward(batch: Batch) -> Tensor:
+        there = _on_device(batch, device)
         with precision.autocast():
-            loss: Tensor = objective(batch, smoothing) / num_target_tokens
+            loss: Tensor = objective(there, smoothing) / num_target_tokens
         precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         return loss.detach()
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        # Returned, not raised again: an error holds on to the tensors of the frames that it went through.
-        return None
+
+    while True:
+        optimizer.zero_grad()
+        outcome = _pass_over(micro_batches, backward, device, positions_too_large)
+        if isinstance(outcome, Tensor):
+            return float(outcome), positions_too_large
+        _refuse_single_pair(outcome)
+        positions_too_large = outcome.num_positions
 
 
-def _split(batch: Batch) -> tuple[Batch, Batch]:
+def _pass_over(
+    micro_batches: Sequence[Batch],
+    backward: Callable[[Batch], Tensor],
+    device: torch.device,
+    positions_too_large: int | None,
+) -> Tensor | Batch:
+    """Add the gradient of each; the sum of what `backward` gives, or the first batch that does not fit."""
+    total = torch.zeros((), device=device)
+    for micro_batch in micro_batches:
+        if micro_batch.dropout_seed is not None:
+            seed_device(micro_batch.dropout_seed, device)
+        for batch in _parts(micro_batch, positions_too_large):
+            loss = unless_out_of_memory(partial(backward, batch))
+            if loss is None:
+                return batch
+            total += loss
+    return total
+
+
+def _on_device(batch: Batch, device: torch.device) -> Batch:
+    """Through page-locked memory, where that is CUDA, so that copying runs beside computing."""
+    is_elsewhere = batch.labels.device.type != device.type
+    return (batch.pin_memory() if device.type == "cuda" and is_elsewhere else batch).to(device)
+
+
+def _parts(batch: Batch, positions_too_large: int | None) -> list[Batch]:
+    """The batch, halved until each part is clearly smaller than what did not fit, or a single pair."""
+    if (
+        positions_too_large is None
+        or batch.num_positions < (1 - _MARGIN) * positions_too_large
+        or len(batch.labels) == 1
+    ):
+        return [batch]
+    return [part for half in batch.halves() for part in _parts(half, positions_too_large)]
+
+
+def _refuse_single_pair(batch: Batch) -> None:
     rows, (src_length, tgt_length) = len(batch.labels), (batch.src_ids.size(1), batch.labels.size(1))
     if rows == 1:
         raise TrainingError(
@@ -125,10 +172,10 @@ def _split(batch: Batch) -> tuple[Batch, Batch]:
             "memory. Lower data.max_length, or make the model smaller."
         )
     LOG.warning(
-        "out of memory: a batch of %d pairs, %d source and %d target tokens long, was split in two, which "
-        "takes time. In the next run lower training.batch_tokens and raise training.num_micro_batches.",
+        "out of memory: a batch of %d pairs, %d source and %d target tokens long, was split in two, and so "
+        "is from now on each that is about as large, which takes time. In the next run lower "
+        "training.batch_tokens and raise training.num_micro_batches.",
         rows,
         src_length,
         tgt_length,
     )
-    return batch.halves()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from mt.data.batch import Batch
-from mt.device import is_out_of_memory
+from mt.device import split_on_out_of_memory
 from mt.errors import TrainingError
 from mt.metrics.scores import Score, score_translations
 from mt.training.objective import Objective
@@ -50,7 +50,7 @@ def validate(
 
     Args:
         objective: The model with its loss.
-        batches: The validation pairs, on the model's device.
+        batches: The validation pairs.
         precision: The numbers to compute the loss in.
         translate: Sources to translations, one for each, in order.
         sources: The text of the validation split.
@@ -69,26 +69,24 @@ def validate(
 @torch.inference_mode()
 def validation_loss(objective: Objective, batches: Iterable[Batch], precision: Precision) -> float:
     """Cross-entropy without smoothing, in nats per real target token; NaN where there is no batch."""
+    device = next(objective.parameters()).device
+
+    def summed_loss(batch: Batch) -> float:
+        with precision.autocast():
+            return float(objective(batch.to(device), 0.0))
+
     total, num_target_tokens = 0.0, 0
     for batch in batches:
-        total += _summed_loss(objective, batch, precision)
+        total += sum(split_on_out_of_memory(summed_loss, batch, _halves))
         num_target_tokens += batch.num_target_tokens
     return total / num_target_tokens if num_target_tokens else math.nan
 
 
-def _summed_loss(objective: Objective, batch: Batch, precision: Precision) -> float:
-    """The loss of one batch; in two halves where it does not fit into memory."""
-    try:
-        with precision.autocast():
-            return float(objective(batch, 0.0))
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        if len(batch.labels) == 1:
-            raise TrainingError(
-                f"a single validation pair of {batch.labels.numel()} target tokens does not fit into memory. "
-                "Lower data.max_length, or make the model smaller."
-            ) from error
-    # Out of the handler, where the error still holds on to memory.
+def _halves(batch: Batch) -> tuple[Batch, Batch]:
+    if len(batch.labels) == 1:
+        raise TrainingError(
+            f"a single validation pair of {batch.labels.numel()} target tokens does not fit into memory. "
+            "Lower data.max_length, or make the model smaller."
+        )
     LOG.warning("out of memory in validation: a batch of %d pairs was split in two", len(batch.labels))
-    return sum(_summed_loss(objective, half, precision) for half in batch.halves())
+    return batch.halves()

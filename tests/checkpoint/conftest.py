@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
+from mt.checkpoint.training_state import SavedTraining
 
 
 def model_of(step: int) -> dict[str, Tensor]:
@@ -24,19 +24,16 @@ def model_of(step: int) -> dict[str, Tensor]:
     }
 
 
-def training_state_of(step: int) -> dict[str, Any]:
+def training_state_of(step: int) -> SavedTraining:
     generator = torch.Generator().manual_seed(step)
     weight = torch.nn.Parameter(torch.randn(3, 2, generator=generator))
     optimizer = torch.optim.Adam([weight])
     weight.grad = torch.randn(3, 2, generator=generator)
     optimizer.step()
-    return {
-        "optimizer": optimizer.state_dict(),
-        "random": generator.get_state(),
-        "epoch": 3,
-        "best_score": float("-inf"),
-        "nested": [1, 2, (3, "x", None, True)],
-    }
+    moments = optimizer.state[weight]
+    tensors = {f"optimizer.{name}/weight": moments[name] for name in ("exp_avg", "exp_avg_sq")}
+    values = {"epoch": 3, "best_score": float("-inf"), "nested": {"1": [2, "x", None, True]}, "step": step}
+    return SavedTraining(values, tensors)
 
 
 def same(left: object, right: object) -> bool:
@@ -90,8 +87,11 @@ def is_whole(store: CheckpointStore) -> Callable[[Checkpoint], bool]:
         model = store.load_model(checkpoint)
         expected = model_of(checkpoint.step)
         state = store.load_training_state(checkpoint)
-        return same({name: model[name] for name in expected}, expected) and same(
-            state, training_state_of(checkpoint.step)
+        expected_state = training_state_of(checkpoint.step)
+        return (
+            same({name: model[name] for name in expected}, expected)
+            and same(state.values, expected_state.values)
+            and same(dict(sorted(state.tensors.items())), dict(sorted(expected_state.tensors.items())))
         )
 
     return is_whole

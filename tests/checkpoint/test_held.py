@@ -12,6 +12,7 @@ import torch
 
 from mt.checkpoint.record import Checkpoint, record_text
 from mt.checkpoint.store import CheckpointStore
+from mt.checkpoint.training_state import SavedTraining
 from mt.errors import CheckpointError
 
 from .conftest import model_of, same
@@ -87,7 +88,9 @@ def test_a_step_that_is_saved_again_does_not_mix_with_the_old_one(
 
     def save_again() -> None:
         other = {"embedding.weight": torch.zeros(2)}
-        store.save(1, other, {}, metrics={}, environment={}, tokenizers={}, best=False, keep=1)
+        store.save(
+            1, other, SavedTraining({}, {}), metrics={}, environment={}, tokenizers={}, best=False, keep=1
+        )
 
     opened = at_open("checkpoint.json", save_again)
     with store.hold("latest") as held:

@@ -1,3 +1,5 @@
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +13,8 @@ Call = Callable[..., tuple[int, str, str]]
 
 def test_a_config_is_written_and_can_be_loaded(call: Call, tiny_corpus: Path) -> None:
     code, out, err = call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de")
-    assert (code, err) == (0, "")
-    assert out == "Wrote en-de.yaml. Train with it:  mt train --config en-de.yaml\n"
+    assert (code, out) == (0, "")
+    assert err == "Wrote en-de.yaml. Train with it:  mt train --config en-de.yaml\n"
     config = load_config(Path("en-de.yaml"))
     assert (config.data.path, config.data.src, config.data.tgt) == (str(tiny_corpus), "en", "de")
     assert [path.name for path in Path().iterdir()] == ["en-de.yaml"]
@@ -36,7 +38,7 @@ def test_a_table_as_people_have_it(
     corpus = tmp_path / name
     corpus.write_text(header + "".join(row.format(i, i) + "\n" for i in range(300)), encoding="utf-8")
     code, _, err = call("init", "--data", corpus, "--src", "en", "--tgt", "de", *options, "-o", "c.yaml")
-    assert (code, err) == (0, "")
+    assert code == 0, err
     text = Path("c.yaml").read_text(encoding="utf-8")
     # The words of both sides are told apart by these two.
     data = load_config(Path("c.yaml")).data
@@ -50,7 +52,7 @@ def test_two_files_named_anyhow(call: Call, tmp_path: Path) -> None:
         (tmp_path / name).write_text("".join(f"{name} {i}\n" for i in range(300)), encoding="utf-8")
     paths = f"{tmp_path}/english.txt,{tmp_path}/german.txt"
     code, _, err = call("init", "--data", paths, "--src", "en", "--tgt", "de")
-    assert (code, err) == (0, "")
+    assert code == 0, err
     assert load_split(load_config(Path("en-de.yaml")).data, "test")[0]["src"].startswith("english")
 
 
@@ -76,3 +78,15 @@ def test_what_is_not_utf_8_is_a_sentence(option: str, call: Call) -> None:
     assert err.startswith(f"mt: {option} ")
     assert "is not UTF-8" in err
     assert err.count("\n") == 1
+
+
+def test_a_config_can_be_written_into_what_is_no_file(call: Call, tiny_corpus: Path) -> None:
+    pipe = Path("pipe")
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    assert call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de", "-o", pipe)[0] == 0
+    reader.join()
+    assert "src: en" in read[0]
+    assert pipe.is_fifo()

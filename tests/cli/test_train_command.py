@@ -38,7 +38,19 @@ def test_another_run_directory(call: Call, tiny_config_file: Path) -> None:
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_run_from_a_checkpoint_of_another(call: Call, tiny_config_file: Path) -> None:
+    assert call("train", "-c", tiny_config_file)[0] == 0
+    origin = ("--from-checkpoint", "runs/tiny/checkpoints/step_0000009")
+    assert call("train", "-c", tiny_config_file, *origin, "--restart")[0] == 2
+    code, _, err = call("train", "-c", tiny_config_file, *origin)
+    assert (code, "runs/tiny exists already" in err) == (2, True)
+    code, _, err = call("train", "-c", tiny_config_file, *origin, "--run", "runs/branch")
+    assert code == 0
+    assert "continuing in runs/branch from" in err
+    assert Path("runs/branch/checkpoints/step_0000012").is_dir()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_is_answered_with_its_exit_code(
     number: signal.Signals, call: Call, tiny_config_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,10 +64,10 @@ def test_a_signal_is_answered_with_its_exit_code(
         patch.setattr(Progress, "step", interrupt)
         code, _, err = call("train", "-c", tiny_config_file)
         assert code == 128 + number
-        assert "Stopped at step 1, saved. The same command goes on from there." in err
+        assert f"Stopped at step 1, saved: {number.name}. The same command goes on from there." in err
         code, _, err = call("train", "-c", tiny_config_file, "--restart")
         assert code == 128 + number
-        assert "saved. The same command without --restart goes on from there." in err
+        assert f"saved: {number.name}. The same command without --restart goes on from there." in err
     code, _, err = call("train", "-c", tiny_config_file)
     assert code == 0
     assert "resuming runs/tiny from step 1" in err

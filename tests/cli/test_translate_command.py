@@ -1,9 +1,11 @@
 """`mt translate`: sentences, files and pipes; one line out for one line in."""
 
+import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import torch
 
 import mt.pipeline.translator
 import mt.search.greedy
+from mt.cli.arriving_lines import count_lines, lines_of_file
 from mt.run_directory import RunDirectory
 
 Call = Callable[..., tuple[int, str, str]]
@@ -243,6 +246,40 @@ def test_what_a_translation_has_to_be(call: Call) -> None:
     assert len(set(long)) < len(long)
     long = words("--min-length", "12", "--no-repeat-ngram", "1")
     assert len(set(long)) == len(long)
+
+
+@pytest.mark.usefixtures("trained")
+@pytest.mark.parametrize("is_pipe", [False, True], ids=["file", "pipe"])
+def test_one_bar_for_a_whole_file(is_pipe: bool, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("mt.display", "mt.cli.translate"):
+        monkeypatch.setattr(f"{module}.terminal_width", lambda: 80)
+    monkeypatch.setattr("mt.cli.arriving_lines.MOST_LINES_AT_ONCE", 2)
+    monkeypatch.setattr("tqdm.std.tqdm.monitor_interval", 0)
+    file = Path("lines.txt")
+    lines = "the dog sees milk.\n\nAnna buys the car.\nmy aunt finds milk.\n\n\nAnna sees milk."
+    if is_pipe:
+        os.mkfifo(file)
+        threading.Thread(target=file.write_text, args=(lines,), daemon=True).start()
+    else:
+        file.write_text(lines)
+    code, out, err = call("translate", "--file", file)
+    assert code == 0
+    assert out.count("\n") == 7
+    # It is drawn over itself, and removed at the end.
+    name, *bars = err.splitlines()
+    assert name == "run: runs/tiny"
+    assert len(bars) == err.count("\r")
+    assert "lines [" in err
+    assert ("0/7 lines" in err) == (not is_pipe)
+    assert bars[-1].strip() == ""
+
+
+def test_how_many_lines_a_file_has(tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    for text in ("", "a", "a\n", "a\nb", "\n\n", "a\r\nb\u2028c\n"):
+        file.write_text(text, newline="")
+        assert count_lines(file) == len(list(lines_of_file(file)))
+    assert count_lines(tmp_path / "none") is None
 
 
 def test_the_newest_run_is_taken_and_named(call: Call, trained: RunDirectory) -> None:

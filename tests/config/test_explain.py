@@ -52,7 +52,7 @@ MISTAKES = [
     ),
     (
         "checkpoint:\n  zzz: 1\n",
-        "line 8: unknown key 'checkpoint.zzz'. The keys of checkpoint are every_steps, keep.",
+        "line 8: unknown key 'checkpoint.zzz'. The keys of checkpoint are every_steps, every_epochs, keep.",
     ),
     (
         "zzz: 1\n",

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from mt.data.batch import collate, pad
@@ -66,6 +67,32 @@ def test_to_moves_every_tensor() -> None:
     tensors = [batch.src_ids, batch.src_mask, batch.tgt_ids, batch.tgt_mask, batch.labels]
     assert {tensor.device.type for tensor in tensors} == {"meta"}
     assert batch.num_target_tokens == 2
+
+
+@pytest.mark.parametrize(
+    ("device", "pinned", "non_blocking"),
+    [
+        ("cuda", True, True),
+        ("cuda", False, False),
+        ("mps", True, False),
+        ("mps", False, False),
+        ("cpu", True, False),
+    ],
+)
+def test_a_copy_is_waited_for_unless_it_is_from_pinned_memory_to_cuda(
+    device: str, pinned: bool, non_blocking: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of any other copy the source may be freed, and used again, before it has been read.
+    copies: list[tuple[object, bool]] = []
+
+    def to(tensor: Tensor, device: torch.device, *, non_blocking: bool = False) -> Tensor:
+        copies.append((torch.device(device).type, non_blocking))
+        return tensor
+
+    monkeypatch.setattr(Tensor, "to", to)
+    monkeypatch.setattr(Tensor, "is_pinned", lambda tensor: pinned)
+    collate([[10, 11]], [[20]], [[0]]).to(device)
+    assert copies == [(device, non_blocking)] * 6
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")

@@ -9,7 +9,7 @@ from .torture.trial import Arena
 CASES: dict[str, dict[str, str | int]] = {
     "tokenizer": {"point": "before fsync .src_tokenizer.json.partial", "happens": "full"},
     "second checkpoint": {
-        "point": "before fsync checkpoints/.step.partial/training_state.pt",
+        "point": "before fsync checkpoints/.step.partial/training_state.safetensors",
         "occurrence": 2,
         "happens": "full",
     },

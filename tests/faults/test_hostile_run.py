@@ -15,6 +15,7 @@ import torch
 
 from mt.checkpoint.record import RECORD, record_text
 from mt.checkpoint.store import CheckpointStore
+from mt.checkpoint.training_state import SavedTraining
 from mt.config.load import load_config
 from mt.errors import CheckpointError, ConfigError, DataError, MtError, RunError
 from mt.pipeline.evaluate import run_evaluation
@@ -272,7 +273,7 @@ def test_weights_that_overflow_are_refused(run: RunDirectory) -> None:
     name = store.save(
         best.step + 100,
         huge,
-        {},
+        SavedTraining({}, {}),
         metrics={},
         environment={},
         tokenizers=best.tokenizers,

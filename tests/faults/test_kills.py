@@ -10,7 +10,7 @@ POINTS = {
     "loading": ("begin loading", 1, "kill"),
     "validation": ("begin translating", 2, "kill"),
     "before anything is written": ("before mkdir checkpoints/.step.partial", 3, "kill"),
-    "half of a part": ("before fsync checkpoints/.step.partial/training_state.pt", 2, "half"),
+    "half of a part": ("before fsync checkpoints/.step.partial/training_state.safetensors", 2, "half"),
     "between two parts": ("after fsync checkpoints/.step.partial/model.safetensors", 2, "kill"),
     "before the rename": ("before rename checkpoints/.step.partial -> checkpoints/step", 1, "kill"),
     "after the pointer": ("after replace checkpoints/.best.partial -> checkpoints/best", 1, "kill"),

@@ -10,6 +10,7 @@ SAVING = "before fsync checkpoints/.step.partial/model.safetensors"
 CASES = {
     "loading": ("begin loading", 1, "SIGTERM"),
     "training": ("begin step", 7, "SIGUSR1"),
+    "training, and the terminal is closed": ("begin step", 5, "SIGHUP"),
     "validating": ("begin translating", 1, "SIGTERM"),
     "saving": (SAVING, 2, "SIGINT"),
     "saving, and again": (SAVING, 3, "SIGINT SIGINT"),

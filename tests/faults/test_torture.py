@@ -11,6 +11,7 @@ import pytest
 from mt.checkpoint import store
 
 from .torture.damage import offer_damaged
+from .torture.display import KINDS, lose_display
 from .torture.kills import named_kill, random_kills
 from .torture.processes import ROOT, Driver
 from .torture.table import table, totals
@@ -98,6 +99,23 @@ def test_random_kills_of_the_real_command(arena: Arena, driver: Driver) -> None:
 @pytest.mark.slow
 def test_two_writers(arena: Arena, driver: Driver) -> None:
     assert second_writer(0.1)(arena, driver).problems == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_stderr_is_lost(kind: str, arena: Arena, driver: Driver) -> None:
+    assert lose_display(kind, 300)(arena, driver).problems == []
+
+
+def test_a_run_that_ends_with_its_display_is_seen(
+    arena: Arena, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As it was before stderr could be lost.
+    monkeypatch.setattr(
+        "tests.faults.torture.display.start_command",
+        lambda config, run, stderr: subprocess.Popen(["false"], text=True),
+    )
+    assert kinds(lose_display("a device is full", 0)(arena, driver)) == {"lost"}
 
 
 @pytest.mark.slow

@@ -1,16 +1,21 @@
-"""Make the golden run of the present format: ``python tests/golden/make.py``, once for each format.
+"""Make the golden runs of the present format: ``python tests/golden/make.py``, once for each format.
 
-It trains a tiny model on a few sentences and keeps the run directory as training left it, with sentences and
-their translations beside it. What is there already is never made again: that it still works is the point.
+It trains tiny models on a few sentences, one to the end and one until SIGTERM in the middle of an epoch, and
+keeps each run directory as training left it, with sentences and their translations beside it. What is there
+already is never made again: that it still works is the point.
 """
 
 import contextlib
 import json
+import os
 import random
 import shutil
-import sys
+import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -19,6 +24,8 @@ from mt.config.load import load_config
 from mt.pipeline.train import run_training
 from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.training.progress import Progress
+from mt.training.state import TrainingState
 
 GOLDEN = Path(__file__).parent
 CONFIG = """\
@@ -30,6 +37,21 @@ training: {device: cpu, max_steps: 600, batch_tokens: 200, log_every_steps: 100}
 validation: {every_steps: 600, num_samples: 1}
 checkpoint: {every_steps: 600, keep: 1}
 """
+# A moving average, guided alignment, dropout, and steps of three micro-batches, nine in an epoch.
+INTERRUPTED_CONFIG = """\
+data: {path: corpus, src: en, tgt: de, max_length: 12}
+tokenizer: {min_frequency: 1}
+model:
+  {d_model: 8, num_heads: 2, d_ff: 16, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.02,
+  bias: false}
+schedule: {learning_rate: 0.02, warmup_steps: 20}
+training:
+  {device: cpu, max_steps: 1000, batch_tokens: 20, num_micro_batches: 3, log_every_steps: 100, ema_decay: 0.9,
+  guided_alignment: 0.1, unknown_share: 0.01}
+validation: {every_steps: 1000, num_samples: 1}
+checkpoint: {every_steps: 1000, keep: 1}
+"""
+INTERRUPTED_AT = 605
 SUBJECTS = {"the dog": "der Hund", "my aunt": "meine Tante", "Anna": "Anna", "a child": "ein Kind"}
 VERBS = {"sees": "sieht", "buys": "kauft", "paints": "malt"}
 OBJECTS = {"milk": "Milch", "the car": "das Auto", "two apples": "zwei Äpfel"}
@@ -54,31 +76,53 @@ def write_corpus(folder: Path) -> None:
             (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
 
 
-def main() -> None:
-    """Make ``format_N`` for the present N."""
-    target = GOLDEN / f"format_{FORMAT_VERSION}"
+@contextlib.contextmanager
+def interrupted_after(step: int | None) -> Iterator[None]:
+    """Let this process get SIGTERM while it takes ``step``."""
+    show_step = Progress.step
+
+    def interrupt(self: Progress, state: TrainingState, *arguments: Any, **named: Any) -> None:
+        show_step(self, state, *arguments, **named)
+        if state.step == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with patch.object(Progress, "step", interrupt):
+        yield
+
+
+def make(target: Path, config_text: str, *, stop_after: int | None = None) -> None:
+    """Make one golden folder, unless it is there already."""
     if target.exists():
-        sys.exit(f"{target} is there already, and stays as it is.")
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
+        print(f"{target} is there already, and stays as it is.")
+        return
+    with tempfile.TemporaryDirectory() as temporary, patch.dict(os.environ, MT_CACHE=f"{temporary}/cache"):
+        folder = Path(temporary) / "golden"
+        folder.mkdir()
         corpus = folder / "corpus"
         write_corpus(corpus)
         config_file = folder / "golden.yaml"
-        config_file.write_text(CONFIG, encoding="utf-8")
+        config_file.write_text(config_text, encoding="utf-8")
         run = RunDirectory(folder / "run")
-        with contextlib.chdir(folder):
+        with contextlib.chdir(folder), interrupted_after(stop_after):
             run_training(load_config(config_file), run)
         # Neither is needed to translate or to go on: the one tells of this machine, the other is large.
         run.log_file.unlink()
         shutil.rmtree(run.tensorboard_dir)
         sentences = (corpus / "test.en").read_text(encoding="utf-8").splitlines()
         sentences += ["", *(corpus / "train.en").read_text(encoding="utf-8").splitlines()[:6]]
-        translations = Translator.from_run(run, device=torch.device("cpu")).translate(sentences)
-        expected = json.dumps(dict(zip(sentences, translations, strict=True)), indent=1, ensure_ascii=False)
+        translator = Translator.from_run(run, checkpoint="latest", device=torch.device("cpu"))
+        translations = dict(zip(sentences, translator.translate(sentences), strict=True))
+        expected = json.dumps(translations, indent=1, ensure_ascii=False)
         (folder / "translations.json").write_text(expected + "\n", encoding="utf-8")
         config_file.unlink()
         shutil.copytree(folder, target)
+
+
+def main() -> None:
+    """Make ``format_N`` and ``format_N_interrupted`` for the present N."""
+    torch.set_num_threads(1)
+    make(GOLDEN / f"format_{FORMAT_VERSION}", CONFIG)
+    make(GOLDEN / f"format_{FORMAT_VERSION}_interrupted", INTERRUPTED_CONFIG, stop_after=INTERRUPTED_AT)
 
 
 if __name__ == "__main__":

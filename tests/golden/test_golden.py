@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from mt.checkpoint.record import FORMAT_VERSION
+from mt.checkpoint.store import CheckpointStore
 from mt.config.load import load_config
 from mt.data.batch import collate
 from mt.errors import CheckpointError
@@ -22,7 +23,9 @@ from mt.run_directory import RunDirectory
 from mt.training.objective import Objective
 
 GOLDEN = Path(__file__).parent
-FORMATS = sorted(GOLDEN.glob("format_*"))
+ALL = sorted(GOLDEN.glob("format_*"))
+INTERRUPTED = [path for path in ALL if path.name.endswith("_interrupted")]
+FORMATS = [path for path in ALL if path not in INTERRUPTED]
 CPU = torch.device("cpu")
 
 
@@ -32,20 +35,32 @@ def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Path(shutil.copytree(request.param, tmp_path / "golden"))
 
 
-def test_every_format_has_a_golden_run() -> None:
-    assert [path.name for path in FORMATS] == [f"format_{n + 1}" for n in range(FORMAT_VERSION)]
+@pytest.fixture(params=INTERRUPTED, ids=lambda path: path.name)
+def interrupted(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of a golden folder whose run was stopped in the middle of an epoch."""
+    return Path(shutil.copytree(request.param, tmp_path / "golden"))
 
 
-@pytest.mark.parametrize("path", FORMATS, ids=lambda path: path.name)
+def test_every_format_has_golden_runs() -> None:
+    formats = [f"format_{n + 1}" for n in range(FORMAT_VERSION)]
+    assert [path.name for path in FORMATS] == formats
+    assert [path.name for path in INTERRUPTED] == [f"{name}_interrupted" for name in formats]
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
 def test_a_golden_run_is_small_and_of_its_format(path: Path) -> None:
     assert sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) < 110_000
     for record in path.rglob("checkpoint.json"):
-        assert f"format_{json.loads(record.read_text())['format_version']}" == path.name
+        assert f"format_{json.loads(record.read_text())['format_version']}" == path.name.removesuffix(
+            "_interrupted"
+        )
 
 
-def test_it_translates_as_it_did(golden: Path) -> None:
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
+def test_it_translates_as_it_did(path: Path, tmp_path: Path) -> None:
+    golden = Path(shutil.copytree(path, tmp_path / "golden"))
     expected = json.loads((golden / "translations.json").read_text(encoding="utf-8"))
-    translator = Translator.from_run(RunDirectory(golden / "run"), device=CPU)
+    translator = Translator.from_run(RunDirectory(golden / "run"), checkpoint="latest", device=CPU)
     assert translator.translate(list(expected)) == list(expected.values())
     # It has learnt its language, so that no rounding decides about a word.
     references = (golden / "corpus" / "test.de").read_text(encoding="utf-8").splitlines()
@@ -83,11 +98,45 @@ def test_training_goes_on(golden: Path, caplog: pytest.LogCaptureFixture) -> Non
     assert outcome.state.best_value == pytest.approx(100.0)
 
 
+def interrupted_format(golden: Path) -> int:
+    record = golden / "run" / "checkpoints" / "step_0000605" / "checkpoint.json"
+    return int(json.loads(record.read_text())["format_version"])
+
+
+def test_training_goes_on_from_the_middle_of_an_epoch(
+    interrupted: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "mt")
+    run = RunDirectory(interrupted / "run")
+    more = [f"data.path={interrupted / 'corpus'}", "training.max_steps=620", "checkpoint.keep=2"]
+    outcome = run_training(load_config(run.config_file, more), run)
+    assert outcome.finished == "training.max_steps (620) reached"
+    assert "from step 605" in caplog.text
+    # Nine steps of three batches make an epoch; seven of epoch 67 were still to be taken.
+    assert (outcome.state.epoch, outcome.state.batch) == (68, 8 * 3)
+    assert ("not exact to the bit, for the checkpoint has format 1" in caplog.text) == (
+        interrupted_format(interrupted) == 1
+    )
+    # What is saved next has the present format, beside the old one.
+    store = CheckpointStore(run.checkpoints_dir)
+    assert {name: store.require(name).format_version for name in store.names()} == {
+        "step_0000605": interrupted_format(interrupted),
+        "step_0000620": FORMAT_VERSION,
+    }
+    # With the moments and the average of before, nothing is unlearnt.
+    assert outcome.state.best_value == pytest.approx(100.0)
+    assert outcome.state.average_loss < 1.0
+    # Where the new one is lost, the old one is gone on from again.
+    shutil.rmtree(run.checkpoints_dir / "step_0000620")
+    assert run_training(load_config(run.config_file, more), run).state.step == 620
+    assert caplog.text.count("from step 605") == 2
+
+
 def make_newer(run: RunDirectory) -> None:
     """Say in the checkpoint that it is of the next format; the seal is its checksum with zeros for a seal."""
     for record in run.checkpoints_dir.glob("*/checkpoint.json"):
         text = record.read_text()
-        text = text.replace(f'"format_version": {FORMAT_VERSION}', f'"format_version": {FORMAT_VERSION + 1}')
+        text = re.sub('"format_version": [0-9]+', f'"format_version": {FORMAT_VERSION + 1}', text)
         text = re.sub('"mt_version": "[^"]*"', '"mt_version": "77.1"', text)
         blank = re.sub('"seal": "[0-9a-f]{64}"', f'"seal": "{"0" * 64}"', text)
         seal = hashlib.sha256(blank.encode()).hexdigest()

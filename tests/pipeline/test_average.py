@@ -31,7 +31,7 @@ def test_it_is_the_mean_of_the_last(trained: RunDirectory) -> None:
     assert mean.keys() == first.keys()
     for name, weight in mean.items():
         torch.testing.assert_close(weight, (first[name] + second[name]) / 2, rtol=1e-6, atol=1e-7)
-    assert not (average.folder / "training_state.pt").exists()
+    assert sorted(path.name for path in average.folder.iterdir()) == ["checkpoint.json", "model.safetensors"]
     assert all(path.read_bytes() == content for path, content in before.items())
 
 

@@ -95,7 +95,7 @@ def test_the_weights_are_those_that_take_the_steps_not_their_average(
     (file,) = (run.path / "bad_batches").iterdir()
     found = replay(run, file, checkpoint="step_0000012", device=CPU)
     store = CheckpointStore(run.checkpoints_dir)
-    weights = store.load_training_state(store.require("step_0000012"))["average"]["weights"]
+    weights = store.load_training_state(store.require("step_0000012")).weights()
     trained = load_trained(run, "step_0000012")
     losses = []
     for each in (trained.model.weights(), weights):

@@ -1,7 +1,9 @@
 """The stream of batches is a function of the position: the same from there on, whoever asks."""
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from mt.data.batch import Batch
 from mt.data.bpe_dropout import BpeDropout
 from mt.data.dataset import EncodedPairs
 from mt.data.sampler import Share
+from mt.errors import TrainingError
 from mt.special_tokens import PAD_ID
 from mt.training.batch_stream import BatchStream
 
@@ -98,6 +101,63 @@ def test_micro_batches_are_the_batches_in_their_order(make_pairs: MakePairs) -> 
     singles = [numbers(batch) for _, batches in walk(one, (0, 0), one.num_steps(0)) for batch in batches]
     fours = [numbers(batch) for _, batches in walk(four, (0, 0), four.num_steps(0)) for batch in batches]
     assert fours == singles
+
+
+def test_dropout_is_seeded_by_seed_epoch_and_batch_however_steps_are_cut(make_pairs: MakePairs) -> None:
+    pairs = make_pairs(50)
+    seeds = [
+        [
+            [
+                batch.dropout_seed
+                for _, batches in walk(stream, (epoch, 0), stream.num_steps(epoch))
+                for batch in batches
+            ]
+            for epoch in (0, 1)
+        ]
+        for stream in (make_stream(pairs, 1), make_stream(pairs, 4), make_stream(pairs, 1, seed=2))
+    ]
+    assert seeds[0] == seeds[1]
+    each = [seed for epoch in (*seeds[0], *seeds[2]) for seed in epoch]
+    assert len(set(each)) == len(each)
+    # The position in the epoch, not what the batch holds.
+    assert seeds[0][0][3] == make_stream(make_pairs(30), 1).take(0, 3)[0][0].dropout_seed
+
+
+def test_no_two_purposes_draw_from_the_same_state(
+    make_pairs: MakePairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = make_pairs(50)
+    states: list[int] = []
+    make = np.random.default_rng
+
+    def noted(seed: Any) -> np.random.Generator:
+        generator = make(seed)
+        states.append(generator.bit_generator.state["state"]["state"])
+        return generator
+
+    monkeypatch.setattr(np.random, "default_rng", noted)
+    stream = BatchStream(
+        pairs,
+        batch_tokens=30,
+        num_micro_batches=1,
+        seed=1,
+        places=np.full(len(pairs.tgt.ids), -1),
+        unknown_share=0.2,
+    )
+    num_steps = 0
+    for epoch in (0, 1):
+        num_steps += len(walk(stream, (epoch, 0), stream.num_steps(epoch)))
+    assert len(states) == 2 + num_steps
+    assert len(set(states)) == len(states)
+
+
+@pytest.mark.parametrize("excess", [0, 1, 10**14])
+def test_a_position_behind_the_end_of_an_epoch_is_refused(excess: int, make_pairs: MakePairs) -> None:
+    stream = make_stream(make_pairs(50), 1)
+    num_batches = stream.num_steps(2)
+    stream.refuse_position_behind_end(2, num_batches - 1)
+    with pytest.raises(TrainingError, match=f"epoch 2, which has {num_batches} batches"):
+        stream.refuse_position_behind_end(2, num_batches + excess)
 
 
 def test_step_that_ends_with_the_epoch_is_followed_by_the_next(make_pairs: MakePairs) -> None:

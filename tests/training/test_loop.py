@@ -62,7 +62,11 @@ class Bench:
 
         stream.take = noted  # type: ignore[method-assign, assignment]
         with Progress(
-            self.folder / "tensorboard", self.folder / "metrics.jsonl", state=self.state, total_steps=None
+            self.folder / "tensorboard",
+            self.folder / "metrics.jsonl",
+            state=self.state,
+            total_steps=None,
+            metric="bleu",
         ) as progress:
             callbacks = Callbacks(
                 validate=self._validate,

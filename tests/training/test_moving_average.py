@@ -56,9 +56,10 @@ def test_saved_and_loaded_it_goes_on(make_objective: Callable[..., Objective]) -
     for number in range(3):
         model.weights()["tgt_embedding.tokens.weight"].fill_(number)
         average.update()
-    saved = average.state_dict()
+    trained = average.trained_weights()
     with average.in_the_model():
-        resumed.load_state_dict(saved, {name: weight.clone() for name, weight in model.weights().items()})
+        averaged = {name: weight.clone() for name, weight in model.weights().items()}
+    resumed.restore(average.num_updates, averaged, trained)
     for each in (model, other):
         each.weights()["tgt_embedding.tokens.weight"].fill_(7)
     average.update()

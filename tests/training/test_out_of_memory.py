@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -60,6 +61,13 @@ def gradients(objective: Objective) -> list[Tensor]:
     return [p.grad.clone() for p in objective.parameters() if p.grad is not None]
 
 
+def last_attempt(objective: Cramped) -> list[int]:
+    """The rows of the batches after the last that did not fit and all that was thrown away with it."""
+    return next(
+        objective.tried[start:] for start in range(len(objective.tried)) if sum(objective.tried[start:]) <= 11
+    )
+
+
 @pytest.fixture
 def cramped(make_objective: MakeObjective) -> Callable[..., Cramped]:
     def make(room: int, where: str = "forward", error: RuntimeError = ERRORS[0], **changes: Any) -> Cramped:
@@ -87,9 +95,10 @@ def test_the_gradient_is_that_of_the_whole(
     assert results[1].updated
     assert results[1].loss == pytest.approx(results[0].loss, rel=1e-6)
     assert results[1].num_target_tokens == results[0].num_target_tokens
-    assert max(split.tried) == 7
-    # Once the halves are small enough, all of them together are the rows that there were.
-    assert sum(split.tried[-{1: 11, 3: 5, 5: 3}[room] :]) == 11
+    # Where four pairs did not fit, seven are not even tried.
+    assert max(split.tried) == (7 if room == 5 else 4)
+    assert sum(last_attempt(split)) == 11
+    assert max(last_attempt(split)) <= room
 
 
 def test_the_size_that_was_too_large_is_said(
@@ -100,6 +109,7 @@ def test_the_size_that_was_too_large_is_said(
     (message,) = caplog.messages
     lengths = f"{batch.src_ids.size(1)} source and {batch.labels.size(1)} target tokens long"
     assert f"a batch of 11 pairs, {lengths}, was split in two" in message
+    assert "from now on" in message
     assert "lower training.batch_tokens" in message
 
 
@@ -122,20 +132,80 @@ def test_other_errors_are_not_taken_for_it(
 
 
 @pytest.mark.parametrize("where", ["forward", "backward"])
-def test_with_dropout_the_outcome_does_not_depend_on_how_the_attempt_failed(
+def test_with_dropout_the_outcome_is_that_of_a_step_that_knew_what_does_not_fit(
     where: str, cramped: Callable[..., Cramped], make_batches: MakeBatches
 ) -> None:
-    # The halves, given as such from the start, draw the masks that they draw when they are made.
-    split, given = cramped(4, where, dropout=0.3), cramped(100, dropout=0.3)
-    first, second = make_batches([3, 8])
-    outcomes = []
-    for objective, batches in ((split, [first, second]), (given, [first, *second.halves()])):
-        torch.manual_seed(5)
-        loss = step(objective, batches).loss
-        outcomes.append((loss, torch.get_rng_state()))
-    assert outcomes[0][0] == pytest.approx(outcomes[1][0], rel=1e-6)
-    for ours, theirs in zip(gradients(split), gradients(given), strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
+    # So that a run resumed from before the step, or from after it, goes on as the one that never stopped.
+    finding, knowing = cramped(4, where, dropout=0.3), cramped(4, where, dropout=0.3)
+    first, second = (replace(batch, dropout_seed=seed) for seed, batch in enumerate(make_batches([3, 8])))
+    found = step(finding, [first, second])
+    known = step(knowing, [first, second], positions_too_large=found.positions_too_large)
+    assert found.positions_too_large == known.positions_too_large == second.num_positions
+    assert (knowing.tried, finding.tried) == ([3, 4, 4], [3, 8, 3, 4, 4])
+    assert found.loss == known.loss
+    assert all(map(torch.equal, gradients(finding), gradients(knowing)))
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_what_did_not_fit_costs_one_step_and_no_later_one(
+    where: str, cramped: Callable[..., Cramped], make_batches: MakeBatches
+) -> None:
+    # Four micro-batches of like size, each a little too large.
+    micro_batches = [make_batches([11])[0] for _ in range(4)]
+    objective = cramped(10, where)
+    known = None
+    for _ in range(3):
+        known = step(objective, micro_batches, positions_too_large=known).positions_too_large
+    assert objective.tried == [11, *[5, 6] * 4 * 3]
+
+
+def test_a_size_just_below_one_that_did_not_fit_is_not_tried(
+    cramped: Callable[..., Cramped], make_batches: MakeBatches
+) -> None:
+    (batch,) = make_batches([11])
+    for share, rows in ((1.0, [5, 6]), (1.1, [5, 6]), (1.2, [11]), (3.0, [11])):
+        objective = cramped(100)
+        result = step(objective, [batch], positions_too_large=round(share * batch.num_positions))
+        assert objective.tried == rows
+        assert result.positions_too_large == round(share * batch.num_positions)
+
+
+def test_a_single_pair_is_tried_however_large(
+    cramped: Callable[..., Cramped], make_batches: MakeBatches
+) -> None:
+    objective = cramped(1)
+    step(objective, make_batches([3]), positions_too_large=1)
+    assert objective.tried == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["to", "pin_memory"])
+def test_copying_to_the_device_is_covered(
+    name: str,
+    make_objective: MakeObjective,
+    make_batches: MakeBatches,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy = getattr(Batch, name)
+
+    def copy_what_fits(batch: Batch, *device: torch.device) -> Batch:
+        if len(batch.labels) > 4:
+            raise ERRORS[0]
+        return cast(Batch, copy(batch, *device))
+
+    whole, split = make_objective(), make_objective()
+    expected = step(whole, make_batches([11]))
+    if name == "pin_memory":  # As on a machine with CUDA, from which the copy comes back.
+        monkeypatch.setattr("mt.training.step._on_device", lambda batch, device: batch.pin_memory())
+        monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: tensor)
+        copy = Batch.pin_memory
+    monkeypatch.setattr(Batch, name, copy_what_fits)
+    assert step(split, make_batches([11])).loss == pytest.approx(expected.loss, rel=1e-6)
+    precision = Precision("float32", torch.device("cpu"))
+    if name == "to":
+        loss = validation_loss(split.eval(), make_batches([11]), precision)
+        assert loss == pytest.approx(
+            validation_loss(whole.eval(), make_batches([3, 4, 4]), precision), rel=1e-6
+        )
 
 
 def test_validation_is_halved_and_finds_the_same(

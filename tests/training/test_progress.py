@@ -1,10 +1,12 @@
 """The figures of a run, read back as TensorBoard and anyone else would read them."""
 
+import contextlib
 import json
 import logging
 import math
 import os
 import pty
+import re
 import subprocess
 import sys
 import termios
@@ -29,7 +31,9 @@ SAMPLES = [("A dog.", "Ein Hund.", "Der Hund.")]
 
 def take_steps(folder: Path, state: TrainingState, until: int, *, log_every: int = 2) -> None:
     """Steps whose loss is their number, ten target tokens each; a validation at every fourth."""
-    with Progress(folder / "tensorboard", folder / "metrics.jsonl", state=state, total_steps=20) as progress:
+    with Progress(
+        folder / "tensorboard", folder / "metrics.jsonl", state=state, total_steps=20, metric="bleu"
+    ) as progress:
         while state.step < until:
             loss = float(state.step + 1)
             state.record_step(loss, 10, updated=True)
@@ -69,9 +73,13 @@ def test_the_corpus_is_shown_once_however_often_a_run_begins(
 ) -> None:
     # The first two were killed before they had saved anything.
     for _ in range(3):
-        with Progress(tmp_path, tmp_path / "metrics.jsonl", state=TrainingState(), total_steps=9) as progress:
+        with Progress(
+            tmp_path, tmp_path / "metrics.jsonl", state=TrainingState(), total_steps=9, metric="bleu"
+        ) as progress:
             progress.corpus("reason  pairs\ntoo long  3", {"too long": 3, "the source is empty": 1})
-    with Progress(tmp_path, tmp_path / "metrics.jsonl", state=TrainingState(step=1), total_steps=9):
+    with Progress(
+        tmp_path, tmp_path / "metrics.jsonl", state=TrainingState(step=1), total_steps=9, metric="bleu"
+    ):
         pass
     curves = read_curves(tmp_path)
     assert curves["corpus/dropped/too_long"] == [(1, 3.0)]
@@ -99,7 +107,9 @@ def test_the_speed_is_that_of_training_alone(tmp_path: Path, monkeypatch: pytest
     now = 0.0
     monkeypatch.setattr("time.perf_counter", lambda: now)
     state, result = TrainingState(), StepResult(1.0, 10, 0.5, updated=True)
-    with Progress(tmp_path, tmp_path / "metrics.jsonl", state=state, total_steps=4) as progress:
+    with Progress(
+        tmp_path, tmp_path / "metrics.jsonl", state=state, total_steps=4, metric="bleu"
+    ) as progress:
         for step in range(1, 5):
             now += 2.0
             state.record_step(1.0, 10, updated=True)
@@ -108,6 +118,39 @@ def test_the_speed_is_that_of_training_alone(tmp_path: Path, monkeypatch: pytest
             progress.leave_out(40.0)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["tokens_per_second"] for line in lines] == [5.0, 5.0]
+
+
+def test_the_time_left_is_that_of_training_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "mt")
+    now = 0.0
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    state, result = TrainingState(step=100), StepResult(1.0, 10, 0.5, updated=True)
+    files = tmp_path, tmp_path / "metrics.jsonl"
+    with Progress(*files, state=state, total_steps=3701, metric="bleu") as progress:
+        for _ in range(300):
+            now += 2.0
+            state.record_step(1.0, 10, updated=True)
+            progress.step(state, result, 1e-3, log=True)
+            if state.step % 50 == 0:
+                now += 2000.0
+                progress.validation(state, RESULT, [])
+                now += 500.0  # Somebody saves.
+                progress.leave_out(500.0)
+        lines = [message for message in caplog.messages if message.startswith("step")]
+        # Two seconds for each step that is left, whatever came between.
+        for line in lines:
+            step = int(line.split()[1].replace(",", ""))
+            hours, rest = divmod(2 * (3701 - step), 3600)
+            assert line.endswith(f"  {hours}:{rest // 60:02}:{rest % 60:02} left" if hours else "left")
+        # A machine that becomes three times as slow is believed within a few hundred steps.
+        for _ in range(400):
+            now += 6.0
+            state.record_step(1.0, 10, updated=True)
+            progress.step(state, result, 1e-3, log=True)
+    hours, minutes, _ = map(int, caplog.messages[-1].split()[-2].split(":"))
+    assert hours + minutes / 60 == pytest.approx(6 * (3701 - 800) / 3600, rel=0.05)
 
 
 def test_what_came_after_the_resumed_step_is_taken_back(
@@ -119,7 +162,7 @@ def test_what_came_after_the_resumed_step_is_taken_back(
     take_steps(unbroken, TrainingState(), 12)
     state = TrainingState()
     take_steps(broken, state, 5)
-    saved = TrainingState.from_dict(state.to_dict())
+    saved = TrainingState(**state.to_dict())
     take_steps(broken, state, 11)
     with (broken / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "epoch": 0, "num_tar')  # Where a crash cut it.
@@ -135,7 +178,7 @@ def test_what_came_after_the_resumed_step_is_taken_back(
 def test_an_interval_without_any_update_has_no_point(tmp_path: Path) -> None:
     state = TrainingState()
     figures = tmp_path / "metrics.jsonl"
-    with Progress(tmp_path / "tensorboard", figures, state=state, total_steps=1) as progress:
+    with Progress(tmp_path / "tensorboard", figures, state=state, total_steps=1, metric="bleu") as progress:
         state.record_step(math.nan, 10, updated=False)
         progress.step(state, StepResult(math.nan, 10, math.nan, updated=False), 1e-3, log=True)
     assert figures.read_text() == ""
@@ -163,41 +206,63 @@ def test_log_lines_where_stderr_is_no_terminal(
 
 
 BAR = """
-import sys
+import sys, time
 from pathlib import Path
+import mt.training.progress
 from mt.cli.logs import show_logs
 from mt.training.progress import Progress
 from mt.training.state import TrainingState
 from mt.training.step import StepResult
+from mt.training.validation import ValidationResult
 show_logs()
-state = TrainingState()
+mt.training.progress.SECONDS_BETWEEN_LINES = 0
+state = TrainingState(best_value=31.5)
 folder = Path(sys.argv[1])
-with Progress(folder / "tensorboard", folder / "metrics.jsonl", state=state, total_steps=3) as progress:
+files = folder / "tensorboard", folder / "metrics.jsonl"
+with Progress(*files, state=state, total_steps=3, metric="bleu") as progress:
     for _ in range(3):
         state.record_step(2.5, 10, updated=True)
         progress.step(state, StepResult(2.5, 10, 0.5, updated=True), 1e-3, log=True)
+        time.sleep(0.2)  # A bar is not drawn more often.
+    progress.validation(state, ValidationResult(1.0, {}, []), [(" ".join(["extraordinary"] * 12), "", "")])
 """
+
+
+def watch(folder: Path, lines: int, columns: int) -> str:
+    """What a terminal of this size is sent."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (lines, columns))
+    with subprocess.Popen([sys.executable, "-c", BAR, str(folder)], stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        # Linux says by an error that nobody has the other end any more.
+        with contextlib.suppress(OSError):
+            while read := os.read(ours, 4096):
+                shown += read
+    os.close(ours)
+    assert process.returncode == 0
+    return shown.decode()
+
+
+@pytest.mark.slow
+def test_in_a_terminal_of_no_size_there_are_lines(tmp_path: Path) -> None:
+    text = watch(tmp_path, 0, 0)
+    assert "step 2  epoch 1  loss 2.500" in text
+    assert "%|" not in text
 
 
 @pytest.mark.slow
 def test_a_bar_where_stderr_is_a_terminal(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 120))
-    with subprocess.Popen([sys.executable, "-c", BAR, str(tmp_path)], stderr=theirs) as process:
-        os.close(theirs)
-        shown = b""
-        while True:
-            try:
-                read = os.read(ours, 4096)
-            except OSError:  # How Linux says that nobody has the other end any more.
-                break
-            if not read:
-                break
-            shown += read
-    os.close(ours)
-    assert process.returncode == 0
-    text = shown.decode()
-    assert "\r" in text
-    assert "3/3" in text
-    assert "loss 2.500" in text
-    assert "tokens/s" in text
+    text = watch(tmp_path, 24, 120)
+    shown = re.split(r"[\r\n]+", text)
+    second = next(bar for bar in shown if "2/3" in bar)
+    assert re.fullmatch(
+        r"epoch 1   67%\|.*\| 2/3 steps, 00:00 left, best bleu 31\.50, loss 2\.500, [\d,]+ tokens/s *", second
+    )
+    assert "3/3 steps, best" in text
+    assert "epoch 1  loss" not in text  # What the bar shows is not logged as well.
+    # A line that is too long is broken between words.
+    long = next(number for number, line in enumerate(shown) if line.startswith("  source"))
+    assert len(shown[long]) <= 120
+    words = f"{shown[long]} {shown[long + 1]}".split()
+    assert words == ["source", *["extraordinary"] * 12]

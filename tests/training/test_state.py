@@ -12,9 +12,9 @@ from mt.training.state import TrainingState
 
 def test_state_goes_out_as_json_and_in() -> None:
     state = TrainingState(3, 1, 2, 500, 61.5, 0.25, 4, 5, 6, 7.5, 80)
-    assert TrainingState.from_dict(json.loads(json.dumps(state.to_dict()))) == state
+    assert TrainingState(**json.loads(json.dumps(state.to_dict()))) == state
     fresh = TrainingState()
-    assert TrainingState.from_dict(json.loads(json.dumps(fresh.to_dict()))) == fresh
+    assert TrainingState(**json.loads(json.dumps(fresh.to_dict()))) == fresh
     assert fresh.to_dict()["best_value"] is None
 
 

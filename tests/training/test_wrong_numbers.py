@@ -96,7 +96,7 @@ def test_a_scale_that_falls_is_counted_apart() -> None:
 def curve(folder: Path, losses: Sequence[float], state: TrainingState) -> None:
     """A step for each loss, and a point of the curve for each step."""
     with Progress(
-        folder / "tensorboard", folder / "metrics.jsonl", state=state, total_steps=None
+        folder / "tensorboard", folder / "metrics.jsonl", state=state, total_steps=None, metric="bleu"
     ) as progress:
         for loss in losses:
             state.record_step(loss, 10, updated=True)
@@ -139,7 +139,7 @@ def test_the_average_outlives_a_resume(tmp_path: Path) -> None:
     curve(unbroken, losses, TrainingState())
     state = TrainingState()
     for start in range(0, len(losses), 5):
-        state = TrainingState.from_dict(json.loads(json.dumps(state.to_dict())))
+        state = TrainingState(**json.loads(json.dumps(state.to_dict())))
         curve(broken, losses[start : start + 5], state)
     assert spikes(broken) == spikes(unbroken)
     assert spikes(unbroken).keys() == {15, 18}

@@ -22,8 +22,8 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
+from mt.display import are_shown
 from mt.errors import DataError
-from mt.progress_bars import are_shown
 
 log = logging.getLogger(__name__)
 

@@ -83,14 +83,18 @@ def forecast(config: Config, pace: Pace) -> Forecast:
         limits.append(((1 + validation.patience) * validation.every_steps, "validation.patience"))
     steps, ended_by = min(limits)
     num_steps = max(1, math.ceil(steps))
+    num_epochs = num_steps / pace.steps_per_epoch
     num_validations = _times(num_steps, validation.every_steps)
+    num_checkpoints = _times(num_steps, config.checkpoint.every_steps)
+    if config.checkpoint.every_epochs is not None:
+        num_checkpoints += int(num_epochs / config.checkpoint.every_epochs)
     return Forecast(
         num_steps,
         ended_by,
         is_certain,
-        num_steps / pace.steps_per_epoch,
+        num_epochs,
         num_validations,
-        _times(num_steps, config.checkpoint.every_steps),
+        num_checkpoints,
         num_steps * pace.seconds_per_step,
         num_validations * pace.validation_seconds,
     )

@@ -181,7 +181,7 @@ class Trial:
         started = time.perf_counter()
         validate(
             self._objective,
-            [collate(src, tgt).to(self._device)],
+            [collate(src, tgt)],
             self._precision,
             translate=lambda _: [
                 tokenizers[1].decode(written.ids)
@@ -202,7 +202,7 @@ class Trial:
         config = self._config
         return train_step(
             self._objective,
-            [batch.to(self._device) for batch in micro_batches],
+            micro_batches,
             self._optimizer,
             self._precision,
             learning_rate=learning_rate(self._num_steps, config.schedule, d_model=config.model.d_model),

@@ -12,7 +12,7 @@ from .processes import Driver
 from .trial import Arena, Task, Trial, finish, newest_step, read_stderr
 
 PHASE, RESUMED = "damaged checkpoints", "runs with a damaged newest checkpoint"
-PARTS = ("model.safetensors", "training_state.pt", "checkpoint.json")
+PARTS = ("model.safetensors", "training_state.safetensors", "training_state.json", "checkpoint.json")
 Damage = Callable[[bytes, random.Random], bytes]
 
 

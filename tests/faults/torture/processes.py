@@ -20,14 +20,15 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
 
-def start_command(config: Path, run: Path) -> subprocess.Popen[str]:
-    """Start ``mt train`` as a user does; what it says goes to ``<run>.stderr``."""
-    with run.with_suffix(".stderr").open("a") as stderr:
+def start_command(config: Path, run: Path, stderr: int | None = None) -> subprocess.Popen[str]:
+    """Start ``mt train`` as a user does; what it says goes to ``<run>.stderr``, or to this descriptor."""
+    with run.with_suffix(".stderr").open("a") as file:
+        output = file if stderr is None else stderr
         return subprocess.Popen(
             [sys.executable, "-m", "mt", "train", "--config", str(config), "--run", str(run)],
             stdin=subprocess.DEVNULL,
-            stdout=stderr,
-            stderr=stderr,
+            stdout=output,
+            stderr=output,
             env=environment(),
             text=True,
         )

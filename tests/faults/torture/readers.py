@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from mt.checkpoint.store import CheckpointStore
+from mt.checkpoint.training_state import SavedTraining
 from mt.pipeline.evaluate import run_evaluation
 from mt.pipeline.tokenizer_checksums import tokenizer_checksums
 from mt.pipeline.translator import Translator
@@ -95,7 +96,7 @@ def save_and_prune(run: RunDirectory) -> None:
         store.save(
             step + number,
             models[number % 2],
-            {},
+            SavedTraining({}, {}),
             metrics={},
             environment={},
             tokenizers=tokenizer_checksums(run),

@@ -25,6 +25,7 @@ POINTS = (
 CODES = {
     "SIGTERM": 143,
     "SIGINT": 130,
+    "SIGHUP": 129,
     "SIGUSR1": 128 + signal.SIGUSR1,
     "SIGINT SIGINT": 130,
     "SIGTERM SIGINT": 130,
@@ -39,7 +40,7 @@ def signals(arena: Arena, chance: random.Random, most: int | None = None) -> lis
     during = [
         send_signal(point, chance.randint(1, arena.points.count(point)), names) for point, names in cases
     ]
-    starting = [signal_while_starting(name) for name in ("SIGTERM", "SIGINT", "SIGUSR1")]
+    starting = [signal_while_starting(name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1")]
     return during + (starting if most is None else starting[:1])
 
 

@@ -1,0 +1,107 @@
+"""What resuming needs besides the model's weights: tensors as safetensors, everything plain as JSON.
+
+Tensors are named after their parameters, tied ones once: ``optimizer.exp_avg/NAME`` and
+``optimizer.exp_avg_sq/NAME`` are Adam's moments, and ``weights/NAME`` the trained weights, where the model is
+a moving average of them. Reading executes nothing and allocates no more than the files hold. Whether all of
+it fits the run is for those to say who know the run.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from mt.checkpoint.record import DamagedError
+
+TENSORS, VALUES = "training_state.safetensors", "training_state.json"
+EXP_AVG, EXP_AVG_SQ, WEIGHTS = "optimizer.exp_avg/", "optimizer.exp_avg_sq/", "weights/"
+_MAX_VALUES_BYTES = 100_000
+
+
+@dataclass(frozen=True)
+class SavedTraining:
+    """The training state of a checkpoint, as it is in its files."""
+
+    values: Mapping[str, Any]
+    """Counters and other plain values, as JSON has them."""
+
+    tensors: Mapping[str, Tensor]
+    """By kind and parameter, on the CPU; each has exactly the elements that its shape says."""
+
+    is_format_1: bool = False
+    """Whether it is of a version that knew fewer counters and had numbers for the parameters of moments."""
+
+    def weights(self) -> dict[str, Tensor]:
+        """The trained weights by name; empty where they are the model itself."""
+        return {
+            name.removeprefix(WEIGHTS): tensor
+            for name, tensor in self.tensors.items()
+            if name.startswith(WEIGHTS)
+        }
+
+    def with_names(self, names: Sequence[str]) -> "SavedTraining":
+        """With parameters' names in the place of the numbers of format 1, which counts them in this order.
+
+        Raises:
+            DamagedError: If a number is that of no parameter.
+        """
+        tensors = {}
+        for key, tensor in self.tensors.items():
+            kind, _, number = key.rpartition("/")
+            if f"{kind}/" in (EXP_AVG, EXP_AVG_SQ):
+                if int(number) >= len(names):
+                    raise DamagedError("its optimizer has moments of more parameters than the model has")
+                key = f"{kind}/{names[int(number)]}"
+            tensors[key] = tensor
+        return replace(self, tensors=tensors, is_format_1=False)
+
+
+def tensors_bytes(saved: SavedTraining) -> bytes:
+    """The tensors in the safetensors format."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in saved.tensors.items()}
+    return safetensors.torch.save(tensors)
+
+
+def values_bytes(saved: SavedTraining) -> bytes:
+    """The plain values as JSON.
+
+    Raises:
+        TypeError: If JSON has no such type.
+    """
+    return (json.dumps(saved.values, indent=1) + "\n").encode()
+
+
+def read_training_state(tensors: Path, values: Path) -> SavedTraining:
+    """What `tensors_bytes` and `values_bytes` wrote.
+
+    Raises:
+        DamagedError: If a file holds anything else.
+    """
+    return SavedTraining(_read_values(values), _read_tensors(tensors))
+
+
+def _read_values(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        data = file.read(_MAX_VALUES_BYTES + 1)
+    if len(data) > _MAX_VALUES_BYTES:
+        raise DamagedError(f"{path.name} is larger than any that mt writes")
+    try:
+        values = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{path.name} is not JSON") from error
+    if not isinstance(values, dict):
+        raise DamagedError(f"{path.name} is not a training state that mt wrote")
+    return values
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        # Of a copy in memory: a mapped file would still be read, step by step, long after it was verified.
+        return safetensors.torch.load(path.read_bytes())
+    except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise DamagedError(f"{path.name} is not a training state that mt wrote") from error

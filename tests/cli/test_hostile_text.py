@@ -1,0 +1,73 @@
+"""A corpus, a record or a name that tries to control the terminal, or TensorBoard's page."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+import mt.__main__
+from mt.errors import MtError
+
+Call = Callable[..., tuple[int, str, str]]
+
+TITLE = "\x1b]0;owned\x07"
+MARKUP = "<img src=x onerror=alert(1)> **bold**"
+
+
+def control_characters(text: str) -> set[str]:
+    return {character for character in text if not character.isprintable()} - {"\n", "\t"}
+
+
+@pytest.fixture
+def corpus(tiny_corpus: Path, tmp_path: Path) -> Path:
+    """The tiny corpus with a hostile sentence at the head of the validation and test splits."""
+    folder = Path(shutil.copytree(tiny_corpus, tmp_path / "hostile"))
+    for split in ("validation", "test"):
+        for language in ("en", "de"):
+            file = folder / f"{split}.{language}"
+            file.write_text(f"{TITLE}{MARKUP} \u202e {language}\n{file.read_text()}")
+    return folder
+
+
+def test_neither_log_nor_terminal_nor_tensorboard_obeys_a_sentence(
+    call: Call, corpus: Path, tiny_config_file: Path, read_curves: Callable[[Path], Any]
+) -> None:
+    code, _, err = call(
+        *("train", "-c", tiny_config_file, "--set", f"data.path={corpus}", "--set", "training.max_steps=2")
+    )
+    assert code == 0
+    log = Path("runs/tiny/train.log").read_text()
+    for text in (err, log):
+        assert control_characters(text) == set()
+        assert rf"\x1b]0;owned\x07{MARKUP} \u202e en" in text
+    sample = read_curves(Path("runs/tiny/tensorboard"))["samples/1/text_summary"][0][1].decode()
+    assert control_characters(sample) == set()
+    assert "<" not in sample
+    assert r"\*\*bold" in sample
+    # What is evaluated goes into a table of TensorBoard's.
+    assert call("evaluate", "--worst", "99")[0] == 0
+    [tables] = Path("runs/tiny/tensorboard/evaluation").iterdir()
+    worst = read_curves(tables)["evaluation/worst/text_summary"][0][1].decode()
+    assert control_characters(worst) == set()
+    assert "&lt;img" in worst
+    assert "<" not in worst
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MtError(f"the record says {TITLE}."), OSError(28, "No space left on device", f"a{TITLE}b")],
+    ids=["a sentence", "a file name"],
+)
+def test_an_error_is_shown_without_control_characters(
+    error: Exception, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(mt.__main__, "app", fail)
+    code, _, err = call()
+    assert code == 2
+    assert control_characters(err) == set()
+    assert r"\x1b]0;owned\x07" in err
