@@ -35,14 +35,12 @@ class Copying:
 
     def decode_step(self, model: EncoderDecoder[CacheT], ids: Tensor, cache: CacheT) -> Tensor:
         """Logits as the model gives them, in float32; remembers what the alignment head looks at."""
-        if not self._active:
-            return model.decode_step(ids, cache).float()
-        alignment: list[Tensor] = []
-        logits = model.decode_step(ids, cache, alignment).float()
-        # The head may well look back at a word that is done, but cannot mean it again.
-        least = torch.finfo(alignment[0].dtype).min
-        self._positions = alignment[0].masked_fill(self._done, least).argmax(-1)
-        return logits
+        step = model.decode_step(ids, cache, with_alignment=self._active)
+        if step.alignment_scores is not None:
+            # The head may well attend to a word again that is copied already, but cannot mean it again.
+            least = torch.finfo(step.alignment_scores.dtype).min
+            self._positions = step.alignment_scores.masked_fill(self._done, least).argmax(-1)
+        return step.logits.float()
 
     def forbid(self, logits: Tensor) -> None:
         """Give minus infinity to what may not follow: ``(R, V)``, changed in place."""

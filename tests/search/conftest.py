@@ -1,7 +1,7 @@
 """Two models to search with: one that is a table written by hand, one that is a tiny random Transformer."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -18,6 +18,11 @@ from mt.transformer.transformer import Transformer
 
 FIRST_SOURCE = 4
 """The source id that names the first table."""
+
+
+class FakeStep(NamedTuple):
+    logits: Tensor
+    alignment_scores: Tensor | None = None
 
 
 class TableCache:
@@ -46,10 +51,10 @@ class TableModel:
         self.max_length = max_length
         return TableCache((memory[:, 0] - FIRST_SOURCE).repeat_interleave(rows_per_sentence))
 
-    def decode_step(self, ids: Tensor, cache: TableCache, alignment: list[Tensor] | None = None) -> Tensor:
+    def decode_step(self, ids: Tensor, cache: TableCache, *, with_alignment: bool = False) -> FakeStep:
         self.batch_sizes.append(len(ids))
         pairs = zip(cache.which.tolist(), ids.tolist(), strict=True)
-        return torch.tensor([self.tables[which][newest] for which, newest in pairs])
+        return FakeStep(torch.tensor([self.tables[which][newest] for which, newest in pairs]))
 
 
 def satisfies_the_protocol() -> list[EncoderDecoder[Any]]:

@@ -1,6 +1,7 @@
 """Unknown words are copied where the alignment head looks at them, which here a script says."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -17,6 +18,11 @@ from mt.transformer.transformer import Transformer
 
 VOCAB_SIZE = 12
 KNOWN, SECOND = 7, 8
+
+
+class ScriptedStep(NamedTuple):
+    logits: Tensor
+    alignment_scores: Tensor | None
 
 
 class ScriptCache:
@@ -51,7 +57,7 @@ class ScriptedModel:
             [self.scripts[int(row) - 4] for row in memory[:, 0] for _ in range(rows_per_sentence)]
         )
 
-    def decode_step(self, ids: Tensor, cache: ScriptCache, alignment: list[Tensor] | None = None) -> Tensor:
+    def decode_step(self, ids: Tensor, cache: ScriptCache, *, with_alignment: bool = False) -> ScriptedStep:
         logits = torch.zeros(len(cache.scripts), VOCAB_SIZE)
         scores = torch.zeros(len(cache.scripts), self.width)
         for row, script in enumerate(cache.scripts):
@@ -61,10 +67,8 @@ class ScriptedModel:
             else:
                 logits[row, EOS_ID] = 9.0
         cache.length += 1
-        if alignment is not None:
-            self.asked_for_alignment += 1
-            alignment.append(scores)
-        return logits
+        self.asked_for_alignment += with_alignment
+        return ScriptedStep(logits, scores if with_alignment else None)
 
 
 Search = Callable[[ScriptedModel, list[list[int]]], list[Hypothesis]]

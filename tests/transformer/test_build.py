@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from mt.masks import padding_mask, target_mask
-from mt.transformer.attention import MultiHeadAttention
+from mt.transformer.attention import MultiHeadAttention, ScaledDotProductAttention
 from mt.transformer.dropout import Dropout
 from mt.transformer.embedding import PositionalEmbedding
 from mt.transformer.feed_forward import FeedForward
@@ -114,7 +114,7 @@ def test_dropout_is_in_both_stacks_and_on_both_embeddings(make_model: Make) -> N
     embeddings = [module for module in model.modules() if isinstance(module, PositionalEmbedding)]
     assert [embedding.dropout.p for embedding in embeddings] == [0.3, 0.3]
     assert [embedding.word_dropout.p for embedding in embeddings] == [0.4, 0.4]
-    assert {m.dropout for m in model.modules() if isinstance(m, MultiHeadAttention)} == {0.2}
+    assert {m.dropout for m in model.modules() if isinstance(m, ScaledDotProductAttention)} == {0.2}
 
 
 def test_linear_weights_are_xavier_uniform(make_model: Make) -> None:

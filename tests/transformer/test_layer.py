@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from mt.transformer.attention import MultiHeadAttention
+from mt.transformer.attention import ScaledDotProductAttention
 from mt.transformer.decoder import Decoder
 from mt.transformer.dropout import Dropout
 from mt.transformer.encoder import Encoder
@@ -35,7 +35,7 @@ def test_every_sublayer_has_the_dropout_of_the_shape() -> None:
         shares = sorted(m.p for m in stack.modules() if isinstance(m, Dropout))
         assert shares == [0.1] * 2 + [0.3] * num_sublayers
     for stack, num_attentions in ((encoder, 2), (decoder, 4)):
-        shares = [m.dropout for m in stack.modules() if isinstance(m, MultiHeadAttention)]
+        shares = [m.dropout for m in stack.modules() if isinstance(m, ScaledDotProductAttention)]
         assert shares == [0.2] * num_attentions
 
 

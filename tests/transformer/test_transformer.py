@@ -87,7 +87,7 @@ def test_row_of_nothing_but_padding_gives_no_nan(norm_first: bool, make_model: M
         assert parameter.grad is not None
         assert parameter.grad.isfinite().all(), name
     cache = model.start_cache(model.encode(src_ids, padding_mask(src_ids)), padding_mask(src_ids), 2)
-    assert model.decode_step(tgt_ids[:, 0], cache).isfinite().all()
+    assert model.decode_step(tgt_ids[:, 0], cache).logits.isfinite().all()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_cached_steps_equal_the_uncached_forward(changes: dict[str, Any], make_m
     src_mask = padding_mask(SRC_IDS)
     cache = model.start_cache(model.encode(SRC_IDS, src_mask), src_mask, TGT_IDS.size(1))
     for t in range(TGT_IDS.size(1)):
-        logits = model.decode_step(TGT_IDS[:, t], cache)
+        logits = model.decode_step(TGT_IDS[:, t], cache).logits
         real = TGT_IDS[:, t] != PAD_ID
         torch.testing.assert_close(logits[real], expected[real, t], atol=1e-5, rtol=1e-4)
 
@@ -117,7 +117,7 @@ def test_cached_steps_equal_the_uncached_forward_after_rows_change(rows: list[in
     tgt_ids = torch.cat([before[index], after], dim=1)
     expected = run(model, SRC_IDS[index], tgt_ids)
     for t in range(2, 5):
-        logits = model.decode_step(tgt_ids[:, t], cache)
+        logits = model.decode_step(tgt_ids[:, t], cache).logits
         torch.testing.assert_close(logits, expected[:, t], atol=1e-5, rtol=1e-4)
 
 
@@ -125,11 +125,11 @@ def test_two_caches_know_nothing_of_each_other(make_model: Make) -> None:
     model, src_mask = make_model(), padding_mask(SRC_IDS)
     memory = model.encode(SRC_IDS, src_mask)
     alone = model.start_cache(memory, src_mask, 3)
-    expected = [model.decode_step(TGT_IDS[:, t], alone) for t in range(3)]
+    expected = [model.decode_step(TGT_IDS[:, t], alone).logits for t in range(3)]
     first, second = (model.start_cache(memory, src_mask, 3) for _ in range(2))
     for t in range(3):
         model.decode_step(TGT_IDS[:, t].flip(0), second)
-        assert model.decode_step(TGT_IDS[:, t], first).equal(expected[t])
+        assert model.decode_step(TGT_IDS[:, t], first).logits.equal(expected[t])
 
 
 def test_modules_keep_no_tensor_of_what_they_computed(make_model: Make) -> None:
@@ -193,7 +193,7 @@ def test_weights_of_another_shape_are_refused_and_nothing_is_copied(make_model: 
     model = make_model()
     before = {name: weight.clone() for name, weight in model.weights().items()}
     with pytest.raises(
-        ValueError, match=r"tgt_embedding\.tokens\.weight has the shape \(14, 16\), and not \(13, 16\)"
+        ValueError, match=r"tgt_embedding\.tokens\.weight has the shape \(14, 16\) instead of \(13, 16\)"
     ):
         model.load_weights(make_model(tgt_vocab_size=14).weights())
     assert all(weight.equal(before[name]) for name, weight in model.weights().items())
