@@ -34,7 +34,7 @@ from mt.cli.search_options import (
     TemperatureOption,
     TopKOption,
     TopPOption,
-    choose_way,
+    choose_strategy,
 )
 from mt.errors import ConfigError, DataError
 
@@ -71,7 +71,7 @@ def translate(
     show_logs()
     _refuse_contradictions(sentences, file, prefix, prefix_column, keep_unk, dictionary)
     found = find_run(run)
-    way = choose_way(
+    strategy = choose_strategy(
         beam=beam,
         length_penalty=length_penalty,
         length_normalization=length_normalization,
@@ -85,7 +85,7 @@ def translate(
     from mt.device import choose_device
     from mt.pipeline.carried_words import read_dictionary
     from mt.pipeline.translator import Translator
-    from mt.search.constraints import Constraints
+    from mt.search.request import Constraints
 
     translator = Translator.from_run(
         found,
@@ -102,7 +102,7 @@ def translate(
         translations = translator.n_best(
             lines,
             num_best=n_best or 1,
-            way=way,
+            strategy=strategy,
             constraints=Constraints(min_length, no_repeat_ngram),
             prefixes=prefixes,
             keep_unk=keep_unk,

@@ -18,8 +18,8 @@ from mt.metrics.sentences import SentenceOfTwo, most_different_sentences
 from mt.metrics.significance import Difference, paired_bootstrap
 from mt.pipeline.evaluate import translate_set
 from mt.pipeline.evaluation_set import EvaluationSet, load_evaluation_set, read_lines
-from mt.pipeline.translator import Beam
 from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam
 
 
 @dataclass(frozen=True)

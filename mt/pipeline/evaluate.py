@@ -30,8 +30,9 @@ from mt.metrics.words import (
     look_at_source_words,
 )
 from mt.pipeline.evaluation_set import EvaluationSet, load_evaluation_set
-from mt.pipeline.translator import Beam, Translator
+from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam
 
 LOG = logging.getLogger(__name__)
 
@@ -164,7 +165,7 @@ def translate_set(
         of = f"-of{len(saved.average_of)}-{checksum}"
     setting = f"{judged_on.name}.{saved.name}{of}.{search}"
     translator = Translator.from_run(run, checkpoint=saved.name, device=device)
-    lines = translator.translate(judged_on.sources, way=beam, show_progress=True)
+    lines = translator.translate(judged_on.sources, strategy=beam, show_progress=True)
     file = run.hypotheses_file(setting)
     write_text_atomically(file, "".join(line + "\n" for line in lines))
     return Translations(setting, saved.name, saved.step, lines, file)

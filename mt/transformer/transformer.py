@@ -103,11 +103,11 @@ class Transformer(nn.Module):
         """
         own = self.weights()
         if own.keys() != weights.keys():
-            different = sorted(own.keys() ^ weights.keys())
-            raise ValueError(f"these weights are of a model that differs in {', '.join(different[:3])}")
+            odd = sorted(own.keys() ^ weights.keys())
+            raise ValueError(f"these weights belong to another model: it differs in {', '.join(odd[:3])}")
         for name, weight in own.items():
             if weight.shape != weights[name].shape:
                 theirs = tuple(weights[name].shape)
-                raise ValueError(f"{name} has the shape {theirs} instead of {tuple(weight.shape)}")
+                raise ValueError(f"{name} has the shape {theirs}, and not {tuple(weight.shape)}")
         for name, weight in own.items():
             weight.copy_(weights[name])
