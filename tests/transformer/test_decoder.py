@@ -12,7 +12,7 @@ from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.decoder import Decoder, DecoderLayer
 from mt.transformer.layer import LayerShape
 
-# Source and target of unlike length, so that a decoder that looks at the wrong one is found out.
+# Source and target of different lengths, so that attending to the wrong one fails.
 SRC_IDS = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 0, 0], [5, 0, 0, 0, 0]])
 TGT_IDS = torch.tensor([[2, 5, 6, 0], [2, 5, 6, 7], [2, 0, 0, 0]])
 
@@ -78,7 +78,7 @@ def test_decoder_equals_that_of_torch(
     )
 
 
-def test_what_was_written_before_is_attended_to() -> None:
+def test_a_target_token_changes_all_later_outputs_and_no_earlier_one() -> None:
     decoder = Decoder(LayerShape(16, 4, 24), 1).eval()
     x, memory = torch.randn(1, 4, 16), torch.randn(1, 5, 16)
     changed = x.clone()
@@ -91,7 +91,7 @@ def test_what_was_written_before_is_attended_to() -> None:
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
-def test_steps_over_a_cache_equal_all_positions_at_once(norm_first: bool) -> None:
+def test_cached_steps_equal_all_positions_at_once(norm_first: bool) -> None:
     decoder = Decoder(LayerShape(16, 4, 24, norm_first=norm_first), 2).eval()
     x, memory, mask = torch.randn(3, 6, 16), torch.randn(3, 5, 16), padding_mask(SRC_IDS)
     expected = decoder(x, memory, mask, causal_mask(6)).hidden
