@@ -99,7 +99,7 @@ def remove_folder_atomically(folder: Path) -> None:
 
 
 def put_in_place(partial: Path, folder: Path) -> None:
-    """Rename ``partial`` to ``folder``; an older one is set aside first, as ``.NAME.aside``, and removed last.
+    """Rename ``partial`` to ``folder``; an older one goes aside first, as ``.NAME.aside``, then away.
 
     Killed between the two renames, this leaves the older one aside, to be put back.
     """
