@@ -98,6 +98,26 @@ def remove_folder_atomically(folder: Path) -> None:
     shutil.rmtree(partial)
 
 
+def put_in_place(partial: Path, folder: Path) -> None:
+    """Rename ``partial`` to ``folder``; an older one goes aside first, as ``.NAME.aside``, then away.
+
+    Killed between the two renames, this leaves the older one aside, to be put back.
+    """
+    aside = folder.with_name(f".{folder.name}.aside")
+    replaces = folder.exists()
+    if replaces:
+        folder.rename(aside)
+    try:
+        partial.rename(folder)
+    except BaseException:
+        if replaces:
+            aside.rename(folder)
+        raise
+    sync_folder(folder.parent)
+    if replaces:
+        remove_folder_atomically(aside)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove what killed processes left half built in ``folder``; only for its one writer, under its lock."""
     for path in list(folder.iterdir()):

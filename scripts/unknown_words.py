@@ -22,8 +22,9 @@ import torch
 from mt.data.corpus import load_split
 from mt.data.tokenizer import Tokenizer
 from mt.metrics.scores import score_translations
-from mt.pipeline.translator import Beam, Translator
+from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam
 from mt.special_tokens import UNK_ID
 
 NOUNS = {
@@ -159,9 +160,9 @@ def main() -> None:
     pairs = load_split(data.model_copy(update={"path": options.data or data.path}), "test")
     sources, references = list(pairs["src"]), list(pairs["tgt"])
     found = list(cases(sources, references, Tokenizer.load(run.src_tokenizer_file)))
-    way = Beam(options.beam, 1.0) if options.beam > 1 else None
-    translations = translator.translate([case.source for case in found], way=way)
-    originals = translator.translate([case.original for case in found], way=way)
+    strategy = Beam(options.beam, 1.0) if options.beam > 1 else None
+    translations = translator.translate([case.source for case in found], strategy=strategy)
+    originals = translator.translate([case.original for case in found], strategy=strategy)
     rows: dict[str, Counter[str]] = {}
     for case, translation, original in zip(found, translations, originals, strict=True):
         arrived = arrives(case, translation)
@@ -176,7 +177,7 @@ def main() -> None:
     for kind, row in sorted(rows.items()):
         shares = [100 * row[key] / row["sentences"] for key in ("arrive", "in_place")]
         print(f"{kind:22}{row['sentences']:9}  {shares[0]:4.1f} %  {shares[1]:16.1f} %")
-    for score in score_translations(translator.translate(sources, way=way), references).values():
+    for score in score_translations(translator.translate(sources, strategy=strategy), references).values():
         print(f"ordinary test split: {score}")
 
 

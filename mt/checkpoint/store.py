@@ -19,6 +19,7 @@ from torch import Tensor
 from mt.atomic_files import (
     make_folder,
     partial_path,
+    put_in_place,
     remove_folder_atomically,
     remove_leftovers,
     sync_folder,
@@ -286,7 +287,7 @@ class CheckpointStore:
             written = replace(checkpoint, checksums=checksums)
             write_synced(partial / RECORD, record_text(written).encode())
             sync_folder(partial)
-            self._put_in_place(partial, checkpoint.folder)
+            put_in_place(partial, checkpoint.folder)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
@@ -307,22 +308,6 @@ class CheckpointStore:
         for part in parts_of(checkpoint):
             verify_part(checkpoint, part)
         return checkpoint
-
-    def _put_in_place(self, partial: Path, folder: Path) -> None:
-        """Rename ``partial`` to ``folder``; an older ``folder`` goes aside first, and last of all away."""
-        aside = folder.with_name(f".{folder.name}.aside")
-        replaces = folder.exists()
-        if replaces:
-            folder.rename(aside)
-        try:
-            partial.rename(folder)
-        except BaseException:
-            if replaces:
-                aside.rename(folder)
-            raise
-        sync_folder(self.directory)
-        if replaces:
-            remove_folder_atomically(aside)
 
     def _put_back_what_was_set_aside(self) -> None:
         """Undo a replacement that was killed between its two renames, or finish one killed after them."""

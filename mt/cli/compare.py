@@ -65,7 +65,7 @@ def compare(
         raise ConfigError("--name is of a corpus to compare with, and --references are all that is needed.")
     if (beam > 1 or checkpoint != "best") and not (first.is_dir() or second.is_dir()):
         raise ConfigError("--beam and --checkpoint are for runs, and both of these are translated already.")
-    way = choose_beam(beam, length_penalty, length_normalization)
+    strategy = choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
     from mt.pipeline.compare import run_comparison, write_comparison
 
@@ -77,7 +77,7 @@ def compare(
         data_path=data,
         data_name=name,
         references=references,
-        beam=way,
+        beam=strategy,
         num_shown=show,
     )
     if json is not None:

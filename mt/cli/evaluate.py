@@ -63,7 +63,7 @@ def evaluate(
     show_logs()
     refuse_missing_folder(json)
     found = find_run(run)
-    way = choose_beam(beam, length_penalty, length_normalization)
+    strategy = choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
     from mt.pipeline.evaluate import run_evaluation
     from mt.pipeline.evaluation_report import show_in_tensorboard, write_json
@@ -78,7 +78,7 @@ def evaluate(
         device=choose_device(device),
         data_path=data,
         data_name=name,
-        beam=way,
+        beam=strategy,
         literature=literature_score if literature else None,
         analyse=not scores_only,
         num_worst=max(worst, NUM_WORST_KEPT),

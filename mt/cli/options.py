@@ -9,9 +9,9 @@ import typer
 from mt.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mt.pipeline.translator import Beam
     from mt.run_directory import RunDirectory
     from mt.search.hypothesis import LengthNormalization
+    from mt.search.strategy import Beam
 
 RUNS = Path("runs")
 
@@ -99,7 +99,7 @@ def choose_beam(
         if (length_penalty, length_normalization) != (1.0, "gnmt"):
             raise ConfigError("--length-penalty and --length-normalization are for a beam: add --beam 5.")
         return None
-    from mt.pipeline.translator import Beam
+    from mt.search.strategy import Beam
 
     return Beam(size, length_penalty, length_normalization)
 

@@ -9,8 +9,8 @@ from mt.cli.options import choose_beam
 from mt.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mt.pipeline.translator import Beam, Sampling
     from mt.search.hypothesis import LengthNormalization
+    from mt.search.strategy import Beam, Sampling
 
 _INPUT = "Input"
 _SAMPLING = "Sampling"
@@ -142,7 +142,7 @@ DictionaryOption = Annotated[
 ]
 
 
-def choose_way(
+def choose_strategy(
     *,
     beam: int,
     length_penalty: float,
@@ -170,6 +170,6 @@ def choose_way(
     found = choose_beam(beam, length_penalty, length_normalization)
     if not sample:
         return found
-    from mt.pipeline.translator import Sampling
+    from mt.search.strategy import Sampling
 
     return Sampling(temperature, seed, top_k, top_p)

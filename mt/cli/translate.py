@@ -47,7 +47,7 @@ from mt.cli.search_options import (
     TemperatureOption,
     TopKOption,
     TopPOption,
-    choose_way,
+    choose_strategy,
 )
 from mt.cli.unknown_words import UnknownWords
 from mt.display import progress_bar, terminal_width
@@ -98,7 +98,7 @@ def translate(
     show_logs()
     _refuse_contradictions(sentences, file, start_line, prefix, prefix_column, keep_unk, dictionary)
     found = find_run(run)
-    way = choose_way(
+    strategy = choose_strategy(
         beam=beam,
         length_penalty=length_penalty,
         length_normalization=length_normalization,
@@ -110,12 +110,12 @@ def translate(
         seed=seed,
     )
     translator = _load(found, checkpoint, device, dictionary, ensemble)
-    from mt.search.constraints import Constraints
+    from mt.search.request import Constraints
 
     search = partial(
         translator.n_best,
         num_best=n_best or 1,
-        way=way,
+        strategy=strategy,
         constraints=Constraints(min_length, no_repeat_ngram),
         max_length=max_length,
         keep_unk=keep_unk,

@@ -19,8 +19,8 @@ from mt.metrics.significance import Difference, paired_bootstrap
 from mt.pipeline.evaluate import translate_set
 from mt.pipeline.evaluation_set import EvaluationSet, load_evaluation_set, read_lines
 from mt.pipeline.trained import load_trained
-from mt.pipeline.translator import Beam
 from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam
 from mt.wording import counted
 
 

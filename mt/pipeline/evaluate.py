@@ -31,8 +31,9 @@ from mt.metrics.words import (
 )
 from mt.pipeline.evaluation_set import EvaluationSet, load_evaluation_set
 from mt.pipeline.trained import Trained, load_trained
-from mt.pipeline.translator import Beam, Translator
+from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam
 
 LOG = logging.getLogger(__name__)
 
@@ -170,7 +171,7 @@ def translate_set(
     setting = f"{judged_on.name}.{saved.name}{of}.{search}"
     translator = Translator.from_trained(trained, device=device)
     with progress_bar(len(judged_on.sources), unit="sentences") as bar:
-        lines = translator.translate(judged_on.sources, way=beam, advance=bar.update)
+        lines = translator.translate(judged_on.sources, strategy=beam, advance=bar.update)
     file, references_file = run.hypotheses_file(setting), run.references_file(judged_on.name)
     _write_lines(references_file, judged_on.references)
     _write_lines(file, lines)

@@ -12,7 +12,7 @@ from mt.device import is_out_of_memory
 from mt.errors import DataError
 from mt.pipeline.carried_words import SourceReader
 from mt.pipeline.translator import Translator
-from mt.search.forced import forced_log_probs
+from mt.search.model import TeacherForced
 from mt.special_tokens import EOS_ID, UNK_ID
 
 # Training never holds those of a whole batch at once: 256 MB of them in float32.
@@ -39,6 +39,22 @@ class ScoredPair:
 def perplexity(log_prob: float, num_tokens: int) -> float:
     """``exp(-log_prob / num_tokens)``: among how many equally probable tokens the model chose, as it were."""
     return math.exp(min(-log_prob / num_tokens, 700.0))
+
+
+def label_log_probs(model: TeacherForced, batch: Batch) -> Tensor:
+    """Compute the log-probability of each label, given those before it (forced decoding).
+
+    Args:
+        model: In evaluation mode, on the device of the batch.
+        batch: B sources with a translation of up to T labels each, EOS included.
+
+    Returns:
+        ``(B, T)`` natural logarithms over the whole vocabulary, meaningless where a label is PAD. The sum of
+        a row is the score that search gives to the same hypothesis.
+    """
+    logits = model.forward(batch.src_ids, batch.src_mask, batch.tgt_ids, batch.tgt_mask).float()
+    # Less memory than a log-softmax, of which one number in V would be read.
+    return logits.gather(-1, batch.labels[..., None])[..., 0] - logits.logsumexp(-1)
 
 
 class Scorer:
@@ -85,15 +101,7 @@ class Scorer:
     def _log_probs_of_labels(self, batch: Batch) -> Tensor:
         """``(B, T)``; in two halves where the batch does not fit into memory."""
         try:
-            there = batch.to(self._translator.device)
-            return forced_log_probs(
-                self._translator.model,
-                there.src_ids,
-                there.src_mask,
-                there.tgt_ids,
-                there.tgt_mask,
-                there.labels,
-            )
+            return label_log_probs(self._translator.model, batch.to(self._translator.device))
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise

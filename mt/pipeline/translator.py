@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Self
 
@@ -13,7 +13,6 @@ from mt.data.batch import pad
 from mt.data.tokenizer import Tokenizer
 from mt.device import is_out_of_memory, keep_freed_memory
 from mt.errors import ConfigError, LinesError, RunError
-from mt.masks import padding_mask
 from mt.pipeline.carried_words import SourceReader
 from mt.pipeline.pieces import (
     Piece,
@@ -27,37 +26,17 @@ from mt.pipeline.pieces import (
 from mt.pipeline.trained import Trained, load_trained, refuse_overflow
 from mt.run_directory import RunDirectory
 from mt.search.beam import beam_search
-from mt.search.constraints import NO_CONSTRAINTS, Constraints
 from mt.search.ensemble import EnsembleModel, Member
 from mt.search.greedy import greedy_search
-from mt.search.hypothesis import Hypothesis, LengthNormalization, length_limit, normalised_score
+from mt.search.hypothesis import Hypothesis, length_limit, normalised_score
+from mt.search.request import NO_CONSTRAINTS, Constraints, SearchRequest
 from mt.search.sampling import sample
+from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.transformer import Transformer
 from mt.wording import counted
 
 LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Draw translations instead of searching the likeliest."""
-
-    temperature: float
-    seed: int
-    top_k: int = 0
-    """Draw from so many of the likeliest tokens; 0 draws from all."""
-    top_p: float = 1.0
-    """Draw from the likeliest tokens that have this probability together."""
-
-
-@dataclass(frozen=True)
-class Beam:
-    """Keep several beginnings of each translation."""
-
-    size: int
-    length_penalty: float
-    length_normalization: LengthNormalization = "gnmt"
 
 
 class Translator:
@@ -161,7 +140,7 @@ class Translator:
         self,
         texts: Sequence[str],
         *,
-        way: Sampling | Beam | None = None,
+        strategy: Strategy = None,
         keep_unk: bool = False,
         refuse_long: bool = False,
         first_line: int = 1,
@@ -174,7 +153,7 @@ class Translator:
         """
         found = self.n_best(
             texts,
-            way=way,
+            strategy=strategy,
             keep_unk=keep_unk,
             refuse_long=refuse_long,
             first_line=first_line,
@@ -189,7 +168,7 @@ class Translator:
         texts: Sequence[str],
         *,
         num_best: int = 1,
-        way: Sampling | Beam | None = None,
+        strategy: Strategy = None,
         constraints: Constraints = NO_CONSTRAINTS,
         max_length: int | None = None,
         prefixes: Sequence[str] = (),
@@ -204,7 +183,7 @@ class Translator:
         Args:
             texts: The lines.
             num_best: For each line at most so many, and at least one; more than one are those of a beam.
-            way: Draw, or search with a beam; None searches greedily.
+            strategy: The decoding strategy: a beam, sampling, or, None, greedy search.
             constraints: What is asked of the translation of each sentence.
             max_length: The most tokens of each sentence's translation, which is cut there; None leaves the
                 limit that every translation has (`length_limit`).
@@ -236,7 +215,7 @@ class Translator:
             refuse_several_pieces(pieces)
         search = partial(
             self._search_what_fits,
-            way=way,
+            strategy=strategy,
             keep_unk=keep_unk,
             constraints=constraints,
             most=most,
@@ -248,7 +227,7 @@ class Translator:
         for piece, hypotheses in zip(pieces, found, strict=True):
             lines[piece.place].append(
                 [
-                    write_piece(piece, each, self._score(each, way), self.tgt_tokenizer)
+                    write_piece(piece, each, self._score(each, strategy), self.tgt_tokenizer)
                     for each in hypotheses[:num_best]
                 ]
             )
@@ -288,22 +267,22 @@ class Translator:
             after_each_batch(batch)
         return [found[place] for place in range(len(pieces))]
 
-    def _score(self, hypothesis: Hypothesis, way: Sampling | Beam | None) -> float:
-        if not isinstance(way, Beam):
+    def _score(self, hypothesis: Hypothesis, strategy: Strategy) -> float:
+        if not isinstance(strategy, Beam):
             return hypothesis.score
-        return normalised_score(hypothesis, way.length_penalty, way.length_normalization)
+        return normalised_score(hypothesis, strategy.length_penalty, strategy.length_normalization)
 
     def _search_what_fits(
         self,
         pieces: list[Piece],
-        way: Sampling | Beam | None,
+        strategy: Strategy,
         keep_unk: bool,
         constraints: Constraints,
         most: int,
     ) -> list[list[Hypothesis]]:
         """Search; in two halves where it does not fit into memory, which gives the same translations."""
         try:
-            return self._search(pieces, way, keep_unk, constraints, most)
+            return self._search(pieces, strategy, keep_unk, constraints, most)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -323,13 +302,13 @@ class Translator:
         return [
             hypotheses
             for half in (pieces[:middle], pieces[middle:])
-            for hypotheses in self._search_what_fits(half, way, keep_unk, constraints, most)
+            for hypotheses in self._search_what_fits(half, strategy, keep_unk, constraints, most)
         ]
 
     def _search(
         self,
         pieces: list[Piece],
-        way: Sampling | Beam | None,
+        strategy: Strategy,
         keep_unk: bool,
         constraints: Constraints,
         most: int,
@@ -348,40 +327,17 @@ class Translator:
             least = [max(constraints.min_length, len(piece.prefix)) + 1 for piece in pieces]
             limits = [*map(max, limits, least)]
         limits = [min(limit, most) for limit in limits]
-        arguments = (self.model, src_ids, padding_mask(src_ids), limits)
         copyable = src_ids == UNK_ID if self.carries_over else None
-        match way:
+        request = SearchRequest(src_ids, limits, keep_unk, copyable, constraints)
+        match strategy:
             case None:
-                greedy = greedy_search(
-                    *arguments, keep_unk=keep_unk, copyable=copyable, constraints=constraints
-                )
-                return [[found] for found in greedy]
-            case Beam(size, length_penalty, length_normalization):
-                return beam_search(
-                    *arguments,
-                    beam_size=size,
-                    length_penalty=length_penalty,
-                    length_normalization=length_normalization,
-                    keep_unk=keep_unk,
-                    copyable=copyable,
-                    constraints=constraints,
-                )
-            case Sampling(temperature, seed, top_k, top_p):
-                # Neither neighbouring lines, nor sentences of one line, draw what a neighbouring --seed does.
-                seeds = [
-                    (seed * 1_000_003 + piece.line + piece.number * 1_000_000_007) % 2**63 for piece in pieces
-                ]
-                drawn = sample(
-                    *arguments,
-                    temperature=temperature,
-                    seeds=seeds,
-                    top_k=top_k,
-                    top_p=top_p,
-                    keep_unk=keep_unk,
-                    copyable=copyable,
-                    constraints=constraints,
-                )
-                return [[found] for found in drawn]
+                return [[found] for found in greedy_search(self.model, request)]
+            case Beam():
+                return beam_search(self.model, request, strategy)
+            case Sampling():
+                # Sentences of one line, and neighbouring lines, are numbered far apart.
+                numbers = [piece.line + piece.number * 1_000_000_007 for piece in pieces]
+                return [[found] for found in sample(self.model, request, strategy, numbers)]
 
 
 def _refuse_other_vocabularies(

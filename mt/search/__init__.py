@@ -1,1 +1,1 @@
-"""How a trained model speaks: finding the output that it finds likely."""
+"""Search: finding translations that a trained model finds likely."""

@@ -1,59 +1,41 @@
-"""Beam search: at each step the likeliest few beginnings of each sentence (Sutskever et al. 2014)."""
+"""Beam search: at each step the likeliest few partial hypotheses of each sentence (Sutskever et al. 2014)."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from mt.search.constraints import NO_CONSTRAINTS, ConstrainedRows, Constraints
+from mt.search.constraints import ConstrainedRows
 from mt.search.copying import Copying
-from mt.search.hypothesis import Hypothesis, LengthNormalization, normalised_score
+from mt.search.hypothesis import Hypothesis, normalised_score
 from mt.search.model import CacheT, EncoderDecoder
+from mt.search.request import SearchRequest
+from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID
 
 
-def beam_search(
-    model: EncoderDecoder[CacheT],
-    src_ids: Tensor,
-    src_mask: Tensor,
-    limits: Sequence[int],
-    *,
-    beam_size: int,
-    length_penalty: float = 1.0,
-    length_normalization: LengthNormalization = "gnmt",
-    keep_unk: bool = False,
-    copyable: Tensor | None = None,
-    constraints: Constraints = NO_CONSTRAINTS,
-) -> list[list[Hypothesis]]:
-    """Translate a batch, keeping ``beam_size`` beginnings of each sentence.
+def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Beam) -> list[list[Hypothesis]]:
+    """Translate a batch, keeping N = ``beam.size`` partial hypotheses of each sentence.
 
-    A beginning that continues with EOS and is among the best ``beam_size`` is a hypothesis; a sentence is
-    done when it has as many hypotheses, or meets its limit. With a beam of 1 this is greedy search.
+    A partial hypothesis that continues with EOS and is among the best N is finished. A sentence is done when
+    it has N finished hypotheses or reaches its limit. With N = 1 this is greedy search.
 
     Args:
         model: An encoder-decoder in evaluation mode.
-        src_ids: ``(B, S)``.
-        src_mask: ``(B, 1, 1, S)``, True where a source token is real.
-        limits: For each sentence, the most tokens its translation may have, EOS included.
-        beam_size: N, beginnings kept for each sentence.
-        length_penalty: See `mt.search.hypothesis.normalised_score`, by which hypotheses are ranked.
-        length_normalization: Likewise.
-        keep_unk: Whether the unknown-word token may be chosen anywhere.
-        copyable: ``(B, S)``, True where a source word that the model does not know may be carried over, as
-            the unknown-word token (`mt.search.copying`).
-        constraints: What else is asked of each translation; the limits must leave room for it and for EOS.
+        request: The batch and its rules.
+        beam: N, and how finished hypotheses are ranked.
 
     Returns:
-        For each row, its hypotheses, the best first; unfinished ones only where there is no other.
+        For each sentence its hypotheses, best first; unfinished ones only if there is no finished one.
     """
-    copying = Copying(copyable, keep_unk=keep_unk, rows_per_sentence=beam_size)
-    device = src_ids.device
-    rules = ConstrainedRows(constraints, copying, len(limits), device)
-    memory = model.encode(src_ids, src_mask)
+    limits, device, src_mask, beam_size = request.limits, request.src_ids.device, request.src_mask, beam.size
+    copying = Copying(request, rows_per_sentence=beam_size)
+    rules = ConstrainedRows(request, copying)
+    memory = model.encode(request.src_ids, src_mask)
     cache = model.start_cache(memory, src_mask, max(limits), rows_per_sentence=beam_size)
     found: list[list[Hypothesis]] = [[] for _ in limits]
     sentences = list(range(len(limits)))
-    # At first all beams are the same empty beginning: one of them counts.
+    # At first all beams hold the same empty hypothesis, so only one of them counts.
     scores = torch.full((len(limits), beam_size), -torch.inf, device=device)
     scores[:, 0] = 0.0
     ids = torch.full((len(limits), beam_size, 1), BOS_ID, dtype=torch.long, device=device)
@@ -77,7 +59,10 @@ def beam_search(
         rules.select(rows.flatten(), ids[:, :, -1].flatten())
         sentences = [sentences[place] for place in stay]
     return [
-        sorted(hypotheses, key=lambda found: -normalised_score(found, length_penalty, length_normalization))
+        sorted(
+            hypotheses,
+            key=lambda each: -normalised_score(each, beam.length_penalty, beam.length_normalization),
+        )
         for hypotheses in found
     ]
 
@@ -85,17 +70,17 @@ def beam_search(
 def _best_continuations(
     logits: Tensor, scores: Tensor, rules: ConstrainedRows
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The 2N likeliest continuations of each sentence, of which at most N can end it.
+    """Find the 2N likeliest continuations of each sentence, of which at most N end with EOS.
 
     Args:
         logits: ``(B * N, V)``.
-        scores: ``(B, N)`` log-probabilities of the beginnings.
-        rules: Say what may not be chosen.
+        scores: ``(B, N)`` log-probabilities of the partial hypotheses.
+        rules: Which tokens are forbidden.
 
     Returns:
         New scores, the beams continued and the tokens they continue with, each ``(B, 2N)``, best first.
     """
-    # The softmax is over the whole vocabulary, also over what may not be chosen.
+    # The softmax is over the whole vocabulary, forbidden tokens included.
     log_probs = logits.log_softmax(-1)
     log_probs += scores.view(-1, 1)
     rules.forbid(log_probs)
@@ -113,7 +98,7 @@ def _collect_finished(
     beam_size: int,
     copying: Copying,
 ) -> Tensor:
-    """Take hypotheses that end with EOS; the places ``(B, N)`` of the best that do not end, to go on with."""
+    """Add hypotheses that end with EOS to ``found``; return the places ``(B, N)`` of the best that do not."""
     ends = ids[:, :, -1] == EOS_ID
     is_hypothesis = ends[:, :beam_size] & scores[:, :beam_size].isfinite()
     for place, candidate in is_hypothesis.nonzero().tolist():
@@ -123,13 +108,14 @@ def _collect_finished(
             found[sentences[place]].append(
                 Hypothesis(ids[place, candidate, 1:-1].tolist(), score, True, copied)
             )
-    # A stable sort puts those that go on first, and leaves them in order.
+    # A stable sort puts those without EOS first and keeps their order.
     return ends.int().argsort(dim=1, stable=True)[:, :beam_size]
 
 
 def _unfinished(
     place: int, ids: Tensor, scores: Tensor, beams: Tensor, live: Tensor, copying: Copying
 ) -> list[Hypothesis]:
+    """The live hypotheses of the sentence at ``place``, which has reached its limit."""
     found = []
     for candidate in live[place].tolist():
         if scores[place, candidate].isfinite():
@@ -140,5 +126,5 @@ def _unfinished(
 
 
 def _take(ids: Tensor, beams: Tensor) -> Tensor:
-    """``(B, N, T)`` and ``(B, M)`` places among the N -> ``(B, M, T)``."""
+    """Select from ``(B, N, T)`` by ``(B, M)`` places among the N: ``(B, M, T)``."""
     return ids.gather(1, beams[:, :, None].expand(-1, -1, ids.size(2)))

@@ -1,31 +1,25 @@
-"""Which tokens search may not write, and where it has to write the unknown word, as a copy.
+"""Copying unknown source words: which tokens search may not write, and where it has to write UNK as a copy.
 
-A source word that the model does not know can be carried over. Where the alignment head looks at such a word,
-one that has not been carried over yet, the unknown word is written and stands for it. Everywhere else search
-takes the best known word.
+A source word that the model does not know can be copied. Where the alignment head attends most to such a word
+and it is not copied yet, UNK is written and refers to it. Everywhere else UNK is forbidden.
 """
 
 import torch
 from torch import Tensor
 
 from mt.search.model import CacheT, EncoderDecoder
+from mt.search.request import SearchRequest
 from mt.special_tokens import BOS_ID, PAD_ID, UNK_ID
 
 
 class Copying:
-    """The rule in one search over R rows, which are written for B sentences."""
+    """The state of copying in one search over R rows, which are decoded for B sentences."""
 
-    def __init__(self, copyable: Tensor | None, *, keep_unk: bool, rows_per_sentence: int = 1) -> None:
-        """Begin a search.
-
-        Args:
-            copyable: ``(B, S)``, True where a source word is to be carried over; None copies nothing.
-            keep_unk: Let the unknown word be written anywhere, standing for nothing.
-            rows_per_sentence: Beams.
-        """
+    def __init__(self, request: SearchRequest, *, rows_per_sentence: int = 1) -> None:
+        copyable, keep_unk = request.copyable, request.keep_unk
         self.rows_per_sentence = rows_per_sentence
         self._forbidden = [PAD_ID, BOS_ID] if keep_unk else [PAD_ID, BOS_ID, UNK_ID]
-        # Nothing is paid for where there is nothing to copy.
+        # A search without anything to copy costs nothing.
         self._active = copyable is not None and not keep_unk and bool(copyable.any())
         if copyable is not None:
             self._open = copyable.repeat_interleave(rows_per_sentence, dim=0)
@@ -34,41 +28,39 @@ class Copying:
         self._positions = torch.empty(0)
 
     def decode_step(self, model: EncoderDecoder[CacheT], ids: Tensor, cache: CacheT) -> Tensor:
-        """Logits as the model gives them, in float32; remembers what the alignment head looks at."""
-        if not self._active:
-            return model.decode_step(ids, cache).float()
-        alignment: list[Tensor] = []
-        logits = model.decode_step(ids, cache, alignment).float()
-        # The head may well look back at a word that is done, but cannot mean it again.
-        least = torch.finfo(alignment[0].dtype).min
-        self._positions = alignment[0].masked_fill(self._done, least).argmax(-1)
-        return logits
+        """Return the model's logits in float32, and note what the alignment head attends to most."""
+        step = model.decode_step(ids, cache, with_alignment=self._active)
+        if step.alignment_scores is not None:
+            # The head may attend again to a word that is already copied, but no word is copied twice.
+            least = torch.finfo(step.alignment_scores.dtype).min
+            self._positions = step.alignment_scores.masked_fill(self._done, least).argmax(-1)
+        return step.logits.float()
 
     def forbid(self, logits: Tensor) -> None:
-        """Give minus infinity to what may not follow: ``(R, V)``, changed in place."""
+        """Set the logits ``(R, V)`` of forbidden tokens to minus infinity, in place."""
         unk = logits[:, UNK_ID].clone()
         logits[:, self._forbidden] = -torch.inf
         if self._active:
-            # To write another word there would be to translate what nobody knows: it is mostly invented.
+            # Any other word there would translate an unknown one, and would mostly be made up.
             copies = self._open.gather(1, self._positions[:, None])
             logits.masked_fill_(copies, -torch.inf)
             logits[:, UNK_ID] = unk.where(copies[:, 0], -torch.inf)
 
     def copied(self, row: int, newest: int) -> list[int]:
-        """The source positions that the unknown words of a row stand for, it going on with ``newest``."""
+        """Return the source positions that the UNK of a row refer to, if it continues with ``newest``."""
         if not self._active:
             return []
         before = [position for position in self._history[row].tolist() if position >= 0]
         return [*before, int(self._positions[row])] if newest == UNK_ID else before
 
     def select(self, rows: Tensor, newest: Tensor) -> None:
-        """Go on with these rows ``(R',)``, each with its newest token ``(R',)``."""
+        """Keep these rows ``(R',)``, each with its newest token ``(R',)``."""
         if not self._active:
             return
         positions = self._positions[rows].masked_fill(newest != UNK_ID, -1)
-        # Where nothing is copied, -1 is no position, and nothing is done.
+        # Rows that copy nothing have position -1, which matches no source position.
         is_copied = positions[:, None] == torch.arange(self._open.size(1), device=positions.device)
         self._open = self._open[rows]
-        # In a beginning that is given an unknown word may stand for a known one, which is never done.
+        # In a given prefix UNK may refer to a known word, which does not count as copied.
         self._done = self._done[rows] | (is_copied & self._open)
         self._history = torch.cat((self._history[rows], positions[:, None]), dim=1)

@@ -1,7 +1,8 @@
-"""Several models with the same vocabularies that write one translation together."""
+"""Ensembles: several models with the same vocabularies that translate together."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -11,41 +12,51 @@ from mt.search.model import Cache, EncoderDecoder, TeacherForced
 
 
 class Member(EncoderDecoder[Any], TeacherForced, Protocol):
-    """A model that can be one of several."""
+    """A model that can be part of an ensemble."""
 
 
 class EnsembleCache:
-    """The cache of each model."""
+    """The caches of all models of an ensemble."""
 
     def __init__(self, caches: Sequence[Cache]) -> None:
         self.caches = caches
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order, in each."""
+        """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order, in each cache."""
         for cache in self.caches:
             cache.select(rows, sentences)
+
+
+@dataclass(frozen=True)
+class EnsembleStep:
+    """The output of one decoding step of an ensemble."""
+
+    logits: Tensor
+    """``(R, V)``, the log-probabilities of the next token of each row."""
+    alignment_scores: Tensor | None
+    """``(R, S)``, the logarithm of the mean attention of the alignment heads; None unless asked for."""
 
 
 class EnsembleModel:
     """An `EncoderDecoder` whose probabilities are the arithmetic mean of those of its models.
 
-    Not the geometric one, the mean of logarithms: a word that one model thinks impossible is not lost. What
-    is given as logits are the logarithms of these means, which add up to 1 as they are.
+    The mean is not the geometric one (of logarithms), so a word is not lost when one model gives it no
+    probability. The logits are the logarithms of these means, and are therefore normalised already.
     """
 
     def __init__(self, models: Sequence[Member], widths: Sequence[int]) -> None:
-        """Put them together; ``widths`` are those of their memories."""
+        """Combine ``models``, whose memories have these ``widths`` (D of each)."""
         self._models = models
         self._widths = list(widths)
 
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
-        """Source ``(B, S)`` -> the memories of all models side by side, ``(B, S, D1 + D2 + ...)``."""
+        """Encode the source ``(B, S)`` by each model; the memories become ``(B, S, D1 + D2 + ...)``."""
         return torch.cat([model.encode(src_ids, src_mask) for model in self._models], dim=-1)
 
     def start_cache(
         self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
     ) -> EnsembleCache:
-        """An empty cache for each model, over its own part of the memory."""
+        """Return an empty cache for each model, over its own part of the memory."""
         memories = torch.split(memory, self._widths, dim=-1)
         return EnsembleCache(
             [
@@ -54,28 +65,21 @@ class EnsembleModel:
             ]
         )
 
-    def decode_step(self, ids: Tensor, cache: EnsembleCache, alignment: list[Tensor] | None = None) -> Tensor:
-        """The newest token of each row ``(R,)`` -> log-probabilities of the next ``(R, V)``.
-
-        Into ``alignment``, where given, goes the mean of where the models look: ``(R, S)``.
-        """
-        looks: list[list[Tensor]] = [[] for _ in self._models]
-        found = _log_mean(
-            [
-                model.decode_step(ids, own, None if alignment is None else look)
-                for model, own, look in zip(self._models, cache.caches, looks, strict=True)
-            ]
-        )
-        if alignment is not None:
-            alignment.append(_log_mean([look[0] for look in looks]))
-        return found
+    def decode_step(self, ids: Tensor, cache: EnsembleCache, *, with_alignment: bool = False) -> EnsembleStep:
+        """Decode the newest token of each row ``(R,)`` by each model; the caches grow by it."""
+        steps = [
+            model.decode_step(ids, own, with_alignment=with_alignment)
+            for model, own in zip(self._models, cache.caches, strict=True)
+        ]
+        scores = [step.alignment_scores for step in steps if step.alignment_scores is not None]
+        return EnsembleStep(_log_mean([step.logits for step in steps]), _log_mean(scores) if scores else None)
 
     def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
-        """Sources ``(B, S)``, translations ``(B, T)`` from BOS on -> log-probabilities ``(B, T, V)``."""
+        """Sources ``(B, S)`` and translations ``(B, T)`` from BOS on -> log-probabilities ``(B, T, V)``."""
         return _log_mean([model.forward(src_ids, src_mask, tgt_ids, tgt_mask) for model in self._models])
 
 
 def _log_mean(logits: Sequence[Tensor]) -> Tensor:
-    """Logarithm of the mean of ``softmax(logits)`` over the models, in float32."""
+    """Return the logarithm of the mean of ``softmax(logits)`` over the models, in float32."""
     log_probs = torch.stack([each.float().log_softmax(-1) for each in logits])
     return log_probs.logsumexp(0) - math.log(len(logits))

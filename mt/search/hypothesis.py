@@ -1,4 +1,4 @@
-"""What a search finds, and how long it may become."""
+"""Hypotheses: the translations that search finds, their scores and their length limit."""
 
 import math
 from collections.abc import Sequence
@@ -10,28 +10,29 @@ LengthNormalization = Literal["gnmt", "mean"]
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation as ids, without BOS and EOS, and its log-probability."""
+    """One translation, with its log-probability."""
 
     ids: Sequence[int]
+    """The token ids, without BOS and EOS."""
     score: float
     """Sum of the natural log-probabilities of its tokens, EOS included, over the whole vocabulary."""
     finished: bool
-    """Whether it ended with EOS, and not because it met its limit."""
+    """Whether it ends with EOS; otherwise it reached its length limit."""
     copied: Sequence[int] = ()
-    """The source position that each unknown word among the ids stands for, in order."""
+    """The source position that each UNK among the ids refers to, in order."""
 
 
 def normalised_score(
     hypothesis: Hypothesis, length_penalty: float, normalization: LengthNormalization = "gnmt"
 ) -> float:
-    """The score by which hypotheses of different length are ranked; the length counts EOS.
+    """Return the score by which hypotheses of different length are ranked; the length counts EOS.
 
-    - ``gnmt``: ``score / ((5 + length) / 6) ** length_penalty`` (Wu et al. 2016, equation 14), in which short
-      hypotheses differ less in length than they do by themselves.
-    - ``mean``: ``score / length ** length_penalty``, as Hugging Face and CTranslate2 have it; with a
-      penalty of 1 the mean of a token.
+    - ``gnmt``: ``score / ((5 + length) / 6) ** length_penalty`` (Wu et al. 2016, equation 14), which
+      weakens the effect of the length of short hypotheses.
+    - ``mean``: ``score / length ** length_penalty``, as in Hugging Face and CTranslate2; with a penalty of 1
+      it is the mean log-probability of a token.
 
-    Each token makes a score smaller, so that with a penalty of 0 short hypotheses win, in both alike.
+    Each token lowers the score, so that with a penalty of 0 both favour short hypotheses.
     """
     length = len(hypothesis.ids) + hypothesis.finished
     counted = length if normalization == "mean" else (5 + length) / 6
@@ -39,10 +40,10 @@ def normalised_score(
 
 
 def length_limit(src_length: int, max_length: int, *, target_ratio: float = 1.0) -> int:
-    """The most tokens that a translation of ``src_length`` source tokens may have, EOS included.
+    """Return the most tokens, EOS included, of a translation of ``src_length`` source tokens.
 
-    It depends on that sentence alone, never on its neighbours in a batch, and is generous: a translation
-    twice as long as its source plus ten is a loop, not a sentence. Where ``target_ratio`` says that training
-    has more target tokens than source tokens, twice is twice as many as it has: a word may have five letters.
+    The limit depends on that sentence alone, never on its neighbours in a batch. It is generous: a
+    translation twice as long as its source plus ten is a loop, not a sentence. It grows by ``target_ratio``,
+    target tokens per source token in the training data, if that is above 1, as from words to characters.
     """
     return min(math.ceil(2 * max(1.0, target_ratio) * src_length) + 10, max_length)

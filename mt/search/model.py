@@ -1,4 +1,4 @@
-"""What search needs of a model, and no more: any encoder-decoder with these three methods will do."""
+"""What search needs of a model: any encoder-decoder that satisfies these Protocols will do."""
 
 from typing import Protocol, TypeVar
 
@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 class Cache(Protocol):
-    """What a model remembers between two steps: of each source, and of each row that is written for it."""
+    """What a model keeps between two decoding steps: of each source, and of each row decoded for it."""
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order; None keeps all sentences."""
@@ -15,26 +15,35 @@ class Cache(Protocol):
 CacheT = TypeVar("CacheT", bound=Cache)
 
 
+class StepOutput(Protocol):
+    """The output of one decoding step."""
+
+    @property
+    def logits(self) -> Tensor:
+        """``(R, V)``, of the next token of each row."""
+
+    @property
+    def alignment_scores(self) -> Tensor | None:
+        """``(R, S)``, how well each source position fits the next token; None unless asked for."""
+
+
 class EncoderDecoder(Protocol[CacheT]):
-    """A model that reads a source once and then writes a token at a time."""
+    """A model that encodes a source once and then decodes one token at a time."""
 
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
-        """Source ``(B, S)`` with mask ``(B, 1, 1, S)`` -> memory ``(B, S, D)``."""
+        """Encode the source ``(B, S)`` with mask ``(B, 1, 1, S)`` as memory ``(B, S, D)``."""
 
     def start_cache(
         self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
     ) -> CacheT:
-        """An empty cache over this memory, for rows of at most ``max_length`` tokens."""
+        """Return an empty cache over this memory, for rows of at most ``max_length`` tokens."""
 
-    def decode_step(self, ids: Tensor, cache: CacheT, alignment: list[Tensor] | None = None) -> Tensor:
-        """The newest token of each row ``(R,)`` -> logits of the next ``(R, V)``; the cache grows.
-
-        Into ``alignment``, where given, goes how well each source position fits the next token: ``(R, S)``.
-        """
+    def decode_step(self, ids: Tensor, cache: CacheT, *, with_alignment: bool = False) -> StepOutput:
+        """Decode the newest token of each row ``(R,)``; the cache grows by it."""
 
 
 class TeacherForced(Protocol):
-    """A model that reads a source and a whole translation at once, which is how it is trained."""
+    """A model that reads a source and a whole translation at once, as in training."""
 
     def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
-        """Sources ``(B, S)``, translations ``(B, T)`` that begin with BOS -> logits ``(B, T, V)``."""
+        """Sources ``(B, S)`` and translations ``(B, T)`` that begin with BOS -> logits ``(B, T, V)``."""

@@ -1,51 +1,37 @@
-"""Writing one token at a time: what greedy search and sampling have in common."""
+"""Decoding one token at a time with one hypothesis a sentence, as greedy search and sampling do."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from mt.search.constraints import NO_CONSTRAINTS, ConstrainedRows, Constraints
+from mt.search.constraints import ConstrainedRows
 from mt.search.copying import Copying
 from mt.search.hypothesis import Hypothesis
 from mt.search.model import CacheT, EncoderDecoder
+from mt.search.request import SearchRequest
 from mt.special_tokens import BOS_ID, EOS_ID
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
-"""Logits ``(B', V)``, the sentences they belong to ``(B',)``, and the step -> chosen ids ``(B',)``."""
+"""Logits ``(B', V)``, the sentences of the batch that they belong to ``(B',)``, and the step, counted from 0
+-> chosen ids ``(B',)``. Forbidden tokens have logits of minus infinity."""
 
 
-def write_stepwise(
-    model: EncoderDecoder[CacheT],
-    src_ids: Tensor,
-    src_mask: Tensor,
-    limits: Sequence[int],
-    choose: Choose,
-    *,
-    keep_unk: bool = False,
-    copyable: Tensor | None = None,
-    constraints: Constraints = NO_CONSTRAINTS,
-) -> list[Hypothesis]:
+def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose: Choose) -> list[Hypothesis]:
     """Translate a batch by choosing each next token from the model's logits.
 
     Args:
         model: An encoder-decoder in evaluation mode.
-        src_ids: ``(B, S)``.
-        src_mask: ``(B, 1, 1, S)``, True where a source token is real.
-        limits: For each sentence, the most tokens its translation may have, EOS included.
-        choose: Picks a token for each row; forbidden tokens have logits of minus infinity.
-        keep_unk: Whether the unknown-word token may be chosen anywhere.
-        copyable: ``(B, S)``, True where a source word that the model does not know may be carried over, as
-            the unknown-word token (`mt.search.copying`).
-        constraints: What else is asked of each translation; the limits must leave room for it and for EOS.
+        request: The batch and its rules.
+        choose: Picks the next token of each sentence.
 
     Returns:
-        One hypothesis for each row, in order.
+        One hypothesis for each sentence, in order.
     """
-    copying = Copying(copyable, keep_unk=keep_unk)
-    device = src_ids.device
-    rules = ConstrainedRows(constraints, copying, len(limits), device)
-    cache = model.start_cache(model.encode(src_ids, src_mask), src_mask, max(limits))
+    limits, device, src_mask = request.limits, request.src_ids.device, request.src_mask
+    copying = Copying(request)
+    rules = ConstrainedRows(request, copying)
+    cache = model.start_cache(model.encode(request.src_ids, src_mask), src_mask, max(limits))
     ids: list[list[int]] = [[] for _ in limits]
     copied: list[list[int]] = [[] for _ in limits]
     scores = [0.0] * len(limits)
@@ -76,7 +62,7 @@ def write_stepwise(
         newest = newest.index_select(0, places)
         rules.select(places, newest)
         if len(stay) < len(rows):
-            # Finished sentences leave the batch, so that the long ones do not pay for the short.
+            # Finished sentences leave the batch, so that no time is spent on them.
             rows = [rows[place] for place in stay]
             cache.select(places, places)
     return [Hypothesis(*found) for found in zip(ids, scores, finished, copied, strict=True)]

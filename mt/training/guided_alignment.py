@@ -1,8 +1,8 @@
-"""Guided alignment: one head of attention is told which source word each target word translates.
+"""Guided alignment: one attention head is trained to attend to the source word that is translated next.
 
 Chen et al. 2016 ("Guided alignment training for topic-aware neural machine translation"), Garg et al. 2019
-("Jointly learning to align and translate with Transformer models"). The head then tells, in search, which
-source word the next word stands for.
+("Jointly learning to align and translate with Transformer models"). In search the head then tells which
+source word the next word translates.
 """
 
 from torch import Tensor

@@ -32,15 +32,21 @@ class Objective(nn.Module):
         num_passes = 2 if self.r_drop and self.training else 1
         passes = batch.repeated(num_passes)
         memory = self.model.encode(passes.src_ids, passes.src_mask)
-        scores: list[Tensor] | None = [] if self.guided_alignment and batch.alignment is not None else None
-        hidden = self.model.decode(passes.tgt_ids, memory, passes.src_mask, passes.tgt_mask, scores)
+        decoded = self.model.decode(
+            passes.tgt_ids,
+            memory,
+            passes.src_mask,
+            passes.tgt_mask,
+            with_alignment=self.guided_alignment > 0 and passes.alignment is not None,
+        )
         weight, labels = self.model.output.weight, batch.labels.flatten()
         if num_passes == 2:
-            both = hidden.view(2, len(labels), -1)
+            both = decoded.hidden.view(2, len(labels), -1)
             loss = r_drop_loss(both, weight, labels, smoothing, alpha=self.r_drop)
         else:
-            loss = smoothed_cross_entropy(hidden.flatten(0, 1), weight, labels, smoothing)
-        if scores and passes.alignment is not None:
-            guided = self.guided_alignment / num_passes * guided_alignment_loss(scores[0], passes.alignment)
-            loss = loss + (guided - guided.detach())
+            loss = smoothed_cross_entropy(decoded.hidden.flatten(0, 1), weight, labels, smoothing)
+        if decoded.alignment_scores is not None and passes.alignment is not None:
+            guided = guided_alignment_loss(decoded.alignment_scores, passes.alignment)
+            weighted = self.guided_alignment / num_passes * guided
+            loss = loss + (weighted - weighted.detach())
         return loss

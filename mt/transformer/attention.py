@@ -10,7 +10,7 @@ from mt.transformer.linear import Linear, is_cpu_autocast, linear
 
 
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
-    """How much each query looks at each key (section 3.2.1): ``softmax(Q K^T / sqrt(K))``.
+    """Compute ``softmax(Q K^T / sqrt(K))`` (section 3.2.1): how much each query attends to each key.
 
     Args:
         query: ``(B, H, Tq, K)``.
@@ -18,22 +18,38 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor
         mask: Boolean, True = may attend, broadcastable to ``(B, H, Tq, Tk)``; None lets all attend to all.
 
     Returns:
-        ``(B, H, Tq, Tk)``; each row sums to 1, but a row that may see nothing is all zeros.
+        ``(B, H, Tq, Tk)``. Each row sums to 1, except that a row without any key to attend to is all zeros.
     """
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
     if mask is None:
         return scores.softmax(-1)
-    # The smallest number rather than -inf, so that a row without any key gives no NaN; then exact zeros.
+    # The lowest finite number instead of -inf, so that a row without any key gives no NaN; then exact zeros.
     scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     return scores.softmax(-1).masked_fill(~mask, 0.0)
 
 
-def plain_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """Equation 1 of the paper as it stands there; torch's fused kernel computes the same, faster.
+class ScaledDotProductAttention(nn.Module):
+    """Equation 1 of the paper by torch's fused kernel, with dropout on the attention weights.
 
-    Shapes as in `attention_weights`; ``value`` is ``(B, H, Tk, K)`` and so is the result, with Tq for Tk.
+    It is a module so that `mt.transformer.recording` can hook into it.
     """
-    return attention_weights(query, key, mask) @ value
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = dropout
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """Attend with ``(B, H, Tq, K)`` queries over ``(B, H, Tk, K)`` keys and values: ``(B, H, Tq, K)``.
+
+        ``mask`` is as in `attention_weights`.
+        """
+        dropout = self.dropout if self.training else 0.0
+        if is_cpu_autocast(query) and torch.is_grad_enabled():
+            # The backward pass of the CPU's bf16 kernel takes many times as long as that of the float32 one.
+            query, key, value = query.float(), key.float(), value.float()
+            with torch.autocast("cpu", enabled=False):
+                return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -48,23 +64,23 @@ def join_heads(x: Tensor) -> Tensor:
 
 
 class MultiHeadAttention(nn.Module):
-    """Attention in H slices of the model's width side by side (section 3.2.2)."""
+    """H attention heads in parallel, each in a slice of the model's width (section 3.2.2)."""
 
     def __init__(self, d_model: int, num_heads: int, *, dropout: float = 0.0, bias: bool = True) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.dropout = dropout
         self.query = Linear(d_model, d_model, bias=bias)
         self.key = Linear(d_model, d_model, bias=bias)
         self.value = Linear(d_model, d_model, bias=bias)
+        self.scaled_dot_product = ScaledDotProductAttention(dropout)
         self.output = Linear(d_model, d_model, bias=bias)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
-        """Let each position of ``x`` gather from the positions of ``memory``.
+        """Let each position of ``x`` attend to the positions of ``memory``.
 
         Args:
-            x: ``(B, Tq, D)``, what asks.
-            memory: ``(B, Tk, D)``, what is looked at; ``x`` itself in self-attention.
+            x: ``(B, Tq, D)``, the input of the queries.
+            memory: ``(B, Tk, D)``, the input of the keys and values; ``x`` itself in self-attention.
             mask: Boolean, True = may attend, broadcastable to ``(B, H, Tq, Tk)``.
 
         Returns:
@@ -75,44 +91,42 @@ class MultiHeadAttention(nn.Module):
         else:
             queries = self.query(x)
             keys, values = _project_at_once(memory, self.key, self.value)
-        return self._gather(queries, self._split(keys), self._split(values), mask)
+        return self._attend(queries, self._split(keys), self._split(values), mask)
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """``(B, Tk, D)`` -> keys and values, each ``(B, H, Tk, K)``: what a cache keeps."""
+        """Project ``(B, Tk, D)`` to keys and values, each ``(B, H, Tk, K)``, for a cache."""
         return self._split(self.key(memory)), self._split(self.value(memory))
 
     def attend(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """As `forward`, over keys and values that are there already."""
-        return self._gather(self.query(x), keys, values, mask)
+        """Do the same as `forward` with keys and values that are already projected."""
+        return self._attend(self.query(x), keys, values, mask)
 
-    def _gather(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """From projected queries ``(B, Tq, D)``, keys and values in heads, to the output ``(B, Tq, D)``."""
-        dropout = self.dropout if self.training else 0.0
-        output: Tensor = self.output(join_heads(_attend(self._split(queries), keys, values, mask, dropout)))
+    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """``(B, Tq, D)`` projected queries, ``(B, H, Tk, K)`` keys and values -> ``(B, Tq, D)``."""
+        attended = self.scaled_dot_product(self._split(queries), keys, values, mask)
+        output: Tensor = self.output(join_heads(attended))
         return output
 
-    def weights(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
-        """The weights that `forward` gathers with, before dropout: ``(B, H, Tq, Tk)``."""
-        keys, _ = self.keys_and_values(memory)
-        return attention_weights(self._split(self.query(x)), keys, mask)
-
-    def keys_of_first_head(self, memory: Tensor) -> Tensor:
-        """``(B, Tk, D)`` -> ``(B, Tk, K)``."""
-        return self._first_head(self.key, memory)
-
-    def scores_of_first_head(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-        """How well each position of ``x`` fits each key in the eyes of the first head, before the softmax.
+    def alignment_scores(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+        """Score each position of ``memory`` by the first head, before the softmax.
 
         Args:
-            x: ``(B, Tq, D)``.
-            keys: ``(B, Tk, K)``, those of the first head.
-            mask: ``(B, 1, 1, Tk)``, True where a position may look; None lets all look at all.
+            x: ``(B, Tq, D)``, the input of the queries.
+            memory: ``(B, Tk, D)``, the input of the keys.
+            mask: ``(B, 1, 1, Tk)``, True = may attend; None lets all attend to all.
 
         Returns:
-            ``(B, Tq, Tk)``, very small where the mask is False.
+            ``(B, Tq, Tk)`` in float32 or higher; the lowest finite number where the mask is False.
         """
-        queries = self._first_head(self.query, x)
-        # In float32 whatever autocast says: a small product, of another shape in each batch.
+        return self._scores_of_first_head(x, self._project_to_first_head(self.key, memory), mask)
+
+    def cached_alignment_scores(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+        """Do the same as `alignment_scores` with keys ``(B, H, Tk, K)`` that are already projected."""
+        return self._scores_of_first_head(x, keys[:, 0], mask)
+
+    def _scores_of_first_head(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+        queries = self._project_to_first_head(self.query, x)
+        # In float32 even under autocast: the product is small, and of another shape in each batch.
         with torch.autocast(x.device.type, enabled=False):
             exact = torch.promote_types(queries.dtype, torch.float32)
             scores = queries.to(exact) @ keys.to(exact).transpose(1, 2) / math.sqrt(keys.size(-1))
@@ -120,7 +134,7 @@ class MultiHeadAttention(nn.Module):
             return scores
         return scores.masked_fill(~mask[:, 0], torch.finfo(scores.dtype).min)
 
-    def _first_head(self, layer: nn.Linear, x: Tensor) -> Tensor:
+    def _project_to_first_head(self, layer: nn.Linear, x: Tensor) -> Tensor:
         width = layer.out_features // self.num_heads
         return linear(x, layer.weight[:width], None if layer.bias is None else layer.bias[:width])
 
@@ -128,18 +142,8 @@ class MultiHeadAttention(nn.Module):
         return split_heads(x, self.num_heads)
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-    """`plain_attention` by torch's fused kernel, with dropout on the weights."""
-    if is_cpu_autocast(query) and torch.is_grad_enabled():
-        # Backward, the CPU's kernel for bf16 takes many times as long as the one for float32.
-        query, key, value = query.float(), key.float(), value.float()
-        with torch.autocast("cpu", enabled=False):
-            return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-
-
 def _project_at_once(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
-    """What each of the linear layers makes of ``x``, by one wide product, which is faster than several."""
+    """Apply several linear layers to ``x`` in one wide product, which is faster than one product each."""
     weight = torch.cat([layer.weight for layer in layers])
     has_bias = layers[0].bias is not None
     bias = torch.cat([layer.bias for layer in layers]) if has_bias else None

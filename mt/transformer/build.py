@@ -1,4 +1,4 @@
-"""From sizes to a model with its first weights: the one place of this folder that sees a config."""
+"""Building a model and drawing its initial weights: the one file of this folder that sees a config."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,13 +19,13 @@ from mt.transformer.transformer import Transformer
 def build_transformer(
     config: ModelConfig, *, src_vocab_size: int, tgt_vocab_size: int, max_length: int
 ) -> Transformer:
-    """Build the model and draw its weights from torch's generator.
+    """Build the model and draw its initial weights from torch's global generator.
 
     Args:
         config: The sizes and variants.
-        src_vocab_size: Entries of the source vocabulary.
-        tgt_vocab_size: V, entries of the target vocabulary.
-        max_length: The longest sentence in tokens, on either side.
+        src_vocab_size: Size of the source vocabulary.
+        tgt_vocab_size: V, size of the target vocabulary.
+        max_length: Tokens of the longest sentence, on either side.
     """
     shape = LayerShape(
         d_model=config.d_model,
@@ -54,12 +54,12 @@ def build_transformer(
 
 
 def initialise(model: nn.Module) -> None:
-    """Draw the first weights.
+    """Draw the initial weights.
 
     ==================  =====================================================================
-    linear weights      Xavier uniform (Glorot and Bengio 2010), keeps the variance per layer
-    embeddings          normal with variance 1/D, so that times sqrt(D) they are as large as
-                        the positions that are added to them, and tied logits start near 1
+    linear weights      Xavier uniform (Glorot and Bengio 2010), which keeps the variance
+    embeddings          normal with variance 1/D: times sqrt(D) they are as large as the
+                        positions that are added to them, and tied logits start near 1
     biases              0
     layer norms         gain 1, bias 0
     ==================  =====================================================================
@@ -69,7 +69,7 @@ def initialise(model: nn.Module) -> None:
             nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-    # After the linear layers: a tied output projection is an embedding first.
+    # After the linear layers: a tied output projection is initialised as an embedding.
     for module in model.modules():
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)

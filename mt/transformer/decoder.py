@@ -1,5 +1,6 @@
-"""The stack that writes the target (Vaswani et al. 2017, section 3.1)."""
+"""The decoder (Vaswani et al. 2017, section 3.1)."""
 
+from dataclasses import dataclass
 from typing import cast
 
 from torch import Tensor, nn
@@ -7,12 +8,21 @@ from torch import Tensor, nn
 from mt.transformer.cache import DecoderCache, LayerCache
 from mt.transformer.layer import LayerShape
 
-# The alignment head is the first of the last layer, where it is settled which word comes next.
-ALIGNMENT_LAYER = -1
+
+@dataclass(frozen=True)
+class Decoded:
+    """The output of the decoder, or of one of its layers."""
+
+    hidden: Tensor
+    """``(B, T, D)``, or ``(R, 1, D)`` in a cached step."""
+    alignment_scores: Tensor | None
+    """How well each source position fits the next token of each target position: the scores of the first
+    cross-attention head before the softmax, ``(B, T, S)``, or ``(R, S)`` in a cached step. None unless they
+    were asked for by ``with_alignment``."""
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention over the target, attention over the source, then the feed-forward network."""
+    """Masked self-attention over the target, cross-attention over the source, then a feed-forward network."""
 
     def __init__(self, shape: LayerShape) -> None:
         super().__init__()
@@ -29,27 +39,26 @@ class DecoderLayer(nn.Module):
         memory: Tensor,
         src_mask: Tensor | None,
         tgt_mask: Tensor,
-        alignment: list[Tensor] | None = None,
-    ) -> Tensor:
-        """All target positions at once: ``(B, T, D)`` over memory ``(B, S, D)`` -> ``(B, T, D)``.
+        *,
+        with_alignment: bool = False,
+    ) -> Decoded:
+        """Decode all target positions at once: ``(B, T, D)`` over memory ``(B, S, D)``."""
+        alignment_scores: Tensor | None = None
 
-        Where ``alignment`` is given, the scores of the first head, ``(B, T, S)``, are put into it.
-        """
-
-        def look_at_source(h: Tensor) -> Tensor:
-            if alignment is not None:
-                keys = self.cross_attention.keys_of_first_head(memory)
-                alignment.append(self.cross_attention.scores_of_first_head(h, keys, src_mask))
-            found: Tensor = self.cross_attention(h, memory, src_mask)
-            return found
+        def attend_to_source(h: Tensor) -> Tensor:
+            nonlocal alignment_scores
+            if with_alignment:
+                alignment_scores = self.cross_attention.alignment_scores(h, memory, src_mask)
+            attended: Tensor = self.cross_attention(h, memory, src_mask)
+            return attended
 
         x = self.self_attention_residual(x, lambda h: self.self_attention(h, h, tgt_mask))
-        x = self.cross_attention_residual(x, look_at_source)
-        output: Tensor = self.feed_forward_residual(x, self.feed_forward)
-        return output
+        x = self.cross_attention_residual(x, attend_to_source)
+        x = self.feed_forward_residual(x, self.feed_forward)
+        return Decoded(x, alignment_scores)
 
     def start_cache(self, memory: Tensor, max_length: int, rows_per_sentence: int) -> LayerCache:
-        """An empty cache that holds the keys and values of the source ``(B, S, D)``."""
+        """Return a cache with the keys and values of the source ``(B, S, D)`` and none of the target."""
         cross_keys, cross_values = self.cross_attention.keys_and_values(memory)
         return LayerCache(cross_keys, cross_values, max_length, rows_per_sentence)
 
@@ -59,37 +68,38 @@ class DecoderLayer(nn.Module):
         cache: LayerCache,
         src_mask: Tensor | None,
         start: int,
-        alignment: list[Tensor] | None = None,
-    ) -> Tensor:
-        """The one target position ``start``: ``(R, 1, D)`` -> ``(R, 1, D)``, its keys and values cached.
+        *,
+        with_alignment: bool = False,
+    ) -> Decoded:
+        """Decode target position ``start`` alone, ``(R, 1, D)``, and add its keys and values to the cache."""
+        alignment_scores: Tensor | None = None
 
-        Where ``alignment`` is given, the scores of the first head, ``(R, S)``, are put into it.
-        """
-
-        def attend_to_past(h: Tensor) -> Tensor:
+        def attend_to_target(h: Tensor) -> Tensor:
             # No mask: the cache holds the past and the present, never the future.
             keys, values = cache.append(*self.self_attention.keys_and_values(h), start)
             return self.self_attention.attend(h, keys, values, None)
 
         def attend_to_source(h: Tensor) -> Tensor:
-            # The rows of one sentence ask side by side, like positions, so its keys need no copy for each.
-            side_by_side = h.view(cache.cross_keys.size(0), -1, h.size(-1))
-            if alignment is not None:
-                scores = self.cross_attention.scores_of_first_head(
-                    side_by_side, cache.cross_keys[:, 0], src_mask
-                )
-                alignment.append(scores.flatten(0, 1))
-            found = self.cross_attention.attend(side_by_side, cache.cross_keys, cache.cross_values, src_mask)
-            return found.view_as(h)
+            nonlocal alignment_scores
+            # The rows of a sentence are passed as positions, so that they share its keys without copies.
+            rows = h.view(cache.cross_keys.size(0), -1, h.size(-1))
+            if with_alignment:
+                scores = self.cross_attention.cached_alignment_scores(rows, cache.cross_keys, src_mask)
+                alignment_scores = scores.flatten(0, 1)
+            attended = self.cross_attention.attend(rows, cache.cross_keys, cache.cross_values, src_mask)
+            return attended.view_as(h)
 
-        x = self.self_attention_residual(x, attend_to_past)
+        x = self.self_attention_residual(x, attend_to_target)
         x = self.cross_attention_residual(x, attend_to_source)
-        output: Tensor = self.feed_forward_residual(x, self.feed_forward)
-        return output
+        x = self.feed_forward_residual(x, self.feed_forward)
+        return Decoded(x, alignment_scores)
 
 
 class Decoder(nn.Module):
-    """``num_layers`` layers of the same shape, one on top of the other."""
+    """A stack of ``num_layers`` layers of the same shape.
+
+    Its alignment scores are those of the last layer, where the next word is already decided.
+    """
 
     def __init__(self, shape: LayerShape, num_layers: int) -> None:
         super().__init__()
@@ -102,36 +112,33 @@ class Decoder(nn.Module):
         memory: Tensor,
         src_mask: Tensor | None,
         tgt_mask: Tensor,
-        alignment: list[Tensor] | None = None,
-    ) -> Tensor:
-        """Embedded target ``(B, T, D)`` over memory ``(B, S, D)`` -> hidden ``(B, T, D)``.
-
-        Where ``alignment`` is given, the scores of the alignment head, ``(B, T, S)``, are put into it.
-        """
+        *,
+        with_alignment: bool = False,
+    ) -> Decoded:
+        """Decode the embedded target ``(B, T, D)`` over memory ``(B, S, D)``."""
         for layer in self.layers:
-            heard = alignment if layer is self.layers[ALIGNMENT_LAYER] else None
-            x = layer(x, memory, src_mask, tgt_mask, heard)
-        hidden: Tensor = self.norm(x)
-        return hidden
+            is_last = layer is self.layers[-1]
+            decoded: Decoded = layer(x, memory, src_mask, tgt_mask, with_alignment=with_alignment and is_last)
+            x = decoded.hidden
+        return Decoded(self.norm(x), decoded.alignment_scores)
 
     def start_cache(
         self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int
     ) -> DecoderCache:
-        """A cache with the keys and values of the source computed, once for all steps."""
+        """Return a cache with the source's keys and values of each layer, computed once for all steps."""
         layers = [layer.start_cache(memory, max_length, rows_per_sentence) for layer in self._typed_layers()]
         return DecoderCache(layers, src_mask)
 
-    def step(self, x: Tensor, cache: DecoderCache, alignment: list[Tensor] | None = None) -> Tensor:
-        """The next target position, embedded ``(R, 1, D)``, -> hidden ``(R, 1, D)``; the cache grows.
-
-        Where ``alignment`` is given, the scores of the alignment head, ``(R, S)``, are put into it.
-        """
+    def step(self, x: Tensor, cache: DecoderCache, *, with_alignment: bool = False) -> Decoded:
+        """Decode the next target position of each row, embedded ``(R, 1, D)``; the cache grows by it."""
         for layer, layer_cache in zip(self._typed_layers(), cache.layers, strict=True):
-            heard = alignment if layer is self.layers[ALIGNMENT_LAYER] else None
-            x = layer.step(x, layer_cache, cache.src_mask, cache.length, heard)
+            is_last = layer is self.layers[-1]
+            decoded = layer.step(
+                x, layer_cache, cache.src_mask, cache.length, with_alignment=with_alignment and is_last
+            )
+            x = decoded.hidden
         cache.length += 1
-        hidden: Tensor = self.norm(x)
-        return hidden
+        return Decoded(self.norm(x), decoded.alignment_scores)
 
     def _typed_layers(self) -> list[DecoderLayer]:
         return cast("list[DecoderLayer]", list(self.layers))

@@ -1,4 +1,4 @@
-"""Dropout (Srivastava et al. 2014), with masks that are cheap to draw on a CPU."""
+"""Dropout (Srivastava et al. 2014) with masks that are cheap to draw on a CPU."""
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape; the same in evaluation."""
+        """Drop elements of a tensor of any shape; in evaluation mode it is returned as it is."""
         if not self.training or self.p == 0.0:
             return x
         if x.device.type != "cpu":
@@ -29,7 +29,7 @@ class Dropout(nn.Module):
         return x * _scaled_mask(x, self.p)
 
     def extra_repr(self) -> str:
-        """For ``print(model)``."""
+        """Describe the module in ``print(model)``."""
         return f"p={self.p}"
 
 

@@ -1,4 +1,4 @@
-"""Ids to vectors that know where they stand (Vaswani et al. 2017, sections 3.4 and 3.5)."""
+"""Token and position embeddings (Vaswani et al. 2017, sections 3.4 and 3.5)."""
 
 import math
 
@@ -12,10 +12,10 @@ _FIRST_POSITIONS = 1024
 
 
 class PositionalEmbedding(nn.Module):
-    """Token embedding times ``sqrt(D)``, plus the position, then dropout.
+    """Token embedding times ``sqrt(D)``, plus the encoding of the position, then dropout.
 
-    With word dropout, training sees some of the positions without the token that stands there (Gal and
-    Ghahramani 2016, section 4.2; token by token, as Sennrich et al. 2016 do it for translation).
+    Word dropout zeroes whole token embeddings in training and leaves their positions (Gal and Ghahramani
+    2016, section 4.2; for each token on its own, as Sennrich et al. 2016 do for translation).
     """
 
     positions: Tensor
@@ -34,10 +34,10 @@ class PositionalEmbedding(nn.Module):
         self.register_buffer("positions", tokens.weight.new_empty(0, tokens.embedding_dim), persistent=False)
 
     def forward(self, ids: Tensor, start: int = 0) -> Tensor:
-        """``(B, T)`` ids, the first at position ``start``, -> ``(B, T, D)``.
+        """Embed ``(B, T)`` ids, the first of them at position ``start``, as ``(B, T, D)``.
 
         Raises:
-            ValueError: If the last of them stands beyond ``max_length``.
+            ValueError: If the last position is beyond ``max_length``.
         """
         end = start + ids.size(1)
         if end > self.positions.size(0):

@@ -11,7 +11,7 @@ Activation = Literal["relu", "gelu"]
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with a non-linearity between, applied to each position alike (equation 2)."""
+    """Two linear layers with an activation between them, applied to each position separately (equation 2)."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(B, T, D)`` -> ``(B, T, D)``."""
+        """Transform each position of ``(B, T, D)``; the shape stays."""
         rows = pad_rows(x)
         output: Tensor = self.outer(self.dropout(self.activation(self.inner(rows))))
         return unpad_rows(output, x)

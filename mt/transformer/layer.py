@@ -1,4 +1,4 @@
-"""What the layers of encoder and decoder are made of: one set of sizes for both."""
+"""The sub-layers that encoder and decoder layers consist of, made from one set of sizes."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from mt.transformer.residual import Residual
 
 @dataclass(frozen=True)
 class LayerShape:
-    """The sizes and variants that all layers share, and the sub-layers made from them."""
+    """The sizes and variants that all layers share; its methods make the sub-layers."""
 
     d_model: int
     num_heads: int
@@ -24,13 +24,13 @@ class LayerShape:
     bias: bool = True
 
     def attention(self) -> MultiHeadAttention:
-        """A multi-head attention of this shape (section 3.2)."""
+        """Make a multi-head attention of this shape (section 3.2)."""
         return MultiHeadAttention(
             self.d_model, self.num_heads, dropout=self.attention_dropout, bias=self.bias
         )
 
     def feed_forward(self) -> FeedForward:
-        """A feed-forward network of this shape (section 3.3)."""
+        """Make a feed-forward network of this shape (section 3.3)."""
         return FeedForward(
             self.d_model,
             self.d_ff,
@@ -40,9 +40,9 @@ class LayerShape:
         )
 
     def residual(self) -> Residual:
-        """What stands around a sub-layer of this shape (section 3.1)."""
+        """Make the residual connection around a sub-layer of this shape (section 3.1)."""
         return Residual(self.d_model, dropout=self.dropout, norm_first=self.norm_first, bias=self.bias)
 
     def final_norm(self) -> nn.Module:
-        """The norm at the top of a stack: pre-norm needs one, after post-norm there is one already."""
+        """Make the norm at the top of a stack; with post-norm the last layer already ends with one."""
         return nn.LayerNorm(self.d_model, bias=self.bias) if self.norm_first else nn.Identity()

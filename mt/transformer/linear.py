@@ -1,8 +1,8 @@
-"""Linear layers whose products in bf16 on a CPU have few different shapes.
+"""Linear layers whose matrix products in bf16 on a CPU have few different shapes.
 
-There oneDNN compiles a program for each new shape of a product, which takes ten times as long as the product
-itself, and keeps a thousand of them, of megabytes each. Batches come in a thousand shapes. So rows of zeros
-are padded here until their number is one of a few.
+For bf16 on a CPU, oneDNN compiles a kernel for each new shape of a product, which takes ten times as long as
+the product itself, and caches a thousand kernels of megabytes each. Batches have a thousand shapes. Therefore
+rows of zeros are appended until the number of rows is one of a few.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ _FEWEST_ROWS = 32
 
 
 class Linear(nn.Linear):
-    """torch's own, by way of `linear`."""
+    """`torch.nn.Linear`, computed by `linear`."""
 
     def forward(self, x: Tensor) -> Tensor:
         """``(..., in_features)`` -> ``(..., out_features)``."""
@@ -23,17 +23,17 @@ class Linear(nn.Linear):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``x @ weight.t() + bias``, as `torch.nn.functional.linear`."""
+    """Compute ``x @ weight.t() + bias``, as `torch.nn.functional.linear` does."""
     return unpad_rows(F.linear(pad_rows(x), weight, bias), x)
 
 
 def is_cpu_autocast(x: Tensor) -> bool:
-    """Whether products with ``x`` are computed on a CPU in mixed precision."""
+    """Return whether products with ``x`` are computed on a CPU in mixed precision."""
     return x.device.type == "cpu" and torch.is_autocast_enabled("cpu")
 
 
 def pad_rows(x: Tensor) -> Tensor:
-    """In autocast on a CPU ``(..., D)`` -> ``(N, D)`` of its type, zeros below; elsewhere ``x`` itself."""
+    """Flatten ``(..., D)`` to ``(N, D)`` with rows of zeros under CPU autocast; else return ``x``."""
     if not is_cpu_autocast(x):
         return x
     dtype, rows = torch.get_autocast_dtype("cpu"), x.flatten(0, -2)
@@ -43,20 +43,20 @@ def pad_rows(x: Tensor) -> Tensor:
 
 
 def unpad_rows(rows: Tensor, like: Tensor) -> Tensor:
-    """``(N, E)`` -> ``(..., E)``: what was made of ``pad_rows(like)``, in the shape of ``like``."""
+    """Give a result ``(N, E)`` of ``pad_rows(like)`` the shape of ``like`` ``(..., D)``: ``(..., E)``."""
     if not is_cpu_autocast(like):
         return rows
     return rows[: like.numel() // like.size(-1)].view(*like.shape[:-1], rows.size(-1))
 
 
 def _padded(number: int) -> int:
-    """The next multiple of 32; from 512 on, of an eighth of the power of two below."""
+    """Round up to a multiple of 32; from 512 on, of an eighth of the largest power of two below it."""
     unit = max(_FEWEST_ROWS, 1 << (number.bit_length() - 1) >> 3)
     return -(-number // unit) * unit
 
 
 class _PadRows(torch.autograd.Function):
-    """A copy in ``dtype`` with rows of zeros below: one pass, where a cast and a padding would take two."""
+    """Cast to ``dtype`` and append rows of zeros in one pass instead of two."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,4 +1,4 @@
-"""Add and norm: what stands around every sub-layer (Vaswani et al. 2017, sections 3.1 and 5.4)."""
+"""The residual connection and layer norm of every sub-layer (Vaswani et al. 2017, sections 3.1 and 5.4)."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,10 @@ from mt.transformer.dropout import Dropout
 
 
 class Residual(nn.Module):
-    """A sub-layer with a way around it; the only place that knows pre-norm from post-norm.
+    """A residual connection around a sub-layer, with dropout and layer norm, before or after it.
 
-    Post-norm is the paper's. Pre-norm leaves the way around untouched from bottom to top, which trains
-    more steadily (Xiong et al. 2020), and needs one more norm at the top of the stack.
+    The paper uses post-norm. Pre-norm keeps the residual path free of norms from bottom to top, which makes
+    training more stable (Xiong et al. 2020), and needs one more norm at the top of the stack.
     """
 
     def __init__(self, d_model: int, *, dropout: float, norm_first: bool, bias: bool = True) -> None:
@@ -21,7 +21,7 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """``(B, T, D)`` -> ``(B, T, D)``; ``sublayer`` keeps the shape."""
+        """Apply ``sublayer``, which keeps the shape, and add its input ``(B, T, D)``: ``(B, T, D)``."""
         if self.norm_first:
             output: Tensor = x + self.dropout(sublayer(self.norm(x)))
         else:

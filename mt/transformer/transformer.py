@@ -1,18 +1,29 @@
 """The whole model: encoder, decoder, and the projection to the vocabulary (Vaswani et al. 2017, figure 1)."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from mt.transformer.cache import DecoderCache
-from mt.transformer.decoder import Decoder
+from mt.transformer.decoder import Decoded, Decoder
 from mt.transformer.embedding import PositionalEmbedding
 from mt.transformer.encoder import Encoder
 
 
+@dataclass(frozen=True)
+class DecodedStep:
+    """The output of one cached decoding step for R rows."""
+
+    logits: Tensor
+    """``(R, V)``, of the next token of each row."""
+    alignment_scores: Tensor | None
+    """``(R, S)``, as in `mt.transformer.decoder.Decoded`."""
+
+
 class Transformer(nn.Module):
-    """`encode` and `decode` are the two seams that training and search meet it at."""
+    """The model. Training and search use it through `encode` and `decode` (or `decode_step`)."""
 
     def __init__(
         self,
@@ -30,22 +41,22 @@ class Transformer(nn.Module):
         self.output = output
 
     def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
-        """Predict each next target token, given those before it (teacher forcing).
+        """Predict each next target token from the ones before it (teacher forcing).
 
         Args:
             src_ids: ``(B, S)``.
             src_mask: ``(B, 1, 1, S)``, True where a source token is real.
             tgt_ids: ``(B, T)``, beginning with BOS.
-            tgt_mask: ``(B, 1, T, T)``, True where a target token may look.
+            tgt_mask: ``(B, 1, T, T)``, True where a target token may attend.
 
         Returns:
             Logits ``(B, T, V)``.
         """
         memory = self.encode(src_ids, src_mask)
-        return self.project(self.decode(tgt_ids, memory, src_mask, tgt_mask))
+        return self.project(self.decode(tgt_ids, memory, src_mask, tgt_mask).hidden)
 
     def encode(self, src_ids: Tensor, src_mask: Tensor | None) -> Tensor:
-        """Source ``(B, S)`` -> memory ``(B, S, D)``."""
+        """Encode the source ``(B, S)`` as memory ``(B, S, D)``."""
         memory: Tensor = self.encoder(self.src_embedding(src_ids), src_mask)
         return memory
 
@@ -55,42 +66,38 @@ class Transformer(nn.Module):
         memory: Tensor,
         src_mask: Tensor | None,
         tgt_mask: Tensor,
-        alignment: list[Tensor] | None = None,
-    ) -> Tensor:
-        """Target ``(B, T)`` over memory ``(B, S, D)`` -> hidden ``(B, T, D)``.
-
-        Where ``alignment`` is given, the scores of the alignment head, ``(B, T, S)``, are put into it: how
-        well each source position fits the word that comes next, before the softmax.
-        """
-        embedded = self.tgt_embedding(tgt_ids)
-        hidden: Tensor = self.decoder(embedded, memory, src_mask, tgt_mask, alignment)
-        return hidden
+        *,
+        with_alignment: bool = False,
+    ) -> Decoded:
+        """Decode the target ``(B, T)`` over memory ``(B, S, D)``, on request with alignment scores."""
+        decoded: Decoded = self.decoder(
+            self.tgt_embedding(tgt_ids), memory, src_mask, tgt_mask, with_alignment=with_alignment
+        )
+        return decoded
 
     def project(self, hidden: Tensor) -> Tensor:
-        """Hidden ``(..., D)`` -> logits ``(..., V)``."""
+        """Project hidden states ``(..., D)`` to logits ``(..., V)``."""
         logits: Tensor = self.output(hidden)
         return logits
 
     def start_cache(
         self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
     ) -> DecoderCache:
-        """An empty cache for writing rows of up to ``max_length`` tokens, so many for each sentence."""
+        """Return an empty cache for ``rows_per_sentence`` rows of up to ``max_length`` tokens a sentence."""
         return self.decoder.start_cache(memory, src_mask, max_length, rows_per_sentence)
 
-    def decode_step(self, ids: Tensor, cache: DecoderCache, alignment: list[Tensor] | None = None) -> Tensor:
-        """The next target token of each row ``(R,)`` -> logits of the one after it ``(R, V)``.
-
-        Where ``alignment`` is given, the scores of the alignment head, ``(R, S)``, are put into it.
-        """
+    def decode_step(self, ids: Tensor, cache: DecoderCache, *, with_alignment: bool = False) -> DecodedStep:
+        """Decode the newest token of each row ``(R,)``; the cache grows by it."""
         embedded = self.tgt_embedding(ids[:, None], start=cache.length)
-        return self.project(self.decoder.step(embedded, cache, alignment)[:, 0])
+        decoded = self.decoder.step(embedded, cache, with_alignment=with_alignment)
+        return DecodedStep(self.project(decoded.hidden[:, 0]), decoded.alignment_scores)
 
     def weights(self) -> dict[str, Tensor]:
-        """Every parameter once, under its first name; tied ones do not stand twice."""
+        """Return every parameter by its first name; tied parameters appear once."""
         return {name: parameter.detach() for name, parameter in self.named_parameters()}
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Copy in what `weights` gave.
+        """Copy in the weights that `weights` returned.
 
         Raises:
             ValueError: If the names or shapes are not those of this model.

@@ -53,8 +53,8 @@ PROTECTIONS = {
     ),
     "the pointer comes after what it points at": Protection(
         STORE,
-        "            self._put_in_place(partial, checkpoint.folder)\n",
-        "            self._point_at(written)\n            self._put_in_place(partial, checkpoint.folder)\n",
+        "            put_in_place(partial, checkpoint.folder)\n",
+        "            self._point_at(written)\n            put_in_place(partial, checkpoint.folder)\n",
         f"{INTERRUPTED}::test_killed_at_every_point_of_a_save",
     ),
     "a checkpoint is removed at one stroke": Protection(

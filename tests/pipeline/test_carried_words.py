@@ -15,9 +15,10 @@ from mt.errors import ConfigError, DataError
 from mt.pipeline.carried_words import SourceReader, read_dictionary
 from mt.pipeline.pieces import Piece, write_piece
 from mt.pipeline.train import Outcome, run_training
-from mt.pipeline.translator import Beam, Sampling, Translator
+from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.search.hypothesis import Hypothesis
+from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import UNK_ID
 
 CPU = torch.device("cpu")
@@ -162,14 +163,14 @@ def arrived(translations: Sequence[str], words: Sequence[str]) -> int:
     return sum(word in translation for translation, word in zip(translations, words, strict=True))
 
 
-@pytest.mark.parametrize("way", [None, Beam(3, 1.0), Sampling(0.3, 1)], ids=["greedy", "beam", "sample"])
-def test_it_learns_to_carry_words_over(way: Beam | Sampling | None, carrying: RunDirectory) -> None:
+@pytest.mark.parametrize("strategy", [None, Beam(3, 1.0), Sampling(0.3, 1)], ids=["greedy", "beam", "sample"])
+def test_it_learns_to_carry_words_over(strategy: Strategy, carrying: RunDirectory) -> None:
     translator = Translator.from_run(carrying, device=CPU)
-    translations = translator.translate(list(SENTENCES), way=way)
+    translations = translator.translate(list(SENTENCES), strategy=strategy)
     assert arrived(translations, list(SENTENCES.values())) >= 3
     assert not any("<unk>" in line for line in translations)
     # A sentence of known words has nothing to carry, whatever stands beside it.
-    (alone,) = translator.translate(["a child buys milk."], way=way)
+    (alone,) = translator.translate(["a child buys milk."], strategy=strategy)
     assert (
         translator.translate([*SENTENCES, "a child buys milk."])[-1]
         == translator.translate(["a child buys milk."])[0]

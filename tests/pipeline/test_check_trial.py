@@ -24,9 +24,11 @@ from mt.pipeline.preflight.trial import Trial, count_parameters, largest_batches
 from mt.pipeline.prepare import make_tokenizers
 from mt.pipeline.trained import build_model
 from mt.search.greedy import greedy_search
-from mt.search.hypothesis import length_limit
+from mt.search.hypothesis import Hypothesis, length_limit
+from mt.search.request import SearchRequest
 from mt.training.batch_stream import BatchStream
 from mt.training.precision import Precision
+from mt.transformer.transformer import Transformer
 
 MakeConfig = Callable[..., Config]
 CPU = torch.device("cpu")
@@ -165,11 +167,11 @@ def test_a_full_memory_halves_the_search(
     config, _, tokenizers = prepared
     widths = []
 
-    def cramped(model: object, src_ids: torch.Tensor, *rest: object) -> object:
-        widths.append(len(src_ids))
-        if len(src_ids) > 3:
+    def cramped(model: Transformer, request: SearchRequest) -> list[Hypothesis]:
+        widths.append(len(request.limits))
+        if len(request.limits) > 3:
             raise torch.OutOfMemoryError("CUDA out of memory.")
-        return greedy_search(model, src_ids, *rest)  # type: ignore[arg-type]
+        return greedy_search(model, request)
 
     monkeypatch.setattr(trial_module, "greedy_search", cramped)
     trial.measure_validation(load_corpus(config.data).validation, tokenizers)

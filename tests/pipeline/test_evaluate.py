@@ -22,8 +22,8 @@ from mt.pipeline.evaluate import run_evaluation
 from mt.pipeline.evaluation_report import show_in_tensorboard
 from mt.pipeline.evaluation_set import load_evaluation_set
 from mt.pipeline.train import run_training
-from mt.pipeline.translator import Beam
 from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam
 
 CPU = torch.device("cpu")
 

@@ -8,8 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mt.errors import DataError
-from mt.pipeline.translator import Beam, Translator
+from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam
 
 NASTY = st.sampled_from(
     [
@@ -66,15 +67,17 @@ def translate_fuzzed(run: RunDirectory, number: int) -> None:
         suppress_health_check=list(HealthCheck),
     )
     @given(SENTENCES, st.sampled_from([None, Beam(3, 1.0)]), st.integers(0, 49), st.data())
-    def each_line_is_one_line(sentences: list[str], way: Beam | None, rare: int, data: st.DataObject) -> None:
+    def each_line_is_one_line(
+        sentences: list[str], strategy: Beam | None, rare: int, data: st.DataObject
+    ) -> None:
         if rare == 0:
             sentences = [*sentences, data.draw(LONG)]
         if rare == 1:
             half = data.draw(HALF)
             with pytest.raises(DataError, match=r"has a lone surrogate"):
-                translator.translate([*sentences, f"the dog {half}"], way=way)
+                translator.translate([*sentences, f"the dog {half}"], strategy=strategy)
             return
-        lines = translator.translate(sentences, way=way)
+        lines = translator.translate(sentences, strategy=strategy)
         assert len(lines) == len(sentences)
         for sentence, line in zip(sentences, lines, strict=True):
             assert line == " ".join(line.split())

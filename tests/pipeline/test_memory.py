@@ -12,8 +12,9 @@ from mt.config.config import Config
 from mt.errors import DataError, TrainingError
 from mt.pipeline.environment import describe_environment
 from mt.pipeline.train import run_training
-from mt.pipeline.translator import Beam, Sampling, Translator
+from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam, Sampling, Strategy
 
 MakeConfig = Callable[..., Config]
 ERROR = torch.OutOfMemoryError("CUDA out of memory.")
@@ -40,10 +41,10 @@ def room_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
 
 
 @pytest.mark.parametrize(
-    "way", [None, Sampling(1.0, seed=3), Beam(3, 0.6)], ids=["greedy", "sampling", "beam"]
+    "strategy", [None, Sampling(1.0, seed=3), Beam(3, 0.6)], ids=["greedy", "sampling", "beam"]
 )
 def test_translating_in_halves_gives_the_same(
-    way: Sampling | Beam | None,
+    strategy: Strategy,
     trained: RunDirectory,
     tiny_corpus: Path,
     room_for: Callable[[int], list[int]],
@@ -51,9 +52,9 @@ def test_translating_in_halves_gives_the_same(
 ) -> None:
     lines = (tiny_corpus / "test.en").read_text(encoding="utf-8").splitlines()
     translator = Translator.from_run(trained, device=torch.device("cpu"))
-    expected = translator.translate(lines, way=way)
+    expected = translator.translate(lines, strategy=strategy)
     tried = room_for(3)
-    assert translator.translate(lines, way=way) == expected
+    assert translator.translate(lines, strategy=strategy) == expected
     assert max(tried) == 8
     assert "a batch of 8 sentences was split in two. Lower validation.batch_sentences." in caplog.text
 

@@ -7,14 +7,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from mt.data.batch import Batch
 from mt.errors import DataError
 from mt.masks import padding_mask, target_mask
-from mt.pipeline.score import Scorer, perplexity
+from mt.pipeline.score import Scorer, label_log_probs, perplexity
 from mt.pipeline.trained import load_trained
-from mt.pipeline.translator import Beam, Sampling, Translator
+from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.search.ensemble import Member
-from mt.search.forced import forced_log_probs
+from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import BOS_ID, EOS_ID, UNK
 
 CPU = torch.device("cpu")
@@ -22,12 +23,10 @@ SENTENCES = ["the dog sees milk.", "Anna buys two red apples today.", "my aunt p
 
 
 @pytest.mark.parametrize("num_runs", [1, 2])
-@pytest.mark.parametrize("way", [None, Beam(4, 0.6), Sampling(1.0, 1)])
-def test_scores_are_those_of_the_search(
-    way: Beam | Sampling | None, num_runs: int, trained: RunDirectory
-) -> None:
+@pytest.mark.parametrize("strategy", [None, Beam(4, 0.6), Sampling(1.0, 1)])
+def test_scores_are_those_of_the_search(strategy: Strategy, num_runs: int, trained: RunDirectory) -> None:
     translator = Translator.from_run(trained, device=CPU, others=[trained] * (num_runs - 1))
-    found = translator.n_best(SENTENCES, num_best=4, way=way)
+    found = translator.n_best(SENTENCES, num_best=4, strategy=strategy)
     pairs = [(source, each.text) for source, best in zip(SENTENCES, found, strict=True) for each in best]
     scored = Scorer(translator).score(pairs)
     expected = [each.log_prob for best in found for each in best]
@@ -77,13 +76,13 @@ def test_a_batch_that_does_not_fit_into_memory_is_split(
     together = [scored.log_prob for scored in scorer.score(pairs)]
     sizes: list[int] = []
 
-    def cramped(model: Member, src_ids: Tensor, *rest: Tensor) -> Tensor:
-        sizes.append(len(src_ids))
-        if len(src_ids) > room:
+    def cramped(model: Member, batch: Batch) -> Tensor:
+        sizes.append(len(batch.labels))
+        if len(batch.labels) > room:
             raise torch.OutOfMemoryError("CUDA out of memory.")
-        return forced_log_probs(model, src_ids, *rest)
+        return label_log_probs(model, batch)
 
-    monkeypatch.setattr("mt.pipeline.score.forced_log_probs", cramped)
+    monkeypatch.setattr("mt.pipeline.score.label_log_probs", cramped)
     room = 1
     assert [scored.log_prob for scored in scorer.score(pairs)] == pytest.approx(together, abs=1e-4)
     assert max(sizes) > 1

@@ -15,10 +15,11 @@ from mt.errors import CheckpointError, ConfigError, DataError, RunError
 from mt.masks import padding_mask, target_mask
 from mt.pipeline.train import run_training
 from mt.pipeline.trained import load_trained
-from mt.pipeline.translator import Beam, Sampling, Translator
+from mt.pipeline.translator import Translator
 from mt.run_directory import RunDirectory
-from mt.search.constraints import Constraints
 from mt.search.hypothesis import Hypothesis
+from mt.search.request import Constraints, SearchRequest
+from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import BOS_ID, EOS_ID, SPECIAL_TOKENS, UNK
 
 CPU = torch.device("cpu")
@@ -96,7 +97,7 @@ def test_a_sentence_of_the_longest_length_is_neither(translator: Translator) -> 
 
 def test_sampling_is_a_function_of_seed_and_line(translator: Translator) -> None:
     def draw(texts: list[str], seed: int = 3, first_line: int = 1, temperature: float = 2.0) -> list[str]:
-        return translator.translate(texts, way=Sampling(temperature, seed), first_line=first_line)
+        return translator.translate(texts, strategy=Sampling(temperature, seed), first_line=first_line)
 
     together = draw(SENTENCES)
     assert draw(SENTENCES) == together
@@ -130,7 +131,7 @@ def test_unknown_words_are_written_only_where_asked_for(
     translator = Translator.from_run(run, device=CPU)
     assert UNK in translator.translate(SENTENCES, keep_unk=True)[0]
     assert UNK not in "".join(translator.translate(SENTENCES))
-    assert UNK not in "".join(translator.translate(SENTENCES, way=Sampling(1.0, 1)))
+    assert UNK not in "".join(translator.translate(SENTENCES, strategy=Sampling(1.0, 1)))
 
 
 def test_the_run_may_be_moved_and_its_corpus_gone(trained: RunDirectory, tmp_path: Path) -> None:
@@ -163,18 +164,18 @@ def test_a_run_that_does_not_fit_together(trained: RunDirectory, tmp_path: Path)
         Translator.from_run(trained, device=CPU)
 
 
-@pytest.mark.parametrize("way", [None, Beam(4, 1.0), Beam(4, 1.0, "mean")])
+@pytest.mark.parametrize("strategy", [None, Beam(4, 1.0), Beam(4, 1.0, "mean")])
 def test_n_best_are_in_order_and_the_first_is_the_translation(
-    way: Beam | None, translator: Translator
+    strategy: Beam | None, translator: Translator
 ) -> None:
     lines = ["", *SENTENCES, ""]
-    found = translator.n_best(lines, num_best=3, way=way)
-    assert [best.text for best, *_ in found] == translator.translate(lines, way=way)
+    found = translator.n_best(lines, num_best=3, strategy=strategy)
+    assert [best.text for best, *_ in found] == translator.translate(lines, strategy=strategy)
     for line, best_first in zip(lines, found, strict=True):
         scores = [each.score for each in best_first]
         assert scores == sorted(scores, reverse=True)
-        assert len(best_first) == (3 if line and way else 1)
-        if way == Beam(4, 1.0, "mean"):
+        assert len(best_first) == (3 if line and strategy else 1)
+        if strategy == Beam(4, 1.0, "mean"):
             # Words, the final point among them, and the end mark.
             lengths = [
                 len(each.text.replace(".", " .").replace("!", " !").split()) + 1 for each in best_first
@@ -189,23 +190,25 @@ def test_n_best_are_in_order_and_the_first_is_the_translation(
 def test_a_line_in_parts_has_no_n_best(translator: Translator) -> None:
     long = " ".join(["my aunt paints the car!"] * 4)
     with pytest.raises(DataError, match="line 8 is too long for this model to read at once, and has no n"):
-        translator.n_best([SENTENCES[0], long], num_best=2, way=Beam(2, 1.0), first_line=7)
+        translator.n_best([SENTENCES[0], long], num_best=2, strategy=Beam(2, 1.0), first_line=7)
 
 
-@pytest.mark.parametrize("way", [None, Beam(3, 1.0), Sampling(0.5, 1, top_k=5, top_p=0.9)])
-def test_a_beginning_stands_as_it_is_given(way: Beam | Sampling | None, translator: Translator) -> None:
+@pytest.mark.parametrize("strategy", [None, Beam(3, 1.0), Sampling(0.5, 1, top_k=5, top_p=0.9)])
+def test_a_beginning_stands_as_it_is_given(strategy: Strategy, translator: Translator) -> None:
     prefixes = ["der Hund malt", "", "das Quux und  Wixnub-7", "ein", "", "", ""]
-    found = [best.text for best, *_ in translator.n_best(SENTENCES, way=way, prefixes=prefixes)]
+    found = [best.text for best, *_ in translator.n_best(SENTENCES, strategy=strategy, prefixes=prefixes)]
     for text, prefix in zip(found, prefixes, strict=True):
         assert text.startswith(" ".join(prefix.split()))
     assert found[0] != "der Hund malt"
     for place, prefix in enumerate(prefixes):
-        [[alone]] = translator.n_best([SENTENCES[place]], way=way, prefixes=[prefix], first_line=place + 1)
+        [[alone]] = translator.n_best(
+            [SENTENCES[place]], strategy=strategy, prefixes=[prefix], first_line=place + 1
+        )
         assert alone.text == found[place]
     # Of a long line the first sentence begins so, and the others are what they are without it.
     long = "the dog sees milk. my aunt paints the car! Anna buys two red apples today."
-    [[parts]] = translator.n_best([long], way=way, prefixes=["meine Tante"])
-    [[free]] = translator.n_best([long], way=way)
+    [[parts]] = translator.n_best([long], strategy=strategy, prefixes=["meine Tante"])
+    [[free]] = translator.n_best([long], strategy=strategy)
     first, others = parts.text.split(". ", 1)
     assert first.startswith("meine Tante")
     assert others == free.text.split(". ", 1)[1]
@@ -244,24 +247,24 @@ def test_how_long_translations_may_become_follows_from_training(
     trained.corpus_file.write_text("{}" if written is None else f'{{"target_ratio": {written}}}')
     limits: list[int] = []
 
-    def note(
-        model: object, src_ids: object, src_mask: object, given: list[int], **_: object
-    ) -> list[Hypothesis]:
-        limits.extend(given)
-        return [Hypothesis([], 0.0, finished=True)] * len(given)
+    def note(model: object, request: SearchRequest) -> list[Hypothesis]:
+        limits.extend(request.limits)
+        return [Hypothesis([], 0.0, finished=True)] * len(request.limits)
 
     monkeypatch.setattr("mt.pipeline.translator.greedy_search", note)
     translator = Translator.from_run(trained, device=CPU)
     translator.max_length = 100
     translator.translate(["the dog sees milk."])
-    # Five tokens and the end mark.
+    # Five tokens and EOS.
     assert limits == [factor * 6 + 10]
 
 
 def test_an_ensemble_of_a_run_with_itself_is_that_run(trained: RunDirectory, translator: Translator) -> None:
     ensemble = Translator.from_run(trained, device=CPU, others=[trained, trained])
-    for way in (None, Beam(3, 1.0), Sampling(1.0, 1)):
-        assert ensemble.translate(SENTENCES, way=way) == translator.translate(SENTENCES, way=way)
+    for strategy in (None, Beam(3, 1.0), Sampling(1.0, 1)):
+        assert ensemble.translate(SENTENCES, strategy=strategy) == translator.translate(
+            SENTENCES, strategy=strategy
+        )
 
 
 @torch.inference_mode()
@@ -303,6 +306,6 @@ def test_an_ensemble_reads_no_more_than_its_shortest_model(
     other = RunDirectory(tmp_path / "other")
     run_training(make_config("data.max_length=14", "training.max_steps=3", "model.d_model=8"), other)
     ensemble = Translator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
-    assert all(ensemble.translate(SENTENCES, way=Beam(2, 1.0)))
+    assert all(ensemble.translate(SENTENCES, strategy=Beam(2, 1.0)))
     with pytest.raises(DataError, match="of 15 tokens, and this model reads at most 14"):
         ensemble.translate(["the car " * 7], refuse_long=True)

@@ -1,16 +1,16 @@
-"""Two models to search with: one that is a table written by hand, one that is a tiny random Transformer."""
+"""Two models to search with: a table written by hand, and a tiny random Transformer."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
 from mt.config.model import ModelConfig
-from mt.masks import padding_mask
 from mt.search.hypothesis import length_limit
 from mt.search.model import EncoderDecoder
+from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID
 from mt.transformer.build import build_transformer
 from mt.transformer.cache import DecoderCache
@@ -18,6 +18,11 @@ from mt.transformer.transformer import Transformer
 
 FIRST_SOURCE = 4
 """The source id that names the first table."""
+
+
+class FakeStep(NamedTuple):
+    logits: Tensor
+    alignment_scores: Tensor | None = None
 
 
 class TableCache:
@@ -46,23 +51,23 @@ class TableModel:
         self.max_length = max_length
         return TableCache((memory[:, 0] - FIRST_SOURCE).repeat_interleave(rows_per_sentence))
 
-    def decode_step(self, ids: Tensor, cache: TableCache, alignment: list[Tensor] | None = None) -> Tensor:
+    def decode_step(self, ids: Tensor, cache: TableCache, *, with_alignment: bool = False) -> FakeStep:
         self.batch_sizes.append(len(ids))
         pairs = zip(cache.which.tolist(), ids.tolist(), strict=True)
-        return torch.tensor([self.tables[which][newest] for which, newest in pairs])
+        return FakeStep(torch.tensor([self.tables[which][newest] for which, newest in pairs]))
 
 
 def satisfies_the_protocol() -> list[EncoderDecoder[Any]]:
-    """The type checker's proof that either model will do."""
+    """The type checker's proof that both models satisfy the Protocol."""
     table: EncoderDecoder[TableCache] = TableModel([])
     transformer: EncoderDecoder[DecoderCache] = random_transformer()
     return [table, transformer]
 
 
 def random_transformer() -> Transformer:
-    """Weights so large that it has opinions, and an output layer of its own so that it does not just repeat.
+    """Large weights give it clear preferences, and an untied output layer keeps it from repeating its input.
 
-    With this seed some sentences end and some meet their limit, and unknown words would be written.
+    With this seed some sentences end, some reach their limit, and UNK would be written.
     """
     config = ModelConfig(
         d_model=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=2, d_ff=32, tie_output=False
@@ -82,12 +87,11 @@ def table_model() -> Callable[..., Any]:
 
 
 @pytest.fixture
-def table_batch() -> Callable[[Sequence[int]], tuple[Tensor, Tensor]]:
-    """Source ids and mask of a batch of sentences, each given by the number of its table."""
+def table_request() -> Callable[..., SearchRequest]:
+    """Makes the request of a batch of sentences, each given by the number of its table."""
 
-    def make(which: Sequence[int]) -> tuple[Tensor, Tensor]:
-        src_ids = torch.tensor(which)[:, None] + FIRST_SOURCE
-        return src_ids, padding_mask(src_ids)
+    def make(which: Sequence[int], limits: Sequence[int], **rules: Any) -> SearchRequest:
+        return SearchRequest(torch.tensor(which)[:, None] + FIRST_SOURCE, limits, **rules)
 
     return make
 
@@ -106,12 +110,12 @@ def sentences() -> list[list[int]]:
 
 
 @pytest.fixture
-def make_batch() -> Callable[..., tuple[Tensor, Tensor, list[int]]]:
-    """Source ids, mask and limits of sentences, with more padding than needed where ``padding`` says so."""
+def make_request() -> Callable[..., SearchRequest]:
+    """Makes the request of a batch of sentences, with more padding than needed if ``padding`` says so."""
 
-    def make(sentences: Sequence[list[int]], padding: int = 0) -> tuple[Tensor, Tensor, list[int]]:
+    def make(sentences: Sequence[list[int]], padding: int = 0, **rules: Any) -> SearchRequest:
         src_ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(s) for s in sentences], batch_first=True)
         src_ids = torch.nn.functional.pad(src_ids, (0, padding))
-        return src_ids, padding_mask(src_ids), [length_limit(len(s), 64) for s in sentences]
+        return SearchRequest(src_ids, [length_limit(len(s), 64) for s in sentences], **rules)
 
     return make

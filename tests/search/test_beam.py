@@ -1,4 +1,4 @@
-"""Beam search against brute force, forced decoding, greedy search, and other batches."""
+"""Beam search against brute force, forced decoding, greedy search and other batches."""
 
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from mt.masks import padding_mask, target_mask
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, normalised_score
+from mt.search.request import SearchRequest
+from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.transformer.transformer import Transformer
 
-MakeBatch = Callable[..., tuple[Tensor, Tensor, list[int]]]
+MakeRequest = Callable[..., SearchRequest]
 
 
 def _forced_score(model: Transformer, sentence: list[int], ids: Sequence[int]) -> float:
@@ -39,10 +40,8 @@ def test_wide_beam_equals_brute_force_over_all_short_sequences(
     ]
     everything.sort(key=lambda found: -normalised_score(found, length_penalty))
     src_ids = torch.tensor([sentence])
-    # Ten words and three places: 1,110 beginnings, so that a beam of 1,200 forgets none.
-    [found] = beam_search(
-        transformer, src_ids, padding_mask(src_ids), [limit], beam_size=1200, length_penalty=length_penalty
-    )
+    # Ten words at three positions make 1,110 prefixes, so that a beam of 1,200 drops none.
+    [found] = beam_search(transformer, SearchRequest(src_ids, [limit]), Beam(1200, length_penalty))
     assert len(found) == len(everything) == 111
     for ours, brute in zip(found, everything, strict=True):
         assert tuple(ours.ids) == brute.ids
@@ -50,11 +49,11 @@ def test_wide_beam_equals_brute_force_over_all_short_sequences(
 
 
 def test_a_beam_of_one_is_greedy_search(
-    transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
-    batch = make_batch(sentences)
-    greedy = greedy_search(transformer, *batch)
-    beam = beam_search(transformer, *batch, beam_size=1)
+    request = make_request(sentences)
+    greedy = greedy_search(transformer, request)
+    beam = beam_search(transformer, request, Beam(1))
     assert [hypotheses[0].ids for hypotheses in beam] == [found.ids for found in greedy]
     assert [hypotheses[0].finished for hypotheses in beam] == [found.finished for found in greedy]
     for [ours], greedily in zip(beam, greedy, strict=True):
@@ -62,11 +61,11 @@ def test_a_beam_of_one_is_greedy_search(
 
 
 def test_scores_are_those_of_forced_decoding(
-    transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     num_finished = 0
     for sentence, found in zip(
-        sentences, beam_search(transformer, *make_batch(sentences), beam_size=4), strict=True
+        sentences, beam_search(transformer, make_request(sentences), Beam(4)), strict=True
     ):
         assert len({tuple(hypothesis.ids) for hypothesis in found}) == len(found) > 0
         for hypothesis in found:
@@ -78,22 +77,22 @@ def test_scores_are_those_of_forced_decoding(
     assert num_finished > len(sentences)
 
 
-def test_the_same_n_best_in_any_batch_order_and_padding(
-    transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+def test_n_best_are_the_same_in_any_batch_order_and_padding(
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
-    together = beam_search(transformer, *make_batch(sentences), beam_size=3)
-    backwards = beam_search(transformer, *make_batch(sentences[::-1], padding=5), beam_size=3)[::-1]
-    alone = [beam_search(transformer, *make_batch([sentence]), beam_size=3)[0] for sentence in sentences]
+    together = beam_search(transformer, make_request(sentences), Beam(3))
+    backwards = beam_search(transformer, make_request(sentences[::-1], padding=5), Beam(3))[::-1]
+    alone = [beam_search(transformer, make_request([sentence]), Beam(3))[0] for sentence in sentences]
     for first, second, third in zip(together, backwards, alone, strict=True):
         for a, b, c in zip(first, second, third, strict=True):
             assert a.ids == b.ids == c.ids
             assert a.score == pytest.approx(b.score, abs=1e-4) == pytest.approx(c.score, abs=1e-4)
 
 
-def test_a_beam_finds_what_greedy_search_walks_past(
-    table_model: Callable[..., Any], table_batch: Callable[[Sequence[int]], tuple[Tensor, Tensor]]
+def test_a_beam_finds_a_likelier_translation_than_greedy_search(
+    table_model: Callable[..., Any], table_request: MakeRequest
 ) -> None:
-    # After BOS, 4 is likelier than 5; but after 4 all is as likely, and after 5 the end is sure.
+    # After BOS, 4 is likelier than 5; but after 4 all tokens are equally likely, and after 5 EOS is certain.
     low = -20.0
     table = {
         BOS_ID: [low, low, low, low, 1.0, 0.9],
@@ -101,25 +100,25 @@ def test_a_beam_finds_what_greedy_search_walks_past(
         5: [low, low, low, 9.0, low, low],
     }
     model = table_model(table)
-    [greedy] = greedy_search(model, *table_batch([0]), [5])
-    [[best, *_]] = beam_search(model, *table_batch([0]), [5], beam_size=2, length_penalty=0.0)
+    [greedy] = greedy_search(model, table_request([0], [5]))
+    [[best, *_]] = beam_search(model, table_request([0], [5]), Beam(2, 0.0))
     assert greedy.ids[0] == 4
     assert best.ids == [5]
     assert best.score > greedy.score
 
 
-def test_length_penalty_by_the_formula() -> None:
+def test_gnmt_score_equals_the_formula() -> None:
     found = Hypothesis([7, 8, 9], -6.0, finished=True)
     assert normalised_score(found, 0.0) == -6.0
     assert normalised_score(found, 0.6) == pytest.approx(-6.0 / (((5 + 4) / 6) ** 0.6))
     assert normalised_score(Hypothesis([7], -6.0, finished=False), 1.0) == pytest.approx(-6.0)
 
 
-def test_unknown_words_only_where_they_are_asked_for(
-    table_model: Callable[..., Any], table_batch: Callable[[Sequence[int]], tuple[Tensor, Tensor]]
+def test_unk_is_written_only_with_keep_unk(
+    table_model: Callable[..., Any], table_request: MakeRequest
 ) -> None:
     table = {token: [0.0, 5.0, 0.0, 1.0, 0.5] for token in (BOS_ID, UNK_ID, 4)}
-    shown = beam_search(table_model(table), *table_batch([0]), [3], beam_size=2, keep_unk=True)
-    hidden = beam_search(table_model(table), *table_batch([0]), [3], beam_size=2)
+    shown = beam_search(table_model(table), table_request([0], [3], keep_unk=True), Beam(2))
+    hidden = beam_search(table_model(table), table_request([0], [3]), Beam(2))
     assert any(UNK_ID in found.ids for found in shown[0])
     assert not any(UNK_ID in found.ids for found in hidden[0])

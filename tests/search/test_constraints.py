@@ -1,23 +1,24 @@
-"""Constraints against brute force, a loop without cache, and searches without them."""
+"""Constraints against brute force, an uncached loop, and searches without constraints."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from mt.masks import padding_mask, target_mask
 from mt.search.beam import beam_search
-from mt.search.constraints import Constraints
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
+from mt.search.request import Constraints, SearchRequest
 from mt.search.sampling import sample
+from mt.search.strategy import Beam, Sampling
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.transformer.transformer import Transformer
 
-MakeBatch = Callable[..., tuple[Tensor, Tensor, list[int]]]
+MakeRequest = Callable[..., SearchRequest]
 WORDS = range(4, 14)
 
 
@@ -36,7 +37,7 @@ def forced_score(model: Transformer, sentence: list[int], ids: Sequence[int]) ->
         (Constraints(1, 1, [[7]]), lambda ids: ids[:1] == (7,) and ids != (7, 7)),
     ],
 )
-def test_a_wide_beam_equals_brute_force_over_what_is_allowed(
+def test_a_wide_beam_equals_brute_force_over_all_allowed_sequences(
     constraints: Constraints, is_allowed: Callable[[tuple[int, ...]], bool], transformer: Transformer
 ) -> None:
     sentence = [5, 9, EOS_ID]
@@ -47,9 +48,8 @@ def test_a_wide_beam_equals_brute_force_over_what_is_allowed(
         for ids in product(WORDS, repeat=length)
         if is_allowed(ids)
     }
-    [found] = beam_search(
-        transformer, src_ids, padding_mask(src_ids), [3], beam_size=1200, constraints=constraints
-    )
+    request = SearchRequest(src_ids, [3], constraints=constraints)
+    [found] = beam_search(transformer, request, Beam(1200))
     scores = {tuple(hypothesis.ids): hypothesis.score for hypothesis in found if hypothesis.finished}
     assert scores == pytest.approx(expected, abs=1e-4)
 
@@ -57,7 +57,7 @@ def test_a_wide_beam_equals_brute_force_over_what_is_allowed(
 def naive_search(
     model: Transformer, sentence: list[int], limit: int, constraints: Constraints, prefix: Sequence[int]
 ) -> list[int]:
-    """The likeliest allowed token, by the rules in words, over the whole prefix anew at each step."""
+    """Apply the rules literally to the likeliest token, decoding the whole prefix again at each step."""
     src_ids, ids = torch.tensor([sentence]), list[int]()
     while len(ids) < limit:
         tgt_ids = torch.tensor([[BOS_ID, *ids]])
@@ -85,38 +85,35 @@ def test_greedy_search_equals_a_naive_loop_and_a_beam_of_one(
     constraints: Constraints,
     transformer: Transformer,
     sentences: list[list[int]],
-    make_batch: MakeBatch,
+    make_request: MakeRequest,
 ) -> None:
     sentences = sentences[:6]
-    src_ids, src_mask, limits = make_batch(sentences)
-    # Beginnings of unequal length, with repetitions, and an unknown word.
-    beginnings = [[], [4], [4, 4, 4], [UNK_ID, 5], [13, 12], []]
-    prefixes = beginnings if with_prefixes else [[]] * 6
-    asked = Constraints(
-        constraints.min_length, constraints.no_repeat_ngram, prefixes if with_prefixes else ()
-    )
-    found = greedy_search(transformer, src_ids, src_mask, limits, constraints=asked)
+    free = make_request(sentences)
+    # Prefixes of different lengths, with repetitions and UNK.
+    prefixes = [[], [4], [4, 4, 4], [UNK_ID, 5], [13, 12], []] if with_prefixes else [[]] * 6
+    request = replace(free, constraints=replace(constraints, prefixes=prefixes if with_prefixes else ()))
+    found = greedy_search(transformer, request)
     assert [list(hypothesis.ids) for hypothesis in found] == [
         naive_search(transformer, sentence, limit, constraints, prefix)
-        for sentence, limit, prefix in zip(sentences, limits, prefixes, strict=True)
+        for sentence, limit, prefix in zip(sentences, free.limits, prefixes, strict=True)
     ]
-    beams = beam_search(transformer, src_ids, src_mask, limits, beam_size=1, constraints=asked)
+    beams = beam_search(transformer, request, Beam(1))
     for greedily, [beam] in zip(found, beams, strict=True):
         assert beam.ids == greedily.ids
         assert beam.score == pytest.approx(greedily.score, abs=1e-4)
-    unconstrained = greedy_search(transformer, src_ids, src_mask, limits)
+    unconstrained = greedy_search(transformer, free)
     assert [hypothesis.ids for hypothesis in found] != [hypothesis.ids for hypothesis in unconstrained]
 
 
-def test_any_batch_and_padding_gives_the_same_n_best(
-    transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+def test_n_best_are_the_same_in_any_batch_and_padding(
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     prefixes = [[4 + i % 10] * (i % 4) for i in range(len(sentences))]
 
     def search(rows: list[int], padding: int = 0) -> list[list[Hypothesis]]:
-        asked = Constraints(4, 2, [prefixes[row] for row in rows])
-        batch = make_batch([sentences[row] for row in rows], padding)
-        return beam_search(transformer, *batch, beam_size=3, constraints=asked)
+        constraints = Constraints(4, 2, [prefixes[row] for row in rows])
+        request = make_request([sentences[row] for row in rows], padding, constraints=constraints)
+        return beam_search(transformer, request, Beam(3))
 
     together = search(list(range(len(sentences))))
     for row, best_first in enumerate(together):
@@ -129,27 +126,28 @@ def test_any_batch_and_padding_gives_the_same_n_best(
             assert len(set(ngrams)) == len(ngrams)
 
 
-def test_the_own_beginning_of_a_translation_changes_nothing(
-    transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+def test_a_prefix_that_greedy_search_would_write_anyway_changes_nothing(
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
-    batch = make_batch(sentences)
-    found = greedy_search(transformer, *batch)
+    request = make_request(sentences)
+    found = greedy_search(transformer, request)
     for length in (1, 3, 100):
         prefixes = [hypothesis.ids[:length] for hypothesis in found]
-        again = greedy_search(transformer, *batch, constraints=Constraints(prefixes=prefixes))
+        again = greedy_search(transformer, replace(request, constraints=Constraints(prefixes=prefixes)))
         assert [hypothesis.ids for hypothesis in again] == [hypothesis.ids for hypothesis in found]
         for one, other in zip(again, found, strict=True):
             assert one.score == pytest.approx(other.score, abs=1e-4)
 
 
-def test_draws_obey_too(transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch) -> None:
+def test_sampling_obeys_the_constraints(
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
+) -> None:
     prefixes = [[9, 9]] * len(sentences)
     found = sample(
         transformer,
-        *make_batch(sentences),
-        temperature=2.0,
-        seeds=range(len(sentences)),
-        constraints=Constraints(5, 1, prefixes),
+        make_request(sentences, constraints=Constraints(5, 1, prefixes)),
+        Sampling(2.0),
+        range(len(sentences)),
     )
     for hypothesis in found:
         assert list(hypothesis.ids[:2]) == [9, 9]
@@ -157,13 +155,13 @@ def test_draws_obey_too(transformer: Transformer, sentences: list[list[int]], ma
         assert len(set(hypothesis.ids)) == len(hypothesis.ids) - 1
 
 
-def test_where_nothing_is_left_to_write_it_ends(
-    table_model: Callable[..., Any], table_batch: Callable[[list[int]], tuple[Tensor, Tensor]]
+def test_a_translation_ends_when_no_other_token_is_allowed(
+    table_model: Callable[..., Any], table_request: MakeRequest
 ) -> None:
-    # Two words, each of which may be written once, and eight that are asked for.
+    # Two words, each of which may be written once, but a minimum of eight.
     table = {token: [0.0, 0.0, 0.0, -3.0, 2.0, 1.0] for token in (PAD_ID, UNK_ID, BOS_ID, EOS_ID, 4, 5)}
-    asked = Constraints(min_length=8, no_repeat_ngram=1)
-    [greedy] = greedy_search(table_model(table), *table_batch([0]), [10], constraints=asked)
-    [beams] = beam_search(table_model(table), *table_batch([0]), [10], beam_size=3, constraints=asked)
+    request = table_request([0], [10], constraints=Constraints(min_length=8, no_repeat_ngram=1))
+    [greedy] = greedy_search(table_model(table), request)
+    [beams] = beam_search(table_model(table), request, Beam(3))
     assert (greedy.ids, greedy.finished) == ([4, 5], True)
     assert sorted(list(found.ids) for found in beams) == [[4, 5], [5, 4]]

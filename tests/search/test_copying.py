@@ -1,22 +1,29 @@
-"""Unknown words are copied where the alignment head looks at them, which here a script says."""
+"""Unknown words are copied where the alignment head attends to them, as a script prescribes here."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
-from mt.masks import padding_mask
 from mt.search.beam import beam_search
-from mt.search.constraints import Constraints
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
+from mt.search.request import Constraints, SearchRequest
 from mt.search.sampling import sample
+from mt.search.strategy import Beam, Sampling
 from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.transformer import Transformer
 
 VOCAB_SIZE = 12
 KNOWN, SECOND = 7, 8
+
+
+class ScriptedStep(NamedTuple):
+    logits: Tensor
+    alignment_scores: Tensor | None
 
 
 class ScriptCache:
@@ -29,9 +36,9 @@ class ScriptCache:
 
 
 class ScriptedModel:
-    """At step t its head looks at the position that the sentence's script says, and it would like to copy.
+    """At step t its head attends to the position in the sentence's script, and UNK is the likeliest token.
 
-    Next to the unknown word it likes `KNOWN`, then `SECOND`; after its script it ends. The first source id
+    After UNK the likeliest are `KNOWN` and `SECOND`; after its script it writes EOS. The first source id
     names the script.
     """
 
@@ -51,7 +58,7 @@ class ScriptedModel:
             [self.scripts[int(row) - 4] for row in memory[:, 0] for _ in range(rows_per_sentence)]
         )
 
-    def decode_step(self, ids: Tensor, cache: ScriptCache, alignment: list[Tensor] | None = None) -> Tensor:
+    def decode_step(self, ids: Tensor, cache: ScriptCache, *, with_alignment: bool = False) -> ScriptedStep:
         logits = torch.zeros(len(cache.scripts), VOCAB_SIZE)
         scores = torch.zeros(len(cache.scripts), self.width)
         for row, script in enumerate(cache.scripts):
@@ -61,96 +68,88 @@ class ScriptedModel:
             else:
                 logits[row, EOS_ID] = 9.0
         cache.length += 1
-        if alignment is not None:
-            self.asked_for_alignment += 1
-            alignment.append(scores)
-        return logits
+        self.asked_for_alignment += with_alignment
+        return ScriptedStep(logits, scores if with_alignment else None)
 
 
-Search = Callable[[ScriptedModel, list[list[int]]], list[Hypothesis]]
+def copying_request(*sentences: list[int], limit: int = 8, **rules: Any) -> SearchRequest:
+    """The request of these sentences, in which UNK may be copied."""
+    src_ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in sentences], batch_first=True)
+    return SearchRequest(src_ids, [limit] * len(sentences), copyable=src_ids == UNK_ID, **rules)
 
 
-def search_by(way: str, *, keep_unk: bool = False) -> Search:
-    """A search over sentences, in which what is UNK may be copied."""
-
-    def search(model: ScriptedModel, sentences: list[list[int]]) -> list[Hypothesis]:
-        src_ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in sentences], batch_first=True)
-        batch = (model, src_ids, padding_mask(src_ids), [8] * len(sentences))
-        copyable = src_ids == UNK_ID
-        if way == "greedy":
-            return greedy_search(*batch, keep_unk=keep_unk, copyable=copyable)
-        if way == "sample":
-            seeds = [1] * len(sentences)
-            return sample(*batch, temperature=0.05, seeds=seeds, keep_unk=keep_unk, copyable=copyable)
-        found = beam_search(*batch, beam_size=3, keep_unk=keep_unk, copyable=copyable)
-        return [hypotheses[0] for hypotheses in found]
-
-    return search
+Search = Callable[[ScriptedModel, SearchRequest], list[Hypothesis]]
 
 
-@pytest.fixture(params=["greedy", "sample", "beam"])
-def way(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+@pytest.fixture(params=["greedy", "sampling", "beam"])
+def search(request: pytest.FixtureRequest) -> Search:
+    """The best hypothesis of each sentence by one of the decoding strategies."""
+    searches: dict[str, Search] = {
+        "greedy": greedy_search,
+        "sampling": lambda model, asked: sample(model, asked, Sampling(0.05), [1] * len(asked.limits)),
+        "beam": lambda model, asked: [best for best, *_ in beam_search(model, asked, Beam(3))],
+    }
+    return searches[request.param]
 
 
-def test_a_copy_stands_where_the_head_looks_at_an_unknown_word(way: str) -> None:
+def test_unk_is_written_as_a_copy_where_the_head_attends_to_an_unknown_word(search: Search) -> None:
     model = ScriptedModel([[1, 2, 1]])
-    (found,) = search_by(way)(model, [[4, 5, UNK_ID, EOS_ID]])
+    (found,) = search(model, copying_request([4, 5, UNK_ID, EOS_ID]))
     assert found.ids == [KNOWN, UNK_ID, KNOWN]
     assert found.copied == [2]
     assert found.finished
 
 
-def test_a_word_is_copied_once(way: str) -> None:
-    # The head stays with the same word; what it likes next is known, or the other unknown one.
+def test_no_word_is_copied_twice(search: Search) -> None:
+    # The head stays at the same word, which is copied already; the next position is another unknown word.
     model = ScriptedModel([[2, 2, 3]])
-    (found,) = search_by(way)(model, [[4, 5, UNK_ID, UNK_ID, EOS_ID]])
+    (found,) = search(model, copying_request([4, 5, UNK_ID, UNK_ID, EOS_ID]))
     assert found.ids == [UNK_ID, KNOWN, UNK_ID]
     assert found.copied == [2, 3]
 
 
-def test_words_are_copied_in_the_order_in_which_the_head_looks_at_them(way: str) -> None:
+def test_words_are_copied_in_the_order_in_which_the_head_attends_to_them(search: Search) -> None:
     model = ScriptedModel([[3, 1, 2]])
-    (found,) = search_by(way)(model, [[4, UNK_ID, 6, UNK_ID, EOS_ID]])
+    (found,) = search(model, copying_request([4, UNK_ID, 6, UNK_ID, EOS_ID]))
     assert found.ids == [UNK_ID, UNK_ID, KNOWN]
     assert found.copied == [3, 1]
 
 
-def test_neighbours_make_no_difference(way: str) -> None:
+def test_copies_do_not_depend_on_the_rest_of_the_batch(search: Search) -> None:
     model = ScriptedModel([[1, 2, 1], [2, 2], [1, 1, 2, 1, 3]])
     sentences = [[4, 5, UNK_ID, EOS_ID], [5, 6, 7, EOS_ID], [6, UNK_ID, 9, UNK_ID, 9, EOS_ID]]
-    alone = [search_by(way)(model, [sentence])[0] for sentence in sentences]
-    together = search_by(way)(model, sentences)
+    alone = [search(model, copying_request(sentence))[0] for sentence in sentences]
+    together = search(model, copying_request(*sentences))
     assert [(found.ids, found.copied) for found in together] == [(found.ids, found.copied) for found in alone]
     assert [found.copied for found in together] == [[2], [], [1, 3]]
 
 
-def test_where_nothing_is_unknown_nothing_is_asked(way: str) -> None:
+def test_without_unknown_words_no_alignment_is_computed(search: Search) -> None:
     model = ScriptedModel([[1, 2]])
-    (found,) = search_by(way)(model, [[4, 5, 6, EOS_ID]])
+    (found,) = search(model, copying_request([4, 5, 6, EOS_ID]))
     assert found.ids == [KNOWN, KNOWN]
     assert model.asked_for_alignment == 0
 
 
-def test_with_keep_unk_it_stands_anywhere_and_for_nothing(way: str) -> None:
-    (found,) = search_by(way, keep_unk=True)(ScriptedModel([[1, 2]]), [[4, 5, UNK_ID, EOS_ID]])
+def test_with_keep_unk_it_is_written_anywhere_and_copies_nothing(search: Search) -> None:
+    request = copying_request([4, 5, UNK_ID, EOS_ID], keep_unk=True)
+    (found,) = search(ScriptedModel([[1, 2]]), request)
     assert found.ids == [UNK_ID, UNK_ID]
     assert found.copied == []
 
 
-def test_a_copy_may_be_the_last_word_of_a_sentence_that_meets_its_limit() -> None:
+def test_a_copy_may_be_the_last_word_of_a_sentence_that_reaches_its_limit() -> None:
     model = ScriptedModel([[1, 2, 1]])
-    src_ids = torch.tensor([[4, 5, UNK_ID, EOS_ID]])
-    batch = (model, src_ids, padding_mask(src_ids), [2])
-    (greedy,) = greedy_search(*batch, copyable=src_ids == UNK_ID)
-    (beams,) = beam_search(*batch, beam_size=2, copyable=src_ids == UNK_ID)
+    request = copying_request([4, 5, UNK_ID, EOS_ID], limit=2)
+    (greedy,) = greedy_search(model, request)
+    (beams,) = beam_search(model, request, Beam(2))
     for found in (greedy, beams[0]):
         assert (found.ids, found.copied, found.finished) == ([KNOWN, UNK_ID], [2], False)
 
 
-def test_what_the_head_looks_at_is_copied_however_unlikely(way: str) -> None:
+def test_an_unknown_word_is_copied_however_unlikely_unk_is(search: Search) -> None:
     model = ScriptedModel([[1, 2, 1]], unk=-9.0)
-    (found,) = search_by(way)(model, [[4, 5, UNK_ID, EOS_ID]])
+    (found,) = search(model, copying_request([4, 5, UNK_ID, EOS_ID]))
     assert found.ids == [KNOWN, UNK_ID, KNOWN]
     # Its score is that of the model, over the whole vocabulary.
     log_probs = torch.tensor([0.0, -9.0, 0, 0, 0, 0, 0, 6.0, 4.0, 0, 0, 0]).log_softmax(-1)
@@ -161,10 +160,8 @@ def test_what_the_head_looks_at_is_copied_however_unlikely(way: str) -> None:
 
 def test_beams_remember_what_they_copied() -> None:
     model = ScriptedModel([[1, 2, 2, 4]])
-    src_ids = torch.tensor([[4, UNK_ID, UNK_ID, 6, UNK_ID, EOS_ID]])
-    (found,) = beam_search(
-        model, src_ids, padding_mask(src_ids), [8], beam_size=3, copyable=src_ids == UNK_ID
-    )
+    request = copying_request([4, UNK_ID, UNK_ID, 6, UNK_ID, EOS_ID])
+    (found,) = beam_search(model, request, Beam(3))
     assert len({tuple(hypothesis.ids) for hypothesis in found}) == 3
     for hypothesis in found:
         assert [token == UNK_ID for token in hypothesis.ids] == [True, True, False, True]
@@ -174,13 +171,13 @@ def test_beams_remember_what_they_copied() -> None:
 def test_a_beam_of_one_is_greedy(
     transformer: Transformer,
     sentences: list[list[int]],
-    make_batch: Callable[..., tuple[Tensor, Tensor, list[int]]],
+    make_request: Callable[..., SearchRequest],
 ) -> None:
     sentences = [[UNK_ID if token % 3 == 0 else token for token in ids] for ids in sentences]
-    src_ids, src_mask, limits = make_batch(sentences)
-    copyable = src_ids == UNK_ID
-    greedy = greedy_search(transformer, src_ids, src_mask, limits, copyable=copyable)
-    beams = beam_search(transformer, src_ids, src_mask, limits, beam_size=1, copyable=copyable)
+    request = make_request(sentences)
+    request = replace(request, copyable=request.src_ids == UNK_ID)
+    greedy = greedy_search(transformer, request)
+    beams = beam_search(transformer, request, Beam(1))
     assert [(h.ids, h.copied) for h in greedy] == [(h.ids, h.copied) for (h,) in beams]
     assert any(h.copied for h in greedy)
     for hypothesis, ids in zip(greedy, sentences, strict=True):
@@ -188,29 +185,21 @@ def test_a_beam_of_one_is_greedy(
         assert all(ids[position] == UNK_ID for position in hypothesis.copied)
 
 
-def test_two_copies_are_no_repetition_and_one_of_a_beginning_is_done() -> None:
+def test_copies_are_no_repetition_and_those_of_a_prefix_are_not_copied_again() -> None:
     model = ScriptedModel([[1, 2, 3]])
-    src_ids = torch.tensor([[4, UNK_ID, UNK_ID, UNK_ID, EOS_ID]])
-    batch = (model, src_ids, padding_mask(src_ids), [8])
     for constraints in (
         Constraints(no_repeat_ngram=1),
         Constraints(no_repeat_ngram=1, prefixes=[[UNK_ID, UNK_ID]]),
     ):
-        (greedy,) = greedy_search(*batch, copyable=src_ids == UNK_ID, constraints=constraints)
-        ((best, *_),) = beam_search(*batch, beam_size=3, copyable=src_ids == UNK_ID, constraints=constraints)
+        request = copying_request([4, UNK_ID, UNK_ID, UNK_ID, EOS_ID], constraints=constraints)
+        (greedy,) = greedy_search(model, request)
+        ((best, *_),) = beam_search(model, request, Beam(3))
         for found in (greedy, best):
             assert (found.ids, found.copied) == ([UNK_ID] * 3, [1, 2, 3])
 
 
-def test_a_beginning_may_be_written_where_the_head_looks_at_an_unknown_word() -> None:
+def test_a_prefix_is_written_even_where_the_head_attends_to_an_unknown_word() -> None:
     model = ScriptedModel([[2, 2, 1]])
-    src_ids = torch.tensor([[4, 5, UNK_ID, EOS_ID]])
-    (found,) = greedy_search(
-        model,
-        src_ids,
-        padding_mask(src_ids),
-        [8],
-        copyable=src_ids == UNK_ID,
-        constraints=Constraints(prefixes=[[SECOND]]),
-    )
+    request = copying_request([4, 5, UNK_ID, EOS_ID], constraints=Constraints(prefixes=[[SECOND]]))
+    (found,) = greedy_search(model, request)
     assert (found.ids, found.copied) == ([SECOND, UNK_ID, KNOWN], [2])

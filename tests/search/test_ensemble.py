@@ -1,6 +1,7 @@
 """An ensemble against the mean of probabilities by hand, and its models one by one."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -8,21 +9,24 @@ import torch
 from torch import Tensor
 
 from mt.config.model import ModelConfig
+from mt.data.batch import collate
 from mt.masks import padding_mask, target_mask
+from mt.pipeline.score import label_log_probs
 from mt.search.beam import beam_search
 from mt.search.ensemble import EnsembleModel
-from mt.search.forced import forced_log_probs
 from mt.search.greedy import greedy_search
+from mt.search.request import SearchRequest
+from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
 
-MakeBatch = Callable[..., tuple[Tensor, Tensor, list[int]]]
+MakeRequest = Callable[..., SearchRequest]
 
 
 @pytest.fixture
 def other() -> Transformer:
-    """Of another width and depth."""
+    """A second model, of another width and depth."""
     config = ModelConfig(d_model=8, num_heads=1, num_encoder_layers=2, num_decoder_layers=1, d_ff=16)
     torch.manual_seed(3)
     model = build_transformer(config, src_vocab_size=20, tgt_vocab_size=14, max_length=64).eval()
@@ -53,42 +57,37 @@ def test_a_wide_beam_equals_brute_force_by_the_mean_of_probabilities(
         for ids in product(range(4, 14), repeat=length)
     }
     model = EnsembleModel([transformer, other], [16, 8])
-    [found] = beam_search(model, src_ids, padding_mask(src_ids), [3], beam_size=1200)
+    [found] = beam_search(model, SearchRequest(src_ids, [3]), Beam(1200))
     scores = {tuple(hypothesis.ids): hypothesis.score for hypothesis in found if hypothesis.finished}
     assert scores == pytest.approx(expected, abs=1e-4)
 
 
 def test_scores_are_those_of_forced_decoding_in_any_batch(
-    transformer: Transformer, other: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+    transformer: Transformer, other: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     model = EnsembleModel([transformer, other], [16, 8])
     num_finished = 0
     for sentence, best_first in zip(
-        sentences, beam_search(model, *make_batch(sentences), beam_size=3), strict=True
+        sentences, beam_search(model, make_request(sentences), Beam(3)), strict=True
     ):
         for hypothesis in best_first:
             if hypothesis.finished:
                 num_finished += 1
-                src_ids, tgt_ids = torch.tensor([sentence]), torch.tensor([[BOS_ID, *hypothesis.ids]])
-                labels = torch.tensor([[*hypothesis.ids, EOS_ID]])
-                masks = padding_mask(src_ids), target_mask(tgt_ids)
-                forced = forced_log_probs(model, src_ids, masks[0], tgt_ids, masks[1], labels)
+                forced = label_log_probs(model, collate([sentence[:-1]], [list(hypothesis.ids)]))
                 assert hypothesis.score == pytest.approx(float(forced.sum()), abs=1e-4)
                 by_hand = mean_score([transformer, other], sentence, hypothesis.ids)
                 assert hypothesis.score == pytest.approx(by_hand, abs=1e-4)
     assert num_finished > 3
 
 
-def test_a_model_with_itself_is_itself_also_where_it_copies(
-    transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+def test_an_ensemble_of_one_model_twice_equals_that_model_also_when_copying(
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     sentences = [[UNK_ID if token % 3 == 0 else token for token in ids] for ids in sentences]
-    src_ids, src_mask, limits = make_batch(sentences)
-    copyable = src_ids == UNK_ID
-    alone = greedy_search(transformer, src_ids, src_mask, limits, copyable=copyable)
-    twice = greedy_search(
-        EnsembleModel([transformer] * 2, [16, 16]), src_ids, src_mask, limits, copyable=copyable
-    )
+    request = make_request(sentences)
+    request = replace(request, copyable=request.src_ids == UNK_ID)
+    alone = greedy_search(transformer, request)
+    twice = greedy_search(EnsembleModel([transformer] * 2, [16, 16]), request)
     assert [(found.ids, found.copied) for found in twice] == [(found.ids, found.copied) for found in alone]
     assert any(found.copied for found in alone)
     for one, other in zip(twice, alone, strict=True):

@@ -1,24 +1,25 @@
-"""Greedy search with a real Transformer against a loop without cache and without a batch."""
+"""Greedy search with a real Transformer against a loop without a cache or a batch."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 
 from mt.masks import padding_mask, target_mask
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
+from mt.search.request import SearchRequest
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.transformer.transformer import Transformer
 
-MakeBatch = Callable[..., tuple[Tensor, Tensor, list[int]]]
+MakeRequest = Callable[..., SearchRequest]
 
 
 def naive_search(
     model: Transformer, sentence: list[int], limit: int, *, keep_unk: bool = False
 ) -> Hypothesis:
-    """The whole prefix anew at each step, one sentence at a time."""
+    """Decode the whole prefix again at each step, one sentence at a time."""
     src_ids, tgt_ids, score = torch.tensor([sentence]), [BOS_ID], 0.0
     while len(tgt_ids) <= limit:
         prefix = torch.tensor([tgt_ids])
@@ -41,14 +42,14 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
 
 
 @pytest.mark.parametrize("keep_unk", [False, True])
-def test_greedy_equals_a_naive_loop(
-    keep_unk: bool, transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+def test_greedy_search_equals_a_naive_loop(
+    keep_unk: bool, transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
-    src_ids, src_mask, limits = make_batch(sentences)
-    found = greedy_search(transformer, src_ids, src_mask, limits, keep_unk=keep_unk)
+    request = make_request(sentences, keep_unk=keep_unk)
+    found = greedy_search(transformer, request)
     expected = [
         naive_search(transformer, sentence, limit, keep_unk=keep_unk)
-        for sentence, limit in zip(sentences, limits, strict=True)
+        for sentence, limit in zip(sentences, request.limits, strict=True)
     ]
     assert_same(found, expected)
     # Otherwise the comparison would prove little.
@@ -73,30 +74,30 @@ def test_same_sentence_same_translation_in_any_batch_order_and_padding(
     padding: int,
     transformer: Transformer,
     sentences: list[list[int]],
-    make_batch: MakeBatch,
+    make_request: MakeRequest,
 ) -> None:
-    expected = greedy_search(transformer, *make_batch(sentences))
+    expected = greedy_search(transformer, make_request(sentences))
     for group in groups:
-        found = greedy_search(transformer, *make_batch([sentences[i] for i in group], padding))
+        found = greedy_search(transformer, make_request([sentences[i] for i in group], padding))
         assert_same(found, [expected[i] for i in group])
 
 
-def test_neighbour_of_any_limit_changes_nothing(
-    transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+def test_limits_of_other_sentences_change_nothing(
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
-    """Rows that leave early, or stay long, change nothing for the others."""
-    src_ids, src_mask, limits = make_batch(sentences)
-    expected = greedy_search(transformer, src_ids, src_mask, limits)
+    """Rows that leave the batch early or late do not change the others."""
+    request = make_request(sentences)
+    expected = greedy_search(transformer, request)
     for changed in (1, 2, 60):
-        varied = [limit if i % 2 else changed for i, limit in enumerate(limits)]
-        found = greedy_search(transformer, src_ids, src_mask, varied)
+        varied = [limit if i % 2 else changed for i, limit in enumerate(request.limits)]
+        found = greedy_search(transformer, replace(request, limits=varied))
         assert_same(found[1::2], expected[1::2])
 
 
 def test_special_tokens_are_never_written(
-    transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     with torch.no_grad():
         transformer.output.weight[[PAD_ID, BOS_ID, UNK_ID]] *= 5
-    for hypothesis in greedy_search(transformer, *make_batch(sentences)):
+    for hypothesis in greedy_search(transformer, make_request(sentences)):
         assert not {PAD_ID, BOS_ID, UNK_ID, EOS_ID} & set(hypothesis.ids)

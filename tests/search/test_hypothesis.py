@@ -1,4 +1,4 @@
-"""How long a translation may become, and how those of different length are ranked."""
+"""Length limits, and the ranking of hypotheses of different length."""
 
 import pytest
 
@@ -9,17 +9,19 @@ from mt.search.hypothesis import Hypothesis, length_limit, normalised_score
     ("src_length", "max_length", "expected"),
     [(1, 100, 12), (2, 100, 14), (45, 100, 100), (46, 100, 100), (90, 100, 100), (1, 8, 8)],
 )
-def test_twice_the_source_plus_ten_within_the_model(src_length: int, max_length: int, expected: int) -> None:
+def test_limit_is_twice_the_source_plus_ten_up_to_the_maximum(
+    src_length: int, max_length: int, expected: int
+) -> None:
     assert length_limit(src_length, max_length) == expected
 
 
 @pytest.mark.parametrize(("ratio", "expected"), [(0.2, 34), (1.0, 34), (1.05, 36), (5.0, 130)])
-def test_twice_what_training_has(ratio: float, expected: int) -> None:
+def test_limit_grows_with_the_target_ratio_above_one(ratio: float, expected: int) -> None:
     assert length_limit(12, 500, target_ratio=ratio) == expected
 
 
 @pytest.mark.parametrize(("finished", "length"), [(True, 4), (False, 3)])
-def test_the_mean_of_a_token_by_hand(finished: bool, length: int) -> None:
+def test_mean_score_equals_the_formula(finished: bool, length: int) -> None:
     found = Hypothesis([7, 8, 9], -6.0, finished)
     assert normalised_score(found, 1.0, "mean") == pytest.approx(-6.0 / length)
     assert normalised_score(found, 0.5, "mean") == pytest.approx(-6.0 / length**0.5)

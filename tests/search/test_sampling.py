@@ -1,4 +1,4 @@
-"""Sampling by its frequencies: they must be those of softmax(logits / T), within a chi-square bound."""
+"""Frequencies of samples must be those of softmax(logits / T), within a chi-square bound."""
 
 import math
 from collections import Counter
@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
+from mt.search.request import SearchRequest
 from mt.search.sampling import sample
+from mt.search.strategy import Sampling
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.transformer.transformer import Transformer
 
@@ -22,8 +23,7 @@ TABLE = dict.fromkeys([BOS_ID, UNK_ID, A, B, C, D], LOGITS)
 NUM_DRAWS = 6000
 
 MakeModel = Callable[..., Any]
-MakeTableBatch = Callable[[list[int]], tuple[Tensor, Tensor]]
-MakeBatch = Callable[..., tuple[Tensor, Tensor, list[int]]]
+MakeRequest = Callable[..., SearchRequest]
 
 
 def probabilities(temperature: float, allowed: list[int]) -> dict[int, float]:
@@ -40,15 +40,13 @@ def chi_square(counts: Counter[Any], expected: dict[Any, float]) -> float:
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("keep_unk", [False, True])
 def test_frequencies_are_those_of_the_softmax(
-    keep_unk: bool, temperature: float, table_model: MakeModel, table_batch: MakeTableBatch
+    keep_unk: bool, temperature: float, table_model: MakeModel, table_request: MakeRequest
 ) -> None:
     found = sample(
         table_model(TABLE),
-        *table_batch([0] * NUM_DRAWS),
-        [1] * NUM_DRAWS,
-        temperature=temperature,
-        seeds=range(NUM_DRAWS),
-        keep_unk=keep_unk,
+        table_request([0] * NUM_DRAWS, [1] * NUM_DRAWS, keep_unk=keep_unk),
+        Sampling(temperature),
+        range(NUM_DRAWS),
     )
     counts = Counter(hypothesis.ids[0] if hypothesis.ids else EOS_ID for hypothesis in found)
     allowed = [*([UNK_ID] if keep_unk else []), EOS_ID, A, B, C, D]
@@ -57,26 +55,25 @@ def test_frequencies_are_those_of_the_softmax(
 
 
 @pytest.mark.parametrize(("uniform", "expected"), [(0.0, []), (1 - 2**-24, [D])])
-def test_lowest_and_highest_number_draw_the_first_and_last_token_allowed(
+def test_lowest_and_highest_random_number_draw_the_first_and_last_allowed_token(
     uniform: float,
     expected: list[int],
     table_model: MakeModel,
-    table_batch: MakeTableBatch,
+    table_request: MakeRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch, "rand", lambda count, generator: torch.full((count,), uniform))
-    (found,) = sample(table_model(TABLE), *table_batch([0]), [1], temperature=1.0, seeds=[1])
+    (found,) = sample(table_model(TABLE), table_request([0], [1]), Sampling(), [1])
     assert list(found.ids) == expected
     assert found.finished == (expected == [])
 
 
-def test_steps_are_drawn_independently(table_model: MakeModel, table_batch: MakeTableBatch) -> None:
+def test_steps_are_drawn_independently(table_model: MakeModel, table_request: MakeRequest) -> None:
     found = sample(
         table_model(TABLE),
-        *table_batch([0] * NUM_DRAWS),
-        [2] * NUM_DRAWS,
-        temperature=1.0,
-        seeds=range(NUM_DRAWS),
+        table_request([0] * NUM_DRAWS, [2] * NUM_DRAWS),
+        Sampling(),
+        range(NUM_DRAWS),
     )
     single = probabilities(1.0, [EOS_ID, A, B, C, D])
     expected: dict[tuple[int, ...], float] = {(EOS_ID,): single[EOS_ID]}
@@ -88,11 +85,9 @@ def test_steps_are_drawn_independently(table_model: MakeModel, table_batch: Make
 
 
 def test_score_is_the_log_probability_at_temperature_one(
-    table_model: MakeModel, table_batch: MakeTableBatch
+    table_model: MakeModel, table_request: MakeRequest
 ) -> None:
-    found = sample(
-        table_model(TABLE), *table_batch([0] * 20), [5] * 20, temperature=2.0, seeds=list(range(20))
-    )
+    found = sample(table_model(TABLE), table_request([0] * 20, [5] * 20), Sampling(2.0), range(20))
     normaliser = math.log(sum(math.exp(logit) for logit in LOGITS))
     for hypothesis in found:
         tokens = [*hypothesis.ids, *([EOS_ID] if hypothesis.finished else [])]
@@ -102,39 +97,35 @@ def test_score_is_the_log_probability_at_temperature_one(
 
 @pytest.mark.parametrize("temperature", [1e-4, 1e-30, 1e-38])
 def test_temperature_near_zero_is_greedy(
-    temperature: float, transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+    temperature: float, transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
-    batch = make_batch(sentences)
-    greedy = greedy_search(transformer, *batch)
-    found = sample(transformer, *batch, temperature=temperature, seeds=range(len(sentences)))
+    request = make_request(sentences)
+    greedy = greedy_search(transformer, request)
+    found = sample(transformer, request, Sampling(temperature), range(len(sentences)))
     assert [list(hypothesis.ids) for hypothesis in found] == [list(hypothesis.ids) for hypothesis in greedy]
 
 
-def test_high_temperature_draws_evenly(table_model: MakeModel, table_batch: MakeTableBatch) -> None:
-    found = sample(
-        table_model(TABLE), *table_batch([0] * 3000), [1] * 3000, temperature=1e30, seeds=range(3000)
-    )
+def test_high_temperature_draws_evenly(table_model: MakeModel, table_request: MakeRequest) -> None:
+    found = sample(table_model(TABLE), table_request([0] * 3000, [1] * 3000), Sampling(1e30), range(3000))
     counts = Counter(hypothesis.ids[0] if hypothesis.ids else EOS_ID for hypothesis in found)
     assert chi_square(counts, dict.fromkeys([EOS_ID, A, B, C, D], 0.2)) < 23.5
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, -math.inf, math.nan])
-def test_temperature_must_be_a_number_above_zero(
-    temperature: float, table_model: MakeModel, table_batch: MakeTableBatch
-) -> None:
-    with pytest.raises(ValueError, match="temperature must be a number above 0, not"):
-        sample(table_model(TABLE), *table_batch([0]), [1], temperature=temperature, seeds=[1])
+def test_temperature_must_be_finite_and_above_zero(temperature: float) -> None:
+    with pytest.raises(ValueError, match=f"temperature .* above 0, not {temperature}"):
+        Sampling(temperature)
 
 
-def test_same_seed_same_draw_in_any_batch(
-    transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+def test_seed_and_number_determine_the_draw_in_any_batch(
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
-    seeds = [7 * i + 1 for i in range(len(sentences))]
+    numbers = [7 * i + 1 for i in range(len(sentences))]
 
     def draw(rows: list[int], padding: int = 0) -> list[Hypothesis]:
-        batch = make_batch([sentences[i] for i in rows], padding)
+        request = make_request([sentences[i] for i in rows], padding)
         torch.manual_seed(len(rows))  # the global generator must not matter
-        return sample(transformer, *batch, temperature=1.0, seeds=[seeds[i] for i in rows])
+        return sample(transformer, request, Sampling(seed=0), [numbers[i] for i in rows])
 
     rows = list(range(len(sentences)))
     expected = draw(rows)
@@ -146,20 +137,25 @@ def test_same_seed_same_draw_in_any_batch(
                 assert found.score == pytest.approx(expected[i].score, abs=1e-4)
 
 
-def test_neighbour_with_a_longer_limit_changes_no_draw(
-    table_model: MakeModel, table_batch: MakeTableBatch
-) -> None:
+def test_limits_of_other_sentences_change_no_draw(table_model: MakeModel, table_request: MakeRequest) -> None:
     model = table_model(TABLE)
-    (alone,) = sample(model, *table_batch([0]), [9], temperature=1.0, seeds=[3])
+    (alone,) = sample(model, table_request([0], [9]), Sampling(), [3])
     for other_limit in (1, 15, 16, 17, 400):
-        found = sample(model, *table_batch([0, 0]), [9, other_limit], temperature=1.0, seeds=[3, 8])
+        found = sample(model, table_request([0, 0], [9, other_limit]), Sampling(), [3, 8])
         assert found[0] == alone
 
 
-def test_other_seed_other_draw(table_model: MakeModel, table_batch: MakeTableBatch) -> None:
+def test_other_numbers_and_other_seeds_draw_differently(
+    table_model: MakeModel, table_request: MakeRequest
+) -> None:
+    drawn: list[set[tuple[int, ...]]] = []
     flat = {token: [0.0] * 3 + [-9.0] + [0.0] * 4 for token in TABLE}
-    found = sample(table_model(flat), *table_batch([0] * 9), [20] * 9, temperature=1.0, seeds=range(9))
-    assert len({tuple(hypothesis.ids) for hypothesis in found}) == 9
+    request = table_request([0] * 9, [20] * 9)
+    for seed in (1, 2):
+        found = sample(table_model(flat), request, Sampling(seed=seed), range(9))
+        drawn.append({tuple(hypothesis.ids) for hypothesis in found})
+    assert len(drawn[0]) == len(drawn[1]) == 9
+    assert not drawn[0] & drawn[1]
     assert not {PAD_ID, BOS_ID, UNK_ID} & {token for hypothesis in found for token in hypothesis.ids}
 
 
@@ -169,8 +165,7 @@ def test_other_seed_other_draw(table_model: MakeModel, table_batch: MakeTableBat
         (2, 1.0, 2.0, [A, B]),
         (99, 1.0, 1.0, [EOS_ID, A, B, C, D]),
         (1, 1.0, 1.0, [A]),
-        # Of the whole 0.50 a, 0.18 b, 0.11 EOS, 0.07 d, 0.04 c that may be drawn, sharing what is forbidden:
-        # 0.553 a, 0.204 b, 0.123 EOS, 0.075 d, 0.045 c.
+        # Probabilities of the allowed tokens: 0.553 a, 0.204 b, 0.123 EOS, 0.075 d, 0.045 c.
         (0, 0.55, 1.0, [A]),
         (0, 0.56, 1.0, [A, B]),
         (0, 0.80, 1.0, [A, B, EOS_ID]),
@@ -180,23 +175,20 @@ def test_other_seed_other_draw(table_model: MakeModel, table_batch: MakeTableBat
         (2, 0.74, 1.0, [A, B]),
     ],
 )
-def test_top_k_and_the_nucleus_share_out_what_they_cut_off(
+def test_top_k_and_top_p_renormalise_the_tokens_they_keep(
     top_k: int,
     top_p: float,
     temperature: float,
     allowed: list[int],
     table_model: MakeModel,
-    table_batch: MakeTableBatch,
+    table_request: MakeRequest,
 ) -> None:
     num = 3000
     found = sample(
         table_model(TABLE),
-        *table_batch([0] * num),
-        [1] * num,
-        temperature=temperature,
-        seeds=range(num),
-        top_k=top_k,
-        top_p=top_p,
+        table_request([0] * num, [1] * num),
+        Sampling(temperature, top_k=top_k, top_p=top_p),
+        range(num),
     )
     counts = Counter(hypothesis.ids[0] if hypothesis.ids else EOS_ID for hypothesis in found)
     assert set(counts) == set(allowed)
@@ -205,11 +197,11 @@ def test_top_k_and_the_nucleus_share_out_what_they_cut_off(
 
 
 def test_top_k_and_top_p_do_not_depend_on_the_batch(
-    transformer: Transformer, sentences: list[list[int]], make_batch: MakeBatch
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     def draw(rows: list[int], padding: int) -> list[list[int]]:
-        batch = make_batch([sentences[row] for row in rows], padding)
-        found = sample(transformer, *batch, temperature=1.5, seeds=rows, top_k=6, top_p=0.9)
+        request = make_request([sentences[row] for row in rows], padding)
+        found = sample(transformer, request, Sampling(1.5, top_k=6, top_p=0.9), rows)
         return [list(hypothesis.ids) for hypothesis in found]
 
     rows = list(range(len(sentences)))
@@ -217,10 +209,6 @@ def test_top_k_and_top_p_do_not_depend_on_the_batch(
 
 
 @pytest.mark.parametrize(("top_k", "top_p"), [(-1, 1.0), (0, 0.0), (0, 1.1), (0, math.nan)])
-def test_top_k_and_top_p_have_bounds(
-    top_k: int, top_p: float, table_model: MakeModel, table_batch: MakeTableBatch
-) -> None:
+def test_top_k_and_top_p_have_bounds(top_k: int, top_p: float) -> None:
     with pytest.raises(ValueError, match="top_k must be 0 or above, and top_p above 0 and at most 1"):
-        sample(
-            table_model(TABLE), *table_batch([0]), [1], temperature=1.0, seeds=[1], top_k=top_k, top_p=top_p
-        )
+        Sampling(top_k=top_k, top_p=top_p)

@@ -1,4 +1,4 @@
-"""Writing token by token with a model that is a table: every path and score is computed by hand."""
+"""Decoding token by token with a model that is a table: every path and score is computed by hand."""
 
 import math
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mt.search.hypothesis import Hypothesis
+from mt.search.request import SearchRequest
 from mt.search.stepwise import write_stepwise
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
@@ -25,11 +26,11 @@ ENDLESS = {BOS_ID: [0.0] * 4 + [1.0, 0.0, 0.0], A: [0.0] * 4 + [3.0, 0.0, 0.0]}
 SHORT = {BOS_ID: [0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0], A: [0.0, 0.0, 0.0, 4.0, 1.0, 1.0, 1.0]}
 
 MakeModel = Callable[..., Any]
-MakeBatch = Callable[[list[int]], tuple[Tensor, Tensor]]
+MakeRequest = Callable[..., SearchRequest]
 
 
 def log_prob(logits: list[float], token: int) -> float:
-    """Over the whole vocabulary, whatever may be emitted."""
+    """The log-probability over the whole vocabulary, forbidden tokens included."""
     return logits[token] - math.log(sum(math.exp(logit) for logit in logits))
 
 
@@ -37,40 +38,42 @@ def likeliest(logits: Tensor, rows: Tensor, step: int) -> Tensor:
     return logits.argmax(-1)
 
 
-def test_path_and_score_by_hand(table_model: MakeModel, table_batch: MakeBatch) -> None:
-    """PAD, UNK and BOS are the likeliest everywhere, and never written."""
-    (found,) = write_stepwise(table_model(TABLE), *table_batch([0]), [10], likeliest)
+def test_path_and_score_by_hand(table_model: MakeModel, table_request: MakeRequest) -> None:
+    """PAD, UNK and BOS are the likeliest tokens everywhere, but are never written."""
+    (found,) = write_stepwise(table_model(TABLE), table_request([0], [10]), likeliest)
     path = [(BOS_ID, A), (A, B), (B, C), (C, EOS_ID)]
     assert list(found.ids) == [A, B, C]
     assert found.score == pytest.approx(sum(log_prob(TABLE[here], there) for here, there in path), abs=1e-5)
     assert found.finished
 
 
-def test_unk_is_written_only_where_it_is_kept(table_model: MakeModel, table_batch: MakeBatch) -> None:
-    (found,) = write_stepwise(table_model(TABLE), *table_batch([0]), [10], likeliest, keep_unk=True)
+def test_unk_is_written_only_with_keep_unk(table_model: MakeModel, table_request: MakeRequest) -> None:
+    (found,) = write_stepwise(table_model(TABLE), table_request([0], [10], keep_unk=True), likeliest)
     assert list(found.ids) == [UNK_ID]
     expected = log_prob(TABLE[BOS_ID], UNK_ID) + log_prob(TABLE[UNK_ID], EOS_ID)
     assert found.score == pytest.approx(expected, abs=1e-5)
 
 
-def test_forbidden_tokens_are_hidden_from_who_chooses(table_model: MakeModel, table_batch: MakeBatch) -> None:
+def test_chooser_sees_minus_infinity_for_forbidden_tokens(
+    table_model: MakeModel, table_request: MakeRequest
+) -> None:
     seen: list[list[int]] = []
 
     def choose(logits: Tensor, rows: Tensor, step: int) -> Tensor:
         seen.append(logits[0].isneginf().nonzero().flatten().tolist())
         return likeliest(logits, rows, step)
 
-    write_stepwise(table_model(TABLE), *table_batch([0]), [1], choose)
-    write_stepwise(table_model(TABLE), *table_batch([0]), [1], choose, keep_unk=True)
+    write_stepwise(table_model(TABLE), table_request([0], [1]), choose)
+    write_stepwise(table_model(TABLE), table_request([0], [1], keep_unk=True), choose)
     assert seen == [[PAD_ID, UNK_ID, BOS_ID], [PAD_ID, BOS_ID]]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7])
-def test_what_never_ends_stops_at_its_limit(
-    limit: int, table_model: MakeModel, table_batch: MakeBatch
+def test_a_translation_without_eos_stops_at_its_limit(
+    limit: int, table_model: MakeModel, table_request: MakeRequest
 ) -> None:
     model = table_model(ENDLESS)
-    (found,) = write_stepwise(model, *table_batch([0]), [limit], likeliest)
+    (found,) = write_stepwise(model, table_request([0], [limit]), likeliest)
     assert list(found.ids) == [A] * limit
     expected = log_prob(ENDLESS[BOS_ID], A) + (limit - 1) * log_prob(ENDLESS[A], A)
     assert found.score == pytest.approx(expected, abs=1e-5)
@@ -79,54 +82,61 @@ def test_what_never_ends_stops_at_its_limit(
     assert len(model.batch_sizes) == limit
 
 
-def test_limit_counts_the_end_mark(table_model: MakeModel, table_batch: MakeBatch) -> None:
+def test_limit_counts_eos(table_model: MakeModel, table_request: MakeRequest) -> None:
     model = table_model(TABLE)
-    at_limit, below = (write_stepwise(model, *table_batch([0]), [limit], likeliest)[0] for limit in (4, 3))
+    at_limit, below = (write_stepwise(model, table_request([0], [limit]), likeliest)[0] for limit in (4, 3))
     assert (list(at_limit.ids), at_limit.finished) == ([A, B, C], True)
     assert (list(below.ids), below.finished) == ([A, B, C], False)
 
 
-def test_search_ends_with_the_last_sentence_and_rows_leave_as_they_end(
-    table_model: MakeModel, table_batch: MakeBatch
+def test_finished_rows_leave_the_batch_and_search_ends_with_the_last(
+    table_model: MakeModel, table_request: MakeRequest
 ) -> None:
     model = table_model(TABLE, ENDLESS, SHORT)
-    found = write_stepwise(model, *table_batch([0, 1, 2, 1]), [10, 6, 10, 3], likeliest)
+    found = write_stepwise(model, table_request([0, 1, 2, 1], [10, 6, 10, 3]), likeliest)
     assert [list(hypothesis.ids) for hypothesis in found] == [[A, B, C], [A] * 6, [A], [A] * 3]
     assert [hypothesis.finished for hypothesis in found] == [True, False, True, False]
     assert model.batch_sizes == [4, 4, 3, 2, 1, 1]
 
 
 def test_result_of_a_sentence_does_not_depend_on_its_neighbours(
-    table_model: MakeModel, table_batch: MakeBatch
+    table_model: MakeModel, table_request: MakeRequest
 ) -> None:
     tables, limits = [TABLE, ENDLESS, SHORT], [10, 6, 1]
     alone = [
-        write_stepwise(table_model(*tables), *table_batch([which]), [limits[which]], likeliest)[0]
+        write_stepwise(table_model(*tables), table_request([which], [limits[which]]), likeliest)[0]
         for which in range(3)
     ]
     for order in ([0, 1, 2], [2, 1, 0], [1, 1, 0, 2, 0], [2, 2]):
         expected: list[Hypothesis] = [alone[which] for which in order]
         found = write_stepwise(
-            table_model(*tables), *table_batch(order), [limits[which] for which in order], likeliest
+            table_model(*tables), table_request(order, [limits[which] for which in order]), likeliest
         )
         assert found == expected
 
 
-def test_chooser_is_told_whose_rows_they_are(table_model: MakeModel, table_batch: MakeBatch) -> None:
+def test_chooser_is_told_the_sentence_of_each_row(table_model: MakeModel, table_request: MakeRequest) -> None:
     told: list[tuple[list[int], int]] = []
 
     def choose(logits: Tensor, rows: Tensor, step: int) -> Tensor:
         told.append((rows.tolist(), step))
         return likeliest(logits, rows, step)
 
-    write_stepwise(table_model(TABLE, ENDLESS, SHORT), *table_batch([2, 1, 0]), [9, 5, 9], choose)
+    write_stepwise(table_model(TABLE, ENDLESS, SHORT), table_request([2, 1, 0], [9, 5, 9]), choose)
     assert told == [([0, 1, 2], 0), ([0, 1, 2], 1), ([1, 2], 2), ([1, 2], 3), ([1], 4)]
 
 
-def test_half_precision_logits_are_summed_in_float32(table_batch: MakeBatch, table_model: MakeModel) -> None:
+def test_half_precision_logits_are_summed_in_float32(
+    table_request: MakeRequest, table_model: MakeModel
+) -> None:
     model = table_model(TABLE)
     full = model.decode_step
-    model.decode_step = lambda ids, cache: full(ids, cache).to(torch.bfloat16)
-    (found,) = write_stepwise(model, *table_batch([0]), [1], likeliest)
+
+    def halved(ids: Tensor, cache: Any, *, with_alignment: bool) -> Any:
+        step = full(ids, cache)
+        return step._replace(logits=step.logits.to(torch.bfloat16))
+
+    model.decode_step = halved
+    (found,) = write_stepwise(model, table_request([0], [1]), likeliest)
     rounded = torch.tensor(TABLE[BOS_ID]).to(torch.bfloat16).tolist()
     assert found.score == pytest.approx(log_prob(rounded, A), abs=1e-5)

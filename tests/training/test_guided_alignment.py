@@ -40,11 +40,13 @@ def test_the_gradient_is_that_of_both_losses_and_the_value_that_of_one(
     objective = make_objective()
     plain = objective(batch, 0.1)
     (plain_gradient,) = torch.autograd.grad(plain, [objective.model.src_embedding.tokens.weight])
-    scores: list[torch.Tensor] = []
     memory = objective.model.encode(batch.src_ids, batch.src_mask)
-    objective.model.decode(batch.tgt_ids, memory, batch.src_mask, batch.tgt_mask, scores)
+    decoded = objective.model.decode(
+        batch.tgt_ids, memory, batch.src_mask, batch.tgt_mask, with_alignment=True
+    )
     assert batch.alignment is not None
-    guided = guided_alignment_loss(scores[0], batch.alignment)
+    assert decoded.alignment_scores is not None
+    guided = guided_alignment_loss(decoded.alignment_scores, batch.alignment)
     (guided_gradient,) = torch.autograd.grad(guided, [objective.model.src_embedding.tokens.weight])
     objective.guided_alignment = 0.3
     both = objective(batch, 0.1)

@@ -9,8 +9,8 @@ import torch
 from mt.config.model import ModelConfig
 from mt.config.training import ScheduleConfig
 from mt.data.batch import collate, pad
-from mt.masks import padding_mask
 from mt.search.greedy import greedy_search
+from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID
 from mt.training.objective import Objective
 from mt.training.precision import Precision
@@ -55,6 +55,6 @@ def test_tiny_transformer_learns_to_reverse(
     objective.eval()
     src_ids = pad(held_out, last=EOS_ID)
     with torch.inference_mode():
-        found = greedy_search(objective.model, src_ids, padding_mask(src_ids), [8] * len(held_out))
+        found = greedy_search(objective.model, SearchRequest(src_ids, [8] * len(held_out)))
     num_right = sum(list(h.ids) == s[::-1] and h.finished for h, s in zip(found, held_out, strict=True))
     assert num_right / len(held_out) > 0.95

@@ -1,44 +1,52 @@
-"""The scores of the alignment head are those of the last layer's first head, at once and step by step."""
+"""The alignment scores are those of the last layer's first cross-attention head, cached or not."""
+
+from collections.abc import Callable
 
 import pytest
 import torch
 
-from mt.masks import causal_mask, padding_mask
-from mt.transformer.decoder import Decoder, DecoderLayer
-from mt.transformer.layer import LayerShape
+from mt.masks import padding_mask, target_mask
+from mt.transformer.recording import recording_attention
+from mt.transformer.transformer import Transformer
 
 SRC_IDS = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 0, 0], [5, 0, 0, 0, 0]])
+TGT_IDS = torch.tensor([[2, 4, 5, 6, 7, 8]] * 3)
+MASKS = padding_mask(SRC_IDS), target_mask(TGT_IDS)
+Make = Callable[..., Transformer]
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("norm_first", [True, False])
-def test_scores_give_the_weights_of_the_first_head(norm_first: bool, bias: bool) -> None:
-    torch.manual_seed(1)
-    decoder = Decoder(LayerShape(16, 4, 24, norm_first=norm_first, bias=bias), 2).eval()
-    x, memory, mask = torch.randn(3, 6, 16), torch.randn(3, 5, 16), padding_mask(SRC_IDS)
-    last = decoder.layers[-1]
-    assert isinstance(last, DecoderLayer)
-    seen: list[torch.Tensor] = []
-    last.cross_attention.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    alignment: list[torch.Tensor] = []
-    hidden = decoder(x, memory, mask, causal_mask(6), alignment)
-    (scores,) = alignment
-    expected = last.cross_attention.weights(seen[0], memory, mask)[:, 0]
-    torch.testing.assert_close(scores.softmax(-1), expected)
-    # To be asked changes nothing.
-    assert decoder(x, memory, mask, causal_mask(6)).equal(hidden)
+def test_softmax_of_the_scores_gives_the_weights_of_the_first_head(
+    norm_first: bool, bias: bool, make_model: Make
+) -> None:
+    model = make_model(norm_first=norm_first, bias=bias)
+    memory = model.encode(SRC_IDS, MASKS[0])
+    with recording_attention(model) as recorded:
+        decoded = model.decode(TGT_IDS, memory, *MASKS, with_alignment=True)
+    assert decoded.alignment_scores is not None
+    [weights] = recorded.cross[-1]
+    torch.testing.assert_close(decoded.alignment_scores.softmax(-1), weights[:, 0])
+
+
+def test_asking_for_alignment_changes_no_hidden_state(make_model: Make) -> None:
+    model = make_model()
+    memory = model.encode(SRC_IDS, MASKS[0])
+    without = model.decode(TGT_IDS, memory, *MASKS)
+    assert without.alignment_scores is None
+    assert model.decode(TGT_IDS, memory, *MASKS, with_alignment=True).hidden.equal(without.hidden)
 
 
 @pytest.mark.parametrize("rows_per_sentence", [1, 2])
-def test_steps_over_a_cache_give_the_same_scores(rows_per_sentence: int) -> None:
-    torch.manual_seed(2)
-    decoder = Decoder(LayerShape(16, 4, 24), 2).eval()
-    x, memory, mask = torch.randn(3, 6, 16), torch.randn(3, 5, 16), padding_mask(SRC_IDS)
-    at_once: list[torch.Tensor] = []
-    decoder(x, memory, mask, causal_mask(6), at_once)
-    cache = decoder.start_cache(memory, mask, max_length=6, rows_per_sentence=rows_per_sentence)
+def test_cached_steps_give_the_same_scores(rows_per_sentence: int, make_model: Make) -> None:
+    model = make_model()
+    memory = model.encode(SRC_IDS, MASKS[0])
+    at_once = model.decode(TGT_IDS, memory, *MASKS, with_alignment=True).alignment_scores
+    assert at_once is not None
+    cache = model.start_cache(memory, MASKS[0], max_length=6, rows_per_sentence=rows_per_sentence)
     for t in range(6):
-        alignment: list[torch.Tensor] = []
-        decoder.step(x[:, t : t + 1].repeat_interleave(rows_per_sentence, dim=0), cache, alignment)
-        expected = at_once[0][:, t].repeat_interleave(rows_per_sentence, dim=0)
-        torch.testing.assert_close(alignment[0], expected, atol=1e-5, rtol=1e-4)
+        rows = TGT_IDS[:, t].repeat_interleave(rows_per_sentence, dim=0)
+        step = model.decode_step(rows, cache, with_alignment=True)
+        expected = at_once[:, t].repeat_interleave(rows_per_sentence, dim=0)
+        assert step.alignment_scores is not None
+        torch.testing.assert_close(step.alignment_scores, expected, atol=1e-5, rtol=1e-4)

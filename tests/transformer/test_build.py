@@ -1,4 +1,4 @@
-"""Sizes by a formula written by hand, variants by what they share, first weights by their distribution."""
+"""Sizes by a hand-written formula, variants by what they share, initial weights by their distribution."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from torch import nn
 
 from mt.masks import padding_mask, target_mask
 from mt.special_tokens import PAD_ID
-from mt.transformer.attention import MultiHeadAttention
+from mt.transformer.attention import MultiHeadAttention, ScaledDotProductAttention
 from mt.transformer.dropout import Dropout
 from mt.transformer.embedding import PositionalEmbedding
 from mt.transformer.feed_forward import FeedForward
@@ -59,7 +59,7 @@ def num_parameters(
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
-def test_every_variant_has_the_parameters_of_the_formula_and_learns_all_of_them(
+def test_every_variant_has_the_parameters_of_the_formula_and_each_gets_a_gradient(
     changes: dict[str, Any], make_model: Make
 ) -> None:
     model = make_model(**changes).train()
@@ -71,7 +71,7 @@ def test_every_variant_has_the_parameters_of_the_formula_and_learns_all_of_them(
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
-        # Softmax does not see what is added to all keys alike.
+        # The softmax is invariant to what is added to all keys alike.
         assert "key.bias" in name or parameter.grad.any(), name
 
 
@@ -84,20 +84,20 @@ def test_tied_output_is_the_target_embedding(make_model: Make) -> None:
     assert untied.output.weight is not untied.tgt_embedding.tokens.weight
 
 
-def test_shared_embeddings_are_one(make_model: Make) -> None:
+def test_shared_embeddings_are_one_module(make_model: Make) -> None:
     model = make_model(share_embeddings=True, tgt_vocab_size=11)
     assert model.src_embedding.tokens is model.tgt_embedding.tokens
     assert model.output.weight is model.src_embedding.tokens.weight
 
 
-def test_sizes_of_the_two_vocabularies_are_apart(make_model: Make) -> None:
+def test_source_and_target_vocabulary_sizes_are_independent(make_model: Make) -> None:
     model = make_model(src_vocab_size=7, tgt_vocab_size=21)
     assert model.src_embedding.tokens.weight.shape == (7, 16)
     assert model.tgt_embedding.tokens.weight.shape == (21, 16)
     assert model.output.weight.shape == (21, 16)
 
 
-def test_variants_reach_the_layers(make_model: Make) -> None:
+def test_config_values_reach_the_layers(make_model: Make) -> None:
     model = make_model(num_encoder_layers=3, num_decoder_layers=1, d_ff=40, activation="gelu", num_heads=8)
     assert len(model.encoder.layers) == 3
     assert len(model.decoder.layers) == 1
@@ -115,7 +115,7 @@ def test_dropout_is_in_both_stacks_and_on_both_embeddings(make_model: Make) -> N
     embeddings = [module for module in model.modules() if isinstance(module, PositionalEmbedding)]
     assert [embedding.dropout.p for embedding in embeddings] == [0.3, 0.3]
     assert [embedding.word_dropout.p for embedding in embeddings] == [0.4, 0.4]
-    assert {m.dropout for m in model.modules() if isinstance(m, MultiHeadAttention)} == {0.2}
+    assert {m.dropout for m in model.modules() if isinstance(m, ScaledDotProductAttention)} == {0.2}
 
 
 def test_linear_weights_are_xavier_uniform(make_model: Make) -> None:
@@ -131,7 +131,7 @@ def test_linear_weights_are_xavier_uniform(make_model: Make) -> None:
 
 
 @pytest.mark.parametrize("tie_output", [True, False])
-def test_embeddings_are_as_large_as_the_positions(tie_output: bool, make_model: Make) -> None:
+def test_scaled_embeddings_are_as_large_as_the_positions(tie_output: bool, make_model: Make) -> None:
     model = make_model(d_model=64, tie_output=tie_output, src_vocab_size=200, tgt_vocab_size=300)
     for embedding in (model.src_embedding, model.tgt_embedding):
         weight = embedding.tokens.weight.detach()
@@ -156,7 +156,7 @@ def test_biases_start_at_zero_and_gains_at_one(make_model: Make) -> None:
             assert parameter.shape == (16,)
 
 
-def test_weights_are_drawn_from_the_generator_of_torch(make_model: Make) -> None:
+def test_weights_are_drawn_from_the_global_generator_of_torch(make_model: Make) -> None:
     torch.manual_seed(5)
     first, second = make_model().weights(), make_model().weights()
     torch.manual_seed(5)

@@ -1,4 +1,4 @@
-"""The cache keeps exactly the rows and positions that it is told to."""
+"""The cache keeps exactly the selected rows and positions."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ def make(max_length: int = 6) -> LayerCache:
     return LayerCache(torch.randn(B, H, S, K), torch.randn(B, H, S, K), max_length)
 
 
-def test_append_returns_everything_up_to_now() -> None:
+def test_append_returns_all_positions_so_far() -> None:
     cache = make()
     keys, values = torch.randn(B, H, 3, K), torch.randn(B, H, 3, K)
     for t in range(3):
@@ -21,7 +21,7 @@ def test_append_returns_everything_up_to_now() -> None:
         assert all_values.equal(values[:, :, : t + 1])
 
 
-def test_several_positions_at_once() -> None:
+def test_several_positions_can_be_appended_at_once() -> None:
     cache = make()
     keys = torch.randn(B, H, 5, K)
     cache.append(keys[:, :, :2], keys[:, :, :2], 0)
@@ -48,8 +48,8 @@ def test_select_keeps_these_rows_in_this_order(rows: list[int]) -> None:
         assert values.equal(torch.cat([past + 1, now], dim=2)[index])
 
 
-def test_rows_that_come_back_are_not_those_of_the_step_before() -> None:
-    # Buffers are used by turns, and what was in one before must not be seen.
+def test_swapped_buffers_never_show_rows_of_an_earlier_step() -> None:
+    # Two buffers alternate; their old contents must not be visible.
     cache = DecoderCache([make()], torch.ones(B, 1, 1, S, dtype=torch.bool))
     [layer] = cache.layers
     past = torch.randn(B, H, 4, K)
@@ -66,13 +66,13 @@ def test_rows_that_come_back_are_not_those_of_the_step_before() -> None:
     assert values.equal(keys)
 
 
-def test_more_rows_than_there_is_room_for() -> None:
+def test_more_rows_than_were_allocated_are_refused() -> None:
     cache = DecoderCache([make()], torch.ones(B, 1, 1, S, dtype=torch.bool))
     with pytest.raises(ValueError, match=f"a cache of {B} rows has no room for {B + 1}"):
         cache.select(torch.zeros(B + 1, dtype=torch.long), None)
 
 
-def test_a_full_cache_takes_no_more() -> None:
+def test_appending_to_a_full_cache_is_refused() -> None:
     cache = make(max_length=1)
     keys = torch.randn(B, H, 1, K)
     cache.append(keys, keys, 0)

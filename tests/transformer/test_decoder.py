@@ -12,7 +12,7 @@ from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.decoder import Decoder, DecoderLayer
 from mt.transformer.layer import LayerShape
 
-# Source and target of unlike length, so that a decoder that looks at the wrong one is found out.
+# Source and target of different lengths, so that attending to the wrong one fails.
 SRC_IDS = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 0, 0], [5, 0, 0, 0, 0]])
 TGT_IDS = torch.tensor([[2, 5, 6, 0], [2, 5, 6, 7], [2, 0, 0, 0]])
 
@@ -51,7 +51,7 @@ def test_decoder_equals_that_of_torch(
 
     x = torch.randn(3, 4, 16, requires_grad=True)
     memory = torch.randn(3, 5, 16, requires_grad=True)
-    output = ours(x, memory, padding_mask(SRC_IDS), target_mask(TGT_IDS))
+    output = ours(x, memory, padding_mask(SRC_IDS), target_mask(TGT_IDS)).hidden
     their_output = theirs(
         x,
         memory,
@@ -78,25 +78,26 @@ def test_decoder_equals_that_of_torch(
     )
 
 
-def test_what_was_written_before_is_attended_to() -> None:
+def test_a_target_token_changes_all_later_outputs_and_no_earlier_one() -> None:
     decoder = Decoder(LayerShape(16, 4, 24), 1).eval()
     x, memory = torch.randn(1, 4, 16), torch.randn(1, 5, 16)
     changed = x.clone()
     changed[:, 1] = torch.randn(16)
-    difference = decoder(changed, memory, None, causal_mask(4)) - decoder(x, memory, None, causal_mask(4))
+    before, after = (decoder(each, memory, None, causal_mask(4)).hidden for each in (x, changed))
+    difference = after - before
     moved = difference.abs().amax(-1)[0]
     assert moved[0] == 0
     assert (moved[1:] > 1e-3).all()
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
-def test_steps_over_a_cache_equal_all_positions_at_once(norm_first: bool) -> None:
+def test_cached_steps_equal_all_positions_at_once(norm_first: bool) -> None:
     decoder = Decoder(LayerShape(16, 4, 24, norm_first=norm_first), 2).eval()
     x, memory, mask = torch.randn(3, 6, 16), torch.randn(3, 5, 16), padding_mask(SRC_IDS)
-    expected = decoder(x, memory, mask, causal_mask(6))
+    expected = decoder(x, memory, mask, causal_mask(6)).hidden
     cache = decoder.start_cache(memory, mask, max_length=6, rows_per_sentence=1)
     for t in range(6):
         assert cache.length == t
         torch.testing.assert_close(
-            decoder.step(x[:, t : t + 1], cache)[:, 0], expected[:, t], atol=1e-5, rtol=1e-4
+            decoder.step(x[:, t : t + 1], cache).hidden[:, 0], expected[:, t], atol=1e-5, rtol=1e-4
         )

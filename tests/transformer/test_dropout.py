@@ -1,4 +1,4 @@
-"""Dropout by its statistics: shares within five standard deviations, exact scales, honest gradients."""
+"""Dropout by its statistics: shares within five standard deviations, exact scales, correct gradients."""
 
 import math
 
@@ -21,21 +21,21 @@ def _reseed() -> None:
 
 
 @pytest.mark.parametrize("p", [0.01, 0.1, 0.25, 0.3, 0.5, 0.9])
-def test_share_of_zeros_and_mean(p: float) -> None:
+def test_share_of_zeros_is_p_and_the_mean_stays(p: float) -> None:
     y = dropped_ones(p, N)
     deviation = math.sqrt(p * (1 - p) / N)
     assert abs(float((y == 0).float().mean()) - p) < 5 * deviation
     assert abs(float(y.mean()) - 1) < 5 * deviation / (1 - p)
 
 
-def test_smallest_share_there_is() -> None:
+def test_smallest_nonzero_p_drops_and_a_smaller_one_does_not() -> None:
     num_zeros = int((dropped_ones(2**-16, 2**22) == 0).sum())
     assert abs(num_zeros - 64) < 5 * math.sqrt(64)
     assert (dropped_ones(2**-18, N) != 0).all()
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5])
-def test_every_place_in_a_draw_has_the_same_share(p: float) -> None:
+def test_every_position_within_a_draw_has_the_same_share(p: float) -> None:
     shares = (dropped_ones(p, N) == 0).float().view(-1, 16).mean(0)
     assert (shares - p).abs().max() < 5 * math.sqrt(p * (1 - p) / (N / 16))
 
@@ -57,7 +57,7 @@ def test_scale_is_within_the_rounding_of_p() -> None:
     assert high == pytest.approx(1 / 0.9, rel=1e-5)
 
 
-def test_same_seed_same_zeros_and_each_call_others() -> None:
+def test_the_seed_determines_the_zeros_and_each_call_draws_new_ones() -> None:
     torch.manual_seed(3)
     first, second = dropped_ones(0.5, 100), dropped_ones(0.5, 100)
     assert not first.equal(second)
@@ -71,14 +71,14 @@ def test_same_seed_same_zeros_and_each_call_others() -> None:
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_where_nothing_is_dropped_nothing_is_drawn(training: bool) -> None:
+def test_without_dropping_no_random_number_is_drawn(training: bool) -> None:
     x = torch.randn(5, 7)
     state = torch.get_rng_state()
     assert Dropout(0.0 if training else 0.5).train(training)(x).equal(x)
     assert torch.get_rng_state().equal(state)
 
 
-def test_gradient_goes_through_what_is_kept_and_nowhere_else() -> None:
+def test_gradient_flows_through_kept_elements_only() -> None:
     x = torch.randn(9, 11, requires_grad=True)
     y = Dropout(0.25)(x)
     direction = torch.randn(9, 11)
@@ -89,13 +89,13 @@ def test_gradient_goes_through_what_is_kept_and_nowhere_else() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (0, 4), (1,), (2,), (3,), (5,), (5, 7), (3, 5, 7), (1, 1, 1, 2)])
-def test_any_shape(shape: tuple[int, ...]) -> None:
+def test_any_shape_is_kept(shape: tuple[int, ...]) -> None:
     y = dropped_ones(0.5, *shape)
     assert y.shape == shape
     assert set(y.flatten().tolist()) <= {0.0, 2.0}
 
 
-def test_input_that_is_not_contiguous() -> None:
+def test_a_non_contiguous_input_is_dropped_correctly() -> None:
     x = torch.randn(6, 8).t()[1:, ::2]
     y = Dropout(0.5)(x)
     assert not x.is_contiguous()
@@ -105,7 +105,7 @@ def test_input_that_is_not_contiguous() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_type_stays(dtype: torch.dtype) -> None:
+def test_dtype_is_kept(dtype: torch.dtype) -> None:
     y = dropped_ones(0.1, 1000, dtype=dtype)
     assert y.dtype == dtype
     assert float(y.max()) == pytest.approx(1 / 0.9, rel=torch.finfo(dtype).eps + 1e-5)
@@ -116,7 +116,7 @@ def test_p_that_rounds_to_one_gives_no_division_by_zero() -> None:
     assert dropped_ones(1 - 1e-9, 100).isfinite().all()
 
 
-def test_input_is_left_alone() -> None:
+def test_input_is_not_modified() -> None:
     x = torch.ones(100)
     Dropout(0.5)(x)
     assert x.eq(1).all()

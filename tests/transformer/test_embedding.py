@@ -36,7 +36,7 @@ def test_one_token_at_a_time_equals_all_at_once() -> None:
     assert torch.cat(steps, dim=1).equal(embedding(IDS))
 
 
-def test_every_token_learns_pad_too_for_the_model_does_not_know_it() -> None:
+def test_every_token_gets_a_gradient_even_pad() -> None:
     embedding = make()
     embedding(IDS).sum().backward()
     gradient = embedding.tokens.weight.grad
@@ -50,25 +50,25 @@ def test_position_beyond_the_table_is_refused(length: int, start: int) -> None:
         make()(torch.ones(1, length, dtype=torch.long), start)
 
 
-def test_full_length_fits() -> None:
+def test_max_length_tokens_fit() -> None:
     assert make()(torch.ones(1, MAX_LENGTH, dtype=torch.long)).shape == (1, MAX_LENGTH, D)
 
 
-def test_dropout_works_in_training_alone() -> None:
+def test_dropout_is_active_in_training_only() -> None:
     embedding = make(dropout=0.5)
     dropped = embedding.train()(IDS.repeat(50, 1))
     assert (dropped == 0).float().mean() == pytest.approx(0.5, abs=0.05)
     assert (embedding.eval()(IDS) != 0).all()
 
 
-def test_word_dropout_takes_whole_tokens_and_leaves_their_positions() -> None:
+def test_word_dropout_zeroes_whole_tokens_and_keeps_their_positions() -> None:
     embedding = make(word_dropout=0.25)
     embedded = embedding.train()(IDS.repeat(200, 1))
     tokens = embedded - positional_encoding(MAX_LENGTH, D)[:3]
     expected = embedding.tokens(IDS).repeat(200, 1, 1) * math.sqrt(D) / 0.75
     gone = tokens.abs().amax(-1) < 1e-6
     torch.testing.assert_close(tokens, torch.where(gone[..., None], 0.0, expected))
-    # Each place of the batch is drawn on its own.
+    # Each position of the batch is drawn independently.
     shares = gone.float().mean(0)
     assert shares.tolist() == pytest.approx([0.25] * 3, abs=0.08)
     assert {tuple(row) for row in gone.tolist()} == set(product((True, False), repeat=3))

@@ -73,7 +73,7 @@ def test_without_a_mask_all_attend_to_all() -> None:
     torch.testing.assert_close(encoder(x, None), encoder(x, torch.ones(2, 1, 1, 5, dtype=torch.bool)))
 
 
-def test_encoder_knows_no_order_of_its_own() -> None:
+def test_encoder_without_positions_is_permutation_equivariant() -> None:
     encoder = Encoder(LayerShape(16, 4, 24), 2).eval()
     x = torch.randn(2, 5, 16)
     order = torch.tensor([3, 1, 4, 0, 2])

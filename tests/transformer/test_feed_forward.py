@@ -1,4 +1,4 @@
-"""The feed-forward network by equation 2, and by torch's own layers."""
+"""The feed-forward network against equation 2 by hand."""
 
 import math
 
@@ -10,7 +10,7 @@ from mt.transformer.feed_forward import FeedForward
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_relu_by_equation_2(bias: bool) -> None:
+def test_relu_network_equals_equation_2(bias: bool) -> None:
     network = FeedForward(4, 12, bias=bias)
     x = torch.randn(2, 3, 4)
     inner = x @ network.inner.weight.T + (network.inner.bias if bias else 0)
@@ -18,7 +18,7 @@ def test_relu_by_equation_2(bias: bool) -> None:
     torch.testing.assert_close(network(x), expected)
 
 
-def test_gelu_by_the_normal_distribution() -> None:
+def test_gelu_network_equals_the_normal_distribution_function() -> None:
     network = FeedForward(4, 12, activation="gelu")
     x = torch.randn(2, 3, 4)
     inner = network.inner(x)
@@ -26,7 +26,7 @@ def test_gelu_by_the_normal_distribution() -> None:
     torch.testing.assert_close(network(x), network.outer(inner * shares))
 
 
-def test_dropout_stands_between_the_layers() -> None:
+def test_dropout_is_between_the_two_layers() -> None:
     network = FeedForward(4, 12, dropout=0.3)
     x = torch.randn(2, 3, 4)
     torch.manual_seed(5)
@@ -37,7 +37,7 @@ def test_dropout_stands_between_the_layers() -> None:
     assert not torch.allclose(found, network.eval()(x))
 
 
-def test_inner_width_and_biases() -> None:
+def test_parameters_have_the_inner_width_and_optional_biases() -> None:
     shapes = {name: tuple(p.shape) for name, p in FeedForward(4, 12).named_parameters()}
     assert shapes == {
         "inner.weight": (12, 4),
@@ -48,7 +48,7 @@ def test_inner_width_and_biases() -> None:
     assert not [name for name, _ in FeedForward(4, 12, bias=False).named_parameters() if "bias" in name]
 
 
-def test_each_position_is_treated_alike_and_alone() -> None:
+def test_each_position_is_transformed_independently() -> None:
     network = FeedForward(4, 12)
     x = torch.randn(1, 5, 4)
     torch.testing.assert_close(network(x)[:, 3], network(x[:, 3]))

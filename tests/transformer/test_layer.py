@@ -1,9 +1,9 @@
-"""One shape makes all sub-layers; the final norm exists exactly when the norm comes first."""
+"""One shape makes all sub-layers; the final norm exists exactly with pre-norm."""
 
 import pytest
 from torch import nn
 
-from mt.transformer.attention import MultiHeadAttention
+from mt.transformer.attention import ScaledDotProductAttention
 from mt.transformer.decoder import Decoder
 from mt.transformer.dropout import Dropout
 from mt.transformer.encoder import Encoder
@@ -11,13 +11,13 @@ from mt.transformer.layer import LayerShape
 
 
 @pytest.mark.parametrize("stack", [Encoder, Decoder])
-def test_final_norm_exists_exactly_when_the_norm_comes_first(stack: type[Encoder] | type[Decoder]) -> None:
+def test_final_norm_exists_exactly_with_pre_norm(stack: type[Encoder] | type[Decoder]) -> None:
     assert isinstance(stack(LayerShape(8, 2, 16, norm_first=True), 1).norm, nn.LayerNorm)
     assert not list(stack(LayerShape(8, 2, 16, norm_first=False), 1).norm.parameters())
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
-def test_without_bias_there_is_none_anywhere(norm_first: bool) -> None:
+def test_bias_false_leaves_no_bias_anywhere(norm_first: bool) -> None:
     shape = LayerShape(8, 2, 16, norm_first=norm_first, bias=False)
     stacks = nn.ModuleList([Encoder(shape, 2), Decoder(shape, 2)])
     assert not [name for name, _ in stacks.named_parameters() if "bias" in name]
@@ -35,7 +35,7 @@ def test_every_sublayer_has_the_dropout_of_the_shape() -> None:
         shares = sorted(m.p for m in stack.modules() if isinstance(m, Dropout))
         assert shares == [0.1] * 2 + [0.3] * num_sublayers
     for stack, num_attentions in ((encoder, 2), (decoder, 4)):
-        shares = [m.dropout for m in stack.modules() if isinstance(m, MultiHeadAttention)]
+        shares = [m.dropout for m in stack.modules() if isinstance(m, ScaledDotProductAttention)]
         assert shares == [0.2] * num_attentions
 
 

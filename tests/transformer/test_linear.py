@@ -1,4 +1,4 @@
-"""Linear layers in bf16 on a CPU: the function of torch, in products of few shapes."""
+"""Linear layers in bf16 on a CPU equal torch's, in products of few shapes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ PRODUCTS = (ATEN.mm.default, ATEN.mm.out, ATEN.addmm.default, ATEN.bmm.default, 
 
 
 class Listener(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Hears of the shapes of all products of matrices in bf16."""
+    """Records the shapes of all matrix products in bf16."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -63,7 +63,7 @@ def test_value_and_gradients_are_those_of_torch(
         torch.testing.assert_close(gradient.float(), expected.float(), rtol=0.02, atol=0.02 * scale)
 
 
-def test_outside_of_autocast_it_is_torchs_own() -> None:
+def test_without_autocast_it_equals_torch_exactly() -> None:
     layer, x = Linear(D, E), torch.randn(3, 5, D)
     assert layer(x).equal(F.linear(x, layer.weight, layer.bias))
     assert linear(x, layer.weight, None).equal(F.linear(x, layer.weight))
@@ -71,7 +71,7 @@ def test_outside_of_autocast_it_is_torchs_own() -> None:
     assert unpad_rows(x, x) is x
 
 
-def test_rows_come_back_as_they_were(bf16: torch.autocast) -> None:
+def test_unpadding_restores_the_rows(bf16: torch.autocast) -> None:
     x = torch.randn(3, 5, D).bfloat16()
     with bf16:
         rows = pad_rows(x)
@@ -95,7 +95,7 @@ def test_rows_are_padded_to_a_multiple_of_32_or_of_an_eighth(
 @pytest.mark.parametrize(
     "weights", [{}, {"guided_alignment": 0.5}, {"r_drop": 2.0}], ids=["plain", "guided alignment", "R-Drop"]
 )
-def test_batches_of_many_shapes_make_products_of_the_same_shapes(
+def test_batches_of_many_shapes_lead_to_products_of_few_shapes(
     weights: dict[str, float], bf16: torch.autocast
 ) -> None:
     """Of a whole step, forward and backward, losses and all: 300, 312 and 304 rows become 320."""

@@ -1,4 +1,4 @@
-"""Positions by the paper's formula, one number after the other in plain Python."""
+"""Positional encodings against the paper's formula in plain Python."""
 
 import math
 
@@ -9,7 +9,7 @@ from mt.transformer.positional_encoding import positional_encoding
 
 
 @pytest.mark.parametrize("d_model", [2, 6, 16, 512])
-def test_every_number_by_the_formula(d_model: int) -> None:
+def test_every_element_equals_the_formula(d_model: int) -> None:
     table = positional_encoding(6001, d_model)
     assert table.shape == (6001, d_model)
     assert table.dtype == torch.float32
@@ -21,7 +21,7 @@ def test_every_number_by_the_formula(d_model: int) -> None:
         assert table[position].tolist() == pytest.approx(expected, abs=1e-6)
 
 
-def test_far_positions_are_as_exact() -> None:
+def test_distant_positions_are_as_exact() -> None:
     position = 200_000
     expected = [math.sin(position), math.cos(position), math.sin(position / 100), math.cos(position / 100)]
     assert positional_encoding(position + 1, 4)[-1].tolist() == pytest.approx(expected, abs=1e-6)
@@ -32,7 +32,7 @@ def test_rows_have_the_same_norm() -> None:
     torch.testing.assert_close(norms, torch.full((300,), math.sqrt(32 / 2)))
 
 
-def test_products_depend_on_the_distance_alone() -> None:
+def test_dot_products_depend_on_the_distance_only() -> None:
     table = positional_encoding(200, 16)
     for distance in (1, 7, 50):
         products = (table[:-distance] * table[distance:]).sum(-1)

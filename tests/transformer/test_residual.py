@@ -1,4 +1,4 @@
-"""Add and norm by the two formulas."""
+"""Residual connections against the formulas of pre-norm and post-norm."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def residual(request: pytest.FixtureRequest) -> Residual:
     return made
 
 
-def test_residual_by_the_formula(residual: Residual) -> None:
+def test_residual_equals_the_formula(residual: Residual) -> None:
     x = torch.randn(2, 3, 8)
     output = residual(x, torch.sin)
     if residual.norm_first:
@@ -33,14 +33,14 @@ def test_residual_by_the_formula(residual: Residual) -> None:
     torch.testing.assert_close(output, expected)
 
 
-def test_gain_and_bias_are_one_for_each_feature(residual: Residual) -> None:
+def test_gain_and_bias_are_per_feature(residual: Residual) -> None:
     assert {name: tuple(p.shape) for name, p in residual.named_parameters()} == {
         "norm.weight": (8,),
         "norm.bias": (8,),
     }
 
 
-def test_dropout_is_on_the_sublayer_and_never_on_the_way_around_it() -> None:
+def test_dropout_is_on_the_sublayer_and_never_on_the_residual_path() -> None:
     x = torch.full((100, 8), 3.0)
     output = Residual(8, dropout=0.5, norm_first=True)(x, torch.ones_like)
     assert output.unique().tolist() == [3.0, 5.0]
@@ -53,6 +53,6 @@ def test_dropout_is_on_the_sublayer_and_never_on_the_way_around_it() -> None:
     assert residual.eval()(x, torch.ones_like).eq(0).all()
 
 
-def test_without_bias_the_norm_has_none() -> None:
+def test_bias_false_leaves_the_norm_without_bias() -> None:
     names = [name for name, _ in Residual(8, dropout=0.0, norm_first=True, bias=False).named_parameters()]
     assert names == ["norm.weight"]

@@ -1,4 +1,4 @@
-"""What must hold of the whole model: masks are obeyed, the cache changes nothing, weights go out and in."""
+"""The whole model: masks are obeyed, the cache changes no output, weights are exported and loaded."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +40,7 @@ def test_more_padding_changes_no_output(
 
 
 @NORMS
-def test_each_sentence_gets_the_same_alone_as_in_the_batch(norm_first: bool, make_model: Make) -> None:
+def test_each_sentence_has_the_same_output_alone_and_in_a_batch(norm_first: bool, make_model: Make) -> None:
     model = make_model(norm_first=norm_first)
     expected = run(model, SRC_IDS, TGT_IDS)
     for row in range(3):
@@ -63,7 +63,7 @@ def test_later_target_token_changes_no_earlier_output(norm_first: bool, make_mod
         assert ((logits - expected)[position:].abs().amax(-1) > 1e-4).all()
 
 
-def test_every_source_token_and_its_place_matter(make_model: Make) -> None:
+def test_every_source_token_and_the_order_change_the_output(make_model: Make) -> None:
     model = make_model()
     expected = run(model, SRC_IDS[:1], TGT_IDS[:1])[0, 0]
     swapped = SRC_IDS[:1, [1, 0, 2, 3, 4, 5]]
@@ -87,7 +87,7 @@ def test_row_of_nothing_but_padding_gives_no_nan(norm_first: bool, make_model: M
         assert parameter.grad is not None
         assert parameter.grad.isfinite().all(), name
     cache = model.start_cache(model.encode(src_ids, padding_mask(src_ids)), padding_mask(src_ids), 2)
-    assert model.decode_step(tgt_ids[:, 0], cache).isfinite().all()
+    assert model.decode_step(tgt_ids[:, 0], cache).logits.isfinite().all()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_cached_steps_equal_the_uncached_forward(changes: dict[str, Any], make_m
     src_mask = padding_mask(SRC_IDS)
     cache = model.start_cache(model.encode(SRC_IDS, src_mask), src_mask, TGT_IDS.size(1))
     for t in range(TGT_IDS.size(1)):
-        logits = model.decode_step(TGT_IDS[:, t], cache)
+        logits = model.decode_step(TGT_IDS[:, t], cache).logits
         real = TGT_IDS[:, t] != PAD_ID
         torch.testing.assert_close(logits[real], expected[real, t], atol=1e-5, rtol=1e-4)
 
@@ -117,19 +117,19 @@ def test_cached_steps_equal_the_uncached_forward_after_rows_change(rows: list[in
     tgt_ids = torch.cat([before[index], after], dim=1)
     expected = run(model, SRC_IDS[index], tgt_ids)
     for t in range(2, 5):
-        logits = model.decode_step(tgt_ids[:, t], cache)
+        logits = model.decode_step(tgt_ids[:, t], cache).logits
         torch.testing.assert_close(logits, expected[:, t], atol=1e-5, rtol=1e-4)
 
 
-def test_two_caches_know_nothing_of_each_other(make_model: Make) -> None:
+def test_two_caches_are_independent(make_model: Make) -> None:
     model, src_mask = make_model(), padding_mask(SRC_IDS)
     memory = model.encode(SRC_IDS, src_mask)
     alone = model.start_cache(memory, src_mask, 3)
-    expected = [model.decode_step(TGT_IDS[:, t], alone) for t in range(3)]
+    expected = [model.decode_step(TGT_IDS[:, t], alone).logits for t in range(3)]
     first, second = (model.start_cache(memory, src_mask, 3) for _ in range(2))
     for t in range(3):
         model.decode_step(TGT_IDS[:, t].flip(0), second)
-        assert model.decode_step(TGT_IDS[:, t], first).equal(expected[t])
+        assert model.decode_step(TGT_IDS[:, t], first).logits.equal(expected[t])
 
 
 def test_modules_keep_no_tensor_of_what_they_computed(make_model: Make) -> None:
@@ -153,7 +153,9 @@ def test_project_is_a_linear_map_to_logits_without_softmax(make_model: Make) -> 
     [{}, {"tie_output": False}, {"share_embeddings": True, "tgt_vocab_size": 11}, {"norm_first": False}],
     ids=str,
 )
-def test_weights_go_out_and_in(changes: dict[str, Any], make_model: Make) -> None:
+def test_loading_the_weights_of_another_model_gives_its_outputs(
+    changes: dict[str, Any], make_model: Make
+) -> None:
     model, other = make_model(**changes), make_model(**changes)
     tgt_ids = TGT_IDS.clamp(max=10)
     assert not run(other, SRC_IDS, tgt_ids).allclose(run(model, SRC_IDS, tgt_ids), atol=1e-3)
@@ -165,7 +167,7 @@ def test_weights_go_out_and_in(changes: dict[str, Any], make_model: Make) -> Non
     assert (other.output.weight is other.tgt_embedding.tokens.weight) == changes.get("tie_output", True)
 
 
-def test_loaded_weights_are_a_copy_that_goes_on_learning(make_model: Make) -> None:
+def test_loaded_weights_are_a_trainable_copy(make_model: Make) -> None:
     model, other = make_model(), make_model()
     before = {name: weight.clone() for name, weight in model.weights().items()}
     other.load_weights(model.weights())

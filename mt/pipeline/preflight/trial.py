@@ -16,13 +16,13 @@ from mt.data.sampler import Indices
 from mt.data.tokenizer import Tokenizer
 from mt.device import is_out_of_memory
 from mt.errors import TrainingError
-from mt.masks import padding_mask
 from mt.pipeline.preflight.memory import forget_peak, free_memory, peak_memory, taken_memory
 from mt.pipeline.preflight.speed import Speed
 from mt.pipeline.trained import build_model
 from mt.pipeline.trainee import new_trainee
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, length_limit
+from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID
 from mt.training.batch_stream import BatchStream
 from mt.training.precision import Precision
@@ -216,7 +216,7 @@ class Trial:
         self._objective.eval()
         src_ids = pad(sentences, last=EOS_ID).to(self._device)
         try:
-            return greedy_search(self.model, src_ids, padding_mask(src_ids), limits)
+            return greedy_search(self.model, SearchRequest(src_ids, limits))
         except RuntimeError as error:
             if not is_out_of_memory(error) or len(sentences) == 1:
                 raise

@@ -8,7 +8,8 @@ from safetensors.torch import load_file
 from mt.data.tokenizer import Tokenizer
 from mt.device import keep_freed_memory
 from mt.pipeline.trained import build_model
-from mt.pipeline.translator import Beam, Translator
+from mt.pipeline.translator import Translator
+from mt.search.strategy import Beam
 from scripts.benchmark.mt_config import run_config
 from scripts.benchmark.session import Channel, Job
 from scripts.benchmark.sides.decoding import serve_translations
@@ -31,8 +32,8 @@ class MtTranslating:
         self._translator = Translator(config, model.to(torch.device(job.device)).eval(), src, tgt)
 
     def translate(self, texts: Sequence[str], beam_size: int, batching: str) -> list[str]:
-        way = Beam(beam_size, LENGTH_PENALTY, "mean") if beam_size > 1 else None
-        return self._translator.translate(texts, way=way)
+        strategy = Beam(beam_size, LENGTH_PENALTY, "mean") if beam_size > 1 else None
+        return self._translator.translate(texts, strategy=strategy)
 
 
 def run(channel: Channel, job: Job) -> None:

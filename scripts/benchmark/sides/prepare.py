@@ -17,9 +17,9 @@ from mt.data.corpus import load_corpus
 from mt.data.dataset import encode_pairs
 from mt.data.sampler import epoch_batches
 from mt.data.tokenizer import Tokenizer, train_tokenizer
-from mt.masks import padding_mask
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import length_limit
+from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID, SPECIAL_TOKENS
 from mt.training.objective import Objective
 from mt.training.precision import Precision
@@ -138,7 +138,7 @@ class Preparation:
             sentences = tokenizer.encode_batch(some)
             src_ids = pad(sentences, last=EOS_ID)
             limits = [length_limit(len(ids) + 1, MAX_LENGTH) for ids in sentences]
-            hypotheses = greedy_search(model, src_ids, padding_mask(src_ids), limits)
+            hypotheses = greedy_search(model, SearchRequest(src_ids, limits))
             for text, found in zip(some, hypotheses, strict=True):
                 (chosen if found.finished else left_out).append(text)
             if len(chosen) >= num_sentences:

@@ -1,0 +1,45 @@
+"""What every decoding strategy is given: a batch to translate, and the rules that its translations obey."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from mt.masks import padding_mask
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """The constraints of one search; by default there are none."""
+
+    min_length: int = 0
+    """The fewest tokens of a translation, without EOS. It may end earlier if no other token is allowed."""
+    no_repeat_ngram: int = 0
+    """No n-gram of this length occurs twice; 0 allows all. Two UNK are never taken as a repetition."""
+    prefixes: Sequence[Sequence[int]] = ()
+    """For each sentence, the ids its translation begins with, even against the other rules; () for none."""
+
+
+NO_CONSTRAINTS = Constraints()
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """A batch of B source sentences, what may be written for them, and how long it may become."""
+
+    src_ids: Tensor
+    """``(B, S)``, padded with PAD."""
+    limits: Sequence[int]
+    """For each sentence, the most tokens of its translation, EOS included; with room for its constraints."""
+    keep_unk: bool = False
+    """Whether UNK may be written anywhere."""
+    copyable: Tensor | None = None
+    """``(B, S)``, True where an unknown source word may be copied, as UNK (`mt.search.copying`); None copies
+    nothing."""
+    constraints: Constraints = NO_CONSTRAINTS
+    """What else every translation must fulfil."""
+
+    @property
+    def src_mask(self) -> Tensor:
+        """``(B, 1, 1, S)``, True where a source token is real."""
+        return padding_mask(self.src_ids)

@@ -1,0 +1,52 @@
+"""Decoding strategies and their parameters; a greedy search has none."""
+
+import math
+from dataclasses import dataclass
+
+from mt.search.hypothesis import LengthNormalization
+
+
+@dataclass(frozen=True)
+class Beam:
+    """Beam search (`mt.search.beam`)."""
+
+    size: int
+    """N, the number of partial hypotheses that are kept for each sentence."""
+    length_penalty: float = 1.0
+    """See `mt.search.hypothesis.normalised_score`, by which finished hypotheses are ranked."""
+    length_normalization: LengthNormalization = "gnmt"
+    """See `mt.search.hypothesis.normalised_score`."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Random sampling (`mt.search.sampling`).
+
+    Raises:
+        ValueError: If ``temperature`` is not a finite number above 0, ``top_k`` is below 0, or ``top_p`` is
+            not above 0 and at most 1.
+    """
+
+    temperature: float = 1.0
+    """Divides the logits: below 1 likely tokens become likelier, near 0 sampling becomes greedy search."""
+    seed: int = 1
+    """Together with the number of a sentence it determines what is drawn for that sentence."""
+    top_k: int = 0
+    """Sample from this many of the likeliest tokens only (Fan et al. 2018), and from those that are as likely
+    as the last of them; 0 samples from all."""
+    top_p: float = 1.0
+    """Sample from the nucleus only: the fewest tokens, likeliest first, that have this probability together
+    (Holtzman et al. 2020), after temperature and top-k; 1 samples from all."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature must be a finite number above 0, not {self.temperature}")
+        if self.top_k < 0 or not 0 < self.top_p <= 1:
+            raise ValueError(
+                "top_k must be 0 or above, and top_p above 0 and at most 1, "
+                f"not {self.top_k} and {self.top_p}"
+            )
+
+
+Strategy = Beam | Sampling | None
+"""How to search for translations; None is greedy search."""

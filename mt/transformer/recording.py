@@ -1,0 +1,70 @@
+"""Recording what every attention of a Transformer attends to, while it computes as usual."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from mt.transformer.attention import MultiHeadAttention, attention_weights
+from mt.transformer.decoder import DecoderLayer
+from mt.transformer.encoder import EncoderLayer
+from mt.transformer.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class RecordedAttention:
+    """Attention weights by kind of attention: ``kind[layer][call]``, layers from the bottom up.
+
+    The weights are float32, without gradient and before dropout. Rows are queries and columns are keys:
+    each row sums to 1, keys that the mask excludes (padding, future tokens) have exactly 0, and a row
+    without any key to attend to is all zeros. Encoding and teacher-forced decoding are one call each;
+    a cached search makes one call of the decoder for each step.
+    """
+
+    encoder_self: list[list[Tensor]] = field(default_factory=list)
+    """Self-attention of the encoder, ``(B, H, S, S)``."""
+    decoder_self: list[list[Tensor]] = field(default_factory=list)
+    """Masked self-attention of the decoder, ``(B, H, T, T)``; in cached step t, ``(R, H, 1, t)``."""
+    cross: list[list[Tensor]] = field(default_factory=list)
+    """Attention of the decoder over the source, ``(B, H, T, S)``; in a cached step ``(B, H, R / B, S)``, for
+    R rows that are decoded for B sentences."""
+
+
+@contextmanager
+def recording_attention(model: Transformer) -> Iterator[RecordedAttention]:
+    """Record the attention weights of all that ``model`` computes inside the ``with`` block.
+
+    The outputs of the model are not changed. The weights are computed from the very queries, keys and masks
+    that its attentions use, beside the fused kernel, which does not return them. Outside the block there is
+    no cost.
+
+        with recording_attention(model) as recorded:
+            model(src_ids, src_mask, tgt_ids, tgt_mask)
+        [weights] = recorded.cross[-1]  # (B, H, T, S), of the last layer
+    """
+    recorded = RecordedAttention()
+    with ExitStack() as stack:
+
+        def record(attention: MultiHeadAttention, kind: list[list[Tensor]]) -> None:
+            calls: list[Tensor] = []
+            kind.append(calls)
+            stack.enter_context(_recording_calls(attention, calls))
+
+        for module in model.modules():
+            if isinstance(module, EncoderLayer):
+                record(module.self_attention, recorded.encoder_self)
+            elif isinstance(module, DecoderLayer):
+                record(module.self_attention, recorded.decoder_self)
+                record(module.cross_attention, recorded.cross)
+        yield recorded
+
+
+def _recording_calls(attention: MultiHeadAttention, calls: list[Tensor]) -> torch.utils.hooks.RemovableHandle:
+    def hook(module: nn.Module, inputs: tuple[Tensor, Tensor, Tensor, Tensor | None]) -> None:
+        query, key, _, mask = inputs
+        with torch.no_grad(), torch.autocast(query.device.type, enabled=False):
+            calls.append(attention_weights(query.float(), key.float(), mask))
+
+    return attention.scaled_dot_product.register_forward_pre_hook(hook)

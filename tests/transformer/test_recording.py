@@ -1,0 +1,154 @@
+"""Recorded attention weights against the fused kernel's output, torch's own module, and cached steps."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mt.masks import padding_mask, target_mask
+from mt.special_tokens import BOS_ID
+from mt.transformer.attention import MultiHeadAttention, ScaledDotProductAttention
+from mt.transformer.recording import RecordedAttention, recording_attention
+from mt.transformer.transformer import Transformer
+
+Make = Callable[..., Transformer]
+
+SRC_IDS = torch.tensor([[5, 6, 7, 8, 9, 3], [10, 6, 3, 0, 0, 0], [7, 8, 9, 10, 3, 0]])
+TGT_IDS = torch.tensor([[BOS_ID, 12, 11, 5, 0], [BOS_ID, 6, 0, 0, 0], [BOS_ID, 4, 5, 6, 7]])
+SRC_MASK, TGT_MASK = padding_mask(SRC_IDS), target_mask(TGT_IDS)
+NORMS = pytest.mark.parametrize("norm_first", [True, False])
+
+
+def record_forward(model: Transformer) -> RecordedAttention:
+    with recording_attention(model) as recorded:
+        model(SRC_IDS, SRC_MASK, TGT_IDS, TGT_MASK)
+    return recorded
+
+
+def kinds(recorded: RecordedAttention) -> list[list[list[Tensor]]]:
+    return [recorded.encoder_self, recorded.decoder_self, recorded.cross]
+
+
+@NORMS
+def test_weights_times_values_give_the_output_of_the_fused_kernel(norm_first: bool, make_model: Make) -> None:
+    model = make_model(norm_first=norm_first)
+    seen: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+
+    def see(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        seen[module] = inputs[2], output
+
+    for module in model.modules():
+        if isinstance(module, ScaledDotProductAttention):
+            module.register_forward_hook(see)
+    recorded = record_forward(model)
+    # In the order of computing: encoder layers, then for each decoder layer its self- and cross-attention.
+    in_order = [*recorded.encoder_self]
+    for pair in zip(recorded.decoder_self, recorded.cross, strict=True):
+        in_order += pair
+    assert len(in_order) == len(seen) == 2 + 2 * 2
+    for [weights], (values, output) in zip(in_order, seen.values(), strict=True):
+        torch.testing.assert_close(weights @ values, output)
+
+
+def test_weights_equal_those_of_torch_with_copied_weights(
+    make_model: Make,
+    randomise: Callable[[nn.Module], None],
+    copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None],
+) -> None:
+    model = make_model(num_encoder_layers=1)
+    randomise(model)
+    attention = model.encoder.get_submodule("layers.0.self_attention")
+    assert isinstance(attention, MultiHeadAttention)
+    theirs = nn.MultiheadAttention(16, 2, batch_first=True)
+    copy_attention(attention, theirs)
+    inputs: list[Tensor] = []
+    attention.register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
+    [[weights]] = record_forward(model).encoder_self
+    [x] = inputs
+    _, expected = theirs(
+        x, x, x, key_padding_mask=~SRC_MASK[:, 0, 0], need_weights=True, average_attn_weights=False
+    )
+    torch.testing.assert_close(weights, expected)
+
+
+@NORMS
+def test_rows_sum_to_one_and_masked_keys_get_exactly_zero(norm_first: bool, make_model: Make) -> None:
+    recorded = record_forward(make_model(norm_first=norm_first))
+    masks = [SRC_MASK, TGT_MASK, SRC_MASK]
+    shapes = [(3, 2, 6, 6), (3, 2, 5, 5), (3, 2, 5, 6)]
+    for kind, mask, shape in zip(kinds(recorded), masks, shapes, strict=True):
+        assert len(kind) == 2
+        for [weights] in kind:
+            assert weights.shape == shape
+            torch.testing.assert_close(weights.sum(-1), torch.ones(shape[:-1]), atol=1e-5, rtol=0)
+            assert weights[~mask.expand(shape)].eq(0).all()
+            assert weights[mask.expand(shape)].gt(0).all()
+
+
+@NORMS
+def test_cached_steps_record_the_rows_of_teacher_forcing(norm_first: bool, make_model: Make) -> None:
+    model = make_model(norm_first=norm_first)
+    at_once = record_forward(model)
+    with recording_attention(model) as stepwise:
+        cache = model.start_cache(model.encode(SRC_IDS, SRC_MASK), SRC_MASK, TGT_IDS.size(1))
+        for t in range(TGT_IDS.size(1)):
+            model.decode_step(TGT_IDS[:, t], cache)
+    for layer in range(2):
+        assert stepwise.encoder_self[layer][0].equal(at_once.encoder_self[layer][0])
+        for t in range(TGT_IDS.size(1)):
+            # Beyond its end a row attends to its own padding in cached steps, which no one reads.
+            real = TGT_IDS[:, t] != 0
+            for ours, expected in (
+                (stepwise.cross[layer][t], at_once.cross[layer][0][:, :, t : t + 1]),
+                (
+                    stepwise.decoder_self[layer][t],
+                    at_once.decoder_self[layer][0][:, :, t : t + 1, : t + 1],
+                ),
+            ):
+                torch.testing.assert_close(ours[real], expected[real], atol=1e-5, rtol=1e-4)
+
+
+def test_rows_of_one_sentence_are_query_positions_of_its_cross_attention(make_model: Make) -> None:
+    model = make_model()
+    memory = model.encode(SRC_IDS, SRC_MASK)
+    with recording_attention(model) as recorded:
+        cache = model.start_cache(memory, SRC_MASK, 1, rows_per_sentence=4)
+        model.decode_step(torch.arange(12), cache)
+    assert [len(calls) for calls in recorded.encoder_self] == [0, 0]
+    for layer in range(2):
+        assert recorded.decoder_self[layer][0].shape == (12, 2, 1, 1)
+        assert recorded.cross[layer][0].shape == (3, 2, 4, 6)
+
+
+def test_recording_changes_no_output_and_ends_with_the_block(make_model: Make) -> None:
+    model = make_model(dropout=0.3, attention_dropout=0.3).train()
+    torch.manual_seed(4)
+    expected = model(SRC_IDS, SRC_MASK, TGT_IDS, TGT_MASK)
+    torch.manual_seed(4)
+    with suppress(KeyError), recording_attention(model) as recorded:
+        assert model(SRC_IDS, SRC_MASK, TGT_IDS, TGT_MASK).equal(expected)
+        raise KeyError
+    model(SRC_IDS, SRC_MASK, TGT_IDS, TGT_MASK)
+    assert [len(calls) for kind in kinds(recorded) for calls in kind] == [1] * 6
+    assert not any(calls[0].requires_grad for kind in kinds(recorded) for calls in kind)
+
+
+def test_weights_under_autocast_and_dropout_are_float32_and_sum_to_one(make_model: Make) -> None:
+    model = make_model(attention_dropout=0.5).train()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        recorded = record_forward(model)
+    for kind in kinds(recorded):
+        for [weights] in kind:
+            assert weights.dtype == torch.float32
+            torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5, rtol=0)
+
+
+def test_sentence_of_nothing_but_padding_gives_rows_of_zeros_and_no_nan(make_model: Make) -> None:
+    model = make_model()
+    src_ids = torch.zeros_like(SRC_IDS)
+    with recording_attention(model) as recorded:
+        model.encode(src_ids, padding_mask(src_ids))
+    assert all(weights.eq(0).all() for [weights] in recorded.encoder_self)
