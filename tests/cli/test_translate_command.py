@@ -16,6 +16,7 @@ import mt.pipeline.translator
 import mt.search.greedy
 from mt.cli.arriving_lines import count_lines, lines_of_file
 from mt.run_directory import RunDirectory
+from mt.search.request import SearchRequest
 
 Call = Callable[..., tuple[int, str, str]]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -132,10 +133,10 @@ def test_a_sentence_that_does_not_fit_into_memory_is_a_bad_line(
 ) -> None:
     search = mt.search.greedy.greedy_search
 
-    def full(model: object, src_ids: torch.Tensor, *arguments: object, **more: object) -> object:
-        if src_ids.size(1) > 8:
+    def full(model: object, request: SearchRequest) -> object:
+        if request.src_ids.size(1) > 8:
             raise torch.OutOfMemoryError("out of memory")
-        return search(model, src_ids, *arguments, **more)  # type: ignore[arg-type]
+        return search(model, request)  # type: ignore[arg-type]
 
     monkeypatch.setattr(mt.pipeline.translator, "greedy_search", full)
     file = Path("lines.txt")
