@@ -7,6 +7,7 @@ import threading
 from typing import NoReturn
 
 from mt.cli.app import app
+from mt.cli.remedies import sentence
 from mt.cli.streams import survive_losing_stderr
 from mt.display import visible
 from mt.errors import MtError
@@ -29,7 +30,7 @@ def main() -> None:
     try:
         app()
     except MtError as error:
-        print(f"mt: {visible(str(error))}", file=sys.stderr)
+        print(f"mt: {visible(sentence(error))}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

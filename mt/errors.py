@@ -1,10 +1,36 @@
 """What can go wrong for a user: each error is one sentence that says what, where and what to do."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+
+class Remedy(Enum):
+    """A way out of an error, in words that hold for every caller; the command line names its flags for it."""
+
+    OTHER_RUN = "use another run directory"
+    START_OVER = "start the run over, with the old one moved aside"
+    OTHER_CHECKPOINT = "take another checkpoint"
+    COMPUTE_ON_CPU = "compute on the CPU"
+    GIVE_REFERENCES = "give the references as a file"
+    OTHER_SPLIT = "name the split that they are of"
 
 
 class MtError(Exception):
-    """The base of every error that is the input's fault; the command line prints it and exits with 2."""
+    """The base of every error that is the input's fault; the command line prints it and exits with 2.
+
+    Attributes:
+        message: What is wrong and where, and what can be done about it besides the remedies.
+        remedies: Ways out that depend on how the program was called, any of which helps.
+    """
+
+    def __init__(self, message: str, *remedies: Remedy) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedies = remedies
+
+    def __str__(self) -> str:
+        """The message, then the remedies as another sentence."""
+        return with_remedies(self.message, [remedy.value for remedy in self.remedies])
 
 
 class ConfigError(MtError):
@@ -33,8 +59,16 @@ class RunError(MtError):
 
 
 class TrainingError(MtError):
-    """Training cannot go on: the loss is no number, say, or the device is not there."""
+    """Training cannot go on: the loss is NaN, say, or the device is not there."""
 
 
 class DeviceError(MtError):
     """The device that was asked for is not there, or cannot do what was asked of it."""
+
+
+def with_remedies(message: str, remedies: Sequence[str]) -> str:
+    """The message, then a sentence such as "Do this, or do that."; the message alone where there are none."""
+    if not remedies:
+        return message
+    sentence = ", or ".join(remedies)
+    return f"{message} {sentence[0].upper()}{sentence[1:]}."

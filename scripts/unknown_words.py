@@ -20,9 +20,9 @@ from pathlib import Path
 import torch
 
 from mt.data.corpus import load_split
-from mt.data.tokenizer import Tokenizer
-from mt.metrics.scores import score_translations
-from mt.pipeline.translator import Translator
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.evaluation.scores import score_translations
+from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 from mt.special_tokens import UNK_ID

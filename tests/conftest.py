@@ -19,9 +19,9 @@ from tensorboard.util.tensor_util import make_ndarray  # type: ignore[import-unt
 
 from mt.config.config import Config
 from mt.config.load import load_config
-from mt.pipeline.train import Outcome, run_training
 from mt.run_directory import RunDirectory
 from mt.training.progress import Progress
+from mt.training.run import Outcome, run_training
 from mt.training.state import TrainingState
 from mt.training.step import StepResult
 

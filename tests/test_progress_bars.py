@@ -11,12 +11,12 @@ from tqdm import tqdm
 from mt import display
 from mt.config.data import DataConfig
 from mt.config.tokenizer import TokenizerConfig
+from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import load_corpus
-from mt.data.dataset import encode_pairs
-from mt.data.tokenizer import train_tokenizer
+from mt.data.tokenizers.tokenizer import train_tokenizer
 from mt.display import show_progress_bars, track
-from mt.metrics.significance import score_with_confidence
-from mt.metrics.words import count_words
+from mt.evaluation.analysis import count_words
+from mt.evaluation.significance import score_with_confidence
 
 
 @pytest.fixture(autouse=True)

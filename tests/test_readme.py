@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from mt.data.primer.generate import primer_pairs
+from mt.builtin.primer.generate import primer_pairs
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ def average(
     if last is not None and best is not None:
         raise ConfigError("--last and --best exclude each other: give one of them.")
     found = find_run(run)
-    from mt.pipeline.average import average_checkpoints
+    from mt.training.average import average_checkpoints
 
     number = best if best is not None else last or 5
     made = average_checkpoints(found, number, best=best is not None)

@@ -8,13 +8,13 @@ from mt.errors import LinesError
 from mt.wording import counted
 
 if TYPE_CHECKING:
-    from mt.pipeline.pieces import Translation
+    from mt.inference.segments import Translation
 
 OnError = Literal["stop", "empty", "copy"]
 Pairs = Sequence[tuple[str, str]]
 """Source sentences, and how the translation of each begins, which may be empty."""
 Search = Callable[..., "list[list[Translation]]"]
-"""Takes sources, ``prefixes`` and ``first_line``, as `mt.pipeline.translator.Translator.n_best` does."""
+"""Takes sources, ``prefixes`` and ``first_line``, as `mt.inference.translator.Translator.n_best` does."""
 
 
 class Block(NamedTuple):

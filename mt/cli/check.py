@@ -76,7 +76,7 @@ def _refuse(context: typer.Context, *names: str, goes_with: str) -> None:
 
 def _check_config(file: Path, overrides: list[str], run: Path | None) -> None:
     from mt.config.load import load_config
-    from mt.pipeline.check import preflight
+    from mt.preflight.check import preflight
     from mt.run_directory import RunDirectory
 
     config = load_config(file, overrides)
@@ -91,7 +91,7 @@ def _check_config(file: Path, overrides: list[str], run: Path | None) -> None:
 
 def _check_batch(batch: Path, run: Path | None, checkpoint: str, device: str) -> None:
     from mt.device import choose_device
-    from mt.pipeline.replay import replay
+    from mt.preflight.replay import replay
     from mt.run_directory import RunDirectory
 
     directory = RunDirectory(run or batch.absolute().parent.parent).require()

@@ -22,7 +22,7 @@ from mt.errors import ConfigError
 from mt.wording import counted
 
 if TYPE_CHECKING:
-    from mt.metrics.sentences import SentenceOfTwo
+    from mt.evaluation.analysis import SentenceOfTwo
 
 
 def compare(
@@ -67,7 +67,7 @@ def compare(
         raise ConfigError("--beam and --checkpoint are for runs, and both of these are translated already.")
     strategy = choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
-    from mt.pipeline.compare import run_comparison, write_comparison
+    from mt.evaluation.compare import run_comparison, write_comparison
 
     result = run_comparison(
         (first, second),

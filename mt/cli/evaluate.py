@@ -22,8 +22,8 @@ from mt.cli.options import (
 from mt.wording import counted
 
 if TYPE_CHECKING:
-    from mt.metrics.sentences import ScoredSentence
-    from mt.pipeline.evaluate import Analysis, Evaluation
+    from mt.evaluation.analysis import ScoredSentence
+    from mt.evaluation.evaluate import Analysis, Evaluation
 
 NUM_WORST_KEPT = 10
 
@@ -65,12 +65,11 @@ def evaluate(
     found = find_run(run)
     strategy = choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
-    from mt.pipeline.evaluate import run_evaluation
-    from mt.pipeline.evaluation_report import show_in_tensorboard, write_json
+    from mt.evaluation.evaluate import run_evaluation, show_in_tensorboard, write_json
 
     if literature:
         # A second of importing for the few who want it.
-        from mt.metrics.literature import literature_score
+        from mt.evaluation.literature import literature_score
     result = run_evaluation(
         found,
         split=split,

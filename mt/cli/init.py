@@ -69,7 +69,7 @@ def init(
         raise ConfigError(f"{file} exists already. Choose another file with --output.")
     if not file.parent.is_dir():
         raise ConfigError(f"There is no folder {file.parent} for {file.name}. Choose one with --output.")
-    from mt.pipeline.init import propose_config
+    from mt.preflight.init import propose_config
 
     proposal = propose_config(data, src, tgt, name=name, columns=columns, delimiter=delimiter)
     from mt.atomic_files import write_output

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mt.cli.arriving_lines import arriving, lines_of_file, lines_of_stdin
 from mt.cli.logs import show_logs
 from mt.cli.options import (
     CheckpointOption,
@@ -18,10 +17,11 @@ from mt.cli.options import (
     find_run,
 )
 from mt.errors import DataError
+from mt.inference.arriving_lines import arriving, lines_of_file, lines_of_stdin
 from mt.wording import counted
 
 if TYPE_CHECKING:
-    from mt.pipeline.score import ScoredPair
+    from mt.inference.score import ScoredPair
 
 
 def score(
@@ -52,8 +52,8 @@ def score(
         raise DataError("give two files, the sources and their translations, or none and pairs on stdin.")
     found = find_run(run)
     from mt.device import choose_device
-    from mt.pipeline.score import Scorer, perplexity
-    from mt.pipeline.translator import Translator
+    from mt.inference.score import Scorer, perplexity
+    from mt.inference.translator import Translator
 
     translator = Translator.from_run(
         found, checkpoint=checkpoint, device=choose_device(device), others=find_ensemble(ensemble)

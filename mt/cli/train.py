@@ -10,8 +10,8 @@ from mt.cli.options import RUNS, parse_duration
 from mt.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mt.pipeline.train import Outcome
     from mt.run_directory import RunDirectory
+    from mt.training.run import Outcome
 
 
 def train(
@@ -76,7 +76,7 @@ def train(
     directory = RunDirectory(run or RUNS / config.stem)
     directory.refuse_second_writer()
     # Torch is slow to come, and who is refused need not wait for it.
-    from mt.pipeline.train import run_training
+    from mt.training.run import run_training
 
     outcome = run_training(
         loaded, directory, restart=restart, from_checkpoint=from_checkpoint, max_seconds=max_seconds

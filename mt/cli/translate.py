@@ -9,14 +9,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
-from mt.cli.arriving_lines import (
-    STDIN_NAME,
-    arriving,
-    count_lines,
-    lines_of_file,
-    lines_of_stdin,
-    why_not_text,
-)
 from mt.cli.bad_lines import BadLines, Pairs, Search
 from mt.cli.logs import show_logs
 from mt.cli.options import (
@@ -52,13 +44,21 @@ from mt.cli.search_options import (
 from mt.cli.unknown_words import UnknownWords
 from mt.display import progress_bar, terminal_width
 from mt.errors import ConfigError, DataError
+from mt.inference.arriving_lines import (
+    STDIN_NAME,
+    arriving,
+    count_lines,
+    lines_of_file,
+    lines_of_stdin,
+    why_not_text,
+)
 from mt.wording import counted
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from mt.pipeline.pieces import Translation
-    from mt.pipeline.translator import Translator
+    from mt.inference.segments import Translation
+    from mt.inference.translator import Translator
     from mt.run_directory import RunDirectory
 
 
@@ -136,8 +136,8 @@ def _load(
     ensemble: list[Path] | None,
 ) -> "Translator":
     from mt.device import choose_device
-    from mt.pipeline.carried_words import read_dictionary
-    from mt.pipeline.translator import Translator
+    from mt.inference.source_reader import read_dictionary
+    from mt.inference.translator import Translator
 
     return Translator.from_run(
         run,

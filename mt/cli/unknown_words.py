@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from mt.wording import counted
 
 if TYPE_CHECKING:
-    from mt.pipeline.carried_words import SourceReader
+    from mt.inference.source_reader import SourceReader
 
 NUM_NAMED = 5
 MOST_CHARACTERS = 40

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from mt.config.cleaning import CleaningConfig
 from mt.config.data import DataConfig
+from mt.data.batches.sampler import Share
 from mt.data.cache import recipe
 from mt.data.cleaning.filters import Cleaner
 from mt.data.cleaning.leaks import LeakCheck
-from mt.data.corpus_cache import Facts, Splits, through_cache
 from mt.data.corpus_report import (
     CorpusReport,
     MixedSourceReport,
@@ -25,8 +25,7 @@ from mt.data.corpus_report import (
     SplitReports,
     TrainingSplitReport,
 )
-from mt.data.pair_table import CHUNK_SIZE, PairTable
-from mt.data.sampler import Share
+from mt.data.pair_table import CHUNK_SIZE, Facts, PairTable, Splits, through_cache
 from mt.data.sources.checked import evaluation_pairs, training_pairs
 from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import SPLITS, Part, Source, Split

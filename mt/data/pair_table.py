@@ -8,13 +8,20 @@ import mmap
 import os
 import tempfile
 import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import datasets
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from mt.atomic_files import make_folder
-from mt.data.cache import cache_folder
+from mt.data.batches.sampler import Share
+from mt.data.cache import Cache, cache_folder
+from mt.data.corpus_report import CorpusReport
+from mt.data.sources.source import SPLITS
 
 LOG = logging.getLogger(__name__)
 
@@ -98,3 +105,71 @@ class PairTable:
         if self._file.write(data) < data.size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return place
+
+
+Splits = Mapping[str, datasets.Dataset]
+
+_FACTS_FILE = "facts.json"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the splits.
+
+    Attributes:
+        shares: The sources of the training pairs, in their order.
+        report: What was read and what was dropped.
+    """
+
+    shares: tuple[Share, ...]
+    report: CorpusReport
+
+
+_FACTS = TypeAdapter(Facts)
+
+
+def through_cache(
+    identify: Callable[[], object], read: Callable[[], tuple[Splits, Facts]]
+) -> tuple[Splits, Facts]:
+    """The result of ``read``; corpora of more than `PAIRS_IN_MEMORY` pairs are cached.
+
+    Args:
+        identify: Returns all that decides the result of ``read``, in plain JSON types; None if unknown.
+        read: Returns the splits, and what is known of them.
+    """
+    cache = Cache(cache_folder())
+    key = identify()
+    if key is not None and (entry := cache.find(key)):
+        return _load(entry)
+    splits, facts = read()
+    # What was read of a file that changed meanwhile is neither its old nor its new content.
+    if key is None or sum(map(len, splits.values())) <= PAIRS_IN_MEMORY or identify() != key:
+        return splits, facts
+    try:
+        return _load(cache.add(key, lambda folder: _save(folder, splits, facts)))
+    except OSError as error:
+        LOG.warning(
+            "the corpus will be read again next time: %s cannot be written (%s)", cache_folder(), error
+        )
+        return splits, facts
+
+
+def _save(folder: Path, splits: Splits, facts: Facts) -> None:
+    for split, dataset in splits.items():
+        path = str(folder / f"{split}.arrow")
+        with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, SCHEMA) as stream:
+            for table in dataset.with_format("arrow").iter(batch_size=CHUNK_SIZE):
+                stream.write_table(table)
+    (folder / _FACTS_FILE).write_bytes(_FACTS.dump_json(facts, by_alias=True))
+
+
+def _load(entry: Path) -> tuple[Splits, Facts]:
+    splits: Splits = {
+        # Without a fingerprint `datasets` would read the whole text to compute one.
+        split: datasets.Dataset(
+            pa.ipc.open_stream(pa.memory_map(str(entry / f"{split}.arrow"))).read_all(),
+            fingerprint=f"{entry.name}-{split}",
+        )
+        for split in SPLITS
+    }
+    return splits, _FACTS.validate_json((entry / _FACTS_FILE).read_bytes(), strict=True)

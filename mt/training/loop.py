@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 
 from mt.config.config import Config
-from mt.data.batch import Batch
+from mt.data.batches.batch import Batch
+from mt.data.batches.stream import BatchStream
 from mt.errors import TrainingError
-from mt.training.batch_stream import BatchStream
-from mt.training.objective import Objective
+from mt.training.loss import Objective
 from mt.training.precision import Precision
 from mt.training.progress import Progress
 from mt.training.schedule import learning_rate

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from mt.data.batch import Batch
+from mt.data.batches.batch import Batch
 from mt.device import unless_out_of_memory
 from mt.errors import TrainingError
 from mt.seeding import seed_device
-from mt.training.objective import Objective
+from mt.training.loss import Objective
 from mt.training.precision import Precision
 
 LOG = logging.getLogger(__name__)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
-from mt.data.batch import Batch
+from mt.data.batches.batch import Batch
 from mt.device import split_on_out_of_memory
 from mt.errors import TrainingError
-from mt.metrics.scores import Score, score_translations
-from mt.training.objective import Objective
+from mt.evaluation.scores import Score, score_translations
+from mt.training.loss import Objective
 from mt.training.precision import Precision
 
 LOG = logging.getLogger(__name__)

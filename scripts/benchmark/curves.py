@@ -19,13 +19,13 @@ from torch import Tensor
 from tqdm import tqdm
 
 from mt.config.data import DataConfig
-from mt.data.batch import Batch
+from mt.data.batches.batch import Batch
 from mt.data.corpus import load_split
-from mt.data.tokenizer import Tokenizer
+from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import multiplies_bf16_fast
-from mt.metrics.scores import score_translations
-from mt.pipeline.translator import Translator
-from mt.training.objective import Objective
+from mt.evaluation.scores import score_translations
+from mt.inference.translator import Translator
+from mt.training.loss import Objective
 from mt.training.precision import Precision
 from mt.training.step import train_step
 from mt.transformer.transformer import Transformer

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mt.__main__ import main
-from mt.pipeline.evaluate import run_evaluation
+from mt.evaluation.evaluate import run_evaluation
 from mt.run_directory import RunDirectory
 
 Call = Callable[..., tuple[int, str, str]]

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
-import mt.pipeline.prepare
+import mt.data.prepare
 from mt.cli.options import parse_duration
 from mt.config.load import load_config
-from mt.data.batch import Batch
+from mt.data.batches.batch import Batch
 from mt.errors import ConfigError
-from mt.pipeline.check import preflight
+from mt.preflight.check import preflight
 from mt.run_directory import RunDirectory
-from mt.training.objective import Objective
+from mt.training.loss import Objective
 from mt.training.progress import Progress
 
 Call = Callable[..., tuple[int, str, str]]
@@ -202,7 +202,7 @@ def test_time_that_is_up_is_answered_with_75(call: Call, tiny_config_file: Path)
 def test_a_signal_while_data_is_loaded(
     number: signal.Signals, call: Call, tiny_config_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mt.pipeline.prepare, "load_corpus", lambda *_: os.kill(os.getpid(), number))
+    monkeypatch.setattr(mt.data.prepare, "load_corpus", lambda *_: os.kill(os.getpid(), number))
     code, _, err = call("train", "-c", tiny_config_file)
     assert code == 128 + number
     assert f"Stopped before the first step: {number.name}. The same command goes on from there." in err

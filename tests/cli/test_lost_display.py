@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 
 import mt
 from mt.config.config import Config
-from mt.pipeline.train import run_training
 from mt.run_directory import RunDirectory
+from mt.training.run import run_training
 
 LONGEST_SECONDS = 120
 RUN = Path("runs/tiny")

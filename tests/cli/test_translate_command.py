@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-import mt.pipeline.translator
+import mt.inference.translator
 import mt.search.greedy
-from mt.cli.arriving_lines import count_lines, lines_of_file
+from mt.inference.arriving_lines import count_lines, lines_of_file
 from mt.run_directory import RunDirectory
 from mt.search.request import SearchRequest
 
@@ -138,7 +138,7 @@ def test_a_sentence_that_does_not_fit_into_memory_is_a_bad_line(
             raise torch.OutOfMemoryError("out of memory")
         return search(model, request)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(mt.pipeline.translator, "greedy_search", full)
+    monkeypatch.setattr(mt.inference.translator, "greedy_search", full)
     file = Path("lines.txt")
     file.write_text("the dog sees milk.\nmilk milk milk milk milk milk milk milk milk\nAnna sees milk.\n")
     code, out, err = call("translate", "--file", file)
@@ -254,7 +254,7 @@ def test_what_a_translation_has_to_be(call: Call) -> None:
 def test_one_bar_for_a_whole_file(is_pipe: bool, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("mt.display", "mt.cli.translate"):
         monkeypatch.setattr(f"{module}.terminal_width", lambda: 80)
-    monkeypatch.setattr("mt.cli.arriving_lines.MOST_LINES_AT_ONCE", 2)
+    monkeypatch.setattr("mt.inference.arriving_lines.MOST_LINES_AT_ONCE", 2)
     monkeypatch.setattr("tqdm.std.tqdm.monitor_interval", 0)
     file = Path("lines.txt")
     lines = "the dog sees milk.\n\nAnna buys the car.\nmy aunt finds milk.\n\n\nAnna sees milk."

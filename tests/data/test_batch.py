@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from mt.data.batch import collate, pad
+from mt.data.batches.batch import collate, pad
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 

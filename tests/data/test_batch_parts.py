@@ -2,7 +2,7 @@
 
 import torch
 
-from mt.data.batch import Batch, collate
+from mt.data.batches.batch import Batch, collate
 
 SRC, TGT = [[5, 6, 7], [8], [], [9, 9]], [[4], [5, 6], [7, 8, 9], []]
 

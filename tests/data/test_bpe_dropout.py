@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from mt.config.tokenizer import TokenizerConfig
-from mt.data.bpe_dropout import BpeDropout
-from mt.data.dataset import EncodedSentences
-from mt.data.tokenizer import Tokenizer, train_tokenizer
+from mt.data.batches.bpe_dropout import BpeDropout
+from mt.data.batches.dataset import EncodedSentences
+from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
 
 TEXTS = [
     "Two young, white males are outside near many bushes.",
@@ -78,7 +78,7 @@ def test_a_sentence_that_would_be_too_long_stays(tokenizer: Tokenizer) -> None:
 def test_many_sentences_are_cut_a_block_at_a_time(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mt.data.bpe_dropout._BLOCK_SIZE", 3)
+    monkeypatch.setattr("mt.data.batches.bpe_dropout._BLOCK_SIZE", 3)
     assert cut(tokenizer, 0.0) == tokenizer.encode_batch(TEXTS)
     assert [tokenizer.decode(ids) for ids in cut(tokenizer, 0.3)] == TEXTS
 

@@ -15,10 +15,10 @@ import regex  # type: ignore[import-untyped]
 from mt.config.cleaning import CleaningConfig, Script
 from mt.config.data import DataConfig
 from mt.data.cleaning.dropped import Dropped, cleaning_table
-from mt.data.cleaning.duplicates import SeenPairs
 from mt.data.cleaning.filters import CONTROL_CHARACTER, SEVERAL_SCRIPTS, Cleaner, filters
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import TrainingSplitReport
+from mt.seen_pairs import SeenPairs
 
 Pairs = list[tuple[str, str]]
 

@@ -13,7 +13,7 @@ import pytest
 from mt.config.cleaning import CleaningConfig
 from mt.config.data import DataConfig
 from mt.data import corpus as corpus_module
-from mt.data import corpus_cache
+from mt.data import pair_table as corpus_cache
 from mt.data.corpus import Corpus, load_corpus
 
 NUM_ROWS = 400

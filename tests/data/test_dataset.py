@@ -7,9 +7,9 @@ import datasets
 import numpy as np
 import pytest
 
-from mt.data import dataset
-from mt.data.dataset import EncodedPairs, EncodedSentences, encode_pairs, load_pairs
-from mt.data.sampler import Share
+from mt.data.batches import dataset
+from mt.data.batches.dataset import EncodedPairs, EncodedSentences, encode_pairs, load_pairs
+from mt.data.batches.sampler import Share
 
 
 class WordLengths:

@@ -16,17 +16,20 @@ import datasets
 import numpy as np
 import pytest
 
+from mt.builtin import reverse
+from mt.builtin.primer import generate as primer
 from mt.config.cleaning import CleaningConfig
 from mt.config.config import Config
 from mt.config.data import DataConfig
-from mt.data import alignment, corpus, dataset, reverse, tokenizer
+from mt.data import corpus
+from mt.data.batches import alignment, dataset
+from mt.data.batches.sampler import Share
 from mt.data.cache import recipe
 from mt.data.corpus_report import to_json
-from mt.data.primer import generate as primer
-from mt.data.sampler import Share
+from mt.data.prepare import make_tokenizers
 from mt.data.sources import builtin
 from mt.data.sources.find import find_source
-from mt.pipeline.prepare import make_tokenizers
+from mt.data.tokenizers import tokenizer
 
 Pairs = list[tuple[str, str]]
 

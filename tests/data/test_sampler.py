@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mt.data import sampler
-from mt.data.sampler import Batches, Share, epoch_batches, ordered_batches
+from mt.data.batches import sampler
+from mt.data.batches.sampler import Batches, Share, epoch_batches, ordered_batches
 
 Lengths = npt.NDArray[np.int64]
 

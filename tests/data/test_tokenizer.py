@@ -12,8 +12,8 @@ from tokenizers.models import WordLevel
 from tokenizers.trainers import WordLevelTrainer
 
 from mt.config.tokenizer import TokenizerConfig
-from mt.data import word_level
-from mt.data.tokenizer import Tokenizer, normalise_spacing, train_tokenizer
+from mt.data.tokenizers import word_level
+from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing, train_tokenizer
 from mt.errors import DataError
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tokenizers import normalizers
 
 from mt.config.tokenizer import TokenizerConfig
-from mt.data.subwords import BYTES
-from mt.data.tokenizer import Tokenizer, normalise_spacing, train_tokenizer
-from mt.data.word_level import count_words, word_level
+from mt.data.tokenizers.subwords import BYTES
+from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing, train_tokenizer
+from mt.data.tokenizers.word_level import count_words, word_level
 from mt.errors import DataError
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
 
@@ -192,7 +192,7 @@ def test_the_vocabulary_is_no_larger_than_asked_for(kind: str) -> None:
 TRAIN = """
 import json, sys
 from mt.config.tokenizer import TokenizerConfig
-from mt.data.tokenizer import train_tokenizer
+from mt.data.tokenizers.tokenizer import train_tokenizer
 for kind in json.loads(sys.argv[1]):
     texts = json.load(open(sys.argv[2]))
     config = TokenizerConfig(kind=kind, min_frequency=1, max_size=1500)

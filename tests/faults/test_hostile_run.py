@@ -18,12 +18,11 @@ from mt.checkpoint.store import CheckpointStore
 from mt.checkpoint.training_state import SavedTraining
 from mt.config.load import load_config
 from mt.errors import CheckpointError, ConfigError, DataError, MtError, RunError
-from mt.pipeline.evaluate import run_evaluation
-from mt.pipeline.evaluation_report import show_in_tensorboard
-from mt.pipeline.train import run_training
-from mt.pipeline.translator import Translator
+from mt.evaluation.evaluate import run_evaluation, show_in_tensorboard
+from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.special_tokens import SPECIAL_TOKENS
+from mt.training.run import run_training
 
 from .torture.trial import Arena
 

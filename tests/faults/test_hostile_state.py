@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from mt.config.load import load_config
+from mt.data.prepare import prepare
 from mt.errors import MtError
-from mt.pipeline.prepare import prepare
-from mt.pipeline.train import run_training
 from mt.run_directory import RunDirectory
+from mt.training.run import run_training
 
 from .torture.hostile import FORMATS, resume_hostile, sample
 from .torture.processes import Driver
@@ -29,7 +29,7 @@ def prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
         kept[:] = kept or [prepare(*arguments, **named)]
         return kept[0]
 
-    monkeypatch.setattr("mt.pipeline.train.prepare", once)
+    monkeypatch.setattr("mt.training.run.prepare", once)
 
 
 def files_of(run: RunDirectory) -> dict[Path, bytes]:

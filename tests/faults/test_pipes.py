@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from mt.config.load import load_config
-from mt.data.tokenizer import read_tokenizer_file
+from mt.data.tokenizers.tokenizer import read_tokenizer_file
 from mt.errors import DataError, MtError
-from mt.pipeline.bad_batches import read_bad_batch
-from mt.pipeline.carried_words import read_dictionary
-from mt.pipeline.evaluation_set import read_lines
-from mt.pipeline.train import run_training
-from mt.pipeline.translator import Translator
+from mt.evaluation.test_set import read_lines
+from mt.inference.source_reader import read_dictionary
+from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.training.bad_batches import read_bad_batch
+from mt.training.run import run_training
 
 from .torture.pipes import FILES, PLACES, path_of, put
 from .torture.trial import Arena

@@ -16,7 +16,7 @@ from .torture.processes import ROOT
 
 STORE, RECORD, FORMAT_1 = "mt/checkpoint/store.py", "mt/checkpoint/record.py", "mt/checkpoint/format_1.py"
 OLD_STATES = "tests/checkpoint/test_format_1.py"
-ATOMIC, RUN, TRAINEE = "mt/atomic_files.py", "mt/run_directory.py", "mt/pipeline/trainee.py"
+ATOMIC, RUN, TRAINEE = "mt/atomic_files.py", "mt/run_directory.py", "mt/training/train_state.py"
 INTERRUPTED, DAMAGE = "tests/checkpoint/test_store_interrupted.py", "tests/checkpoint/test_store_damage.py"
 STORING, RUNS = "tests/checkpoint/test_store.py", "tests/test_run_directory.py"
 
@@ -127,7 +127,7 @@ PROTECTIONS = {
         TRAINEE,
         "            if tensor.shape != weight.shape or tensor.dtype != weight.dtype:\n",
         "            if False:\n",
-        "tests/pipeline/test_trainee.py::test_a_tensor_that_does_not_fit_its_parameter",
+        "tests/training/test_train_state.py::test_a_tensor_that_does_not_fit_its_parameter",
     ),
     "one writer": Protection(
         RUN,
@@ -148,19 +148,19 @@ PROTECTIONS = {
         "tests/data/test_endless_lines.py::test_a_small_file",
     ),
     "a tokenizer has no gaps": Protection(
-        "mt/data/tokenizer.py",
+        "mt/data/tokenizers/tokenizer.py",
         "            _check_usable(tokenizer)\n",
         "",
         "tests/data/test_tokenizer.py::test_a_malicious_file_is_an_error",
     ),
     "tokenizers are compared with their checksums": Protection(
-        "mt/pipeline/tokenizer_checksums.py",
+        "mt/inference/loaded_model.py",
         "    if changed:\n",
         "    if False:\n",
         "tests/faults/test_hostile_run.py::test_a_tokenizer_in_which_one_word_is_another",
     ),
     "options are compared with the checkpoint": Protection(
-        "mt/pipeline/trained.py",
+        "mt/inference/loaded_model.py",
         "    if changed:\n",
         "    if False:\n",
         "tests/faults/test_hostile_run.py::test_an_option_that_changes",

@@ -21,10 +21,10 @@ import torch
 
 from mt.checkpoint.record import FORMAT_VERSION
 from mt.config.load import load_config
-from mt.pipeline.train import run_training
-from mt.pipeline.translator import Translator
+from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.training.progress import Progress
+from mt.training.run import run_training
 from mt.training.state import TrainingState
 
 GOLDEN = Path(__file__).parent

@@ -13,14 +13,14 @@ import torch
 from mt.checkpoint.record import FORMAT_VERSION
 from mt.checkpoint.store import CheckpointStore
 from mt.config.load import load_config
-from mt.data.batch import collate
+from mt.data.batches.batch import collate
 from mt.errors import CheckpointError
-from mt.pipeline.evaluate import run_evaluation
-from mt.pipeline.train import run_training
-from mt.pipeline.trained import load_trained
-from mt.pipeline.translator import Translator
+from mt.evaluation.evaluate import run_evaluation
+from mt.inference.loaded_model import load_trained
+from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
-from mt.training.objective import Objective
+from mt.training.loss import Objective
+from mt.training.run import run_training
 
 GOLDEN = Path(__file__).parent
 ALL = sorted(GOLDEN.glob("format_*"))

@@ -10,8 +10,8 @@ import torch
 
 from mt.checkpoint.store import CheckpointStore
 from mt.config.load import load_config
-from mt.pipeline.train import run_training
 from mt.run_directory import RunDirectory
+from mt.training.run import run_training
 
 FORMAT_1 = Path(__file__).parent / "format_1"
 

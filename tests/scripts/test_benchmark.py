@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from mt.data.batch import collate
-from mt.training.objective import Objective
+from mt.data.batches.batch import collate
+from mt.training.loss import Objective
 from scripts.benchmark import report
 from scripts.benchmark.sides.mt_train import new_model
 from scripts.benchmark.sides.plain_loop import PaddedBatch

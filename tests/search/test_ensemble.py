@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from mt.config.model import ModelConfig
-from mt.data.batch import collate
+from mt.data.batches.batch import collate
+from mt.inference.score import label_log_probs
 from mt.masks import padding_mask, target_mask
-from mt.pipeline.score import label_log_probs
 from mt.search.beam import beam_search
 from mt.search.ensemble import EnsembleModel
 from mt.search.greedy import greedy_search

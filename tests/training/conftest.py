@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from mt.config.model import ModelConfig
-from mt.data.batch import Batch, collate
-from mt.data.dataset import EncodedPairs, EncodedSentences
-from mt.training.objective import Objective
+from mt.data.batches.batch import Batch, collate
+from mt.data.batches.dataset import EncodedPairs, EncodedSentences
+from mt.training.loss import Objective
 from mt.transformer.build import build_transformer
 
 VOCAB_SIZE = 17

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from mt.data.batch import Batch
-from mt.data.bpe_dropout import BpeDropout
-from mt.data.dataset import EncodedPairs
-from mt.data.sampler import Share
+from mt.data.batches.batch import Batch
+from mt.data.batches.bpe_dropout import BpeDropout
+from mt.data.batches.dataset import EncodedPairs
+from mt.data.batches.sampler import Share
+from mt.data.batches.stream import BatchStream
 from mt.errors import TrainingError
 from mt.special_tokens import PAD_ID
-from mt.training.batch_stream import BatchStream
 
 MakePairs = Callable[[int], EncodedPairs]
 Position = tuple[int, int]

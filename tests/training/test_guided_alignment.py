@@ -5,9 +5,8 @@ from collections.abc import Callable
 
 import torch
 
-from mt.data.batch import collate
-from mt.training.guided_alignment import guided_alignment_loss
-from mt.training.objective import Objective
+from mt.data.batches.batch import collate
+from mt.training.loss import Objective, guided_alignment_loss
 
 SRC, TGT = [[5, 6, 7], [8]], [[9, 10], [11, 12, 13]]
 PLACES = [[2, -1], [0, 0, -1]]

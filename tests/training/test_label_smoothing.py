@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from mt.special_tokens import EOS_ID, PAD_ID
-from mt.training.label_smoothing import smoothed_cross_entropy
+from mt.training.loss import smoothed_cross_entropy
 
 N, D, V = 9, 5, 7
 LABELS = torch.tensor([4, PAD_ID, 5, 6, EOS_ID, PAD_ID, 1, 4, 4])

@@ -8,11 +8,11 @@ import torch
 
 from mt.config.model import ModelConfig
 from mt.config.training import ScheduleConfig
-from mt.data.batch import collate, pad
+from mt.data.batches.batch import collate, pad
 from mt.search.greedy import greedy_search
 from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID
-from mt.training.objective import Objective
+from mt.training.loss import Objective
 from mt.training.precision import Precision
 from mt.training.schedule import learning_rate
 from mt.training.step import train_step

@@ -11,12 +11,12 @@ import torch
 
 from mt.config.config import Config
 from mt.config.model import ModelConfig
-from mt.data.dataset import EncodedPairs, EncodedSentences
+from mt.data.batches.dataset import EncodedPairs, EncodedSentences
+from mt.data.batches.stream import BatchStream
 from mt.errors import TrainingError
-from mt.metrics.scores import Score
-from mt.training.batch_stream import BatchStream
+from mt.evaluation.scores import Score
 from mt.training.loop import Callbacks, train
-from mt.training.objective import Objective
+from mt.training.loss import Objective
 from mt.training.precision import Precision
 from mt.training.progress import Progress
 from mt.training.state import TrainingState

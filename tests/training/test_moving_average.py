@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import torch
 
+from mt.training.loss import Objective
 from mt.training.moving_average import MovingAverage
-from mt.training.objective import Objective
 
 
 def test_it_is_the_formula(make_objective: Callable[..., Objective]) -> None:

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mt.data.batch import Batch
+from mt.data.batches.batch import Batch
 from mt.special_tokens import PAD_ID
-from mt.training.objective import Objective
+from mt.training.loss import Objective
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from mt.data.batch import Batch
+from mt.data.batches.batch import Batch
 from mt.device import is_out_of_memory
 from mt.errors import TrainingError
-from mt.training.objective import Objective
+from mt.training.loss import Objective
 from mt.training.precision import Precision
 from mt.training.step import StepResult, train_step
 from mt.training.validation import validation_loss

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import mt.training.progress
-from mt.metrics.scores import Score
+from mt.evaluation.scores import Score
 from mt.training.progress import Progress
 from mt.training.state import TrainingState
 from mt.training.step import StepResult

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mt.special_tokens import PAD_ID
-from mt.training.r_drop import r_drop_loss
+from mt.training.loss import r_drop_loss
 
 N, D, V = 9, 5, 7
 LABELS = torch.tensor([4, PAD_ID, 5, 6, 3, PAD_ID, 1, 4, 4])

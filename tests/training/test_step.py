@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mt.data.batch import Batch
+from mt.data.batches.batch import Batch
 from mt.special_tokens import PAD_ID
-from mt.training.objective import Objective
+from mt.training.loss import Objective
 from mt.training.precision import Precision
 from mt.training.step import StepResult, train_step
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from mt.data.dataset import EncodedPairs, EncodedSentences
+from mt.data.batches.dataset import EncodedPairs, EncodedSentences
+from mt.data.batches.stream import BatchStream
+from mt.data.batches.unknown_words import hide_words, hide_words_of_some
 from mt.special_tokens import UNK_ID
-from mt.training.batch_stream import BatchStream
-from mt.training.unknown_words import hide_words, hide_words_of_some
 
 SRC, TGT = np.array([10, 20, 30, 40], np.int32), np.array([50, 60, 70, 80, 90], np.int32)
 # 20 is translated by two words, 40 by none: only 10 with 50, and 30 with 90, may be hidden.

@@ -10,8 +10,8 @@ import torch
 from torch.nn import functional as F
 
 from mt.config.training import ValidationConfig
-from mt.data.batch import Batch
-from mt.training.objective import Objective
+from mt.data.batches.batch import Batch
+from mt.training.loss import Objective
 from mt.training.precision import Precision
 from mt.training.validation import ValidationResult, validate, validation_loss
 

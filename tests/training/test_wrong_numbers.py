@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from mt.data.batch import Batch
-from mt.training.objective import Objective
+from mt.data.batches.batch import Batch
+from mt.training.loss import Objective
 from mt.training.precision import Precision
 from mt.training.progress import Progress
 from mt.training.state import TrainingState

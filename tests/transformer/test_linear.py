@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from mt.config.model import ModelConfig
-from mt.data.batch import collate
-from mt.training.objective import Objective
+from mt.data.batches.batch import collate
+from mt.training.loss import Objective
 from mt.transformer.build import build_transformer
 from mt.transformer.linear import Linear, linear, pad_rows, unpad_rows
 

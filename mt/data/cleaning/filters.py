@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from mt.config.cleaning import CleaningConfig
 from mt.data.cleaning.dropped import Dropped
-from mt.data.cleaning.duplicates import SeenPairs
+from mt.seen_pairs import SeenPairs
 
 Pairs = list[tuple[str, str]]
 Mask = npt.NDArray[np.bool_]

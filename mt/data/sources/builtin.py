@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from mt.data.primer.generate import PRIMER_VERSION, primer_pairs
-from mt.data.reverse import REVERSE_VERSION, reverse_pairs
+from mt.builtin.primer.generate import PRIMER_VERSION, primer_pairs
+from mt.builtin.reverse import REVERSE_VERSION, reverse_pairs
 from mt.data.sources.source import SPLITS, NumberedPair, Part, Source, Split, did_you_mean
 from mt.errors import DataError
 

@@ -8,8 +8,7 @@ from mt.config.mix import parse_mix
 from mt.data.sources.builtin import PREFIX, PRIMER, REVERSE, builtin_source
 from mt.data.sources.files import table_format
 from mt.data.sources.hub import hub_source
-from mt.data.sources.local import find_local, find_two_files, neighbours
-from mt.data.sources.pattern import find_pattern
+from mt.data.sources.local import find_local, find_pattern, find_two_files, neighbours
 from mt.data.sources.rows import Columns
 from mt.data.sources.source import Source, did_you_mean
 from mt.errors import ConfigError, DataError

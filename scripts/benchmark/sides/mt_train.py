@@ -4,10 +4,10 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from mt.data.dataset import EncodedPairs, EncodedSentences
+from mt.data.batches.dataset import EncodedPairs, EncodedSentences
+from mt.data.batches.stream import BatchStream
 from mt.device import keep_freed_memory
-from mt.training.batch_stream import BatchStream
-from mt.training.objective import Objective
+from mt.training.loss import Objective
 from mt.training.precision import Precision
 from mt.training.step import train_step
 from mt.transformer.build import build_transformer

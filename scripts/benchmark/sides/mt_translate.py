@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from safetensors.torch import load_file
 
-from mt.data.tokenizer import Tokenizer
+from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import keep_freed_memory
-from mt.pipeline.trained import build_model
-from mt.pipeline.translator import Translator
+from mt.inference.loaded_model import build_model
+from mt.inference.translator import Translator
 from mt.search.strategy import Beam
 from scripts.benchmark.mt_config import run_config
 from scripts.benchmark.session import Channel, Job

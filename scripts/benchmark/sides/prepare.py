@@ -12,16 +12,16 @@ from safetensors.torch import save_file
 
 from mt.config.data import DataConfig
 from mt.config.tokenizer import TokenizerConfig
-from mt.data.batch import pad
+from mt.data.batches.batch import pad
+from mt.data.batches.dataset import encode_pairs
+from mt.data.batches.sampler import epoch_batches
 from mt.data.corpus import load_corpus
-from mt.data.dataset import encode_pairs
-from mt.data.sampler import epoch_batches
-from mt.data.tokenizer import Tokenizer, train_tokenizer
+from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import length_limit
 from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID, SPECIAL_TOKENS
-from mt.training.objective import Objective
+from mt.training.loss import Objective
 from mt.training.precision import Precision
 from mt.training.step import train_step
 from mt.transformer.transformer import Transformer

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-import mt.pipeline.train
+import mt.training.run
 from mt.__main__ import main
 from mt.training.progress import Progress
 
@@ -135,7 +135,7 @@ def watch_phases(fate: Fate) -> None:
 
         return call
 
-    pipeline: Any = mt.pipeline.train
+    pipeline: Any = mt.training.run
     pipeline.prepare = watched("loading", pipeline.prepare)
     pipeline.validate = watched("validation", pipeline.validate)
     pipeline.Translator.translate = watched("translating", pipeline.Translator.translate)

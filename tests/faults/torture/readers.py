@@ -16,9 +16,9 @@ import torch
 
 from mt.checkpoint.store import CheckpointStore
 from mt.checkpoint.training_state import SavedTraining
-from mt.pipeline.evaluate import run_evaluation
-from mt.pipeline.tokenizer_checksums import tokenizer_checksums
-from mt.pipeline.translator import Translator
+from mt.evaluation.evaluate import run_evaluation
+from mt.inference.loaded_model import tokenizer_checksums
+from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 
 from .processes import ROOT, Driver, environment

@@ -1,0 +1,78 @@
+"""``builtin:reverse``: sentences of random words, and the same words in reversed order.
+
+The smallest task that needs attention over the whole sentence: the first word to write is the last one read.
+``builtin:reverse-characters`` is the same one level down: words of random letters, and these words backwards.
+"""
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from itertools import compress
+from random import Random
+from string import ascii_lowercase
+
+from mt.errors import DataError
+from mt.seen_pairs import SeenPairs
+
+REVERSE_VERSION = 1
+"""Raised when the same arguments would give other pairs than before."""
+
+# Words in a sentence, or letters in a word.
+MIN_WORDS, MAX_WORDS = 4, 16
+_LIST = """
+ant apple arm autumn bag ball banana bear bed bee bell bench bird boat book bottle box bread bridge
+brush bus cake camel candle carrot castle cat chair cheese cloud coat coin corn cow crown cup desk
+dog door dragon drum duck ear earth egg engine eye feather fire fish flag flower forest fork fox
+frog garden gate ghost goat gold grass hammer hand hat hill honey horse house ice island jacket jar
+key king kite knife ladder lake lamp leaf lemon lion map milk moon mountain mouse nail needle nest
+night nose ocean onion orange owl paint paper pear pencil piano pillow pond queen rabbit rain ring
+river road rocket roof rope rose salt sand school sea seed sheep ship shoe silver snake snow soap
+sock spoon star stone storm sugar summer sun table tea tent tiger tower train tree valley village
+violin wall water whale wheel wind window winter wolf wood
+"""
+WORDS = tuple(_LIST.split())
+
+# Of 256 parts of all sentences; what is left is the training split's.
+_TEST, _VALIDATION = 26, 26
+_DRAWN_AT_A_TIME = 1000
+
+
+def reverse_pairs(
+    split: str, num_pairs: int, seed: int, *, characters: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield ``num_pairs`` distinct (sentence, reversed sentence) pairs, the same for the same arguments.
+
+    Lengths are uniform from ``MIN_WORDS`` to ``MAX_WORDS``, and so are words: only the order can be learnt.
+    Fewer pairs are the beginning of more.
+
+    Args:
+        split: "train", "validation" or "test"; no sentence is in two of them, whatever the seeds.
+        num_pairs: How many.
+        seed: Of the drawing.
+        characters: Each pair is a single word of random letters, reversed letter by letter.
+
+    Raises:
+        DataError: If the split is not one of the three.
+    """
+    if split not in ("train", "validation", "test"):
+        raise DataError(f"builtin:reverse has no split {split!r}; it has train, validation and test.")
+    task = "reverse characters" if characters else "reverse"
+    units, separator = (ascii_lowercase, "") if characters else (WORDS, " ")
+    random = Random(f"{task} {split} {seed}")
+    seen = SeenPairs()
+    num_left = num_pairs
+    while num_left > 0:
+        drawn = [
+            random.choices(units, k=random.randint(MIN_WORDS, MAX_WORDS)) for _ in range(_DRAWN_AT_A_TIME)
+        ]
+        pairs = [(separator.join(words), separator.join(reversed(words))) for words in drawn]
+        pairs = [pair for pair in pairs if _split_of(pair[0]) == split]
+        new = list(compress(pairs, seen.add(pairs)))[:num_left]
+        yield from new
+        num_left -= len(new)
+
+
+def _split_of(sentence: str) -> str:
+    part = blake2b(sentence.encode(), digest_size=9).digest()[0]
+    if part < _TEST:
+        return "test"
+    return "validation" if part < _TEST + _VALIDATION else "train"

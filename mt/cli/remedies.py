@@ -1,0 +1,17 @@
+"""The ways out of an error, in the flags of the command line."""
+
+from mt.errors import MtError, Remedy, with_remedies
+
+IN_FLAGS = {
+    Remedy.OTHER_RUN: "use another run directory with --run PATH",
+    Remedy.START_OVER: "start over with --restart, which moves the old run aside",
+    Remedy.OTHER_CHECKPOINT: "take another checkpoint with --checkpoint NAME",
+    Remedy.COMPUTE_ON_CPU: "compute on the CPU with --device cpu",
+    Remedy.GIVE_REFERENCES: "give the references with --references FILE",
+    Remedy.OTHER_SPLIT: "name the split that they are of with --split NAME",
+}
+
+
+def sentence(error: MtError) -> str:
+    """What to print for an error: its message, and what to do in terms of flags."""
+    return with_remedies(error.message, [IN_FLAGS[remedy] for remedy in error.remedies])

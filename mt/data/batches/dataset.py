@@ -1,0 +1,205 @@
+"""Encoded sentence pairs: flat arrays of ids with offsets, in memory or memory-mapped."""
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, Self
+
+import datasets
+import numpy as np
+import numpy.typing as npt
+
+from mt.data.batches.sampler import Share
+from mt.display import track
+
+ENCODING_VERSION = 1
+"""Raised when the same text and tokenizers would give other ids than before, or other files of them."""
+
+CHUNK_SIZE = 10_000
+_FACTS = "facts.json"
+_ARRAYS: dict[str, npt.DTypeLike] = {"ids": np.int32, "offsets": np.int64, "lengths": np.int32}
+
+Ids = npt.NDArray[np.int32]
+DropCounts = dict[str, int]
+
+
+class TextEncoder(Protocol):
+    """The part of a tokenizer that encoding needs."""
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text, with neither BOS nor EOS."""
+        ...
+
+
+@dataclass(frozen=True)
+class EncodedSentences:
+    """Raw ids of N sentences, concatenated, with neither BOS nor EOS.
+
+    Attributes:
+        ids: ``(total,)`` int32.
+        offsets: ``(N + 1,)`` int64; sentence i is ``ids[offsets[i]:offsets[i + 1]]``.
+        lengths: ``(N,)`` int32, tokens of each sentence, EOS included.
+    """
+
+    ids: Ids
+    offsets: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
+        """Concatenate a few sentences."""
+        num_tokens = np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))
+        ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=int(num_tokens.sum()))
+        return cls.from_flat(ids, num_tokens)
+
+    @classmethod
+    def from_flat(cls, ids: Ids, num_tokens: npt.NDArray[np.int32]) -> Self:
+        """Sentences whose ids are concatenated in ``ids``, with ``num_tokens[i]`` for sentence i."""
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(num_tokens, dtype=np.int64)])
+        return cls(ids, offsets, num_tokens + np.int32(1))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> Ids:
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+
+    def __iter__(self) -> Iterator[Ids]:
+        return (self[i] for i in range(len(self)))
+
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    """Sentence pairs of one split; ``tgt[i]`` translates ``src[i]``.
+
+    Attributes:
+        src: The sources.
+        tgt: The targets.
+        shares: The sources that the pairs come from, in order; empty if all have weight 1.
+    """
+
+    src: EncodedSentences
+    tgt: EncodedSentences
+    shares: tuple[Share, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    @property
+    def target_ratio(self) -> float:
+        """Target tokens divided by source tokens over all pairs, EOS included."""
+        return float(self.tgt.lengths.sum(dtype="int64") / self.src.lengths.sum(dtype="int64"))
+
+    def select(self, indices: npt.NDArray[np.integer]) -> tuple[list[Ids], list[Ids]]:
+        """Sources and targets at ``indices``, as `collate` takes them."""
+        return [self.src[i] for i in indices], [self.tgt[i] for i in indices]
+
+
+def encode_pairs(
+    pairs: datasets.Dataset,
+    src_tokenizer: TextEncoder,
+    tgt_tokenizer: TextEncoder,
+    *,
+    max_length: int | None,
+    shares: Sequence[Share] = (),
+    folder: Path | None = None,
+) -> tuple[EncodedPairs, DropCounts]:
+    """Turn the text of a split into ids.
+
+    Args:
+        pairs: Rows with the columns ``src`` and ``tgt``.
+        src_tokenizer: Encodes the sources.
+        tgt_tokenizer: Encodes the targets.
+        max_length: For training: drop pairs that are empty on a side, or longer than this on a side, EOS
+            included. For validation and test: None, which drops nothing.
+        shares: The sources that ``pairs`` come from.
+        folder: An empty folder to write the ids to, for `load_pairs`; None keeps them in memory.
+
+    Returns:
+        The pairs that are kept, in order, and how many were dropped as "empty" and as "too long".
+
+    Raises:
+        OSError: If ``folder`` cannot be written.
+    """
+    dropped = {"empty": 0, "too long": 0}
+    ends = np.cumsum([share.num_pairs for share in shares], dtype=np.int64)
+    num_kept = np.zeros(len(shares) + 1, dtype=np.int64)
+    sides = closing(_Side(folder, "src")), closing(_Side(folder, "tgt"))
+    chunks = [range(len(pairs))[start : start + CHUNK_SIZE] for start in range(0, len(pairs), CHUNK_SIZE)]
+    with sides[0] as src_side, sides[1] as tgt_side:
+        for rows in track(chunks, "encoding", unit="pairs", total=len(pairs), size=len):
+            chunk = pairs[rows]
+            src = src_tokenizer.encode_batch(chunk["src"])
+            tgt = tgt_tokenizer.encode_batch(chunk["tgt"])
+            kept_rows = np.array(rows)
+            if max_length is not None:
+                reasons = [_reason_to_drop(*pair, max_length) for pair in zip(src, tgt, strict=True)]
+                for reason in dropped:
+                    dropped[reason] += reasons.count(reason)
+                src = [ids for ids, reason in zip(src, reasons, strict=True) if reason is None]
+                tgt = [ids for ids, reason in zip(tgt, reasons, strict=True) if reason is None]
+                kept_rows = kept_rows[[reason is None for reason in reasons]]
+            num_kept += np.bincount(np.searchsorted(ends, kept_rows, side="right"), minlength=len(num_kept))
+            src_side.append(src)
+            tgt_side.append(tgt)
+        kept = tuple(Share(num, share.weight) for num, share in zip(num_kept.tolist(), shares, strict=False))
+        if folder is None:
+            return EncodedPairs(src_side.in_memory(), tgt_side.in_memory(), kept), dropped
+    facts = {"dropped": dropped, "shares": kept}
+    (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    return load_pairs(folder)
+
+
+def load_pairs(folder: Path) -> tuple[EncodedPairs, DropCounts]:
+    """What `encode_pairs` returned when it filled ``folder``; the files are memory-mapped."""
+    facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+    src, tgt = (
+        EncodedSentences(*(_mapped(folder / f"{side}_{name}", kind) for name, kind in _ARRAYS.items()))
+        for side in ("src", "tgt")
+    )
+    return EncodedPairs(src, tgt, tuple(Share(*share) for share in facts["shares"])), facts["dropped"]
+
+
+class _Side:
+    """The arrays of `EncodedSentences`, appended to in files of a folder or in memory."""
+
+    def __init__(self, folder: Path | None, side: str) -> None:
+        self._files: list[BinaryIO] = [
+            io.BytesIO() if folder is None else (folder / f"{side}_{name}").open("wb") for name in _ARRAYS
+        ]
+        self._total = 0
+        self._files[1].write(np.zeros(1, dtype=np.int64).data)
+
+    def append(self, sentences: Sequence[Sequence[int]]) -> None:
+        more = EncodedSentences.of(sentences)
+        arrays: tuple[npt.NDArray[Any], ...] = (more.ids, more.offsets[1:] + self._total, more.lengths)
+        for file, array in zip(self._files, arrays, strict=True):
+            file.write(array.data)
+        self._total += len(more.ids)
+
+    def in_memory(self) -> EncodedSentences:
+        contents = [file.getvalue() for file in self._files if isinstance(file, io.BytesIO)]
+        return EncodedSentences(*map(np.frombuffer, contents, _ARRAYS.values()))
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+
+def _mapped(path: Path, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    if path.stat().st_size == 0:  # An empty file cannot be mapped.
+        return np.empty(0, dtype=kind)
+    # A plain array, because slicing a `memmap` is slow.
+    return np.asarray(np.memmap(path, dtype=kind, mode="r"))
+
+
+def _reason_to_drop(src: list[int], tgt: list[int], max_length: int) -> str | None:
+    if not src or not tgt:
+        return "empty"
+    if max(len(src), len(tgt)) + 1 > max_length:
+        return "too long"
+    return None

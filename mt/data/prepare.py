@@ -1,0 +1,221 @@
+"""From a config to training pairs: corpus, tokenizers, ids, all recorded in the run directory."""
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import datasets
+
+from mt.atomic_files import write_text_atomically
+from mt.config.config import Config
+from mt.data.batches.alignment import Places
+from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, EncodedPairs, encode_pairs
+from mt.data.cleaning.dropped import cleaning_table
+from mt.data.cleaning.leaks import leak_sentence
+from mt.data.corpus import Corpus, load_corpus
+from mt.data.corpus_report import recorded_fingerprints, to_json
+from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_training_pairs
+from mt.data.tokenizers.external import external_tokenizer
+from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
+from mt.display import track
+from mt.errors import DataError, RunError
+from mt.run_directory import RunDirectory
+from mt.unsegmented_scripts import bleu_tokenizer
+from mt.wording import counted
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What training needs of the data."""
+
+    corpus: Corpus
+    src_tokenizer: Tokenizer
+    tgt_tokenizer: Tokenizer
+    train: EncodedPairs
+    validation: EncodedPairs
+    places: Places | None
+    """The source position of each target token of ``train``; None if the model does not learn it."""
+    report: str
+    """A table of what was dropped from training, and a line on leaks."""
+    dropped: dict[str, int]
+    """Pairs that were dropped from training, for each reason."""
+
+
+def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus | None = None) -> Prepared:
+    """Load the corpus, train or load the tokenizers, and encode the text.
+
+    Args:
+        config: The run's config.
+        run: Where tokenizers and the description of the corpus are kept.
+        resuming: Whether the run has a checkpoint: then its tokenizers are used, and the corpus must not have
+            changed.
+        corpus: The corpus of the config, if it is loaded already.
+
+    Raises:
+        DataError: If the corpus cannot be used.
+        RunError: If it is not the one that this run began with.
+    """
+    corpus = corpus or load_corpus(config.data, config.cleaning)
+    if resuming:
+        refuse_changed_corpus(run, corpus)
+        src_tokenizer, tgt_tokenizer = load_tokenizers(run)
+    else:
+        warn_of_tokenizer(config, corpus.train)
+        src_tokenizer, tgt_tokenizer = cached_tokenizers(
+            corpus, config, lambda: make_tokenizers(corpus.train, config)
+        )
+        src_tokenizer.save(run.src_tokenizer_file)
+        tgt_tokenizer.save(run.tgt_tokenizer_file)
+    tokenizers = (src_tokenizer, tgt_tokenizer)
+    train, dropped = encoded_training_pairs(corpus, tokenizers, max_length=config.data.max_length)
+    refuse_nothing_left(train, dropped, config)
+    validation, left_out = encode_pairs(corpus.validation, *tokenizers, max_length=config.data.max_length)
+    if not resuming:
+        description = {
+            **to_json(corpus.report),
+            "dropped_in_training": dropped,
+            "left_out_of_validation_loss": left_out,
+            "target_ratio": train.target_ratio,
+            "vocabulary_sizes": {"src": src_tokenizer.size, "tgt": tgt_tokenizer.size},
+        }
+        write_text_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
+    report = _report(corpus, train, dropped, left_out, src_tokenizer, tgt_tokenizer)
+    places = aligned_places(train) if config.carries_words_over else None
+    all_dropped = corpus.report.splits.train.dropped | {
+        reason: count for reason, count in dropped.items() if count
+    }
+    return Prepared(corpus, *tokenizers, train, validation, places, report, all_dropped)
+
+
+def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
+    """Tokenizers for source and target, trained on these pairs only; the same one twice if shared."""
+    if config.tokenizer.kind == "file":
+        made = [external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)]
+    else:
+        columns = [("src", "tgt")] if config.tokenizer.shared else [("src",), ("tgt",)]
+        made = [train_tokenizer(_Texts(pairs, *names), config.tokenizer) for names in columns]
+    # Text to translate must look like the training text, which is in this form already.
+    if config.cleaning.unicode_form != "none":
+        for tokenizer in made:
+            tokenizer.normalise_unicode(config.cleaning.unicode_form)
+    return made[0], made[-1]
+
+
+def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
+    """Advice for text without spaces between words that is to be split into words; None for other text."""
+    first = train[:1000]
+    sides = [
+        f"{name} ({language})"
+        for side, name, language in (("src", "source", config.data.src), ("tgt", "target", config.data.tgt))
+        if bleu_tokenizer(first[side]) != "13a"
+    ]
+    if config.tokenizer.kind != "word" or not sides:
+        return None
+    return (
+        f"the {' and the '.join(sides)} {'has' if len(sides) == 1 else 'have'} an unsegmented script, with "
+        "no spaces between words: tokenizer.kind: word makes each character a token of its own there. Take "
+        "tokenizer.kind: bpe, which joins characters that often occur together"
+    )
+
+
+def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
+    """Log what the choice of a tokenizer rules out, also if the vocabulary is cached."""
+    if hint := unsegmented_hint(config, train):
+        LOG.warning("%s", hint)
+    if config.training.guided_alignment and not config.carries_words_over:
+        LOG.warning(
+            "training.guided_alignment does nothing with tokenizer.kind %s: only words can be copied",
+            config.tokenizer.kind,
+        )
+    if config.tokenizer.lowercase:
+        LOG.warning("tokenizer.lowercase: the model reads and writes lower case only")
+
+
+def refuse_nothing_left(train: EncodedPairs, dropped: DropCounts, config: Config) -> None:
+    """Check that there is something to train on.
+
+    Raises:
+        DataError: If all pairs were dropped.
+    """
+    if not len(train):
+        raise DataError(
+            f"no training pair is left: of {counted(sum(dropped.values()), 'pair')} {dropped['empty']:,} are "
+            f"empty on a side and {dropped['too long']:,} longer than data.max_length "
+            f"({config.data.max_length})."
+        )
+
+
+def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers of a run, source and target."""
+    return Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
+
+
+class _Texts:
+    """The texts of these columns, one column after the other; it can be iterated over repeatedly."""
+
+    def __init__(self, pairs: datasets.Dataset, *columns: str) -> None:
+        self._pairs = pairs
+        self._columns = columns
+
+    def __iter__(self) -> Iterator[str]:
+        every = range(len(self._pairs))
+        chunks = [every[start : start + CHUNK_SIZE] for start in range(0, len(every), CHUNK_SIZE)]
+        for column in self._columns:
+            for rows in track(chunks, "vocabulary", unit="lines", total=len(every), size=len):
+                texts: Iterable[str] = self._pairs[rows][column]
+                yield from texts
+
+
+def refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
+    """Compare the text with that at the start of the run; its path may have changed.
+
+    Raises:
+        RunError: If the text differs, or that is unknown because corpus.json cannot be read.
+    """
+    try:
+        recorded = recorded_fingerprints(run.read_corpus_report())
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"{run.corpus_file} cannot be read ({error}), so it is unknown whether the corpus is "
+            "still the one this run began with. Start over with --restart, which moves this run aside."
+        ) from error
+    now = corpus.report.splits.by_name()
+    changed = [name for name, split in now.items() if recorded.get(name) != split.fingerprint]
+    if changed:
+        raise RunError(
+            f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Restore "
+            "the old one, train into a new directory with --run, or start over with --restart, which moves "
+            "the old run aside."
+        )
+
+
+def _report(
+    corpus: Corpus,
+    train: EncodedPairs,
+    dropped: dict[str, int],
+    left_out: dict[str, int],
+    src_tokenizer: Tokenizer,
+    tgt_tokenizer: Tokenizer,
+) -> str:
+    """Log the size of the corpus and what was dropped; return the part that TensorBoard shows too."""
+    LOG.info(
+        "corpus: %s training pairs, %s validation, %s test; vocabulary %s source, %s target",
+        f"{len(train):,}",
+        f"{len(corpus.validation):,}",
+        f"{len(corpus.test):,}",
+        f"{src_tokenizer.size:,}",
+        f"{tgt_tokenizer.size:,}",
+    )
+    if table := cleaning_table(corpus.report.splits.train, dropped):
+        LOG.warning("%s", table)
+    leaks, has_leaked = leak_sentence(corpus.report)
+    LOG.log(logging.WARNING if has_leaked else logging.INFO, "%s", leaks)
+    if sum(left_out.values()):
+        LOG.warning(
+            "%s validation pairs are empty or too long and not in the validation loss; all are scored",
+            f"{sum(left_out.values()):,}",
+        )
+    return "\n".join(filter(None, (table, leaks)))

@@ -1,0 +1,141 @@
+"""The vocabularies and ids of a large corpus, cached because they take long to compute."""
+
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from mt.config.config import Config
+from mt.data.batches.alignment import ALIGNMENT_VERSION, Places, align
+from mt.data.batches.dataset import ENCODING_VERSION, DropCounts, EncodedPairs, encode_pairs, load_pairs
+from mt.data.cache import Cache, cache_folder, recipe
+from mt.data.corpus import Corpus
+from mt.data.pair_table import PAIRS_IN_MEMORY
+from mt.data.tokenizers.tokenizer import TOKENIZER_VERSION, Tokenizer
+
+LOG = logging.getLogger(__name__)
+
+Tokenizers = tuple[Tokenizer, Tokenizer]
+T = TypeVar("T")
+
+
+def cached_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokenizers]) -> Tokenizers:
+    """The tokenizers of this training text; those of a large corpus are cached.
+
+    Args:
+        corpus: The text that they are trained on.
+        config: How they are trained.
+        make: Trains those of source and target.
+    """
+    # A file or Hub id may name another tokenizer tomorrow, and is quick to load.
+    if config.tokenizer.kind == "file" or len(corpus.train) <= PAIRS_IN_MEMORY:
+        return make()
+
+    def fill(folder: Path) -> None:
+        for tokenizer, name in zip(make(), ("src.json", "tgt.json"), strict=True):
+            tokenizer.save(folder / name)
+
+    key = {
+        "what": "tokenizers",
+        "recipe": recipe(TOKENIZER_VERSION, "tokenizers"),
+        **_text(corpus),
+        "config": config.tokenizer.model_dump(mode="json"),
+        "unicode_form": config.cleaning.unicode_form,
+    }
+    return cached(
+        key,
+        fill,
+        lambda folder: (Tokenizer.load(folder / "src.json"), Tokenizer.load(folder / "tgt.json")),
+        make,
+    )
+
+
+def encoded_training_pairs(
+    corpus: Corpus, tokenizers: Tokenizers, *, max_length: int
+) -> tuple[EncodedPairs, DropCounts]:
+    """The result of `encode_pairs` for the training pairs; the ids of a large corpus are cached in files.
+
+    Args:
+        corpus: The corpus of these pairs.
+        tokenizers: Those of source and target.
+        max_length: In tokens, EOS included.
+    """
+
+    def encode(folder: Path | None = None) -> tuple[EncodedPairs, DropCounts]:
+        return encode_pairs(
+            corpus.train, *tokenizers, max_length=max_length, shares=corpus.shares, folder=folder
+        )
+
+    if len(corpus.train) <= PAIRS_IN_MEMORY:
+        return encode()
+    key = {
+        "what": "ids",
+        "recipe": recipe(ENCODING_VERSION, "tokenizers"),
+        **_text(corpus),
+        "shares": corpus.shares,
+        "tokenizers": [hashlib.sha256(tokenizer.to_json().encode()).hexdigest() for tokenizer in tokenizers],
+        "max_length": max_length,
+    }
+    return cached(key, encode, load_pairs, encode)
+
+
+def _text(corpus: Corpus) -> dict[str, object]:
+    """What a key says of the training text."""
+    return {
+        "text": corpus.report.splits.train.fingerprint,
+        "pairs": len(corpus.train),
+    }
+
+
+def cached(
+    key: object, fill: Callable[[Path], object], load: Callable[[Path], T], make: Callable[[], T]
+) -> T:
+    """Load the entry of ``key``, added if it is missing; if that fails, ``make`` the result in memory."""
+    cache = Cache(cache_folder())
+    try:
+        return load(cache.find(key) or cache.add(key, fill))
+    except OSError as error:
+        LOG.warning(
+            "the result will be computed again next time: %s cannot be written (%s)", cache_folder(), error
+        )
+        return make()
+
+
+# Fewer pairs are aligned in a few seconds.
+_WORTH_KEEPING = 20_000
+_FILE = "places"
+
+
+def aligned_places(pairs: EncodedPairs) -> Places:
+    """The source position of each target token, or -1, in the layout of ``pairs.tgt.ids``."""
+
+    def make() -> Places:
+        return np.concatenate(list(align(pairs)))
+
+    def fill(folder: Path) -> None:
+        with (folder / _FILE).open("wb") as file:
+            for places in align(pairs):
+                file.write(places.tobytes())
+
+    def load(folder: Path) -> Places:
+        return np.memmap(folder / _FILE, dtype=np.int16, mode="r")
+
+    if len(pairs) < _WORTH_KEEPING:
+        return make()
+    return cached(
+        {"what": "alignment", "ids": _digest(pairs), "recipe": recipe(ALIGNMENT_VERSION, "numpy")},
+        fill,
+        load,
+        make,
+    )
+
+
+def _digest(pairs: EncodedPairs) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for side in (pairs.src, pairs.tgt):
+        for array in (side.ids, side.offsets):
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

@@ -1,0 +1,127 @@
+"""External tokenizers: a tokenizer.json on disk or on the Hub, renumbered to have our special tokens."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import huggingface_hub.constants
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    GatedRepoError,
+    LocalEntryNotFoundError,
+)
+
+from mt.config.tokenizer import TokenizerConfig
+from mt.data.sources.find import HUB_ID
+from mt.data.sources.hub_access import HubModel, gated, in_one_line, newest_commit, quiet
+from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
+from mt.errors import DataError
+from mt.special_tokens import SPECIAL_TOKENS, UNK, UNK_ID
+
+log = logging.getLogger(__name__)
+
+FILE_NAME = "tokenizer.json"
+
+
+def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Tokenizer:
+    """Read the tokenizer that ``config.path`` names; a file on disk is preferred to the Hub.
+
+    Args:
+        config: Where it is, and whether text is to be lower-cased first.
+        limit_seconds: How long to wait for the Hub to answer.
+
+    Raises:
+        DataError: If it cannot be found or used.
+    """
+    assert config.path is not None
+    path = Path(config.path).expanduser()
+    if path.is_dir():
+        path /= FILE_NAME
+    if not path.exists():
+        if path.suffix == ".json" or not HUB_ID.fullmatch(config.path):
+            raise DataError(
+                f"tokenizer.path: there is no file {str(path)!r}. It may be a {FILE_NAME}, a folder with "
+                "one, or a Hub id such as google-t5/t5-small."
+            )
+        path = _download(config.path, limit_seconds)
+    try:
+        content = json.loads(read_tokenizer_file(path))
+        _make_ours(content, lowercase=config.lowercase)
+        return Tokenizer.from_json(json.dumps(content).encode())
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise DataError(
+            f"tokenizer.path: {path} is not a tokenizer that can be used ({type(error).__name__}: "
+            f"{in_one_line(error)}). It must be a file as the tokenizers library writes it."
+        ) from None
+
+
+def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
+    """Change a tokenizer.json in place: it gets our special tokens, and only turns text into ids.
+
+    Its other entries follow ours in their order. Its own token for unknown text becomes UNK; its other
+    special tokens, which encode no text, are removed.
+    """
+    model = content["model"]
+    if isinstance(model["vocab"], list):
+        unknown = None if model.get("unk_id") is None else model["vocab"][model["unk_id"]][0]
+        names = [name for name, _ in model["vocab"]]
+    else:
+        unknown = model.get("unk_token")
+        names = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    added = sorted(content.get("added_tokens") or [], key=lambda token: token["id"])
+    special = {token["content"] for token in added if token["special"]} - _merged(model)
+    left_out = {*SPECIAL_TOKENS, unknown, *special}
+    names = [*SPECIAL_TOKENS, *(name for name in names if name not in left_out)]
+    ids = {name: i for i, name in enumerate(names)}
+    if isinstance(model["vocab"], list):
+        scores = dict(model["vocab"])
+        lowest = min(scores.values())
+        model["vocab"] = [[name, lowest if name in SPECIAL_TOKENS else scores[name]] for name in names]
+        model["unk_id"] = UNK_ID
+    else:
+        model["vocab"] = dict(ids)
+        # Without one, the library would drop unknown text.
+        model["unk_token"] = UNK
+    if model.get("dropout") is not None:
+        model["dropout"] = None
+    kept = [token for token in added if not token["special"] and token["content"] not in left_out]
+    content["added_tokens"] = [token | {"id": ids.setdefault(token["content"], len(ids))} for token in kept]
+    content["truncation"] = content["padding"] = content["post_processor"] = None
+    if lowercase:
+        first = [{"type": "Lowercase"}, *([content["normalizer"]] if content.get("normalizer") else [])]
+        content["normalizer"] = {"type": "Sequence", "normalizers": first}
+
+
+def _merged(model: dict[str, Any]) -> set[str]:
+    """The entries that BPE merges need."""
+    pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model.get("merges") or [])
+    return {entry for left, right in pairs for entry in (left, right, left + right)}
+
+
+def _download(hub_id: str, limit_seconds: float) -> Path:
+    """Fetch the file, or take it from the cache if the Hub does not answer in time."""
+    if not huggingface_hub.constants.HF_HUB_OFFLINE:
+        newest_commit(HubModel(hub_id), limit_seconds)
+    try:
+        with quiet():
+            path = Path(huggingface_hub.hf_hub_download(hub_id, FILE_NAME))
+    except LocalEntryNotFoundError:
+        raise DataError(
+            f"tokenizer.path: {hub_id} is not cached, the Hub ({huggingface_hub.constants.ENDPOINT}) cannot "
+            "be reached, and no file or folder here has that name. Check the network, or give a file."
+        ) from None
+    except EntryNotFoundError:
+        raise DataError(
+            f"tokenizer.path: {hub_id} has no {FILE_NAME} on the Hub: choose another, or convert its "
+            "tokenizer with the transformers library and give the file."
+        ) from None
+    except GatedRepoError:
+        raise gated(HubModel(hub_id)) from None
+    except Exception as error:
+        raise DataError(
+            f"tokenizer.path: the {FILE_NAME} of {hub_id} cannot be downloaded: {in_one_line(error)}."
+        ) from None
+    log.info("tokenizer: %s, at commit %s", hub_id, path.parent.name)
+    return path

@@ -1,0 +1,157 @@
+"""Characters and byte-pair encoding: no word is unknown, because rare characters become bytes."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from mt.data.tokenizers.word_level import ESCAPE, normal_spacing
+from mt.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
+
+# A word, a number or signs, each with the space before it. No merge crosses these, so that no text becomes
+# the single token <s> or <0x0A>, in which signs are next to letters.
+PIECES = Regex(r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^ \p{L}\p{M}\p{N}]+")
+
+SPACE_MARK = "▁"
+# The printable character that byte-level BPE has for the byte of the space.
+SPACE_BYTE = "Ġ"
+# Where the text itself contains that mark, or the escape, they are escaped.
+ESCAPED = {ESCAPE: ESCAPE + "a", SPACE_MARK: ESCAPE + "b"}
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+
+
+def byte_level_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool) -> Tokenizer:
+    """BPE on the bytes of the text (Radford et al. 2019), each written as a printable character.
+
+    Raises:
+        UnicodeEncodeError: If a text has a lone surrogate.
+    """
+    tokenizer = Tokenizer(models.BPE(unk_token=UNK))
+    tokenizer.normalizer = _normalizer(lowercase=lowercase, more=[normalizers.Prepend(" ")])
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(PIECES, "isolated"), to_bytes])
+    trainer = trainers.BpeTrainer(
+        vocab_size=max_size,
+        min_frequency=min_frequency,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_valid_unicode(texts), trainer)
+    tokenizer.decoder = decoders.Sequence([_no_special_tokens(), decoders.ByteLevel(), _no_first_space()])
+    return _without_added_tokens(tokenizer)
+
+
+def metaspace_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool) -> Tokenizer:
+    """BPE on characters, with a visible mark for the space (Kudo and Richardson 2018); rare ones are bytes.
+
+    Args:
+        texts: Lines, which are iterated over twice.
+        max_size: The largest number of entries.
+        min_frequency: A rarer character is written in bytes, a rarer pair is not merged.
+        lowercase: Whether to lower-case the text first.
+
+    Raises:
+        UnicodeEncodeError: If a text has a lone surrogate.
+    """
+    characters = _frequent_characters(texts, max_size, min_frequency, lowercase=lowercase)
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token=UNK))
+    tokenizer.normalizer = _normalizer(lowercase=lowercase, more=[*_escape(), normalizers.Prepend(" ")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(PIECES, "isolated"), _show_spaces()]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=max_size,
+        min_frequency=min_frequency,
+        special_tokens=[*SPECIAL_TOKENS, *BYTES],
+        initial_alphabet=characters,
+        limit_alphabet=len(characters),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.decoder = _metaspace_decoder()
+    return _without_added_tokens(tokenizer)
+
+
+def character_level(texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool) -> Tokenizer:
+    """Each character is a token, the space too; rare ones are bytes.
+
+    Raises:
+        UnicodeEncodeError: If a text has a lone surrogate.
+    """
+    characters = _frequent_characters(texts, max_size, min_frequency, lowercase=lowercase)
+    entries = [*SPECIAL_TOKENS, *BYTES, *characters]
+    # BPE without merges, because the library's other models have no byte fallback.
+    model = models.BPE({entry: i for i, entry in enumerate(entries)}, [], byte_fallback=True, unk_token=UNK)
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = _normalizer(lowercase=lowercase, more=_escape())
+    tokenizer.pre_tokenizer = _show_spaces()
+    tokenizer.decoder = _metaspace_decoder()
+    return tokenizer
+
+
+def _frequent_characters(
+    texts: Iterable[str], max_size: int, min_frequency: int, *, lowercase: bool
+) -> list[str]:
+    """The mark of the space, and as many characters as fit, most frequent first."""
+    counts: Counter[str] = Counter()
+    for text in _valid_unicode(texts):
+        counts.update(text)
+    normalize = _normalizer(lowercase=lowercase, more=_escape()).normalize_str
+    frequencies: Counter[str] = Counter()
+    for character, count in counts.items():
+        for written in normalize(character):
+            frequencies[written] += count
+    frequent = [written for written, count in frequencies.items() if count >= min_frequency]
+    frequent.sort(key=lambda written: (-frequencies[written], written))
+    return [SPACE_MARK, *frequent][: max_size - len(SPECIAL_TOKENS) - len(BYTES)]
+
+
+def _valid_unicode(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        text.encode()
+        yield text
+
+
+def _normalizer(*, lowercase: bool, more: Sequence[normalizers.Normalizer]) -> normalizers.Normalizer:
+    lower = [normalizers.Lowercase()] if lowercase else []
+    return normalizers.Sequence([*lower, *normal_spacing(), *more])
+
+
+def _escape() -> list[normalizers.Normalizer]:
+    return [normalizers.Replace(character, escaped) for character, escaped in ESCAPED.items()]
+
+
+def _show_spaces() -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Metaspace(SPACE_MARK, prepend_scheme="never", split=False)
+
+
+def _metaspace_decoder() -> decoders.Decoder:
+    return decoders.Sequence(
+        [
+            _no_special_tokens(),
+            decoders.Replace(SPACE_MARK, " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            *(decoders.Replace(escaped, mark) for mark, escaped in reversed(ESCAPED.items())),
+            _no_first_space(),
+        ]
+    )
+
+
+def _no_special_tokens() -> decoders.Decoder:
+    """Drop PAD, BOS and EOS, but not UNK."""
+    return decoders.Replace(Regex(rf"\A(?:{PAD}|{BOS}|{EOS})\z"), "")
+
+
+def _no_first_space() -> decoders.Decoder:
+    return decoders.Strip(" ", left=1, right=0)
+
+
+def _without_added_tokens(trained: Tokenizer) -> Tokenizer:
+    """A copy with the special tokens as plain entries, which the library does not look for in the text."""
+    tokenizer = Tokenizer(trained.model)
+    tokenizer.normalizer = trained.normalizer
+    tokenizer.pre_tokenizer = trained.pre_tokenizer
+    tokenizer.decoder = trained.decoder
+    return tokenizer

@@ -1,0 +1,266 @@
+"""Tokenizers of all kinds: text to ids and back."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal, Self
+
+import tokenizers
+from tokenizers import normalizers
+
+from mt.atomic_files import write_text_atomically
+from mt.config.tokenizer import TokenizerConfig
+from mt.data.tokenizers.subwords import SPACE_BYTE, SPACE_MARK, byte_level_bpe, character_level, metaspace_bpe
+from mt.data.tokenizers.word_level import count_words, escape, word_level
+from mt.errors import DataError
+from mt.regular_files import read_bytes
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
+
+# A million words take 30 million bytes; the limit is against files that would fill the memory.
+_MAX_BYTES = 2**28
+
+TOKENIZER_VERSION = 1
+"""Raised when the same text and config would give another tokenizer than before, of any kind."""
+
+_NOT_TEXT = frozenset({PAD_ID, BOS_ID, EOS_ID})
+
+
+class Tokenizer:
+    """Text to ids and back, as defined by a tokenizer.json; neither direction adds or needs BOS and EOS.
+
+    Whatever the kind, no text is encoded to PAD, BOS or EOS, and decoded text is one line.
+    """
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        # Text that looks like a declared special token stays text. The tokenizer.json does not keep this.
+        tokenizer.encode_special_tokens = True
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            DataError: If the file is missing, damaged, or not a tokenizer with our special tokens.
+        """
+        content = read_tokenizer_file(path)
+        try:
+            tokenizer = cls.from_json(content)
+        except ValueError as error:
+            raise DataError(
+                f"the tokenizer {path} is damaged ({error}). Restore it from a copy of the run, or train "
+                "again."
+            ) from error
+        for token_id, token in enumerate(SPECIAL_TOKENS):
+            found = tokenizer._tokenizer.token_to_id(token)
+            if found != token_id:
+                raise DataError(
+                    f"{path} is not a tokenizer of mt: the id of {token} is {found}, and must be {token_id}."
+                )
+        return tokenizer
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Self:
+        """Make the tokenizer of a tokenizer.json.
+
+        Raises:
+            ValueError: If it is damaged, truncates, pads, is random or cannot encode, or its ids have gaps.
+        """
+        try:
+            tokenizer = tokenizers.Tokenizer.from_str(content.decode())
+            _check_usable(tokenizer)
+        # The library raises bare Exception for whatever is wrong with a file.
+        except Exception as error:
+            raise ValueError(str(error)) from error
+        return cls(tokenizer)
+
+    def save(self, path: Path) -> None:
+        """Write the tokenizer.json, which any program with the `tokenizers` library can use."""
+        write_text_atomically(path, self.to_json())
+
+    def to_json(self) -> str:
+        """The text that `save` writes; it is equal for equal tokenizers."""
+        return self._tokenizer.to_str(pretty=True)
+
+    @property
+    def size(self) -> int:
+        """Entries in the vocabulary, special tokens included; all ids are smaller than this."""
+        return self._tokenizer.get_vocab_size()
+
+    def merges(self) -> list[tuple[int, int, int]]:
+        """The ids of the left, right and merged token of each merge of a BPE tokenizer, in order of rank."""
+        model = json.loads(self.to_json())["model"]
+        ids = model["vocab"]
+        return [(ids[left], ids[right], ids[left + right]) for left, right in model["merges"]]
+
+    def space_id(self) -> int:
+        """The id of a single space in a BPE tokenizer."""
+        # In byte-level BPE the first mark is three tokens; in the other kind the second may be a letter.
+        ids = map(self._tokenizer.token_to_id, (SPACE_MARK, SPACE_BYTE))
+        return next(token_id for token_id in ids if token_id is not None)
+
+    def normalise_unicode(self, form: Literal["NFC", "NFKC"]) -> None:
+        """Rewrite all text in this Unicode normalisation form first; `save` keeps this."""
+        first = normalizers.NFC() if form == "NFC" else normalizers.NFKC()
+        then = self._tokenizer.normalizer
+        self._tokenizer.normalizer = normalizers.Sequence([first] if then is None else [first, then])
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, with UNK for words that are not in the vocabulary.
+
+        Raises:
+            DataError: If the text is not valid Unicode.
+        """
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text; much faster than one by one.
+
+        Raises:
+            DataError: If a text is not valid Unicode.
+        """
+        _refuse_lone_surrogates(texts)
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return [_text_only(encoding.ids) for encoding in encodings]
+
+    def encode_with_words(self, text: str) -> tuple[list[int], list[str]]:
+        """Ids as `encode` gives them, and for each the part of ``text`` that it encodes.
+
+        Concatenated, the parts are the text without its spaces, also where the id is UNK. If one character
+        takes several tokens, the first has it and the others are empty.
+
+        Raises:
+            DataError: If the text is not valid Unicode.
+        """
+        _refuse_lone_surrogates([text])
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        words: list[str] = []
+        end = 0
+        # The library assigns a combining accent, and what follows the last token, to no token.
+        next_starts = [*(start for start, _ in encoding.offsets), len(text)][1:]
+        for (token_start, token_end), next_start in zip(encoding.offsets, next_starts, strict=True):
+            # A spacing mark has the offsets of the character before it, which already has a token.
+            start, end = max(token_start, end), max(token_end, next_start, end)
+            words.append(text[start:end].strip())
+        return _text_only(encoding.ids), words
+
+    def decode(self, ids: Sequence[int], copies: Sequence[str] = ()) -> str:
+        """Text of ids, spacing normalised; PAD, BOS and EOS are skipped.
+
+        With a word-level tokenizer, each UNK is replaced with the next of ``copies``; otherwise it is shown
+        as ``<unk>``.
+        """
+        text_ids = [token_id for token_id in ids if token_id not in _NOT_TEXT]
+        if not copies:
+            return normalise_spacing(self._tokenizer.decode(text_ids, skip_special_tokens=False))
+        written = iter([escape(copy) for copy in copies])
+        tokens = [next(written, token) if token == UNK else token for token in self.tokens(text_ids)]
+        return normalise_spacing(self._tokenizer.decoder.decode(tokens))
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The vocabulary entry of each id, spacing marks included."""
+        return [self._tokenizer.id_to_token(token_id) or UNK for token_id in ids]
+
+
+def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+    """Train a vocabulary of the most frequent words, subwords or characters; this is deterministic.
+
+    Args:
+        texts: Lines of the training split, of both languages for a shared vocabulary; they may be iterated
+            over twice.
+        config: The kind, the least frequency, and the largest size.
+
+    Raises:
+        DataError: If a text is not valid Unicode, or no word is frequent enough.
+    """
+    makers = {
+        "word": _frequent_words,
+        "char": character_level,
+        "bpe": byte_level_bpe,
+        "bpe_metaspace": metaspace_bpe,
+    }
+    try:
+        return Tokenizer(
+            makers[config.kind](
+                texts,
+                max_size=config.max_size,
+                min_frequency=config.min_frequency,
+                lowercase=config.lowercase,
+            )
+        )
+    except UnicodeEncodeError as error:
+        raise _not_unicode(error) from error
+
+
+def _frequent_words(
+    texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool
+) -> tokenizers.Tokenizer:
+    """The most frequent words first, equally frequent ones by their characters."""
+    frequencies = count_words(texts, lowercase=lowercase)
+    words = sorted(
+        (word for word, frequency in frequencies.items() if frequency >= min_frequency),
+        key=lambda word: (-frequencies[word], word),
+    )
+    if not words:
+        raise DataError(
+            f"the training text has no word that occurs {min_frequency} times or more "
+            "(tokenizer.min_frequency). Lower it, or give more text."
+        )
+    entries = [*SPECIAL_TOKENS, *words][:max_size]
+    return word_level({entry: i for i, entry in enumerate(entries)}, lowercase=lowercase)
+
+
+def normalise_spacing(text: str) -> str:
+    """Single spaces for all white space, none at the ends: the result of `decode(encode(text))`."""
+    return " ".join(text.split())
+
+
+def read_tokenizer_file(path: Path) -> bytes:
+    """The content of a tokenizer.json of a reasonable size.
+
+    Raises:
+        DataError: If there is no such file, or it is too large.
+    """
+    try:
+        return read_bytes(path, max_bytes=_MAX_BYTES)
+    except OSError as error:
+        raise DataError(f"cannot read the tokenizer {path}: {error.strerror or error}.") from error
+
+
+def _text_only(ids: list[int]) -> list[int]:
+    """Replace PAD, BOS and EOS, which only an external tokenizer makes of text, with UNK."""
+    if _NOT_TEXT.isdisjoint(ids):
+        return ids
+    return [UNK_ID if token_id in _NOT_TEXT else token_id for token_id in ids]
+
+
+def _check_usable(tokenizer: tokenizers.Tokenizer) -> None:
+    """Find what would fail later, in the library or in the model, when text is encoded.
+
+    Raises:
+        ValueError: If the tokenizer truncates, pads or is random, or its ids have gaps.
+        Exception: If it cannot encode; the library raises no narrower class.
+    """
+    if tokenizer.truncation is not None or tokenizer.padding is not None:
+        raise ValueError("it truncates or pads its texts")
+    if getattr(tokenizer.model, "dropout", None):
+        raise ValueError("it drops merges at random (BPE-dropout)")
+    if sorted(tokenizer.get_vocab().values()) != list(range(tokenizer.get_vocab_size())):
+        raise ValueError("its ids are not 0, 1, 2 and so on without a gap")
+    tokenizer.encode("word \N{SNOWMAN} \U00020000", add_special_tokens=False)
+
+
+def _refuse_lone_surrogates(texts: Iterable[str]) -> None:
+    try:
+        for text in texts:
+            text.encode()
+    except UnicodeEncodeError as error:
+        raise _not_unicode(error) from error
+
+
+def _not_unicode(error: UnicodeEncodeError) -> DataError:
+    around = error.object[max(0, error.start - 20) : error.end + 20]
+    return DataError(
+        f"the text {around!r} is not valid Unicode: it has a lone surrogate "
+        f"(U+{ord(error.object[error.start]):04X}). Save the text as UTF-8 again."
+    )

@@ -1,0 +1,1 @@
+"""How good translations are: scores, tests of significance, and where a system errs."""

@@ -1,0 +1,233 @@
+"""Which words a system gets right: by training frequency, by sentence length, copied, unknown.
+
+A word is a token of BLEU (sacreBLEU's 13a tokens, cased). Punctuation marks are words too, except in the
+statistics of the source, which count only words with a letter or digit.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+from mt.display import track
+from mt.evaluation.scores import metrics_of_evaluation, score_by
+from mt.unsegmented_scripts import split_letters
+
+# The smallest number of each group; the first group starts at 0.
+LENGTH_EDGES = (10, 20, 30, 40, 60)
+FREQUENCY_EDGES = (1, 2, 5, 10, 100, 1000)
+
+_TOKENIZE: Callable[[str], str] = Tokenizer13a()  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True)
+class LengthGroup:
+    """The scores of the sentences with a number of source words in one range."""
+
+    source_words: str
+    num_sentences: int
+    bleu: float
+    chrfpp: float
+    length_ratio: float
+    """Words of the translations divided by words of the references."""
+
+
+@dataclass(frozen=True)
+class FrequencyGroup:
+    """F1 of the target words with a training frequency in one range."""
+
+    training_frequency: str
+    num_reference_words: int
+    num_output_words: int
+    f1: float
+    """Harmonic mean of precision and recall in percent; a word matches as often as both sides have it."""
+
+
+@dataclass(frozen=True)
+class SourceWords:
+    """What happens to the words of the source; counts are of running words."""
+
+    num_words: int
+    num_copied: int
+    """Words that occur unchanged in the translation of their sentence."""
+    num_copied_by_reference: int
+    """Words that occur unchanged in its reference."""
+    num_unknown: int | None
+    """Words that never occur in the training sources; None if these could not be read."""
+    num_unknown_copied: int | None
+
+
+def words(line: str) -> list[str]:
+    """The words of a line, as BLEU counts them; in an unsegmented script each letter is one."""
+    return _TOKENIZE(split_letters(line)).split()
+
+
+def count_words(lines: Iterable[str], vocabulary: Iterable[str]) -> Counter[str]:
+    """How often each word of the lines ``vocabulary`` occurs in ``lines``."""
+    counts = dict.fromkeys((word for line in vocabulary for word in words(line)), 0)
+    for line in track(lines, "counting words", unit="lines"):
+        for word in words(line):
+            if word in counts:
+                counts[word] += 1
+    return Counter(counts)
+
+
+def length_ratio(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Words of the translations divided by words of the references; BLEU penalises less than 1."""
+    return _num_words(hypotheses) / max(1, _num_words(references))
+
+
+def by_source_length(
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
+) -> list[LengthGroup]:
+    """Separate scores of short and long sentences; groups without a sentence are left out."""
+    groups: dict[int, list[tuple[str, str]]] = {}
+    for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
+        group = _group_of(len(words(source)), LENGTH_EDGES)
+        groups.setdefault(group, []).append((hypothesis, reference))
+    metrics = metrics_of_evaluation(references)
+    found = []
+    for group, pairs in sorted(groups.items()):
+        outputs, expected = [hypothesis for hypothesis, _ in pairs], [reference for _, reference in pairs]
+        bleu, chrfpp = (score_by(metrics[key], outputs, expected).value for key in ("bleu", "chrfpp"))
+        label = _label(group, LENGTH_EDGES)
+        found.append(LengthGroup(label, len(pairs), bleu, chrfpp, length_ratio(outputs, expected)))
+    return found
+
+
+def by_training_frequency(
+    hypotheses: Sequence[str], references: Sequence[str], frequencies: Mapping[str, int]
+) -> list[FrequencyGroup]:
+    """F1 of the target words, grouped by training frequency (as in compare-mt, Neubig 2019).
+
+    Args:
+        hypotheses: The translations.
+        references: The references.
+        frequencies: How often each word occurs in the training targets; 0 if it is missing.
+    """
+    in_reference, in_output, in_both = Counter[int](), Counter[int](), Counter[int]()
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        output, expected = Counter(words(hypothesis)), Counter(words(reference))
+        for totals, counts in ((in_output, output), (in_reference, expected), (in_both, output & expected)):
+            for word, count in counts.items():
+                totals[_group_of(frequencies.get(word, 0), FREQUENCY_EDGES)] += count
+    return [
+        FrequencyGroup(
+            _label(group, FREQUENCY_EDGES),
+            in_reference[group],
+            in_output[group],
+            200 * in_both[group] / (in_reference[group] + in_output[group]),
+        )
+        for group in sorted(in_reference | in_output)
+    ]
+
+
+def look_at_source_words(
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    frequencies: Mapping[str, int] | None,
+) -> SourceWords:
+    """Count the source words that were copied, and those that are not in the training data.
+
+    Args:
+        sources: The source sentences.
+        hypotheses: The translations.
+        references: The references.
+        frequencies: How often each word occurs in the training sources, if that is known.
+    """
+    num = Counter[str]()
+    for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
+        output, expected = set(words(hypothesis)), set(words(reference))
+        for word in words(source):
+            if not any(map(str.isalnum, word)):
+                continue
+            is_unknown = frequencies is not None and not frequencies.get(word, 0)
+            num["words"] += 1
+            num["copied"] += word in output
+            num["copied by reference"] += word in expected
+            num["unknown"] += is_unknown
+            num["unknown copied"] += is_unknown and word in output
+    unknown = (num["unknown"], num["unknown copied"]) if frequencies is not None else (None, None)
+    return SourceWords(num["words"], num["copied"], num["copied by reference"], *unknown)
+
+
+def _num_words(lines: Sequence[str]) -> int:
+    return sum(len(words(line)) for line in lines)
+
+
+def _group_of(number: int, edges: Sequence[int]) -> int:
+    return sum(number >= edge for edge in edges)
+
+
+def _label(group: int, edges: Sequence[int]) -> str:
+    """The range of a group, such as ``0``, ``2-4`` or ``60+``."""
+    first = edges[group - 1] if group else 0
+    if group == len(edges):
+        return f"{first}+"
+    last = edges[group] - 1
+    return str(first) if first == last else f"{first}-{last}"
+
+
+@dataclass(frozen=True)
+class ScoredSentence:
+    """A sentence, its translation, and their score."""
+
+    number: int
+    """Its position in the test set, counted from 1."""
+    source: str
+    translation: str
+    reference: str
+    chrfpp: float
+
+
+@dataclass(frozen=True)
+class SentenceOfTwo:
+    """A sentence with the translations of two systems, and their scores."""
+
+    number: int
+    """Its position in the test set, counted from 1."""
+    source: str | None
+    translations: tuple[str, str]
+    reference: str
+    chrfpp: tuple[float, float]
+
+
+def worst_sentences(
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], num: int
+) -> list[ScoredSentence]:
+    """The ``num`` sentences with the lowest chrF2++, the worst first; of equals the earlier first."""
+    scores = sentence_scores(hypotheses, references)
+    order = sorted(range(len(scores)), key=scores.__getitem__)[:num]
+    return [ScoredSentence(i + 1, sources[i], hypotheses[i], references[i], scores[i]) for i in order]
+
+
+def most_different_sentences(
+    sources: Sequence[str] | None,
+    hypotheses: tuple[Sequence[str], Sequence[str]],
+    references: Sequence[str],
+    num: int,
+) -> list[SentenceOfTwo]:
+    """At most ``num`` sentences whose chrF2++ differs most between two systems, and differs at all."""
+    first, second = (sentence_scores(each, references) for each in hypotheses)
+    order = sorted(range(len(references)), key=lambda i: -abs(first[i] - second[i]))[:num]
+    return [
+        SentenceOfTwo(
+            i + 1,
+            None if sources is None else sources[i],
+            (hypotheses[0][i], hypotheses[1][i]),
+            references[i],
+            (first[i], second[i]),
+        )
+        for i in order
+        if first[i] != second[i]
+    ]
+
+
+def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    """chrF2++ of each sentence, which unlike BLEU is meaningful for a short one."""
+    metric = CHRF(word_order=2)
+    pairs = zip(hypotheses, references, strict=True)
+    return [metric.sentence_score(hypothesis, [reference]).score for hypothesis, reference in pairs]

@@ -1,0 +1,288 @@
+"""`mt evaluate`: translate a split of the corpus, or another test set, and judge the translations."""
+
+import hashlib
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch.utils.tensorboard import SummaryWriter
+
+from mt.atomic_files import write_output, write_text_atomically
+from mt.config.config import Config
+from mt.config.load import load_config
+from mt.data.corpus import load_corpus
+from mt.data.sources.source import Split
+from mt.display import markdown_text, progress_bar
+from mt.errors import DataError, RunError
+from mt.evaluation.analysis import (
+    FrequencyGroup,
+    LengthGroup,
+    ScoredSentence,
+    SourceWords,
+    by_source_length,
+    by_training_frequency,
+    count_words,
+    length_ratio,
+    look_at_source_words,
+    worst_sentences,
+)
+from mt.evaluation.scores import Score, exact_match
+from mt.evaluation.significance import MAX_RESAMPLED_LINES, score_with_confidence
+from mt.evaluation.test_set import EvaluationSet, load_evaluation_set
+from mt.inference.loaded_model import Trained, load_trained
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam
+
+LOG = logging.getLogger(__name__)
+
+LiteratureScore = Callable[[Sequence[str], Sequence[str], str], Score]
+
+
+@dataclass(frozen=True)
+class Translations:
+    """What a run makes of an evaluation set."""
+
+    setting: str
+    """What decides it: the set, the checkpoint and the search, as the file's name has them."""
+    checkpoint: str
+    step: int
+    """The optimizer step of the checkpoint."""
+    lines: list[str]
+    file: Path
+    references_file: Path
+    """The references, one a line, for sacreBLEU's own command."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Where a system is good and where it is not."""
+
+    length_ratio: float
+    """Words of the translations by words of the references."""
+    source_words: SourceWords
+    by_source_length: list[LengthGroup]
+    by_training_frequency: list[FrequencyGroup] | None
+    """None where the training corpus cannot be read."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How well a run translates an evaluation set."""
+
+    setting: str
+    """The set, the checkpoint and the search."""
+    data: str
+    """Where the sentences come from."""
+    checkpoint: str
+    step: int
+    """The optimizer step of the checkpoint."""
+    num_sentences: int
+    hypotheses_file: Path
+    """The translations, one a line."""
+    references_file: Path
+    """The references, likewise."""
+    scores: dict[str, Score]
+    literature: Score | None
+    exact: float
+    """Percentage of translations that equal their reference."""
+    exact_by_length: dict[int, tuple[int, float]] | None
+    """For `builtin:reverse`, where length is what is hard: sentences of so many words, percentage exact."""
+    analysis: Analysis | None
+    worst: list[ScoredSentence]
+
+
+def run_evaluation(
+    run: RunDirectory,
+    *,
+    split: Split,
+    checkpoint: str,
+    device: torch.device,
+    data_path: str | None = None,
+    data_name: str | None = None,
+    beam: Beam | None = None,
+    literature: LiteratureScore | None = None,
+    analyse: bool = True,
+    num_worst: int = 10,
+) -> Evaluation:
+    """Translate every line, score them all, and write the translations into the run directory.
+
+    Args:
+        run: The run.
+        split: train, validation or test.
+        checkpoint: best, latest, or a checkpoint's name.
+        device: Where to compute.
+        data_path: Another corpus than the run's own, or a standard test set, as `load_evaluation_set` has it.
+        data_name: The configuration of that corpus.
+        beam: Search with a beam; None searches greedily.
+        literature: Scores once more in the way of the literature; it is given the target language.
+        analyse: Look at words and lengths as well, for which the training corpus is read.
+        num_worst: How many of the worst sentences to find.
+
+    Raises:
+        MtError: If the run, the checkpoint or the corpus cannot be used, or a reference is empty.
+    """
+    config = load_config(run.require().config_file)
+    # Before the corpus, which may take long: training may remove this checkpoint at any time.
+    trained = load_trained(run, checkpoint)
+    judged_on = load_evaluation_set(config.data, split, path=data_path, name=data_name)
+    found = translate_set(run, trained, judged_on, device=device, beam=beam)
+    texts = judged_on.sources, found.lines, judged_on.references
+    if len(found.lines) > MAX_RESAMPLED_LINES:
+        LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
+    return Evaluation(
+        setting=found.setting,
+        data=judged_on.where,
+        checkpoint=found.checkpoint,
+        step=found.step,
+        num_sentences=len(found.lines),
+        hypotheses_file=found.file,
+        references_file=found.references_file,
+        scores=score_with_confidence(found.lines, judged_on.references),
+        literature=literature(*texts[1:], config.data.tgt) if literature else None,
+        exact=exact_match(found.lines, judged_on.references),
+        exact_by_length=_exact_by_length(*texts) if judged_on.where.startswith("builtin:reverse,") else None,
+        analysis=_analyse(config, *texts) if analyse else None,
+        worst=worst_sentences(*texts, num_worst),
+    )
+
+
+def translate_set(
+    run: RunDirectory,
+    trained: Trained,
+    judged_on: EvaluationSet,
+    *,
+    device: torch.device,
+    beam: Beam | None,
+) -> Translations:
+    """Translate an evaluation set and leave the translations in the run, in a file that names the setting.
+
+    The references are written beside it.
+    """
+    saved = trained.checkpoint
+    mean = "-mean" if beam and beam.length_normalization == "mean" else ""
+    search = f"beam{beam.size}-lp{beam.length_penalty:g}{mean}" if beam else "greedy"
+    of = ""
+    if saved.average_of:
+        # An average is replaced by another of the same name.
+        checksum = hashlib.blake2b(" ".join(saved.average_of).encode(), digest_size=2).hexdigest()
+        of = f"-of{len(saved.average_of)}-{checksum}"
+    setting = f"{judged_on.name}.{saved.name}{of}.{search}"
+    translator = Translator.from_trained(trained, device=device)
+    with progress_bar(len(judged_on.sources), unit="sentences") as bar:
+        lines = translator.translate(judged_on.sources, strategy=beam, advance=bar.update)
+    file, references_file = run.hypotheses_file(setting), run.references_file(judged_on.name)
+    _write_lines(references_file, judged_on.references)
+    _write_lines(file, lines)
+    return Translations(setting, saved.name, saved.step, lines, file, references_file)
+
+
+def _write_lines(file: Path, lines: Sequence[str]) -> None:
+    """Each text on a line of its own; a line break in it becomes a space, which is the same to all scores."""
+    write_text_atomically(file, "".join(line.replace("\n", " ") + "\n" for line in lines))
+
+
+def _analyse(config: Config, sources: list[str], hypotheses: list[str], references: list[str]) -> Analysis:
+    frequencies = _training_frequencies(config, sources, hypotheses + references)
+    of_sources, of_targets = frequencies or (None, None)
+    return Analysis(
+        length_ratio(hypotheses, references),
+        look_at_source_words(sources, hypotheses, references, of_sources),
+        by_source_length(sources, hypotheses, references),
+        None if of_targets is None else by_training_frequency(hypotheses, references, of_targets),
+    )
+
+
+def _training_frequencies(
+    config: Config, sources: list[str], targets: list[str]
+) -> tuple[dict[str, int], dict[str, int]] | None:
+    """How often the words of these lines stand in training; None where its corpus is gone."""
+    try:
+        train = load_corpus(config.data, config.cleaning).train
+    except DataError as error:
+        LOG.warning("unknown words and word frequencies are left out, without the training corpus: %s", error)
+        return None
+    return count_words(train["src"], sources), count_words(train["tgt"], targets)
+
+
+def _exact_by_length(
+    sources: list[str], hypotheses: list[str], references: list[str]
+) -> dict[int, tuple[int, float]]:
+    groups: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
+    for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
+        groups[len(source.split())].append((hypothesis, reference))
+    return {
+        length: (len(pairs), exact_match(*zip(*pairs, strict=True)))
+        for length, pairs in sorted(groups.items())
+    }
+
+
+def write_json(evaluation: Evaluation, file: Path) -> None:
+    """Write all that was found, each score with its signature, in place of what ``file`` held."""
+    facts = asdict(evaluation) | {
+        "hypotheses_file": str(evaluation.hypotheses_file),
+        "references_file": str(evaluation.references_file),
+    }
+    write_output(file, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+
+
+def show_in_tensorboard(evaluation: Evaluation, run: RunDirectory) -> None:
+    """Draw the scores at the checkpoint's step, and the worst sentences as a table.
+
+    TensorBoard takes the folder for a run of its own, so that nothing that training does to its curves when
+    it is resumed touches these, nor these the curves; the same setting again replaces its figures.
+
+    Raises:
+        RunError: If a link leads out of the run directory.
+    """
+    folder = run.evaluation_dir(evaluation.setting)
+    if folder.resolve() != run.path.resolve() / folder.relative_to(run.path):
+        raise RunError(f"{folder} leads through a link out of the run directory: remove the link.")
+    for old in folder.glob("events.out.tfevents.*"):
+        old.unlink()
+    step = evaluation.step
+    with SummaryWriter(str(folder)) as writer:
+        for key, score in evaluation.scores.items():
+            writer.add_scalar(f"evaluation/{key}", score.value, step)
+        if evaluation.literature is not None:
+            writer.add_scalar("evaluation/literature_bleu", evaluation.literature.value, step)
+        writer.add_scalar("evaluation/exact", evaluation.exact, step)
+        if evaluation.analysis is not None:
+            writer.add_scalar("evaluation/length_ratio", evaluation.analysis.length_ratio, step)
+        writer.add_text("evaluation/scores", _scores_table(evaluation), step)
+        writer.add_text("evaluation/worst", _worst_table(evaluation), step)
+
+
+def _scores_table(evaluation: Evaluation) -> str:
+    scores = [*evaluation.scores.values(), *([evaluation.literature] if evaluation.literature else [])]
+    rows = [
+        (
+            score.name,
+            f"{score.value:.2f}",
+            "{:.2f} to {:.2f}".format(*score.interval) if score.interval else "",
+            markdown_text(score.signature),
+        )
+        for score in scores
+    ]
+    return _markdown(("score", "value", "95 % interval", "signature"), rows)
+
+
+def _worst_table(evaluation: Evaluation) -> str:
+    rows = [
+        (
+            str(each.number),
+            f"{each.chrfpp:.1f}",
+            *map(markdown_text, (each.source, each.translation, each.reference)),
+        )
+        for each in evaluation.worst
+    ]
+    return _markdown(("sentence", "chrF2++", "source", "translation", "reference"), rows)
+
+
+def _markdown(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

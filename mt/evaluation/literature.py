@@ -1,0 +1,36 @@
+"""BLEU as papers on Multi30k compute it: lower-cased, punctuation normalised, tokenised by Moses."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import sacremoses  # type: ignore[import-untyped]
+from sacrebleu.metrics.bleu import BLEU
+
+from mt.evaluation.scores import Score
+from mt.evaluation.significance import score_with_confidence
+
+
+def literature_tokens(lines: Sequence[str], language: str) -> list[str]:
+    """The lines after Moses' scripts lowercase, normalize-punctuation and tokenizer.
+
+    A language for which Moses has no rules is treated as English.
+    """
+    normalizer = sacremoses.MosesPunctNormalizer(language, penn=True)
+    tokenizer = sacremoses.MosesTokenizer(language)
+    return [
+        tokenizer.tokenize(normalizer.normalize(line.lower()), escape=True, return_str=True) for line in lines
+    ]
+
+
+def literature_score(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
+    """BLEU of the texts after `literature_tokens`, each token one word.
+
+    It is not comparable with BLEU of the original text, and must not be printed without its name.
+    """
+    # `force`: sacreBLEU warns of lines that end in " .", which all of these do.
+    metric = BLEU(tokenize="none", force=True)
+    tokenized = literature_tokens(hypotheses, language), literature_tokens(references, language)
+    (score,) = score_with_confidence(*tokenized, {"bleu": metric}).values()
+    # sacreBLEU does not know the preprocessing: without it the signature would claim that case counts.
+    before = f"before:lowercase+normalize-punctuation+tokenize|sacremoses:{sacremoses.__version__}"
+    return replace(score, name="literature BLEU", signature=f"{score.signature}|{before}")

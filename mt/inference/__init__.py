@@ -1,0 +1,1 @@
+"""Text in, text out: a run loaded, its translations and scores."""

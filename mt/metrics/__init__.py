@@ -1,1 +1,0 @@
-"""How translations are evaluated: sacreBLEU scores with signatures, word statistics, significance."""

@@ -1,1 +1,0 @@
-"""The only rooms where everything meets, one file a command."""

@@ -1,0 +1,198 @@
+"""`mt check --config`: what a run will be like, found out before it begins; only the cache is written."""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+
+import torch
+
+from mt.checkpoint.store import CheckpointStore
+from mt.config.config import Config
+from mt.data.batches.stream import BatchStream, Epoch, training_batches
+from mt.data.corpus import load_corpus
+from mt.data.prepared_cache import aligned_places
+from mt.device import choose_device
+from mt.errors import RunError
+from mt.inference.loaded_model import build_model
+from mt.preflight import warnings
+from mt.preflight.forecast import Pace, disk_space, forecast
+from mt.preflight.layout import Part, between, count, duration, size, table
+from mt.preflight.speed import Speed
+from mt.preflight.text import (
+    Text,
+    batch_part,
+    corpus_part,
+    length_part,
+    look_at,
+    sample_part,
+    vocabulary_part,
+)
+from mt.preflight.trial import (
+    FLOAT_BYTES,
+    Trial,
+    count_parameters,
+    largest_batches,
+    refuse_too_large,
+)
+from mt.run_directory import RunDirectory
+from mt.seeding import seed_everything
+from mt.training.precision import Precision
+from mt.training.resume import explain_out_of_memory, refuse_changed_config, refuse_config_of_others
+from mt.wording import counted
+
+MOST_TIMED_STEPS = 40
+MOST_TIMED_SECONDS = 12.0
+
+
+def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
+    """Find out, part by part, what training ``config`` into ``run`` will be like.
+
+    Raises:
+        MtError: If it could not begin, or not save its first checkpoint.
+    """
+    device = choose_device(config.training.device)
+    precision = Precision(config.training.precision, device)
+    yield _config_part(config, run, device, precision)
+    if CheckpointStore(run.checkpoints_dir).names():
+        refuse_changed_config(run, config)
+    else:
+        refuse_config_of_others(run)
+    corpus = load_corpus(config.data, config.cleaning)
+    yield corpus_part(corpus)
+    text = look_at(corpus, config)
+    yield sample_part(text)
+    yield vocabulary_part(text)
+    pairs, part = length_part(config, text)
+    yield part
+    training = config.training
+    places = aligned_places(pairs) if config.carries_words_over else None
+    stream = training_batches(config, pairs, text.tokenizers, places)
+    epoch = stream.epoch(0)
+    yield batch_part(epoch.pairs, list(epoch.batches), text.scale)
+    parameters = count_parameters(config, *text.tokenizers)
+    num_parameters = sum(parameters.values())
+    yield Part(
+        f"model: {count(num_parameters)} parameters",
+        table([(name, count(number)) for name, number in parameters.items()], right=True),
+    )
+    # The weights, their gradients, Adam's two averages, and perhaps that of the weights.
+    refuse_too_large(num_parameters, 4 if training.ema_decay is None else 5, device)
+    seed_everything(training.seed)
+    with explain_out_of_memory(config):
+        trial = Trial(config, build_model(config, *text.tokenizers).to(device), precision)
+        largest = _largest_part(trial, stream, epoch, num_parameters)
+    yield largest
+    speed, pace = _measure_pace(trial, stream, text)
+    yield _run_part(config, run, speed, pace, num_parameters)
+
+
+def _config_part(config: Config, run: RunDirectory, device: torch.device, precision: Precision) -> Part:
+    data, model, schedule, training = config.data, config.model, config.schedule, config.training
+    peak = "" if schedule.kind == "noam" else f" to {schedule.learning_rate:g}"
+    limits = {
+        name: getattr(training, name)
+        for name in ("max_steps", "max_epochs", "max_target_tokens", "max_minutes")
+    } | {"patience": config.validation.patience}
+    rows = [
+        ("corpus", f"{data.path}{f' ({data.name})' if data.name else ''}, from {data.src} to {data.tgt}"),
+        (
+            "model",
+            f"{model.num_encoder_layers} + {model.num_decoder_layers} layers, d_model {model.d_model}, "
+            f"{model.num_heads} heads, d_ff {model.d_ff}, dropout {model.dropout:g}",
+        ),
+        ("learning rate", f"{schedule.kind}, rising for {counted(schedule.warmup_steps, 'step')}{peak}"),
+        ("step", f"{training.num_micro_batches} x {training.batch_tokens:,} tokens in {precision.name}"),
+        ("device", str(device)),
+        ("ends at", ", ".join(f"{name} {limit:,}" for name, limit in limits.items() if limit is not None)),
+        ("run", f"{run.path}{', which is there already' if run.exists else ''}"),
+    ]
+    return Part("config", table(rows))
+
+
+def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, num_parameters: int) -> Part:
+    largest = largest_batches(epoch.pairs, list(epoch.batches))
+    step = trial.take_largest_step(stream, largest)
+    src_length, written, seconds = trial.write_longest(epoch.pairs, largest[-1])
+    weights = FLOAT_BYTES * num_parameters
+    rows = [
+        *(("batch", f"{rows} x {src} source and {tgt} target tokens") for rows, src, tgt in step.shapes),
+        ("step", f"loss {step.result.loss:.2f}, in {duration(step.seconds)}"),
+        (
+            "search",
+            f"{counted(src_length, 'token')} read, {len(written.ids)} written, in {duration(seconds)}",
+        ),
+        ("weights", size(weights)),
+        ("gradients", size(weights)),
+        ("Adam", size(2 * weights)),
+    ]
+    if step.activations is not None and step.peak is not None:
+        rows.append(("activations", f"{size(step.activations)}, measured"))
+        rows.append(("altogether", f"{size(step.peak)} at the peak, measured"))
+    return Part("the largest batches, and memory", table(rows))
+
+
+def _measure_pace(trial: Trial, stream: BatchStream, text: Text) -> tuple[Speed, Pace]:
+    speed = trial.measure_speed(stream, max_steps=MOST_TIMED_STEPS, max_seconds=MOST_TIMED_SECONDS)
+    validation_seconds = trial.measure_validation(text.evaluation["validation"], text.tokenizers)
+    started = time.perf_counter()
+    stream.epoch(1)
+    epoch_seconds = time.perf_counter() - started
+    return speed, Pace(
+        stream.num_steps(1) * text.scale,
+        stream.num_target_tokens(1) * text.scale,
+        speed.tokens_per_second,
+        epoch_seconds * text.scale,
+        validation_seconds * text.validation_scale,
+    )
+
+
+def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, num_parameters: int) -> Part:
+    expected = forecast(config, pace)
+    at_least = "" if expected.is_certain else "at least "
+    one, altogether = disk_space(config, num_parameters)
+    free = _free_disk(run)
+    if one > free:
+        raise RunError(
+            f"a checkpoint takes {size(one)}, and {size(free)} are free where {run.path} will be. Free some "
+            "space, or train into another directory with --run."
+        )
+    busy = list(warnings.warn_of_other_work(os.getloadavg()[0], os.cpu_count() or 1, speed.processor_share))
+    # Without the other work, the fastest quarter would have been faster still.
+    slowest, fastest = speed.range[0], speed.range[1] / speed.processor_share
+    least, most = (forecast(config, pace.at(each)).seconds for each in (fastest, slowest))
+    not_compiled = ", not compiled" if config.training.compile else ""
+    rows = [
+        *(
+            ("machine", "busy with other work: the longer time is beside it, the shorter one without it")
+            for _ in busy
+        ),
+        (
+            "speed",
+            f"{count(speed.tokens_per_second)} target tokens a second, measured on "
+            f"{counted(speed.num_steps, 'step')} in {duration(speed.seconds)}{not_compiled}",
+        ),
+        ("length", f"{counted(expected.num_steps, 'step')}, where {expected.ended_by} ends it"),
+        ("epochs", f"{expected.num_epochs:.1f}, of {counted(round(pace.steps_per_epoch), 'step')} each"),
+        (
+            "time",
+            f"{at_least}{between(least, most)}; at this speed {duration(expected.training_seconds)} of "
+            f"training and {duration(expected.validating_seconds)} of "
+            f"{counted(expected.num_validations, 'validation')}",
+        ),
+        ("checkpoints", f"{count(expected.num_checkpoints)}, and each new best; {size(one)} each"),
+        ("disk space", f"up to {size(altogether)} of checkpoints; {size(free)} are free"),
+    ]
+    found = [
+        *busy,
+        *warnings.warn_of_schedule(config, expected),
+        *warnings.warn_of_validation(config, expected),
+        *warnings.warn_of_disk(altogether, free, str(run.path)),
+    ]
+    return Part("the run", table(rows), found)
+
+
+def _free_disk(run: RunDirectory) -> int:
+    """Bytes free where the run will be: in the nearest folder above it that is there."""
+    place = run.path.absolute()
+    return shutil.disk_usage(next(path for path in (place, *place.parents) if path.exists())).free

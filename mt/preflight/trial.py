@@ -1,0 +1,273 @@
+"""A model like that of the run, put to the trial: its parameters, its largest step, its speed."""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import datasets
+import numpy as np
+import torch
+
+from mt.config.config import Config
+from mt.data.batches.batch import Batch, collate, pad
+from mt.data.batches.dataset import EncodedPairs
+from mt.data.batches.sampler import Indices
+from mt.data.batches.stream import BatchStream
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.device import is_out_of_memory
+from mt.errors import TrainingError
+from mt.inference.loaded_model import build_model
+from mt.preflight.speed import Speed
+from mt.search.greedy import greedy_search
+from mt.search.hypothesis import Hypothesis, length_limit
+from mt.search.request import SearchRequest
+from mt.special_tokens import EOS_ID
+from mt.training.precision import Precision
+from mt.training.schedule import learning_rate
+from mt.training.state import TrainingState
+from mt.training.step import StepResult, train_step
+from mt.training.train_state import new_trainee
+from mt.training.validation import validate
+from mt.transformer.transformer import Transformer
+
+FLOAT_BYTES = 4
+# Where steps are not equally fast, so many times as many are timed.
+MOST_EFFORT = 3
+PARTS = {
+    "src_embedding": "embeddings",
+    "tgt_embedding": "embeddings",
+    "encoder": "encoder",
+    "decoder": "decoder",
+    "output": "output",
+}
+
+
+@dataclass(frozen=True)
+class LargestStep:
+    """One training step on the largest batches."""
+
+    shapes: list[tuple[int, int, int]]
+    """Of each batch: pairs, source and target tokens of a row."""
+    result: StepResult
+    seconds: float
+    activations: int | None
+    """Bytes at the peak above weights, gradients and Adam's averages; None where nothing tells."""
+    peak: int | None
+    """Bytes at the peak altogether."""
+
+
+def count_parameters(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> dict[str, int]:
+    """Parameters by part; what is shared or tied counts once, where it stands first. Takes no memory."""
+    counts = Counter(dict.fromkeys(PARTS.values(), 0))
+    with torch.device("meta"):
+        model = build_model(config, src_tokenizer, tgt_tokenizer)
+    for name, parameter in model.named_parameters():
+        counts[PARTS[name.split(".")[0]]] += parameter.numel()
+    return dict(counts)
+
+
+def refuse_too_large(num_parameters: int, num_copies: int, device: torch.device) -> None:
+    """Refuse a model that cannot be trained whatever its batches are like.
+
+    Raises:
+        TrainingError: If ``num_copies`` of its parameters do not fit into memory.
+    """
+    needed, free = num_copies * FLOAT_BYTES * num_parameters, free_memory(device)
+    if free is not None and needed > free:
+        raise TrainingError(
+            f"the model's {num_parameters:,} parameters with their gradients and averages take "
+            f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory are free. Lower model.d_model, "
+            "model.d_ff or tokenizer.max_size."
+        )
+
+
+def largest_batches(pairs: EncodedPairs, batches: Sequence[Indices]) -> list[Indices]:
+    """The batch of most positions, padding included, and the one with the longest sentence, if another."""
+    src, tgt = pairs.src.lengths, pairs.tgt.lengths
+
+    def num_positions(batch: Indices) -> int:
+        return len(batch) * (int(src[batch].max()) + int(tgt[batch].max()))
+
+    def longest(batch: Indices) -> int:
+        return max(int(src[batch].max()), int(tgt[batch].max()))
+
+    widest, longest_of_all = max(batches, key=num_positions), max(batches, key=longest)
+    return [widest] if longest(widest) == longest(longest_of_all) else [widest, longest_of_all]
+
+
+class Trial:
+    """A model with first weights and its optimizer; nothing of it is kept."""
+
+    def __init__(self, config: Config, model: Transformer, precision: Precision) -> None:
+        trainee = new_trainee(model, config, precision, TrainingState())
+        self._config = config
+        self.model = model
+        self._objective = trainee.objective
+        self._optimizer = trainee.optimizer
+        self._precision = precision
+        self._device = model.output.weight.device
+        self._num_steps = 0
+
+    def take_largest_step(self, stream: BatchStream, largest: Sequence[Indices]) -> LargestStep:
+        """Train on these batches of the first epoch as on one step's micro-batches.
+
+        Raises:
+            TrainingError: If not even a single pair fits into memory.
+        """
+        # A first step on a little pair makes what stays: gradients, Adam's averages, the libraries' own.
+        generator = np.random.default_rng(self._config.training.seed)
+        self._train([stream.batch_of(largest[0][:1], 0, generator)])
+        batches = [stream.batch_of(indices, 0, generator) for indices in largest]
+        can_tell = forget_peak(self._device)
+        before = taken_memory(self._device)
+        started = time.perf_counter()
+        result = self._train(batches)
+        seconds = time.perf_counter() - started
+        peak = peak_memory(self._device) if can_tell else None
+        activations = max(0, peak - before) if peak is not None and before is not None else None
+        shapes = [(len(batch.labels), batch.src_ids.size(1), batch.labels.size(1)) for batch in batches]
+        return LargestStep(shapes, result, seconds, activations, peak)
+
+    def measure_speed(self, stream: BatchStream, *, max_steps: int, max_seconds: float) -> Speed:
+        """Take the first steps of the run, after one that is not counted.
+
+        Args:
+            stream: Of the run's batches.
+            max_steps: So many are enough where they are about equally fast; three times as many always.
+            max_seconds: Likewise, their time.
+        """
+        _, epoch, batch = self._take(stream, 0, 0)
+        num_target_tokens: list[int] = []
+        processor_started = time.thread_time()
+        times = [time.perf_counter()]
+        while True:
+            result, epoch, batch = self._take(stream, epoch, batch)
+            num_target_tokens.append(result.num_target_tokens)
+            times.append(time.perf_counter())
+            on_processor = time.thread_time() - processor_started if self._device.type == "cpu" else None
+            speed = Speed(num_target_tokens, np.diff(times).tolist(), on_processor)
+            effort = max(speed.num_steps / max_steps, speed.seconds / max_seconds)
+            if effort >= MOST_EFFORT or (effort >= 1 and speed.is_steady):
+                return speed
+
+    def write_longest(self, pairs: EncodedPairs, batch: Indices) -> tuple[int, Hypothesis, float]:
+        """Translate the longest source of a batch: its tokens, what was written, and the seconds taken."""
+        sentence = max((pairs.src[i] for i in batch), key=len)
+        length = len(sentence) + 1
+        started = time.perf_counter()
+        most = length_limit(length, self._config.data.max_length, target_ratio=pairs.target_ratio)
+        (written,) = self._write([sentence.tolist()], [most])
+        return length, written, time.perf_counter() - started
+
+    def measure_validation(self, text: datasets.Dataset, tokenizers: tuple[Tokenizer, Tokenizer]) -> float:
+        """Seconds that a validation on ``text`` will take, once the model has learnt how long sentences are.
+
+        Measured on one batch of middling length, with the lengths of the references as limits.
+        """
+        most = self._config.data.max_length - 1
+        src, tgt = (
+            [ids[:most] for ids in tokenizer.encode_batch(text[side])]
+            for tokenizer, side in zip(tokenizers, ("src", "tgt"), strict=True)
+        )
+        # Translating goes by length.
+        order = np.argsort([len(ids) for ids in src], kind="stable")
+        width = self._config.validation.batch_sentences
+        start = max(0, (len(order) - width) // 2)
+        middle = order[start : start + width]
+        src, tgt = [src[i] for i in middle], [tgt[i] for i in middle]
+        rows = text.select(middle)
+        started = time.perf_counter()
+        validate(
+            self._objective,
+            [collate(src, tgt)],
+            self._precision,
+            translate=lambda _: [
+                tokenizers[1].decode(written.ids)
+                for written in self._write(src, [len(ids) + 1 for ids in tgt])
+            ],
+            sources=rows["src"],
+            references=rows["tgt"],
+        )
+        return (time.perf_counter() - started) * len(text) / len(middle)
+
+    def _take(self, stream: BatchStream, epoch: int, batch: int) -> tuple[StepResult, int, int]:
+        micro_batches, epoch, batch = stream.take(epoch, batch)
+        return self._train(micro_batches), epoch, batch
+
+    def _train(self, micro_batches: Sequence[Batch]) -> StepResult:
+        self._num_steps += 1
+        self._objective.train()
+        config = self._config
+        return train_step(
+            self._objective,
+            micro_batches,
+            self._optimizer,
+            self._precision,
+            learning_rate=learning_rate(self._num_steps, config.schedule, d_model=config.model.d_model),
+            smoothing=config.training.label_smoothing,
+            clip_norm=config.training.clip_norm,
+        )
+
+    @torch.inference_mode()
+    def _write(self, sentences: Sequence[Sequence[int]], limits: Sequence[int]) -> list[Hypothesis]:
+        """Greedy search, in two halves where it does not fit into memory, as translating does it."""
+        self._objective.eval()
+        src_ids = pad(sentences, last=EOS_ID).to(self._device)
+        try:
+            return greedy_search(self.model, SearchRequest(src_ids, limits))
+        except RuntimeError as error:
+            if not is_out_of_memory(error) or len(sentences) == 1:
+                raise
+        half = len(sentences) // 2
+        return self._write(sentences[:half], limits[:half]) + self._write(sentences[half:], limits[half:])
+
+
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+_MEMINFO = Path("/proc/meminfo")
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that can still be had there; None where nothing tells."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return _field(_MEMINFO, "MemAvailable") if device.type == "cpu" else None
+
+
+def taken_memory(device: torch.device) -> int | None:
+    """Bytes taken: by tensors on CUDA, by the whole process on the CPU."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device)
+    return _field(_STATUS, "VmRSS") if device.type == "cpu" else None
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """The most that was taken since `forget_peak`."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return _field(_STATUS, "VmHWM") if device.type == "cpu" else None
+
+
+def forget_peak(device: torch.device) -> bool:
+    """Let the peak begin anew; return whether that can be done here."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return True
+    try:
+        # Linux: 5 sets the peak to what is taken now (man 5 proc).
+        _CLEAR.write_text("5")
+    except OSError:
+        return False
+    return device.type == "cpu"
+
+
+def _field(file: Path, name: str) -> int | None:
+    """A line such as ``VmRSS:  12345 kB`` of a file that Linux has, in bytes."""
+    try:
+        match = re.search(rf"^{name}:\s+(\d+) kB$", file.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(match[1]) * 1024 if match else None

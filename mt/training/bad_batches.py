@@ -1,0 +1,93 @@
+"""Batches whose loss or gradient was no number, kept as plain JSON so that `mt check` can look into them."""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from mt.atomic_files import make_folder, write_text_atomically
+from mt.data.batches.batch import Batch
+from mt.errors import DataError
+from mt.regular_files import read_bytes
+from mt.run_directory import RunDirectory
+from mt.training.step import StepResult
+
+LOG = logging.getLogger(__name__)
+# One is enough to find a fault; a run that goes wrong again and again must not fill the disk.
+MOST_KEPT = 100
+MAX_BYTES = 50_000_000
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The raw ids of a micro-batch, with neither BOS nor EOS."""
+
+    src_ids: list[list[int]]
+    tgt_ids: list[list[int]]
+
+
+@dataclass(frozen=True)
+class BadBatch:
+    """What a step was made of that was skipped."""
+
+    step: int
+    """The number of the step."""
+    after_checkpoint: str | None
+    """The newest checkpoint at that time."""
+    loss: str
+    """As text, since JSON knows no NaN."""
+    gradient_norm: str
+    micro_batches: list[Pairs]
+
+
+def keep_bad_batch(
+    run: RunDirectory,
+    step: int,
+    after_checkpoint: str | None,
+    micro_batches: Sequence[Batch],
+    result: StepResult,
+) -> None:
+    """Write the batches of a step into the run directory, and say where."""
+    file = run.bad_batch_file(step)
+    make_folder(file.parent)
+    if not file.exists() and sum(1 for _ in file.parent.iterdir()) >= MOST_KEPT:
+        LOG.warning("%s is full: the batch of step %d is not kept", file.parent, step)
+        return
+    bad = BadBatch(
+        step,
+        after_checkpoint,
+        str(result.loss),
+        str(result.gradient_norm),
+        [Pairs(*batch.sentences()) for batch in micro_batches],
+    )
+    write_text_atomically(file, json.dumps(asdict(bad)) + "\n")
+    LOG.warning("its batch is kept; look into it with  mt check --batch %s", file)
+
+
+def read_bad_batch(file: Path, *, src_vocab_size: int, tgt_vocab_size: int, max_length: int) -> BadBatch:
+    """What `keep_bad_batch` wrote.
+
+    Raises:
+        DataError: If the file cannot be read, is none, or does not fit vocabularies and length.
+    """
+    try:
+        text = read_bytes(file, max_bytes=MAX_BYTES)
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}.") from error
+    try:
+        bad = TypeAdapter(BadBatch).validate_json(text, strict=True)
+    except ValidationError as error:
+        raise DataError(
+            f"{file} is not a batch that mt train kept. They lie in the bad_batches folder of a run."
+        ) from error
+    fits = bool(bad.micro_batches)
+    for pairs in bad.micro_batches:
+        fits &= 0 < len(pairs.src_ids) == len(pairs.tgt_ids)
+        for sentences, size in ((pairs.src_ids, src_vocab_size), (pairs.tgt_ids, tgt_vocab_size)):
+            fits &= all(len(ids) < max_length and all(0 <= i < size for i in ids) for ids in sentences)
+    if not fits:
+        raise DataError(f"{file} does not belong to this run: give the run it is from with --run.")
+    return bad

@@ -1,0 +1,44 @@
+"""The literature's way against figures and rules that are not ours."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sacrebleu
+
+from mt.evaluation.literature import literature_score, literature_tokens
+
+HYPOTHESES = ["Ein Mann, der läuft.", "Das „alte“ Haus & ein Hund.", "Es ist z.B. gut!"]
+REFERENCES = ["Ein Mann der läuft.", "Das „alte“ Haus & ein Hund.", "Es ist z.B. sehr gut!"]
+
+
+def test_text_is_treated_as_moses_scripts_do() -> None:
+    # By hand, after normalize-punctuation.perl -penn and tokenizer.perl of Moses.
+    assert literature_tokens(HYPOTHESES, "de") == [
+        "ein mann , der läuft .",
+        "das &quot; alte &quot; haus &amp; ein hund .",
+        "es ist z.b. gut !",
+    ]
+
+
+def test_the_score_equals_the_command_line(command_line: Callable[..., dict[str, dict[str, Any]]]) -> None:
+    tokens = literature_tokens(HYPOTHESES, "de"), literature_tokens(REFERENCES, "de")
+    expected = command_line(*tokens, "--tokenize", "none", "--force", "--confidence", "-w", "10")["BLEU"]
+    score = literature_score(HYPOTHESES, REFERENCES, "de")
+    assert score.value == pytest.approx(expected["score"], abs=1e-9)
+    assert score.signature.startswith(expected["signature"] + "|before:lowercase+")
+    assert score.name == "literature BLEU"
+    assert score.interval is not None
+    middle = expected["confidence_mean"]
+    assert sum(score.interval) / 2 == pytest.approx(middle, abs=1e-4)
+
+
+def test_case_does_not_count() -> None:
+    upper = [line.upper() for line in REFERENCES]
+    assert literature_score(upper, REFERENCES, "de").value == pytest.approx(100)
+    assert sacrebleu.corpus_bleu(upper, [REFERENCES]).score < 50
+
+
+def test_a_language_without_rules_is_treated_as_english() -> None:
+    assert literature_tokens(["Mr. X sees it."], "sdrow") == literature_tokens(["Mr. X sees it."], "en")
+    assert literature_tokens([""], "de") == [""]

@@ -1,0 +1,118 @@
+"""Scores against sacreBLEU's own functions."""
+
+import pytest
+import sacrebleu
+
+from mt.errors import DataError
+from mt.evaluation.scores import (
+    Score,
+    exact_match,
+    metrics_of_evaluation,
+    refuse_empty,
+    score_by,
+    score_translations,
+)
+
+HYPOTHESES = ["Der Hund läuft schnell über die Straße.", "Das ist gut!", "Ein Mann liest ein altes Buch ."]
+REFERENCES = ["Der Hund rennt schnell über die Straße.", "Das ist gut!", "Ein Mann liest ein altes Buch."]
+
+
+def test_scores_equal_those_of_sacrebleu() -> None:
+    scores = score_translations(HYPOTHESES, REFERENCES)
+    assert list(scores) == ["bleu", "chrf"]
+    assert scores["bleu"].value == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
+    assert scores["chrf"].value == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
+    assert 0 < scores["bleu"].value < 100
+
+
+def test_scores_are_of_the_corpus_and_not_means_of_sentences() -> None:
+    bleu = score_translations(HYPOTHESES, REFERENCES)["bleu"].value
+    alone = [score_translations([h], [r])["bleu"].value for h, r in zip(HYPOTHESES, REFERENCES, strict=True)]
+    assert abs(bleu - sum(alone) / len(alone)) > 1
+
+
+def test_perfect_translations_score_100() -> None:
+    scores = score_translations(REFERENCES, REFERENCES)
+    assert scores["bleu"].value == pytest.approx(100)
+    assert scores["chrf"].value == pytest.approx(100)
+
+
+def test_no_score_is_printed_without_its_signature() -> None:
+    scores = score_translations(HYPOTHESES, REFERENCES)
+    version = sacrebleu.__version__
+    bleu = f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
+    chrf = f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}"
+    assert scores["bleu"].signature == bleu
+    assert scores["chrf"].signature == chrf
+    assert str(scores["bleu"]) == f"BLEU {scores['bleu'].value:.2f}  ({bleu})"
+    assert str(scores["chrf"]) == f"chrF2 {scores['chrf'].value:.2f}  ({chrf})"
+
+
+CHINESE = ["他是一个好人。", "我们在北京学习机器翻译。", "今天天气很好,对吗?"]
+NEARLY = ["他是一个好人。", "我们在北京学习翻译。", "今天天气很好,是吗?"]
+THAI, NEARLY_THAI = ["ฉันรักหมาของฉันมาก", "วันนี้อากาศดี"], ["ฉันรักแมวของฉันมาก", "วันนี้อากาศดี"]
+JAPANESE, NEARLY_JAPANESE = ["私は毎日日本語を勉強します。"], ["私は毎日英語を勉強します。"]
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "tokenizer"),
+    [
+        (NEARLY, CHINESE, "zh"),
+        (NEARLY_THAI, THAI, "char"),
+        (NEARLY_JAPANESE, JAPANESE, "char"),
+        # A name in another script does not make a text one of it.
+        (["Er sagt 你好 zu ihm heute."], ["Er sagte 你好 zu ihm heute."], "13a"),
+        (["我用 PyTorch 学习机器翻译。"], ["我用 PyTorch 研究机器翻译。"], "zh"),
+        (["12 + 3 = 15"], ["12 + 3 = 15"], "13a"),
+    ],
+)
+def test_words_are_split_as_the_script_needs_it(
+    hypotheses: list[str], references: list[str], tokenizer: str
+) -> None:
+    expected = sacrebleu.corpus_bleu(hypotheses, [references], tokenize=tokenizer)
+    for bleu in (
+        score_translations(hypotheses, references)["bleu"],
+        score_by(metrics_of_evaluation(references)["bleu"], hypotheses, references),
+    ):
+        assert bleu.value == expected.score > 10
+        assert f"|tok:{tokenizer}|" in bleu.signature
+    ter = score_by(metrics_of_evaluation(references)["ter"], hypotheses, references)
+    assert ter.value <= 50
+    assert ("asian:yes" in ter.signature) == (tokenizer != "13a")
+
+
+def test_empty_translations_are_scored_and_not_dropped() -> None:
+    hypotheses = ["", *HYPOTHESES[1:]]
+    expected = sacrebleu.corpus_bleu(hypotheses, [REFERENCES]).score
+    assert score_translations(hypotheses, REFERENCES)["bleu"].value == expected
+    assert expected < score_translations(HYPOTHESES, REFERENCES)["bleu"].value
+
+
+@pytest.mark.parametrize("num_hypotheses", [0, 2])
+def test_unequal_numbers_of_lines_are_refused(num_hypotheses: int) -> None:
+    with pytest.raises(DataError, match=rf"^{num_hypotheses} translations .* 3 references"):
+        score_translations(HYPOTHESES[:num_hypotheses], REFERENCES)
+
+
+def test_nothing_to_score_is_refused() -> None:
+    with pytest.raises(DataError, match="the references are empty"):
+        score_translations([], [])
+
+
+def test_exact_match_is_a_share_in_percent() -> None:
+    assert exact_match(["a b", "c", "d ", "e"], ["a b", "c", "d", "E"]) == 50.0
+    assert exact_match(["a"], ["a"]) == 100.0
+    with pytest.raises(ValueError, match="longer"):
+        exact_match(["a"], ["a", "b"])
+
+
+def test_an_interval_stands_beside_its_score() -> None:
+    assert str(Score("TER", 43.217, "sig", (41.0, 45.555))) == "TER 43.22  [41.00, 45.55]  (sig)"
+
+
+def test_an_empty_reference_is_refused() -> None:
+    refuse_empty(REFERENCES, "my.jsonl, test")
+    with pytest.raises(DataError, match=r"^my.jsonl, test, sentence 2: the reference is empty"):
+        refuse_empty(["a", " \t", "b"], "my.jsonl, test")
+    with pytest.raises(DataError, match=r"sentence 1, and 2 more: the reference is empty"):
+        refuse_empty(["", "", "\u3000"], "x")

@@ -1,0 +1,87 @@
+"""Resampling against sacreBLEU's command line, and by what it must say."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mt.errors import DataError
+from mt.evaluation import significance
+from mt.evaluation.significance import paired_bootstrap, score_with_confidence
+
+REFERENCES = [f"der {word} Hund läuft über die Straße Nummer {i}." for i, word in enumerate("abcdefghij" * 3)]
+GOOD = [line.replace("Hund", "Mund") if i % 5 == 0 else line for i, line in enumerate(REFERENCES)]
+BAD = [line.replace("läuft über", "geht auf") if i % 2 else line for i, line in enumerate(REFERENCES)]
+
+
+def test_figures_equal_the_command_line(table_of_command_line: Callable[..., list[list[str]]]) -> None:
+    arguments = ["-m", "bleu", "chrf", "ter", "--chrf-word-order", "2", "--paired-bs", "-w", "8"]
+    baseline, system = table_of_command_line(BAD, GOOD, REFERENCES, *arguments)
+    found = paired_bootstrap(BAD, GOOD, REFERENCES)
+    assert list(found) == ["bleu", "chrfpp", "ter"]
+    for difference, first, second in zip(found.values(), baseline, system, strict=True):
+        assert difference.gain == pytest.approx(difference.second.value - difference.first.value)
+        for score, cell in ((difference.first, first), (difference.second, second)):
+            assert score.interval is not None
+            low, high = score.interval
+            # Half of what sacreBLEU computes with has seven digits only, and so has the width.
+            shown = [float(number) for number in re.findall(r"\d+\.\d+", cell)[:3]]
+            assert shown[0] == pytest.approx(score.value, abs=1e-7)
+            assert shown[1:] == pytest.approx([(low + high) / 2, (high - low) / 2], abs=1e-4)
+        assert f"(p = {difference.p_value:.4f})" in second
+        assert 0 < difference.p_value < 1
+
+
+def test_what_is_clearly_better_is_no_chance_and_what_is_equal_is() -> None:
+    assert paired_bootstrap(BAD, REFERENCES, REFERENCES)["bleu"].p_value < 0.01
+    same = paired_bootstrap(GOOD, GOOD, REFERENCES)["bleu"]
+    assert same.gain == 0
+    # Whatever is as good as the other, a difference of nothing or more is certain.
+    assert same.p_value == 1
+
+
+def test_missing_lines_and_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataError, match=r"29 translations .* 30 references"):
+        paired_bootstrap(GOOD, BAD[1:], REFERENCES)
+    monkeypatch.setattr(significance, "MAX_RESAMPLED_LINES", 29)
+    with pytest.raises(DataError, match="30 sentences are too many for the paired bootstrap"):
+        paired_bootstrap(GOOD, BAD, REFERENCES)
+
+
+def test_scores_with_intervals_equal_the_command_line(
+    command_line: Callable[..., dict[str, dict[str, Any]]],
+) -> None:
+    arguments = ["-m", "bleu", "chrf", "ter", "--chrf-word-order", "2", "--confidence", "-w", "10"]
+    expected = command_line(GOOD, REFERENCES, *arguments)
+    scores = score_with_confidence(GOOD, REFERENCES)
+    assert [score.name for score in scores.values()] == ["BLEU", "chrF2++", "TER"]
+    for score in scores.values():
+        line = expected[score.name]
+        assert score.value == pytest.approx(line["score"], abs=1e-9)
+        assert score.signature == line["signature"]
+        assert "bs:1000|seed:12345" in score.signature
+        assert score.interval is not None
+        middle, half = line["confidence_mean"], line["confidence_var"]
+        assert score.interval == pytest.approx((middle - half, middle + half), abs=1e-4)
+        assert half > 0
+
+
+def test_resampling_is_seeded() -> None:
+    assert score_with_confidence(GOOD, REFERENCES) == score_with_confidence(GOOD, REFERENCES)
+
+
+def test_more_lines_than_fit_are_scored_without_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_interval = score_with_confidence(GOOD, REFERENCES)
+    monkeypatch.setattr(significance, "MAX_RESAMPLED_LINES", 29)
+    for key, score in score_with_confidence(GOOD, REFERENCES).items():
+        assert score.value == with_interval[key].value
+        assert score.interval is None
+        assert "bs:" not in score.signature
+
+
+def test_a_resample_that_scores_nothing_is_a_score_like_others() -> None:
+    # sacreBLEU's own corpus_score(n_bootstrap=...) ends in a TypeError here.
+    score = score_with_confidence(["a b c d", "x"], ["a b c d", "y"])["bleu"]
+    assert score.interval is not None
+    assert score.interval[0] < score.value < score.interval[1]

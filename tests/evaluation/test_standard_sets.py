@@ -1,0 +1,108 @@
+"""Standard test sets from a cache of sacreBLEU's that is made up, and from a network that is not there."""
+
+import json
+import subprocess
+import sys
+import urllib.error
+from http.client import IncompleteRead
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sacrebleu
+from sacrebleu.dataset import DATASETS
+
+from mt.errors import DataError
+from mt.evaluation.test_set import load_standard_set
+
+SOURCES = ["The dog.", "A  house ", "Milk!"]
+REFERENCES = ["Der Hund.", "Ein Haus", "Milch!"]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """sacreBLEU's folder with three lines of WMT 2014, written by hand."""
+    wmt14: Any = DATASETS["wmt14"]
+    monkeypatch.setattr(wmt14, "_outdir", str(tmp_path / "wmt14"))
+    monkeypatch.setattr(wmt14, "_rawdir", str(tmp_path / "wmt14" / "raw"))
+    (tmp_path / "wmt14").mkdir()
+    for field in wmt14.fieldnames("en-de"):
+        lines = {"src": SOURCES, "ref": REFERENCES}.get(field, ["x"] * 3)
+        file = Path(wmt14._get_txt_file_path("en-de", field))
+        file.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return tmp_path
+
+
+def test_lines_are_those_that_sacrebleu_scores_against(cache: Path) -> None:
+    sources, references = load_standard_set("wmt14", "en", "de", timeout_seconds=1)
+    assert sources == ["The dog.", "A  house", "Milk!"]
+    assert references == REFERENCES
+    hypotheses = cache / "hypotheses"
+    hypotheses.write_text("Der Hund.\nDas Haus\nMilch!\n")
+    command = [sys.executable, "-m", "sacrebleu", "-t", "wmt14", "-l", "en-de"]
+    ended = subprocess.run(
+        [*command, "-i", hypotheses, "-m", "chrf", "-w", "10"],
+        capture_output=True,
+        encoding="utf-8",
+        env={"SACREBLEU": str(cache), "PATH": ""},
+        check=True,
+    )
+    expected = json.loads(ended.stdout)["score"]
+    found = sacrebleu.corpus_chrf(["Der Hund.", "Das Haus", "Milch!"], [references]).score
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_sets_and_languages_that_sacrebleu_has_not(cache: Path) -> None:
+    with pytest.raises(DataError, match="knows no test set 'wmt1'"):
+        load_standard_set("wmt1", "en", "de", timeout_seconds=1)
+    with pytest.raises(DataError, match=r"wmt14 has no en-it, only .*en-de"):
+        load_standard_set("wmt14", "en", "it", timeout_seconds=1)
+
+
+def test_several_references_are_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = ["src", "ref:A", "ref:B"]
+    wmt14: Any = DATASETS["wmt14"]
+    for field in fields:
+        Path(wmt14._get_txt_file_path("en-de", field)).write_text("x\n")
+    monkeypatch.setattr(wmt14, "fieldnames", lambda languages: fields)
+    with pytest.raises(DataError, match="several references for a sentence of en-de"):
+        load_standard_set("wmt14", "en", "de", timeout_seconds=1)
+
+
+def test_no_network_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(url: object) -> None:
+        raise urllib.error.URLError("Name or service not known")
+
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    with pytest.raises(DataError, match=r"wmt14 is not in .*could not be downloaded: Name or service"):
+        load_standard_set("wmt14", "fr", "en", timeout_seconds=1)
+
+
+def test_a_download_that_breaks_off_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_off(url: object) -> None:
+        raise IncompleteRead(b"half")
+
+    monkeypatch.setattr("urllib.request.urlopen", break_off)
+    with pytest.raises(DataError, match=r"Remove that folder and try again with a network"):
+        load_standard_set("wmt14", "fr", "en", timeout_seconds=1)
+
+
+def test_files_of_which_one_is_cut_short_are_not_used(cache: Path) -> None:
+    wmt14: Any = DATASETS["wmt14"]
+    Path(wmt14._get_txt_file_path("en-de", "ref")).write_text("Der Hund.\n")
+    with pytest.raises(DataError, match=r"it is damaged. Remove that folder"):
+        load_standard_set("wmt14", "en", "de", timeout_seconds=1)
+
+
+def test_a_wrong_checksum_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = cache / "wmt14" / "raw"
+    raw.mkdir()
+    wmt14: Any = DATASETS["wmt14"]
+
+    def cut_short(url: object) -> Any:
+        return (cache / "wmt14" / "wmt14.en-de.src").open("rb")
+
+    monkeypatch.setattr("urllib.request.urlopen", cut_short)
+    assert wmt14.md5
+    with pytest.raises(DataError, match="it is damaged"):
+        load_standard_set("wmt14", "fr", "en", timeout_seconds=1)

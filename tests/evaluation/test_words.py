@@ -1,0 +1,105 @@
+"""Word statistics against counts by hand, brute force and sacreBLEU."""
+
+import random
+from collections import Counter
+
+import pytest
+import sacrebleu
+
+from mt.evaluation.analysis import (
+    SourceWords,
+    by_source_length,
+    by_training_frequency,
+    count_words,
+    length_ratio,
+    look_at_source_words,
+    words,
+)
+
+WORDS = [f"w{i}" for i in range(40)]
+
+
+def random_lines(seed: int, num: int = 200) -> list[str]:
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(1, 30))) for _ in range(num)]
+
+
+def test_words_are_those_that_bleu_counts() -> None:
+    assert words("我用 PyTorch。") == ["我", "用", "PyTorch", "。"]
+    assert words("It's 3,000 \"new\" ones, isn't it?") == (
+        ["It's", "3,000", '"', "new", '"', "ones", ",", "isn't", "it", "?"]
+    )
+    lines = ["Ein Mann, der läuft.", "„Nein“, sagt sie: 3.5!"]
+    assert sum(len(words(line)) for line in lines) == sacrebleu.BLEU().corpus_score(lines, [lines]).sys_len
+
+
+def test_the_length_ratio_is_that_of_bleu() -> None:
+    hypotheses, references = random_lines(1), random_lines(2)
+    assert length_ratio(hypotheses, references) == sacrebleu.corpus_bleu(hypotheses, [references]).ratio
+
+
+def test_words_are_counted_where_they_are_wanted() -> None:
+    counts = count_words(["a b b.", "B c"], ["b .", "d"])
+    assert counts == {"b": 2, ".": 1, "d": 0}
+
+
+def test_groups_by_length_hold_every_sentence_once_and_score_as_sacrebleu_does() -> None:
+    sources, hypotheses, references = random_lines(3), random_lines(4), random_lines(5)
+    groups = by_source_length(sources, hypotheses, references)
+    assert [group.source_words for group in groups] == ["0-9", "10-19", "20-29", "30-39"]
+    assert sum(group.num_sentences for group in groups) == 200
+    short = [i for i, source in enumerate(sources) if len(source.split()) < 10]
+    outputs, wanted = [hypotheses[i] for i in short], [references[i] for i in short]
+    assert groups[0].num_sentences == len(short)
+    assert groups[0].bleu == sacrebleu.corpus_bleu(outputs, [wanted]).score
+    assert groups[0].chrfpp == sacrebleu.corpus_chrf(outputs, [wanted], word_order=2).score
+    assert groups[-1].num_sentences == sum(len(source.split()) == 30 for source in sources)
+
+
+def test_f1_by_training_frequency_by_hand() -> None:
+    # Found: a once of two in the output and three in the reference; rare is missed, new is invented.
+    groups = by_training_frequency(["a a new", "a"], ["a b a rare", "a a b"], {"a": 1200, "b": 3, "rare": 1})
+    by_label = {group.training_frequency: group for group in groups}
+    assert list(by_label) == ["0", "1", "2-4", "1000+"]
+    assert by_label["1000+"].num_reference_words == 4
+    assert by_label["1000+"].num_output_words == 3
+    # Three in both: precision 3/3, recall 3/4.
+    assert by_label["1000+"].f1 == pytest.approx(100 * 2 * 1 * 0.75 / 1.75)
+    assert (by_label["0"].num_reference_words, by_label["0"].num_output_words, by_label["0"].f1) == (0, 1, 0)
+    assert (by_label["1"].num_reference_words, by_label["2-4"].num_reference_words) == (1, 2)
+    assert by_label["2-4"].f1 == 0
+
+
+def test_f1_by_training_frequency_by_brute_force() -> None:
+    hypotheses, references = random_lines(6), random_lines(7)
+    frequencies = {word: 3**i % 1500 for i, word in enumerate(WORDS)}
+    groups = by_training_frequency(hypotheses, references, frequencies)
+    ends = {"0": (0, 0), "1": (1, 1), "2-4": (2, 4), "5-9": (5, 9), "10-99": (10, 99), "100-999": (100, 999)}
+    for group in groups:
+        low, high = ends.get(group.training_frequency, (1000, 9**9))
+        members = {word for word, count in frequencies.items() if low <= count <= high}
+        matched = output = wanted = 0
+        for hypothesis, reference in zip(hypotheses, references, strict=True):
+            left = [word for word in reference.split() if word in members]
+            wanted += len(left)
+            for word in hypothesis.split():
+                output += word in members
+                if word in left:
+                    left.remove(word)
+                    matched += 1
+        precision, recall = matched / output, matched / wanted
+        assert group.f1 == pytest.approx(200 * precision * recall / (precision + recall))
+    assert sum(group.num_reference_words for group in groups) == sum(len(r.split()) for r in references)
+
+
+def test_source_words_by_hand() -> None:
+    sources = ["Anna sees Xyzzy , Anna", "the blorb !"]
+    hypotheses = ["Anna sieht Anna ,", "das blorb !"]
+    references = ["Anna sieht Xyzzy ,", "der Blorb !"]
+    known = Counter({"Anna": 5, "sees": 2, "the": 9})
+    found = look_at_source_words(sources, hypotheses, references, known)
+    # Punctuation is left out; both Annas are in the output, and the blorb; in the reference Anna and Xyzzy.
+    assert found == SourceWords(
+        num_words=6, num_copied=3, num_copied_by_reference=3, num_unknown=2, num_unknown_copied=1
+    )
+    assert look_at_source_words(sources, hypotheses, references, None) == SourceWords(6, 3, 3, None, None)

@@ -1,0 +1,35 @@
+from collections.abc import Sequence
+
+import pytest
+
+from mt.inference.segments import pieces_of, split_sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("One. Two! Three? Four… Five", ["One.", "Two!", "Three?", "Four…", "Five"]),
+        ('He said: "No." She left.', ['He said: "No."', "She left."]),
+        ("(So it is.) And «so.» End.", ["(So it is.)", "And «so.»", "End."]),
+        ("你好。再见！", ["你好。", "再见！"]),
+        ("3.14 is e.g.not split", ["3.14 is e.g.not split"]),
+        ("no stop at all", ["no stop at all"]),
+        ("  ", []),
+    ],
+)
+def test_sentences_end_at_their_stops(text: str, sentences: list[str]) -> None:
+    assert split_sentences(text) == sentences
+
+
+@pytest.mark.parametrize("max_length", [4, 5, 8])
+def test_nothing_is_lost_and_nothing_is_too_long(max_length: int) -> None:
+    def encode(texts: Sequence[str]) -> list[list[int]]:
+        return [[int(word.rstrip(".")) for word in text.split()] for text in texts]
+
+    texts = ["1 2 3", "", "4 5 6. 7 8 9 10 11 12 13 14. 15", "16 17 18 19", "20."]
+    pieces = pieces_of(texts, encode, max_length=max_length, first_line=1, refuse_long=False)
+    assert [number for _, ids in pieces for number in ids] == list(range(1, 21))
+    assert [index for index, _ in pieces] == sorted(index for index, _ in pieces)
+    assert {index for index, _ in pieces} == {0, 2, 3, 4}
+    # With the end mark there is room for one token less.
+    assert max(len(ids) for _, ids in pieces) <= max_length - 1

@@ -1,0 +1,213 @@
+"""Which source words are carried over as one, and a model that learns to carry them."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from mt.config.config import Config
+from mt.config.tokenizer import TokenizerConfig
+from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
+from mt.errors import ConfigError, DataError
+from mt.inference.segments import Piece, write_piece
+from mt.inference.source_reader import SourceReader, read_dictionary
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
+from mt.search.hypothesis import Hypothesis
+from mt.search.strategy import Beam, Sampling, Strategy
+from mt.special_tokens import UNK_ID
+from mt.training.run import Outcome, run_training
+
+CPU = torch.device("cpu")
+KNOWN = 'the man saw a dog on 10 roads , . - " / : hot well known time 3 B 他 是'
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train_tokenizer(
+        [f'{KNOWN} man-man man. man/man 3:3 3,3 "man", man'], TokenizerConfig(min_frequency=1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "copies"),
+    [
+        ("the man saw a dog .", []),
+        ("the Zorblat saw a Quux.", ["Zorblat", "Quux"]),
+        ("the man saw 4711-23 roads", ["4711-23"]),
+        # What is known and no number stays a word of its own, as does punctuation around.
+        ("the Zorblat-known dog", ["Zorblat"]),
+        ('"Zorblat", well-known', ["Zorblat"]),
+        ("a 4711-time man", ["4711"]),
+        # Known numbers and capital letters belong to the unknown one that they touch, and only then.
+        ("on 10:4711", ["10:4711"]),
+        ("on 10:3 roads", []),
+        ("on 3:10:4711:3", ["3:10:4711:3"]),
+        ("a B-4711 dog", ["B-4711"]),
+        ("B saw 10 Quux", ["Quux"]),
+        ("Zorblat Quux", ["Zorblat", "Quux"]),
+        # An unknown mark belongs to an unknown word as well; letters without blanks make one word.
+        ("the €4711 dog", ["€4711"]),
+        ("他是鱷魚", ["鱷魚"]),
+        # Marks of our own in the text.
+        ("a Zor￭blat ▁ dog", ["Zor￭blat", "▁"]),
+        ("  the\tZorblat \n man  ", ["Zorblat"]),
+    ],
+)
+def test_what_is_carried_over(text: str, copies: list[str], tokenizer: Tokenizer) -> None:
+    (tokens,) = SourceReader(tokenizer, {}, carries_over=True).read_batch([text])
+    assert [token.copy for token in tokens if token.copy is not None] == copies
+    assert all((token.id == UNK_ID) == (token.copy is not None) for token in tokens)
+    # What is not carried over is read as ever.
+    known = [token_id for token_id in tokenizer.encode(text) if token_id != UNK_ID]
+    assert {token.id for token in tokens} - {UNK_ID} <= set(known)
+
+
+def test_a_model_that_does_not_carry_over_reads_as_ever(tokenizer: Tokenizer) -> None:
+    texts = ["the Zorblat saw 4711-23", "a dog"]
+    read = SourceReader(tokenizer, {}, carries_over=False).read_batch(texts)
+    assert [[token.id for token in tokens] for tokens in read] == tokenizer.encode_batch(texts)
+    assert not any(token.copy for tokens in read for token in tokens)
+
+
+def test_a_long_chain_is_read_in_no_time(tokenizer: Tokenizer) -> None:
+    (tokens,) = SourceReader(tokenizer, {}, carries_over=True).read_batch(["3," * 30_000 + "Zorblat 3"])
+    assert len(tokens) == 2
+
+
+def test_entries_of_a_dictionary_are_one_word_each_the_longest_first(tokenizer: Tokenizer) -> None:
+    dictionary = {"dog": "Hund", "hot dog": "Würstchen", "well-known": "berühmt", "Quux": "Kwuks"}
+    reader = SourceReader(tokenizer, dictionary, carries_over=True)
+    texts = ["a dog saw a hot dog.", "a well-known Quux", "Zorblat-Quux"]
+    copies = [[token.copy for token in tokens if token.copy] for tokens in reader.read_batch(texts)]
+    assert copies == [["Hund", "Würstchen"], ["berühmt", "Kwuks"], ["Zorblat-Quux"]]
+
+
+def test_a_dictionary_file(tmp_path: Path) -> None:
+    file = tmp_path / "words.tsv"
+    file.write_text("\ufeffdog\tHund\n\n hot  dog\tWürstchen \r\ndog\tHund\n", encoding="utf-8")
+    assert read_dictionary(file) == {"dog": "Hund", "hot dog": "Würstchen"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"dog\tHund\ncat\n", "line 2 is not a word, a tab and its translation: 'cat'"),
+        (b"dog\t \n", "line 1 is not a word, a tab and its translation"),
+        (b"dog\tHund\ndog\tKatze\n", "line 2 translates 'dog' otherwise than a line before"),
+        (b"dog\tH\xfcnd\n", "is not UTF-8"),
+    ],
+)
+def test_a_dictionary_file_that_is_none(content: bytes, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "words.tsv"
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_dictionary(file)
+
+
+def test_a_dictionary_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be read: No such file"):
+        read_dictionary(tmp_path / "words.tsv")
+
+
+def test_copies_are_put_where_the_unknown_words_are(tokenizer: Tokenizer) -> None:
+    unk = tokenizer.encode("Zorblat")
+    text = [*tokenizer.encode("the"), *unk, *tokenizer.encode("man. ")[1:], *tokenizer.encode("saw"), *unk]
+    assert tokenizer.decode(text, ["Zor￭blat", "4711-23"]) == "the Zor￭blat. saw 4711-23"
+    assert tokenizer.decode(text) == "the <unk>. saw <unk>"
+    assert tokenizer.decode([*tokenizer.encode("他是"), *unk], ["鱷魚"]) == "他是鱷魚"
+
+
+def test_what_a_beginning_is_taken_to_stand_for_does_not_matter(tokenizer: Tokenizer) -> None:
+    reader = SourceReader(tokenizer, {}, carries_over=True)
+    source, beginning = reader.read_batch(["the Quux saw", "a Zorblat"])
+    ids = [*(token.id for token in beginning), UNK_ID]
+    # The first unknown word was taken for the end mark, which stands behind the last token.
+    hypothesis = Hypothesis(ids, -1.0, finished=True, copied=(len(source), 1))
+    written = write_piece(Piece(0, 1, 0, source, beginning), hypothesis, -1.0, tokenizer)
+    assert written.text == "a Zorblat Quux"
+
+
+CARRYING = ("training.guided_alignment=0.5", "training.unknown_share=0.4")
+
+
+@pytest.fixture(scope="module")
+def carrying(make_config: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A run of 300 steps that has learnt its little language, and to carry words over."""
+    run = RunDirectory(tmp_path_factory.mktemp("carrying") / "run")
+    config = make_config(
+        *CARRYING,
+        "training.max_steps=300",
+        "training.log_every_steps=50",
+        "validation.every_steps=300",
+        "checkpoint.every_steps=300",
+        "model.d_model=32",
+        "model.dropout=0.1",
+    )
+    run_training(config, run)
+    return run
+
+
+SENTENCES = {
+    "the zebra sees milk.": "zebra",
+    "Anna buys a Zorblat today.": "Zorblat",
+    "Quux finds the car!": "Quux",
+    "my aunt paints the 4711-23.": "4711-23",
+}
+
+
+def arrived(translations: Sequence[str], words: Sequence[str]) -> int:
+    return sum(word in translation for translation, word in zip(translations, words, strict=True))
+
+
+@pytest.mark.parametrize("strategy", [None, Beam(3, 1.0), Sampling(0.3, 1)], ids=["greedy", "beam", "sample"])
+def test_it_learns_to_carry_words_over(strategy: Strategy, carrying: RunDirectory) -> None:
+    translator = Translator.from_run(carrying, device=CPU)
+    translations = translator.translate(list(SENTENCES), strategy=strategy)
+    assert arrived(translations, list(SENTENCES.values())) >= 3
+    assert not any("<unk>" in line for line in translations)
+    # A sentence of known words has nothing to carry, whatever stands beside it.
+    (alone,) = translator.translate(["a child buys milk."], strategy=strategy)
+    assert (
+        translator.translate([*SENTENCES, "a child buys milk."])[-1]
+        == translator.translate(["a child buys milk."])[0]
+    )
+    assert alone == "ein Kind kauft Milch."
+
+
+def test_a_dictionary_has_the_last_word(carrying: RunDirectory) -> None:
+    translator = Translator.from_run(
+        carrying, device=CPU, dictionary={"zebra": "Steppenpferd", "milk": "Saft"}
+    )
+    (translation,) = translator.translate(["my aunt sees milk."])
+    assert translation == "meine Tante sieht Saft."
+    assert "Steppenpferd" in translator.translate(["the zebra sees a house."])[0]
+
+
+def test_a_dictionary_needs_a_model_that_carries_words_over(trained: RunDirectory) -> None:
+    with pytest.raises(ConfigError, match="guided_alignment above 0"):
+        Translator.from_run(trained, device=CPU, dictionary={"dog": "Hund"})
+
+
+def test_a_stopped_run_goes_on_bit_for_bit(
+    make_config: Callable[..., Config],
+    train_until: Callable[..., Outcome | None],
+    read_metrics: Callable[[Path], list[dict[str, Any]]],
+    tmp_path: Path,
+) -> None:
+    config = make_config(*CARRYING)
+    run_training(config, RunDirectory(tmp_path / "unbroken"))
+    for step in (3, 8, None):
+        train_until(config, tmp_path / "broken", step=step)
+    runs = RunDirectory(tmp_path / "unbroken"), RunDirectory(tmp_path / "broken")
+    weights = [load_file(run.checkpoints_dir / "step_0000012" / "model.safetensors") for run in runs]
+    assert weights[0].keys() == weights[1].keys()
+    assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
+    assert read_metrics(runs[0].metrics_file) == read_metrics(runs[1].metrics_file)
+    # And the option makes another run than none.
+    run_training(make_config(), RunDirectory(tmp_path / "plain"))
+    plain = load_file(tmp_path / "plain" / "checkpoints" / "step_0000012" / "model.safetensors")
+    assert not all(plain[name].equal(weights[0][name]) for name in plain)

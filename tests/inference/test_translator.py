@@ -1,0 +1,311 @@
+"""One line out for one line in, whatever the line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from mt.config.config import Config
+from mt.config.load import load_config
+from mt.data.corpus import load_split
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.errors import CheckpointError, ConfigError, DataError, RunError
+from mt.inference.loaded_model import load_trained
+from mt.inference.translator import Translator
+from mt.masks import padding_mask, target_mask
+from mt.run_directory import RunDirectory
+from mt.search.hypothesis import Hypothesis
+from mt.search.request import Constraints, SearchRequest
+from mt.search.strategy import Beam, Sampling, Strategy
+from mt.special_tokens import BOS_ID, EOS_ID, SPECIAL_TOKENS, UNK
+from mt.training.run import run_training
+
+CPU = torch.device("cpu")
+SENTENCES = [
+    "the dog sees milk.",
+    "Anna buys two red apples today.",
+    "my aunt paints the car!",
+    "a child finds a house.",
+    "Anna sees the car.",
+    "the dog",
+    "milk milk milk milk milk milk milk milk",
+]
+
+
+@pytest.fixture
+def translator(trained: RunDirectory) -> Translator:
+    return Translator.from_run(trained, device=CPU)
+
+
+def test_it_has_learnt_to_translate(translator: Translator, tiny_corpus: Path) -> None:
+    sources, references = (
+        (tiny_corpus / f"test.{language}").read_text(encoding="utf-8").splitlines()[:-1]
+        for language in ("en", "de")
+    )
+    # None of these was seen in training; punctuation is attached as it is written.
+    translations = translator.translate(sources)
+    assert sum(map(str.__eq__, translations, references)) >= 0.9 * len(references)
+
+
+def test_empty_lines_stay_where_they_are(translator: Translator) -> None:
+    lines = ["", SENTENCES[0], " \t\u3000", SENTENCES[1], ""]
+    one, two = translator.translate(SENTENCES[:2])
+    assert one
+    assert two
+    assert translator.translate(lines) == ["", one, "", two, ""]
+    assert translator.translate([]) == []
+    assert translator.translate([""]) == [""]
+
+
+def test_neither_batch_nor_order_makes_a_difference(trained: RunDirectory) -> None:
+    translator = Translator.from_run(trained, device=CPU)
+    together = translator.translate(SENTENCES)
+    assert translator.translate(SENTENCES[::-1]) == together[::-1]
+    assert [translator.translate([sentence])[0] for sentence in SENTENCES] == together
+    text = trained.config_file.read_text()
+    assert "batch_sentences: 8" in text
+    trained.config_file.write_text(text.replace("batch_sentences: 8", "batch_sentences: 2"))
+    assert Translator.from_run(trained, device=CPU).translate(SENTENCES) == together
+
+
+def test_a_long_line_is_split_at_its_sentence_ends(translator: Translator) -> None:
+    sentences = ["the dog sees milk.", "my aunt paints the car!", "Anna buys two red apples today."]
+    for refuse_long in (True, False):
+        (translation,) = translator.translate([" ".join(sentences)], refuse_long=refuse_long)
+        assert translation == " ".join(translator.translate(sentences))
+    assert translation.count("Hund") == translation.count("Tante") == translation.count("Anna") == 1
+
+
+def test_a_long_sentence_is_refused_by_its_line_or_cut(translator: Translator) -> None:
+    lines = ["the dog sees milk.", "the car " * 10, "Anna"]
+    message = r"line 8 has a sentence of 21 tokens, and this model reads at most 16 \(data\.max_length"
+    with pytest.raises(DataError, match=message):
+        translator.translate(lines, refuse_long=True, first_line=7)
+    first, cut, last = translator.translate(lines)
+    assert [first, last] == translator.translate([lines[0], lines[2]])
+    assert cut == " ".join(translator.translate(["the car " * 7 + "the", "car" + " the car" * 2]))
+
+
+def test_a_sentence_of_the_longest_length_is_neither(translator: Translator) -> None:
+    # 15 words and the end mark.
+    assert translator.translate(["the car " * 7 + "the"], refuse_long=True)[0]
+    with pytest.raises(DataError, match="of 17 tokens"):
+        translator.translate(["the car " * 8], refuse_long=True)
+
+
+def test_sampling_is_a_function_of_seed_and_line(translator: Translator) -> None:
+    def draw(texts: list[str], seed: int = 3, first_line: int = 1, temperature: float = 2.0) -> list[str]:
+        return translator.translate(texts, strategy=Sampling(temperature, seed), first_line=first_line)
+
+    together = draw(SENTENCES)
+    assert draw(SENTENCES) == together
+    assert [draw([sentence], first_line=line)[0] for line, sentence in enumerate(SENTENCES, 1)] == together
+    assert draw(SENTENCES, seed=4) != together
+    # The same sentence on two lines is drawn twice.
+    assert len(set(draw([SENTENCES[0]] * 8))) > 1
+    assert draw(SENTENCES[:5], temperature=0.01) == translator.translate(SENTENCES[:5])
+    assert draw(SENTENCES, seed=10**30) != together
+    assert not any(token in line for line in together for token in SPECIAL_TOKENS)
+
+
+@pytest.mark.parametrize("token", [*SPECIAL_TOKENS, "</s>", "[EOS]", "[PAD]"])
+def test_text_that_looks_like_a_special_token_is_text(
+    token: str, translator: Translator, trained: RunDirectory
+) -> None:
+    line, alike = f"the dog {token} sees milk.", f"the dog {token[0]}qqq{token[-1]} sees milk."
+    if token != "</s>":  # Which has one sign more.
+        assert translator.translate([line]) == translator.translate([alike])
+    assert "Milch" in translator.translate([line])[0]
+    tokenizer = Tokenizer.load(trained.src_tokenizer_file)
+    assert not {tokenizer.encode(token)[0], *tokenizer.encode(line)} & {0, 2, 3}
+
+
+def test_unknown_words_are_written_only_where_asked_for(
+    make_config: Callable[..., Config], tmp_path: Path
+) -> None:
+    # To this tokenizer all but the most frequent words are unknown, so that the model learns to write <unk>.
+    run = RunDirectory(tmp_path)
+    run_training(make_config("tokenizer.min_frequency=45", "training.max_steps=30"), run)
+    translator = Translator.from_run(run, device=CPU)
+    assert UNK in translator.translate(SENTENCES, keep_unk=True)[0]
+    assert UNK not in "".join(translator.translate(SENTENCES))
+    assert UNK not in "".join(translator.translate(SENTENCES, strategy=Sampling(1.0, 1)))
+
+
+def test_the_run_may_be_moved_and_its_corpus_gone(trained: RunDirectory, tmp_path: Path) -> None:
+    before = Translator.from_run(trained, device=CPU).translate(SENTENCES)
+    config = trained.config_file.read_text()
+    corpus = next(line for line in config.splitlines() if "  path:" in line)
+    trained.config_file.write_text(config.replace(corpus, "  path: /nowhere"))
+    moved = RunDirectory(trained.path.rename(tmp_path / "moved"))
+    assert Translator.from_run(moved, device=CPU).translate(SENTENCES) == before
+
+
+def test_no_other_checkpoint_than_the_one_asked_for(trained: RunDirectory) -> None:
+    for name in ("step_0000042", "newest", "../latest", ""):
+        with pytest.raises(CheckpointError, match=r"has no checkpoint .*Sound ones there: step_0000100"):
+            Translator.from_run(trained, checkpoint=name, device=CPU)
+    (trained.checkpoints_dir / "best").unlink()
+    with pytest.raises(CheckpointError, match=r"no checkpoint marked best.*step_0000200"):
+        Translator.from_run(trained, device=CPU)
+    latest = Translator.from_run(trained, checkpoint="latest", device=CPU)
+    named = Translator.from_run(trained, checkpoint="step_0000200", device=CPU)
+    assert latest.translate(SENTENCES) == named.translate(SENTENCES)
+
+
+def test_a_run_that_does_not_fit_together(trained: RunDirectory, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"no run in .*Runs beside it: tiny\."):
+        Translator.from_run(RunDirectory(trained.path.parent / "other"), device=CPU)
+    text = trained.config_file.read_text()
+    trained.config_file.write_text(text.replace("d_model: 32", "d_model: 16"))
+    with pytest.raises(RunError, match=r"config\.yaml is not .*model\.d_model is 16 and was 32"):
+        Translator.from_run(trained, device=CPU)
+
+
+@pytest.mark.parametrize("strategy", [None, Beam(4, 1.0), Beam(4, 1.0, "mean")])
+def test_n_best_are_in_order_and_the_first_is_the_translation(
+    strategy: Beam | None, translator: Translator
+) -> None:
+    lines = ["", *SENTENCES, ""]
+    found = translator.n_best(lines, num_best=3, strategy=strategy)
+    assert [best.text for best, *_ in found] == translator.translate(lines, strategy=strategy)
+    for line, best_first in zip(lines, found, strict=True):
+        scores = [each.score for each in best_first]
+        assert scores == sorted(scores, reverse=True)
+        assert len(best_first) == (3 if line and strategy else 1)
+        if strategy == Beam(4, 1.0, "mean"):
+            # Words, the final point among them, and the end mark.
+            lengths = [
+                len(each.text.replace(".", " .").replace("!", " !").split()) + 1 for each in best_first
+            ]
+            finished = [each for each in zip(best_first, lengths, strict=True) if each[1] < 15 and line]
+            for each, length in finished:
+                assert each.score == pytest.approx(each.log_prob / length)
+    empty = found[0][0]
+    assert (empty.text, empty.log_prob, empty.score) == ("", 0.0, 0.0)
+
+
+def test_a_line_in_parts_has_no_n_best(translator: Translator) -> None:
+    long = " ".join(["my aunt paints the car!"] * 4)
+    with pytest.raises(DataError, match="line 8 is too long for this model to read at once, and has no n"):
+        translator.n_best([SENTENCES[0], long], num_best=2, strategy=Beam(2, 1.0), first_line=7)
+
+
+@pytest.mark.parametrize("strategy", [None, Beam(3, 1.0), Sampling(0.5, 1, top_k=5, top_p=0.9)])
+def test_a_beginning_stands_as_it_is_given(strategy: Strategy, translator: Translator) -> None:
+    prefixes = ["der Hund malt", "", "das Quux und  Wixnub-7", "ein", "", "", ""]
+    found = [best.text for best, *_ in translator.n_best(SENTENCES, strategy=strategy, prefixes=prefixes)]
+    for text, prefix in zip(found, prefixes, strict=True):
+        assert text.startswith(" ".join(prefix.split()))
+    assert found[0] != "der Hund malt"
+    for place, prefix in enumerate(prefixes):
+        [[alone]] = translator.n_best(
+            [SENTENCES[place]], strategy=strategy, prefixes=[prefix], first_line=place + 1
+        )
+        assert alone.text == found[place]
+    # Of a long line the first sentence begins so, and the others are what they are without it.
+    long = "the dog sees milk. my aunt paints the car! Anna buys two red apples today."
+    [[parts]] = translator.n_best([long], strategy=strategy, prefixes=["meine Tante"])
+    [[free]] = translator.n_best([long], strategy=strategy)
+    first, others = parts.text.split(". ", 1)
+    assert first.startswith("meine Tante")
+    assert others == free.text.split(". ", 1)[1]
+    assert not free.text.startswith("meine Tante")
+
+
+def test_what_is_asked_for_has_room_or_is_refused(translator: Translator) -> None:
+    prefix = "der Hund " * 7
+    [[found]] = translator.n_best(["milk"], prefixes=[prefix])
+    assert found.text.startswith(prefix.strip())
+    with pytest.raises(
+        DataError, match="line 4 is to begin with 16 tokens, and a translation may have at most 16"
+    ):
+        translator.n_best(["milk"], prefixes=["der Hund " * 8], first_line=4)
+    [[found]] = translator.n_best(["milk"], constraints=Constraints(min_length=15))
+    assert len(found.text.replace(".", " .").replace("!", " !").split()) >= 15
+    with pytest.raises(ConfigError, match="at least 16 tokens and an end mark are longer than the 16 that"):
+        translator.n_best(["milk"], constraints=Constraints(min_length=16))
+
+
+@pytest.mark.parametrize(
+    ("written", "factor"),
+    [("3.5", 7), ("0.5", 2), ('"4"', 2), ("NaN", 2), ("Infinity", 2), ("-1.0", 2), (None, 2)],
+)
+def test_how_long_translations_may_become_follows_from_training(
+    written: str | None, factor: int, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = json.loads(trained.corpus_file.read_text(encoding="utf-8"))
+    src, tgt = (load_trained(trained, "best").src_tokenizer, load_trained(trained, "best").tgt_tokenizer)
+    pairs = load_split(load_config(trained.config_file).data, "train")
+    num_src, num_tgt = (
+        sum(len(ids) + 1 for ids in tokenizer.encode_batch(list(pairs[side])))
+        for tokenizer, side in ((src, "src"), (tgt, "tgt"))
+    )
+    assert facts["target_ratio"] == pytest.approx(num_tgt / num_src)
+    trained.corpus_file.write_text("{}" if written is None else f'{{"target_ratio": {written}}}')
+    limits: list[int] = []
+
+    def note(model: object, request: SearchRequest) -> list[Hypothesis]:
+        limits.extend(request.limits)
+        return [Hypothesis([], 0.0, finished=True)] * len(request.limits)
+
+    monkeypatch.setattr("mt.inference.translator.greedy_search", note)
+    translator = Translator.from_run(trained, device=CPU)
+    translator.max_length = 100
+    translator.translate(["the dog sees milk."])
+    # Five tokens and EOS.
+    assert limits == [factor * 6 + 10]
+
+
+def test_an_ensemble_of_a_run_with_itself_is_that_run(trained: RunDirectory, translator: Translator) -> None:
+    ensemble = Translator.from_run(trained, device=CPU, others=[trained, trained])
+    for strategy in (None, Beam(3, 1.0), Sampling(1.0, 1)):
+        assert ensemble.translate(SENTENCES, strategy=strategy) == translator.translate(
+            SENTENCES, strategy=strategy
+        )
+
+
+@torch.inference_mode()
+def test_an_ensemble_of_two_takes_the_mean_of_their_probabilities(trained: RunDirectory) -> None:
+    one, two = (load_trained(trained, name) for name in ("step_0000100", "step_0000200"))
+    translator = Translator(one.config, one.model.eval(), one.src_tokenizer, one.tgt_tokenizer, others=[two])
+    two.model.eval()
+    [[found]] = translator.n_best(SENTENCES[:1])
+    src_ids = torch.tensor([[*one.src_tokenizer.encode(SENTENCES[0]), EOS_ID]])
+    ids = one.tgt_tokenizer.encode(found.text)
+    tgt_ids = torch.tensor([[BOS_ID, *ids]])
+    probabilities = torch.stack(
+        [
+            each.model(src_ids, padding_mask(src_ids), tgt_ids, target_mask(tgt_ids))[0].double().softmax(-1)
+            for each in (one, two)
+        ]
+    )
+    labels = torch.tensor([*ids, EOS_ID])[:, None]
+    log_probs = [float(each.gather(-1, labels).log().sum()) for each in probabilities]
+    mean = float(probabilities.mean(0).gather(-1, labels).log().sum())
+    assert found.log_prob == pytest.approx(mean, abs=1e-4)
+    assert all(abs(mean - each) > 1e-3 for each in log_probs)
+
+
+def test_an_ensemble_needs_the_same_vocabularies(
+    trained: RunDirectory, make_config: Callable[..., Config], tmp_path: Path
+) -> None:
+    other = RunDirectory(tmp_path / "other")
+    run_training(make_config("tokenizer.min_frequency=45", "training.max_steps=3"), other)
+    with pytest.raises(
+        RunError, match=r"other has another src vocabulary than .*tiny, and an ensemble needs"
+    ):
+        Translator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
+
+
+def test_an_ensemble_reads_no_more_than_its_shortest_model(
+    trained: RunDirectory, make_config: Callable[..., Config], tmp_path: Path
+) -> None:
+    other = RunDirectory(tmp_path / "other")
+    run_training(make_config("data.max_length=14", "training.max_steps=3", "model.d_model=8"), other)
+    ensemble = Translator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
+    assert all(ensemble.translate(SENTENCES, strategy=Beam(2, 1.0)))
+    with pytest.raises(DataError, match="of 15 tokens, and this model reads at most 14"):
+        ensemble.translate(["the car " * 7], refuse_long=True)

@@ -1,0 +1,239 @@
+"""All of `mt check --config` on a tiny corpus, and each of its warnings where it is due and nowhere else."""
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import mt.preflight.check
+import mt.preflight.text
+import mt.preflight.trial
+from mt.config.config import Config
+from mt.data.batches.batch import Batch
+from mt.errors import DataError, RunError, TrainingError
+from mt.preflight.check import preflight
+from mt.preflight.layout import Part
+from mt.preflight.speed import Speed
+from mt.run_directory import RunDirectory
+from mt.training.step import StepResult, train_step
+
+MakeConfig = Callable[..., Config]
+Check = Callable[..., dict[str, Part]]
+
+
+@pytest.fixture
+def check(make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
+    """Checks the tiny config with overrides; its parts by the first word of their titles."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(mt.preflight.check, "MOST_TIMED_STEPS", 2)
+
+    def run(*overrides: str, run: str = "runs/tiny") -> dict[str, Part]:
+        parts = preflight(make_config(*overrides), RunDirectory(Path(run)))
+        return {re.split(r"\W", part.title)[0]: part for part in parts}
+
+    return run
+
+
+def value_of(part: Part, key: str) -> str:
+    (line,) = [line for line in part.lines if line.startswith(key + "  ")]
+    return line.removeprefix(key).strip()
+
+
+def warnings_of(parts: dict[str, Part]) -> list[str]:
+    return [warning for part in parts.values() for warning in part.warnings]
+
+
+def words_of(file: Path) -> list[str]:
+    return re.findall(r"\w+|[^\w\s]", file.read_text(encoding="utf-8"))
+
+
+def test_figures_by_hand(check: Check, tiny_corpus: Path, tmp_path: Path) -> None:
+    parts = check()
+    assert list(parts) == [
+        *("config", "corpus", "samples", "vocabulary", "lengths", "batches", "model", "the")
+    ]
+    known = {side: set(words_of(tiny_corpus / f"train.{side}")) for side in ("en", "de")}
+    assert parts["vocabulary"].title == (
+        f"vocabulary: {len(known['en']) + 4} source and {len(known['de']) + 4} target entries"
+    )
+    for split in ("validation", "test"):
+        for name, side in (("sources", "en"), ("targets", "de")):
+            words = words_of(tiny_corpus / f"{split}.{side}")
+            # One of them is the zebra.
+            assert re.split("  +", value_of(parts["vocabulary"], f"{split} {name}")) == [
+                f"{100 / len(words):.1f} % (1 of {len(words)})",
+                f"{100 / len(set(words)):.1f} % (1 of {len(set(words))})",
+            ]
+    sample = (tiny_corpus / "validation.en").read_text(encoding="utf-8").splitlines()[0]
+    assert parts["samples"].lines[0] == f"source   {sample}"
+    assert parts["samples"].lines[2] == f"decoded  {sample}"
+    lines = (tiny_corpus / "train.en").read_text(encoding="utf-8").splitlines()
+    lengths = [len(re.findall(r"\w+|[^\w\s]", line)) + 1 for line in lines]
+    assert value_of(parts["lengths"], "training sources").split() == [
+        f"{sum(lengths) / 160:.1f}", str(sorted(lengths)[151]), str(max(lengths)), "0.0", "%"
+    ]  # fmt: skip
+    # Nothing was written.
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_run_is_told_ahead(check: Check) -> None:
+    parts = check()
+    run = parts["the"]
+    assert value_of(run, "length") == "12 steps, where training.max_steps ends it"
+    assert value_of(run, "checkpoints").startswith("4, and each new best; ")
+    assert " of 3 validations" in value_of(run, "time")
+
+
+def test_a_corpus_too_large_to_look_at_whole(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_batches = ("training.batch_tokens=20", "training.max_epochs=2", "training.max_steps=null")
+    whole = check(*small_batches)
+    monkeypatch.setattr(mt.preflight.text, "MOST_TRAINING_PAIRS", 80)
+    monkeypatch.setattr(mt.preflight.text, "MOST_EVALUATION_PAIRS", 6)
+    sample = check(*small_batches)
+    assert "what follows is estimated from 80 of the training pairs" in sample["corpus"].lines
+    assert "6 pairs of the test split are looked at" in sample["corpus"].lines
+    # An epoch of the whole corpus is foretold from half of it.
+    steps = [float(value_of(parts["the"], "length").split()[0]) for parts in (whole, sample)]
+    assert steps[1] == pytest.approx(steps[0], rel=0.1)
+
+
+DUE = [
+    (["schedule.warmup_steps=20"], "schedule.warmup_steps (20) is not over when the run ends at step 12"),
+    (
+        ["schedule.kind=cosine", "schedule.total_steps=20"],
+        # Half a cosine from 1 at step 5 to 0 at step 20: at 12 it is (1 + cos(7/15 pi)) / 2.
+        "before the cosine does at schedule.total_steps (20): the learning rate is still at 55% of its peak",
+    ),
+    (
+        [
+            *("schedule.kind=cosine", "schedule.total_steps=6"),
+            *("training.max_steps=null", "training.max_epochs=3"),
+        ],
+        "the cosine is down at zero at schedule.total_steps (6), and the run goes on to about step",
+    ),
+    (["validation.every_steps=13"], "validation.every_steps (13) is more than the run's 12 steps"),
+    (["validation.patience=3"], "validation.patience (3) can never stop this run, which ends after 3"),
+    (["training.batch_tokens=15"], "training.batch_tokens (15) is smaller than data.max_length (16)"),
+    (["data.max_length=8"], "data.max_length (8) drops "),
+    (["tokenizer.min_frequency=60"], "of the words of the test"),
+    (["tokenizer.min_frequency=60"], "with this vocabulary a model without a mistake scores "),
+    ([], "the test split has 22 pairs: below 100 a score is mostly chance"),
+    ([], "the validation split has 12 pairs"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("overrides", "sentence"), DUE)
+def test_warnings_that_are_due(check: Check, overrides: list[str], sentence: str) -> None:
+    assert any(sentence in warning for warning in warnings_of(check(*overrides)))
+
+
+def test_warnings_that_are_not_due(check: Check) -> None:
+    parts = check("validation.patience=2", "schedule.kind=cosine", "schedule.total_steps=12")
+    undue = [sentence for overrides, sentence in DUE if overrides]
+    for warning in warnings_of(parts):
+        # What is wrong, without the remedy: on a slow machine another warning may name the same option there.
+        wrong = warning.split(". ")[0]
+        assert not any(sentence[:20] in wrong for sentence in undue if sentence[0] != "o"), warning
+
+
+def test_other_work_is_said(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    measured = mt.preflight.trial.Trial.measure_speed
+    for load, share, is_said in ((8.0, 0.9, False), (8.1, 0.9, True), (1.0, 0.5, True)):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
+
+        def with_share(trial: Any, stream: Any, *, share: float = share, **limits: Any) -> Speed:
+            speed = measured(trial, stream, **limits)
+            return replace(speed, processor_seconds=share * speed.seconds)
+
+        monkeypatch.setattr(mt.preflight.trial.Trial, "measure_speed", with_share)
+        parts = check()
+        said = f"(load {load} on 4 cores; training had a processor for {share:.0%} of the time)"
+        assert is_said == any(said in warning for warning in warnings_of(parts))
+        # And ahead of the figures that it spoils.
+        assert is_said == parts["the"].lines[0].startswith("machine      busy with other work")
+
+
+def test_a_run_that_is_there_already(check: Check, trained: RunDirectory) -> None:
+    # As training refuses it: "&& mt train" is not to fail after a check that has not.
+    with pytest.raises(RunError, match=r"begun with another config:\n  model.d_model: 32 -> 16\n  model.dr"):
+        check(run=str(trained.path))
+    same = check("model.d_model=32", "model.dropout=0.1", run=str(trained.path))
+    assert same["config"].warnings == []
+    assert value_of(same["config"], "run").endswith("which is there already")
+
+
+def test_a_config_of_the_users_in_the_run_directory(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("mine: true\n")
+    with pytest.raises(RunError, match="was not written by training, which would replace it"):
+        check(run=".")
+
+
+def test_a_model_that_does_not_fit_is_a_sentence(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(mt.preflight.check, "build_model", full)
+    with pytest.raises(TrainingError, match=r"do not fit into memory\. Lower model\.d_model \(16\)"):
+        check()
+
+
+def test_a_disk_that_is_too_small(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = 12 * sum(int(line.split()[-1].replace(",", "")) for line in check()["model"].lines)
+    monkeypatch.setattr(mt.preflight.check, "_free_disk", lambda run: 4 * one)
+    assert any("the checkpoints take up to" in warning for warning in warnings_of(check()))
+    monkeypatch.setattr(mt.preflight.check, "_free_disk", lambda run: one - 1)
+    with pytest.raises(RunError, match=r"a checkpoint takes .* are free where runs/tiny will be"):
+        check()
+
+
+def test_what_is_known_is_said_before_what_fails(make_config: MakeConfig, tmp_path: Path) -> None:
+    parts = preflight(make_config("data.max_length=4"), RunDirectory(tmp_path / "run"))
+    said: list[str] = []
+    reason = "no training pair is left: of 160 pairs 0 are empty on a side and 160"
+    with pytest.raises(DataError, match=reason):
+        said.extend(part.title.split(":")[0] for part in parts)
+    assert said == ["config", "corpus", "samples from the validation split", "vocabulary"]
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.1])
+def test_all_steps_that_are_tried_are_steps_of_this_config(
+    weight: float, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_aligned: list[bool] = []
+
+    def noted(objective: Any, batches: Sequence[Batch], *arguments: Any, **more: Any) -> StepResult:
+        is_aligned.extend(batch.alignment is not None for batch in batches)
+        return train_step(objective, batches, *arguments, **more)
+
+    monkeypatch.setattr(mt.preflight.trial, "train_step", noted)
+    check(f"training.guided_alignment={weight}")
+    assert set(is_aligned) == {weight > 0}
+
+
+def test_lower_case_is_said(check: Check, caplog: pytest.LogCaptureFixture) -> None:
+    check("tokenizer.lowercase=true")
+    assert caplog.text.count("the model reads and writes lower case only") == 1
+
+
+def test_batches_are_those_of_sentences_as_they_are_cut(check: Check) -> None:
+    bpe = ("tokenizer.kind=bpe", "tokenizer.max_size=400", "data.max_length=200")
+    whole, cut = (
+        int(value_of(check(*bpe, f"training.bpe_dropout={share}")["batches"], "in an epoch").split()[0])
+        for share in (0, 0.5)
+    )
+    assert cut > whole
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_it_says_which_numbers_auto_takes(
+    is_fast: bool, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mt.training.precision.multiplies_bf16_fast", lambda _: is_fast)
+    step = value_of(check("training.precision=auto")["config"], "step")
+    assert step.endswith("in bf16" if is_fast else "in float32")

@@ -1,0 +1,188 @@
+"""What is proposed can be trained as it stands."""
+
+import json
+import random
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import mt.preflight.check
+from mt.config.load import load_config
+from mt.config.model import ModelConfig
+from mt.data.corpus import load_corpus
+from mt.data.prepare import prepare
+from mt.errors import DataError
+from mt.preflight import init
+from mt.preflight.check import preflight
+from mt.preflight.init import SIZES, propose_config
+from mt.preflight.text import look_at
+from mt.run_directory import RunDirectory
+from mt.training.run import run_training
+
+
+def test_the_proposal_trains(tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = ModelConfig(d_model=8, num_heads=2, d_ff=16, num_encoder_layers=1, num_decoder_layers=1)
+    monkeypatch.setattr(init, "SIZES", (init.Size(1e9, small, 3e-3, 7, 5, 400),))
+    text = propose_config(str(tiny_corpus), "en", "de")
+    file = tmp_path / "en-de.yaml"
+    file.write_text(text, encoding="utf-8")
+    config = load_config(file)
+    assert config.model == small
+    assert config.schedule.learning_rate == 3e-3
+    assert (config.training.max_epochs, config.data.max_length) == (5, 32)
+    assert config.training.precision == "auto"
+    outcome = run_training(load_config(file, ["training.max_steps=1"]), RunDirectory(tmp_path / "run"))
+    assert outcome.state.step == 1
+
+
+def test_a_small_corpus_gets_small_batches_and_a_short_warmup(tiny_corpus: Path, tmp_path: Path) -> None:
+    file = tmp_path / "en-de.yaml"
+    file.write_text(propose_config(str(tiny_corpus), "en", "de"), encoding="utf-8")
+    config = load_config(file)
+    num_words = len((tiny_corpus / "train.de").read_text(encoding="utf-8").split())
+    assert config.training.max_epochs is not None
+    num_steps = config.training.max_epochs * num_words / config.training.batch_tokens
+    assert num_steps > 100
+    assert config.schedule.warmup_steps < num_steps / 5
+    assert config.validation.every_steps < num_steps / 5
+
+
+def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> None:
+    text = propose_config(str(tiny_corpus), "de", "en")
+    assert "160 training pairs, 12 validation, 22 test." in text
+    assert "# The validation split has 12 pairs: below 100 a score is mostly chance." in text
+    assert "name:" not in text
+    lines = (tiny_corpus / "train.de").read_text(encoding="utf-8")
+    num_words = len(set(lines.replace(".", " . ").replace("!", " ! ").split()))
+    assert f"Vocabulary: {num_words + 4} source" in text
+    body = text.split("\n\n", 1)[1].splitlines()
+    for before, line in pairwise(body):
+        if line and not line.lstrip().startswith("#"):
+            assert before.lstrip().startswith("#"), line
+
+
+def test_long_sentences_are_given_room(tmp_path: Path) -> None:
+    rows = [f'{{"en": "{"a " * 50}{i}", "de": "{"ein " * 20}{i}"}}' for i in range(200)]
+    (tmp_path / "train.jsonl").write_text("\n".join(rows))
+    assert "max_length: 64" in propose_config(str(tmp_path), "en", "de")
+
+
+def test_sizes_fit_the_heads_and_grow() -> None:
+    assert [size.most_pairs for size in SIZES] == sorted(size.most_pairs for size in SIZES)
+    assert SIZES[-1].most_pairs == float("inf")
+    # The last is the base model of the paper, table 3.
+    base = SIZES[-1].model
+    assert (base.d_model, base.num_heads, base.d_ff, base.num_encoder_layers) == (512, 8, 2048, 6)
+
+
+def test_a_corpus_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text('{"en": "a", "fr": "b"}\n' * 50)
+    with pytest.raises(DataError, match="has no column 'de'"):
+        propose_config(str(tmp_path), "en", "de")
+
+
+LINES = {
+    "en": "Two dogs run after number {}.",
+    "th": "สุนัขสองตัววิ่งตามหมายเลข {}",
+    "zh": "两只狗追着{}号跑。",
+    "ja": "二匹の犬が{}番を追いかける。",
+    "lo": "ໝາສອງໂຕແລ່ນຕາມເລກ {}",
+    "km": "ឆ្កែពីរក្បាលរត់តាមលេខ {}",
+    "my": "ခွေးနှစ်ကောင်သည် နံပါတ် {} နောက်သို့ ပြေးသည်",
+    "ko": "개 두 마리가 {}번을 쫓아간다.",
+    "de": "Zwei Hunde laufen Nummer {} nach.",
+}
+
+
+@pytest.fixture
+def write_pairs(tmp_path: Path) -> Callable[[str, str], Path]:
+    """Write a corpus of two of `LINES`; its path."""
+
+    def write(src: str, tgt: str) -> Path:
+        for language in (src, tgt):
+            lines = [LINES[language].format(number) for number in range(300)]
+            (tmp_path / f"corpus.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return tmp_path / "corpus"
+
+    return write
+
+
+@pytest.mark.parametrize("language", ["th", "zh", "ja", "lo", "km", "my"])
+def test_an_unsegmented_script_is_proposed_with_bpe(
+    language: str, write_pairs: Callable[[str, str], Path]
+) -> None:
+    text = propose_config(str(write_pairs("en", language)), "en", language).replace("\n# ", " ")
+    assert f"the target ({language}) has an unsegmented script" in text
+    assert "kind: bpe" in text.split("\ntokenizer:")[1]
+
+
+@pytest.mark.parametrize("language", ["ko", "de"])
+def test_a_script_with_spaces_gets_none(language: str, write_pairs: Callable[[str, str], Path]) -> None:
+    assert "unsegmented" not in propose_config(str(write_pairs("en", language)), "en", language)
+
+
+def test_training_and_checking_hint_at_it_too(
+    write_pairs: Callable[[str, str], Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "zh-ja.yaml"
+    file.write_text(propose_config(str(write_pairs("zh", "ja")), "zh", "ja"), encoding="utf-8")
+    hint = "the source (zh) and the target (ja) have an unsegmented script"
+    (tmp_path / "run").mkdir()
+    prepare(load_config(file, ["tokenizer.kind=word"]), RunDirectory(tmp_path / "run"), resuming=False)
+    assert hint in caplog.text
+    caplog.clear()
+    config = load_config(file, ["tokenizer.kind=word"])
+    look_at(load_corpus(config.data), config)
+    assert hint in caplog.text
+    caplog.clear()
+    config = load_config(file)
+    prepare(config, RunDirectory(tmp_path / "run"), resuming=False)
+    assert "unsegmented" not in caplog.text
+
+
+def write_corpus(folder: Path, num_pairs: int, num_words: int) -> None:
+    """Pairs of sentences with words as frequent as those of a language: a few often, many hardly ever."""
+    draw = random.Random(num_pairs)
+    weights = [1 / (rank + 1) for rank in range(num_words)]
+
+    def sentence(side: str) -> str:
+        return " ".join(f"{side}{word}" for word in draw.choices(range(num_words), weights, k=9))
+
+    rows = [{"en": sentence("e"), "de": sentence("d")} for _ in range(num_pairs)]
+    folder.mkdir()
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+
+@pytest.mark.parametrize(
+    ("num_pairs", "num_words", "kind"), [(1000, 40, "word"), (1000, 20_000, "bpe"), (3000, 20_000, "bpe")]
+)
+def test_a_check_has_nothing_to_say_against_what_is_proposed(
+    num_pairs: int, num_words: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mt.preflight.check, "MOST_TIMED_STEPS", 1)
+    write_corpus(tmp_path / "corpus", num_pairs, num_words)
+    file = tmp_path / "en-de.yaml"
+    file.write_text(propose_config(str(tmp_path / "corpus"), "en", "de"), encoding="utf-8")
+    config = load_config(file, ["training.device=cpu"])
+    assert config.tokenizer.kind == kind
+    assert config.carries_words_over == (kind == "word")
+    warnings = [each for part in preflight(config, RunDirectory(tmp_path / "run")) for each in part.warnings]
+    # Of other work on this machine, and of times, it may speak.
+    assert [each for each in warnings if not re.search("other work|of the run's time", each)] == []
+
+
+def test_long_sentences_are_no_batches_of_their_own(tmp_path: Path) -> None:
+    rows = [f'{{"en": "{"a " * 900}{i}", "de": "{"ein " * 900}{i}"}}' for i in range(9)]
+    (tmp_path / "train.jsonl").write_text("\n".join(rows * 3))
+    (tmp_path / "validation.jsonl").write_text("\n".join(rows))
+    (tmp_path / "test.jsonl").write_text("\n".join(rows))
+    (tmp_path / "en-de.yaml").write_text(propose_config(str(tmp_path), "en", "de"))
+    config = load_config(tmp_path / "en-de.yaml")
+    assert config.training.batch_tokens >= config.data.max_length > 900
+
+
+def test_splits_of_the_users_own_are_left_as_they_are(tiny_corpus: Path) -> None:
+    assert "held_out_fraction" not in propose_config(str(tiny_corpus), "en", "de").split("\n\n", 1)[1]

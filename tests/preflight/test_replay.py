@@ -1,0 +1,277 @@
+"""A batch that went wrong is kept, can be read back as nothing else can, and tells where it went wrong."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import mt.preflight.replay
+import mt.training.bad_batches
+import mt.training.run
+from mt.checkpoint.store import CheckpointStore
+from mt.config.config import Config
+from mt.data.batches.batch import Batch, collate
+from mt.errors import DataError, RunError
+from mt.inference.loaded_model import load_trained
+from mt.preflight.replay import replay
+from mt.run_directory import RunDirectory
+from mt.special_tokens import PAD_ID
+from mt.training.bad_batches import read_bad_batch
+from mt.training.loss import Objective
+from mt.training.precision import Precision
+from mt.training.run import run_training
+from mt.transformer.feed_forward import FeedForward
+
+MakeConfig = Callable[..., Config]
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "run")
+
+
+@pytest.fixture
+def nan_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[set[int]], list[Batch]]:
+    """Makes these forward passes of training give NaN, and notes the batches of all."""
+
+    def spoil(calls: set[int]) -> list[Batch]:
+        forward = Objective.forward
+        seen: list[Batch] = []
+
+        def sometimes_nan(self: Objective, batch: Batch, smoothing: float) -> torch.Tensor:
+            loss = forward(self, batch, smoothing)
+            if not self.training:
+                return loss
+            seen.append(batch)
+            return loss * math.nan if len(seen) in calls else loss
+
+        monkeypatch.setattr(Objective, "forward", sometimes_nan)
+        return seen
+
+    return spoil
+
+
+@pytest.fixture
+def kept(
+    make_config: MakeConfig, run: RunDirectory, nan_at: Callable[[set[int]], list[Batch]]
+) -> list[Batch]:
+    """Trains twelve steps, of which the second micro-batch of step 7 goes wrong; the two of that step."""
+    seen = nan_at({14})
+    run_training(make_config(), run)
+    return seen[12:14]
+
+
+def test_what_was_in_the_step_is_kept(
+    kept: list[Batch], run: RunDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    (file,) = (run.path / "bad_batches").iterdir()
+    content = json.loads(file.read_text(), parse_constant=pytest.fail)  # NaN is no JSON.
+    assert (content["step"], file.name) == (7, "step_0000007.json")
+    assert (content["loss"], content["gradient_norm"]) == ("nan", "nan")
+    # Of each third step and of the best there is a checkpoint.
+    assert content["after_checkpoint"] == "step_0000006"
+    for batch, pairs in zip(kept, content["micro_batches"], strict=True):
+        for side, ids in (("src_ids", batch.src_ids), ("tgt_ids", batch.labels)):
+            assert [row[: len(row)] for row in pairs[side]] == [
+                row[row != PAD_ID][:-1].tolist() for row in ids
+            ]
+    messages = [record.getMessage() for record in caplog.get_records("setup")]
+    assert messages[-2:] == [
+        "step 7 skipped: the gradient's norm is nan, the loss nan",
+        f"its batch is kept; look into it with  mt check --batch {file}",
+    ]
+
+
+def test_the_weights_are_those_that_take_the_steps_not_their_average(
+    make_config: MakeConfig, run: RunDirectory, nan_at: Callable[[set[int]], list[Batch]]
+) -> None:
+    nan_at({14})
+    run_training(make_config("training.ema_decay=0.9"), run)
+    (file,) = (run.path / "bad_batches").iterdir()
+    found = replay(run, file, checkpoint="step_0000012", device=CPU)
+    store = CheckpointStore(run.checkpoints_dir)
+    weights = store.load_training_state(store.require("step_0000012")).weights()
+    trained = load_trained(run, "step_0000012")
+    losses = []
+    for each in (trained.model.weights(), weights):
+        trained.model.load_weights(each)
+        objective = Objective(trained.model).eval()
+        batches = [collate(pairs.src_ids, pairs.tgt_ids) for pairs in found.bad.micro_batches]
+        total = sum(float(objective(batch, 0.1).detach()) for batch in batches)
+        losses.append(total / sum(batch.num_target_tokens for batch in batches))
+    averaged, own = losses
+    assert found.loss == pytest.approx(own, rel=1e-5)
+    assert abs(own - averaged) > 1e-3
+
+
+def test_the_replay_computes_the_batch(kept: list[Batch], run: RunDirectory) -> None:
+    (file,) = (run.path / "bad_batches").iterdir()
+    found = replay(run, file, checkpoint="step_0000012", device=CPU)
+    trained = load_trained(run, "step_0000012")
+    model = trained.model.eval()
+    total, tokens = torch.zeros(()), 0
+    for batch in kept:
+        logits = model(batch.src_ids, batch.src_mask, batch.tgt_ids, batch.tgt_mask).flatten(0, 1)
+        total = total + F.cross_entropy(
+            logits, batch.labels.flatten(), label_smoothing=0.1, ignore_index=PAD_ID, reduction="sum"
+        )
+        tokens += batch.num_target_tokens
+    loss = total / tokens
+    gradients = torch.autograd.grad(loss, list(model.parameters()))
+    assert found.is_sound
+    assert found.checkpoint == "step_0000012"
+    assert found.loss == pytest.approx(float(loss.detach()), rel=1e-5)
+    norm = math.sqrt(sum(float(gradient.double().square().sum()) for gradient in gradients))
+    assert found.gradient_norm == pytest.approx(norm, rel=1e-5)
+    assert (found.first_bad_weight, found.first_bad_output, found.first_bad_gradient) == (None, None, None)
+    # The pairs, as text, the worst first.
+    assert len(found.pairs) == sum(len(batch.labels) for batch in kept)
+    losses = [pair.loss for pair in found.pairs]
+    assert losses == sorted(losses, reverse=True)
+    texts = {(pair.src, pair.tgt) for pair in found.pairs}
+    tokenizers = trained.src_tokenizer, trained.tgt_tokenizer
+    row = [side[0] for side in kept[0].sentences()]
+    assert tuple(t.decode(ids) for t, ids in zip(tokenizers, row, strict=True)) in texts
+
+
+def test_the_first_output_that_is_no_number_is_named(
+    kept: list[Batch], run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file,) = (run.path / "bad_batches").iterdir()
+    forward = FeedForward.forward
+    monkeypatch.setattr(FeedForward, "forward", lambda self, x: forward(self, x) * math.inf)
+    found = replay(run, file, checkpoint="latest", device=CPU)
+    assert not found.is_sound
+    # The encoder has one layer, and its feed-forward comes before the decoder's.
+    assert found.first_bad_output is not None
+    assert found.first_bad_output.startswith("encoder.layers.0.feed_forward")
+    assert found.first_bad_weight is None
+
+
+def test_the_first_gradient_that_is_no_number_is_named(
+    kept: list[Batch], run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file,) = (run.path / "bad_batches").iterdir()
+
+    class Break(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+            return gradients[0] * math.nan
+
+    forward = FeedForward.forward
+    monkeypatch.setattr(FeedForward, "forward", lambda self, x: Break.apply(forward(self, x)))  # type: ignore[no-untyped-call]
+    found = replay(run, file, checkpoint="latest", device=CPU)
+    assert math.isfinite(found.loss)
+    assert not found.is_sound
+    assert found.first_bad_output is None
+    # Backward, the decoder comes first.
+    assert found.first_bad_gradient is not None
+    assert found.first_bad_gradient.startswith("decoder.layers.0.feed_forward")
+
+
+def test_weights_that_are_no_number_are_named(
+    kept: list[Batch], run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file,) = (run.path / "bad_batches").iterdir()
+
+    def spoilt(*arguments: Any) -> Any:
+        trained = load_trained(*arguments)
+        next(trained.model.decoder.parameters()).data.fill_(math.nan)
+        return trained
+
+    monkeypatch.setattr(mt.preflight.replay, "load_trained", spoilt)
+    found = replay(run, file, checkpoint="latest", device=CPU)
+    name = next(name for name, _ in load_trained(run, "latest").model.decoder.named_parameters())
+    assert found.first_bad_weight == f"decoder.{name}"
+
+
+def vocabulary(run: RunDirectory) -> dict[str, int]:
+    trained = load_trained(run, "latest")
+    return {"src_vocab_size": trained.src_tokenizer.size, "tgt_vocab_size": trained.tgt_tokenizer.size}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content["micro_batches"][0]["src_ids"][0].append(10**6),
+        lambda content: content["micro_batches"][0]["tgt_ids"][0].append(-1),
+        lambda content: content["micro_batches"][0]["src_ids"].pop(),
+        lambda content: content["micro_batches"][0].update(src_ids=[], tgt_ids=[]),
+        lambda content: content["micro_batches"][0]["src_ids"][0].extend([5] * 99),
+        lambda content: content["micro_batches"][0]["src_ids"][0].append(5.5),
+        lambda content: content["micro_batches"][0]["src_ids"][0].append("5"),
+        lambda content: content["micro_batches"].clear(),
+        lambda content: content.pop("step"),
+        lambda content: content.update(micro_batches=[[[5]]]),
+    ],
+)
+def test_a_file_that_is_not_what_was_kept_is_refused(
+    change: Callable[[dict[str, Any]], object], kept: list[Batch], run: RunDirectory
+) -> None:
+    (file,) = (run.path / "bad_batches").iterdir()
+    content = json.loads(file.read_text())
+    read_bad_batch(file, **vocabulary(run), max_length=16)
+    change(content)
+    file.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=r"does not belong to this run|not a batch that mt train kept"):
+        replay(run, file, checkpoint="latest", device=CPU)
+
+
+def test_files_that_are_none_at_all_are_refused(run: RunDirectory, tmp_path: Path) -> None:
+    sizes = {"src_vocab_size": 9, "tgt_vocab_size": 9, "max_length": 9}
+    for text in (b"", b"[]", b"{" * 100_000, b"\xff\xfe"):
+        (tmp_path / "file").write_bytes(text)
+        with pytest.raises(DataError, match="not a batch that mt train kept"):
+            read_bad_batch(tmp_path / "file", **sizes)
+    with pytest.raises(DataError, match="cannot be read: No such file"):
+        read_bad_batch(tmp_path / "nothing", **sizes)
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(DataError, match="it is larger than 50,000,000 bytes"):
+        read_bad_batch(tmp_path / "huge", **sizes)
+    with pytest.raises(RunError, match="no run in"):
+        replay(run, tmp_path / "file", checkpoint="latest", device=CPU)
+
+
+def test_a_run_that_goes_wrong_again_and_again_does_not_fill_the_disk(
+    make_config: MakeConfig,
+    run: RunDirectory,
+    nan_at: Callable[[set[int]], list[Batch]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nan_at(set(range(2, 25, 2)))
+    monkeypatch.setattr(mt.training.bad_batches, "MOST_KEPT", 3)
+    run_training(make_config("training.max_skipped_steps=99"), run)
+    assert sorted(file.stem for file in (run.path / "bad_batches").iterdir()) == [
+        f"step_{step:07}" for step in (1, 2, 3)
+    ]
+
+
+def test_a_scale_of_fp16_that_falls_is_no_bad_batch(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scaled(name: Any, device: torch.device) -> Precision:
+        precision = Precision("float32", device)
+        # The loss is still a number, its gradient is not any more, and so it takes some steps.
+        precision.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**126)
+        return precision
+
+    monkeypatch.setattr(mt.training.run, "Precision", scaled)
+    forward = Objective.forward
+    monkeypatch.setattr(Objective, "forward", lambda self, *a: forward(self, *a) * 50)
+    outcome = run_training(make_config("training.max_skipped_steps=1"), run)
+    state = outcome.state
+    assert state.step == 12
+    assert 1 < state.num_scaler_skips < 12
+    assert (state.num_skipped_steps, state.num_skipped_in_a_row) == (0, 0)
+    assert not (run.path / "bad_batches").exists()

@@ -1,0 +1,113 @@
+"""The average of checkpoints, against a mean computed from their files."""
+
+import re
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from mt.checkpoint.record import RECORD, record_text
+from mt.checkpoint.store import CheckpointStore
+from mt.config.load import load_config
+from mt.errors import CheckpointError
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
+from mt.training.average import average_checkpoints
+from mt.training.run import run_training
+
+CPU = torch.device("cpu")
+
+
+def test_it_is_the_mean_of_the_last(trained: RunDirectory) -> None:
+    before = {path: path.read_bytes() for path in trained.checkpoints_dir.rglob("*") if path.is_file()}
+    average = average_checkpoints(trained, 2, best=False)
+    assert average.name == "average_0000200"
+    assert average.average_of == ["step_0000150", "step_0000200"]
+    files = [trained.checkpoints_dir / name / "model.safetensors" for name in average.average_of]
+    first, second = map(load_file, files)
+    mean = load_file(average.folder / "model.safetensors")
+    assert mean.keys() == first.keys()
+    for name, weight in mean.items():
+        torch.testing.assert_close(weight, (first[name] + second[name]) / 2, rtol=1e-6, atol=1e-7)
+    assert sorted(path.name for path in average.folder.iterdir()) == ["checkpoint.json", "model.safetensors"]
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+def test_the_average_of_one_is_the_same(trained: RunDirectory) -> None:
+    average = average_checkpoints(trained, 1, best=False)
+    files = [trained.checkpoints_dir / name / "model.safetensors" for name in (average.name, "step_0000200")]
+    mean, own = map(load_file, files)
+    assert all(torch.equal(mean[name], own[name]) for name in own)
+    texts = ["the dog sees milk.", "a child buys the car!"]
+    translations = [
+        Translator.from_run(trained, checkpoint=name, device=CPU).translate(texts)
+        for name in (average.name, "step_0000200")
+    ]
+    assert translations[0] == translations[1]
+
+
+@pytest.mark.parametrize(("metric", "best"), [("bleu", 0), ("loss", 1)])
+def test_the_best_are_those_with_the_best_score(
+    metric: str, best: int, trained: RunDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = trained.config_file.read_text()
+    trained.config_file.write_text(text.replace("metric: bleu", f"metric: {metric}"))
+    store = CheckpointStore(trained.checkpoints_dir)
+    judged = [name for name in store.names() if "bleu" in store.require(name).metrics]
+    for name, score in zip(judged, (90.0, 80.0), strict=True):
+        checkpoint = replace(store.require(name), metrics={metric: score})
+        (checkpoint.folder / RECORD).write_text(record_text(checkpoint))
+    assert average_checkpoints(trained, 1, best=True).average_of == [judged[best]]
+    assert sorted(average_checkpoints(trained, 9, best=True).average_of or []) == sorted(judged)
+    assert (
+        f"has only 2 checkpoints with a {metric} of their own: the average is of these, not of 9"
+        in caplog.text
+    )
+
+
+def test_where_there_are_fewer_all_are_averaged(
+    trained: RunDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = CheckpointStore(trained.checkpoints_dir)
+    names = store.names()
+    assert average_checkpoints(trained, 99, best=False).average_of == names
+    assert f"has only {len(names)} checkpoints: the average is of these, not of 99" in caplog.text
+    caplog.clear()
+    assert average_checkpoints(trained, len(names), best=False).average_of == names
+    assert "has only" not in caplog.text
+
+
+def test_one_checkpoint_is_no_average(trained: RunDirectory) -> None:
+    newest, *older = reversed(CheckpointStore(trained.checkpoints_dir).names())
+    for name in older:
+        shutil.rmtree(trained.checkpoints_dir / name)
+    with pytest.raises(CheckpointError, match=r"has 1 checkpoint, and an average needs 2 or more\. Train it"):
+        average_checkpoints(trained, 5, best=False)
+    # But it may be asked for.
+    assert average_checkpoints(trained, 1, best=False).average_of == [newest]
+
+
+def test_a_damaged_one_is_named_and_nothing_is_left(trained: RunDirectory) -> None:
+    file = trained.checkpoints_dir / "step_0000150" / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match=r"step_0000150 is damaged: .* Sound ones there: "):
+        average_checkpoints(trained, 2, best=False)
+    assert CheckpointStore(trained.checkpoints_dir).averages() == []
+
+
+def test_training_goes_on_beside_it(trained: RunDirectory) -> None:
+    average = average_checkpoints(trained, 2, best=False)
+    content = (average.folder / "model.safetensors").read_bytes()
+    config = load_config(trained.config_file, ["training.max_steps=202", "checkpoint.keep=1"])
+    assert run_training(config, trained).state.step == 202
+    assert (average.folder / "model.safetensors").read_bytes() == content
+    assert (trained.checkpoints_dir / "latest").read_text() == "step_0000202\n"
+
+
+def test_another_folder_is_not_taken_for_it(trained: RunDirectory) -> None:
+    average = average_checkpoints(trained, 2, best=False)
+    shutil.copytree(average.folder, trained.checkpoints_dir / "step_0000300")
+    with pytest.raises(CheckpointError, match=re.escape("checkpoint.json is that of step 200")):
+        Translator.from_run(trained, checkpoint="step_0000300", device=CPU)

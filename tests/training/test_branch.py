@@ -1,0 +1,241 @@
+"""A new run from an older checkpoint of another: the other run as it would have gone on from there."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import mt.training.branch
+from mt.atomic_files import write_synced
+from mt.config.config import Config
+from mt.errors import CheckpointError, MtError, RunError
+from mt.run_directory import RunDirectory
+from mt.training.average import average_checkpoints
+from mt.training.run import Outcome, run_training
+
+MakeConfig = Callable[..., Config]
+TrainUntil = Callable[..., Outcome | None]
+Contents = dict[Path, tuple[bytes, int]]
+
+
+@pytest.fixture(scope="module")
+def _old(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("old") / "old"
+    run_training(make_config("checkpoint.keep=10"), RunDirectory(path))
+    return path
+
+
+@pytest.fixture
+def old(_old: Path, tmp_path: Path) -> RunDirectory:
+    """Twelve steps, with checkpoints at 3, 4 (the first validation, and so the best), 6, 8, 9 and 12."""
+    return RunDirectory(Path(shutil.copytree(_old, tmp_path / "old")))
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "new")
+
+
+def contents(run: RunDirectory) -> Contents:
+    return {
+        path: (path.read_bytes(), path.stat().st_mtime_ns) for path in run.path.rglob("*") if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("step", [3, 4, 6, 9])
+def test_it_ends_as_the_run_that_it_comes_from(
+    step: int,
+    old: RunDirectory,
+    new: RunDirectory,
+    make_config: MakeConfig,
+    read_metrics: Callable[[Path], Any],
+    read_curves: Callable[[Path], Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "mt")
+    before = contents(old)
+    outcome = run_training(make_config(), new, from_checkpoint=old.checkpoints_dir / f"step_{step:07}")
+    assert contents(old) == before
+    assert outcome.state.step == 12
+    for pointer in ("latest", "best"):
+        names = [(run.checkpoints_dir / pointer).read_text() for run in (old, new)]
+        assert names[0] == names[1]
+        folders = [run.checkpoints_dir / names[0].strip() for run in (old, new)]
+        ours, theirs = (load_file(folder / "model.safetensors") for folder in folders)
+        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert read_metrics(new.metrics_file) == read_metrics(old.metrics_file)
+    assert read_curves(new.tensorboard_dir) == read_curves(old.tensorboard_dir)
+    assert "the best checkpoint until" not in caplog.text
+    assert f"continuing in {new.path} from {old.path}" in new.log_file.read_text()
+    assert f"resuming {new.path} from step {step}" in new.log_file.read_text()
+    # It is a run like any other.
+    assert run_training(make_config(), new).was_finished
+    assert run_training(make_config("training.max_steps=13"), new).state.step == 13
+
+
+def test_the_best_until_then_comes_along(
+    old: RunDirectory, new: RunDirectory, make_config: MakeConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint = old.checkpoints_dir / "step_0000006"
+    config = make_config("training.max_steps=6")
+    run_training(config, new, from_checkpoint=checkpoint)
+    assert (new.checkpoints_dir / "best").read_text() == "step_0000004\n"
+    assert sorted(path.name for path in new.checkpoints_dir.glob("step_*")) == [
+        "step_0000004",
+        "step_0000006",
+    ]
+    assert (new.checkpoints_dir / "latest").read_text() == "step_0000006\n"
+    # Unless rotation has removed it.
+    shutil.rmtree(old.checkpoints_dir / "step_0000004")
+    run_training(config, RunDirectory(new.path.with_name("newer")), from_checkpoint=checkpoint)
+    assert "the best checkpoint until step 6 is no longer in" in caplog.text
+
+
+def test_a_relative_path_and_limits_that_differ(
+    old: RunDirectory, new: RunDirectory, make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(old.checkpoints_dir)
+    outcome = run_training(
+        make_config("training.max_steps=7", "checkpoint.keep=1"), new, from_checkpoint=Path("step_0000006")
+    )
+    assert outcome.state.step == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "words"),
+    [
+        (
+            "checkpoints/step_0000006",
+            ["model.dropout=0.3"],
+            RunError,
+            r"(?s)dropout: 0.2 -> 0.3.*Take the config",
+        ),
+        (
+            "checkpoints/step_0000005",
+            [],
+            CheckpointError,
+            "no checkpoint 'step_0000005'. Sound ones there: step",
+        ),
+        (
+            "checkpoints/average_0000012",
+            [],
+            CheckpointError,
+            "is an average, which cannot be trained further",
+        ),
+        ("tensorboard", [], RunError, "is no checkpoint of a run: name a folder such as"),
+        ("", [], RunError, "is no checkpoint of a run"),
+    ],
+)
+def test_what_cannot_be_continued_is_refused_and_nothing_made(
+    name: str,
+    options: list[str],
+    error: type[MtError],
+    words: str,
+    old: RunDirectory,
+    new: RunDirectory,
+    make_config: MakeConfig,
+) -> None:
+    average_checkpoints(old, 2, best=False)
+    before = contents(old)
+    with pytest.raises(error, match=words):
+        run_training(make_config(*options), new, from_checkpoint=old.path / name)
+    assert contents(old) == before
+    assert list(new.path.parent.iterdir()) == [old.path]
+
+
+def change_last_byte(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("checkpoints/step_0000006/model.safetensors", "step_0000006 is damaged: model.safetensors"),
+        ("checkpoints/step_0000006/checkpoint.json", "step_0000006 is damaged: checkpoint.json"),
+        ("tgt_tokenizer.json", "the tgt tokenizer in .* is not the one"),
+    ],
+)
+def test_what_is_damaged_is_refused_and_nothing_made(
+    file: str, words: str, old: RunDirectory, new: RunDirectory, make_config: MakeConfig
+) -> None:
+    change_last_byte(old.path / file)
+    with pytest.raises(MtError, match=words):
+        run_training(make_config(), new, from_checkpoint=old.checkpoints_dir / "step_0000006")
+    assert list(new.path.parent.iterdir()) == [old.path]
+
+
+def test_another_corpus_is_refused_and_nothing_made(
+    old: RunDirectory, new: RunDirectory, make_config: MakeConfig, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    corpus = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+    with (corpus / "train.en").open("a") as english, (corpus / "train.de").open("a") as german:
+        english.write("one more\n")
+        german.write("einer mehr\n")
+    with pytest.raises(RunError, match=r"the corpus is not the one that .*old began with: train"):
+        run_training(
+            make_config(f"data.path={corpus}"), new, from_checkpoint=old.checkpoints_dir / "step_0000006"
+        )
+    assert not new.path.exists()
+
+
+def test_a_run_that_is_there_is_not_touched(
+    old: RunDirectory, new: RunDirectory, make_config: MakeConfig
+) -> None:
+    new.path.mkdir()
+    (new.path / "letter.txt").write_text("mine")
+    for run in (new, old):
+        before = contents(run)
+        with pytest.raises(RunError, match="exists already, and --from-checkpoint begins a new run"):
+            run_training(make_config(), run, from_checkpoint=old.checkpoints_dir / "step_0000006")
+        assert contents(run) == before
+
+
+def test_it_appears_whole_or_not_at_all(
+    old: RunDirectory, new: RunDirectory, make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Path] = []
+
+    def write_some(path: Path, data: bytes) -> None:
+        written.append(path)
+        if len(written) == 3:
+            raise OSError(28, "No space left on device")
+        write_synced(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mt.training.branch, "write_synced", write_some)
+        with pytest.raises(OSError, match="No space left"):
+            run_training(make_config(), new, from_checkpoint=old.checkpoints_dir / "step_0000006")
+    assert list(new.path.parent.iterdir()) == [old.path]
+
+
+@pytest.mark.parametrize(("every", "saved"), [(1, [6, 12]), (2, [12]), (None, [12])])
+def test_a_checkpoint_each_epoch(
+    every: int | None, saved: list[int], new: RunDirectory, make_config: MakeConfig
+) -> None:
+    config = make_config(
+        "checkpoint.every_steps=100",
+        "validation.every_steps=100",
+        f"checkpoint.every_epochs={'null' if every is None else every}",
+    )
+    run_training(config, new)
+    assert sorted(int(path.name[5:]) for path in new.checkpoints_dir.glob("step_*")) == saved
+
+
+def test_a_run_that_is_killed_in_its_second_epoch_goes_on_from_the_end_of_the_first(
+    old: RunDirectory, new: RunDirectory, make_config: MakeConfig, train_until: TrainUntil
+) -> None:
+    config = make_config(
+        "checkpoint.every_steps=100", "checkpoint.every_epochs=1", "validation.every_steps=100"
+    )
+    train_until(config, new.path, step=9, crash=True)
+    assert (new.checkpoints_dir / "latest").read_text() == "step_0000006\n"
+    run_training(config, new)
+    ours, theirs = (
+        load_file(run.checkpoints_dir / "step_0000012" / "model.safetensors") for run in (new, old)
+    )
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

@@ -1,0 +1,75 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mt.training.interruption import SIGNALS, Interruption
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        (signal.SIGHUP, 129),
+        (signal.SIGUSR1, 128 + signal.SIGUSR1),
+    ],
+)
+def test_a_signal_is_remembered_and_the_handlers_come_back(number: signal.Signals, code: int) -> None:
+    before = [signal.getsignal(each) for each in SIGNALS]
+    with Interruption() as interruption:
+        assert not interruption()
+        assert interruption.exit_code == 0
+        os.kill(os.getpid(), number)
+        assert interruption()
+        assert interruption.exit_code == code
+        # Schedulers may send theirs more than once: the first counts, and no harm is done.
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert interruption.exit_code == code
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+def test_a_second_ctrl_c_stops_at_once() -> None:
+    with Interruption():
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_was_ignored_stays_ignored(
+    number: signal.Signals,
+) -> None:
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        with Interruption() as interruption:
+            os.kill(os.getpid(), number)
+            assert not interruption()
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+
+
+def test_the_time_is_up_also_where_alarms_were_ignored() -> None:
+    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    try:
+        with Interruption(1000.0) as interruption:
+            os.kill(os.getpid(), signal.SIGALRM)
+            assert interruption.exit_code == 75
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.slow
+def test_the_tests_pass_where_a_script_runs_them_in_the_background() -> None:
+    """A shell without job control lets its background jobs ignore SIGINT, and so do all that they start."""
+    tests = f"{Path(__file__)}::{test_a_signal_is_remembered_and_the_handlers_come_back.__name__}"
+    deaf = ["/bin/sh", "-c", 'trap "" INT HUP; exec "$@"', "sh"]
+    command = [*deaf, sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", tests]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout
+    assert "4 passed" in ended.stdout

@@ -1,0 +1,105 @@
+"""A run whose checkpoints are gone is refused; one that never had any begins again."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mt.config.config import Config
+from mt.errors import RunError
+from mt.run_directory import RunDirectory
+from mt.training.run import Outcome, run_training
+
+MakeConfig = Callable[..., Config]
+TrainUntil = Callable[..., Outcome | None]
+
+
+def contents(run: RunDirectory) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+
+
+def remove_steps(run: RunDirectory) -> None:
+    for folder in run.checkpoints_dir.glob("step_*"):
+        shutil.rmtree(folder)
+
+
+def remove_steps_and_latest(run: RunDirectory) -> None:
+    remove_steps(run)
+    (run.checkpoints_dir / "latest").unlink()
+
+
+def remove_all_but_an_average(run: RunDirectory) -> None:
+    step = run.checkpoints_dir / "step_0000008"
+    step.rename(step.with_name("average_0000008"))
+    remove_steps_and_latest(run)
+    (run.checkpoints_dir / "best").unlink()
+    run.metrics_file.unlink()
+
+
+def remove_checkpoints(run: RunDirectory) -> None:
+    shutil.rmtree(run.checkpoints_dir)
+
+
+@pytest.mark.parametrize(
+    ("remove", "told_by"),
+    [
+        (remove_steps, "checkpoints/latest and checkpoints/best and metrics.jsonl"),
+        (remove_steps_and_latest, "checkpoints/best and metrics.jsonl"),
+        (remove_all_but_an_average, "checkpoints/average_0000008"),
+        (remove_checkpoints, "metrics.jsonl"),
+    ],
+)
+def test_where_the_checkpoints_are_gone_nothing_begins_afresh(
+    remove: Callable[[RunDirectory], None], told_by: str, make_config: MakeConfig, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run_training(make_config("training.max_steps=8"), run)
+    remove(run)
+    before = contents(run)
+    with pytest.raises(RunError, match=rf"no checkpoint any more, though {told_by} tell.* --restart"):
+        run_training(make_config(), run)
+    assert contents(run) == before
+    # Without its config it is no run that could be moved aside.
+    run.config_file.unlink()
+    with pytest.raises(RunError, match="choose another --run"):
+        run_training(make_config(), run, restart=True)
+
+
+def test_with_restart_the_rest_is_moved_aside(make_config: MakeConfig, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run_training(make_config(), run)
+    remove_steps(run)
+    assert run_training(make_config("training.max_steps=1"), run, restart=True).state.step == 1
+    assert (tmp_path / "run.old-1" / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("checkpoint.every_steps=9", "validation.every_steps=9"), ("validation.every_steps=100",)],
+    ids=["after three quarters", "within the first save"],
+)
+def test_killed_before_the_first_save_it_begins_again(
+    options: tuple[str, ...], make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    last_lost = 9 if len(options) == 2 else 3
+    train_until(make_config(*options), run.path, step=last_lost, crash=True)
+    assert f'"step": {last_lost},' in run.metrics_file.read_text()
+    assert not run.checkpoints_dir.exists()
+    # Also with another interval, and killed again while it loads.
+    again = make_config("checkpoint.every_steps=1", *options[1:])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mt.training.run.prepare", crash)
+        with pytest.raises(CrashError):
+            run_training(again, run)
+    assert run_training(again, run).state.step == 12
+
+
+class CrashError(Exception):
+    """Stands for a process that is killed."""
+
+
+def crash(*_: Any, **__: Any) -> None:
+    raise CrashError

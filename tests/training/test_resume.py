@@ -1,0 +1,260 @@
+"""A run that was stopped and resumed is the run that never stopped, bit for bit."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import mt.training.run
+from mt.config.config import Config
+from mt.evaluation.scores import Score
+from mt.run_directory import RunDirectory
+from mt.training.run import Outcome, run_training
+from mt.training.validation import ValidationResult
+
+Figures = list[dict[str, float | str]]
+
+
+MakeConfig = Callable[..., Config]
+TrainUntil = Callable[..., Outcome | None]
+
+
+@pytest.fixture(scope="module")
+def unbroken(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """Two epochs of six steps in one sitting."""
+    run = RunDirectory(tmp_path_factory.mktemp("unbroken"))
+    run_training(make_config(), run)
+    return run
+
+
+@pytest.fixture
+def assert_same(
+    read_metrics: Callable[[Path], Figures], read_curves: Callable[[Path], Any]
+) -> Callable[[RunDirectory, RunDirectory], None]:
+    """Compares all that two runs left, but for what the clock says."""
+
+    def compare(one: RunDirectory, other: RunDirectory) -> None:
+        for pointer in ("latest", "best"):
+            left, right = [(run.checkpoints_dir / pointer).read_text().strip() for run in (one, other)]
+            assert left == right
+            folders = one.checkpoints_dir / left, other.checkpoints_dir / right
+            assert_equal(*(load_file(folder / "model.safetensors") for folder in folders))
+            states = [json.loads((folder / "training_state.json").read_text()) for folder in folders]
+            assert [state["state"].pop("seconds") > 0 for state in states] == [True, True]
+            assert states[0]["optimizer"]["num_updates"] > 0
+            assert_equal(*states)
+            tensors = [load_file(folder / "training_state.safetensors") for folder in folders]
+            assert "optimizer.exp_avg_sq/decoder.norm.weight" in tensors[0]
+            assert_equal(*tensors)
+        assert read_metrics(one.metrics_file) == read_metrics(other.metrics_file)
+        assert read_curves(one.tensorboard_dir) == read_curves(other.tensorboard_dir)
+
+    return compare
+
+
+@pytest.fixture
+def train_in_three_sittings(train_until: TrainUntil, tmp_path: Path) -> Callable[[Config], RunDirectory]:
+    """Stops after step 2, and after step 7 in the second epoch."""
+
+    def train(config: Config) -> RunDirectory:
+        run = RunDirectory(tmp_path / "run")
+        for step in (2, 7, None):
+            train_until(config, run.path, step=step)
+        return run
+
+    return train
+
+
+def assert_equal(left: Any, right: Any) -> None:
+    """Compare nested containers, tensors with `torch.equal`."""
+    assert type(left) is type(right)
+    if isinstance(left, dict):
+        assert left.keys() == right.keys()
+        for key in left:
+            assert_equal(left[key], right[key])
+    elif isinstance(left, list | tuple):
+        assert len(left) == len(right)
+        for pair in zip(left, right, strict=True):
+            assert_equal(*pair)
+    elif isinstance(left, torch.Tensor):
+        assert torch.equal(left, right)
+    else:
+        assert left == right
+
+
+@pytest.mark.parametrize("stops", [[7], [2, 6, 9], range(1, 12)], ids=["one", "three", "each"])
+def test_signals_at_any_step(
+    stops: Sequence[int],
+    unbroken: RunDirectory,
+    make_config: MakeConfig,
+    train_until: TrainUntil,
+    tmp_path: Path,
+    assert_same: Callable[..., None],
+) -> None:
+    # Each sitting finds the run under another name, as on a disk that is mounted elsewhere.
+    path = tmp_path / "run"
+    for step in stops:
+        outcome = train_until(make_config(), path, step=step)
+        assert outcome is not None
+        assert (outcome.finished, outcome.exit_code, outcome.state.step) == (None, 143, step)
+        assert (path / "checkpoints" / "latest").read_text() == f"step_{step:07}\n"
+        path = path.rename(tmp_path / f"moved-{step}")
+    outcome = train_until(make_config(), path)
+    assert outcome is not None
+    assert outcome.finished == "training.max_steps (12) reached"
+    assert_same(RunDirectory(path), unbroken)
+
+
+def test_limits_that_are_raised(
+    unbroken: RunDirectory, make_config: MakeConfig, tmp_path: Path, assert_same: Callable[..., None]
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    for steps in (4, 8, 12):
+        outcome = run_training(make_config(f"training.max_steps={steps}"), run)
+        assert outcome.state.step == steps
+        assert not outcome.was_finished
+    assert_same(run, unbroken)
+
+
+def test_with_averaged_weights(
+    unbroken: RunDirectory,
+    make_config: MakeConfig,
+    train_in_three_sittings: Callable[[Config], RunDirectory],
+    tmp_path: Path,
+    assert_same: Callable[..., None],
+) -> None:
+    config = make_config("training.ema_decay=0.8")
+    averaged = RunDirectory(tmp_path / "averaged")
+    run_training(config, averaged)
+    run = train_in_three_sittings(config)
+    assert_same(run, averaged)
+    # Training itself is that of the plain run; what is saved as the model is not.
+    newest = [each.checkpoints_dir / "step_0000012" for each in (averaged, unbroken)]
+    state = load_file(newest[0] / "training_state.safetensors")
+    average, plain = [load_file(folder / "model.safetensors") for folder in newest]
+    assert_equal({name: state[f"weights/{name}"] for name in plain}, plain)
+    assert not torch.equal(average["tgt_embedding.tokens.weight"], plain["tgt_embedding.tokens.weight"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("training.r_drop=2", "model.dropout=0.3"),
+        ("training.bpe_dropout=0.3", "tokenizer.kind=bpe", "tokenizer.max_size=400", "data.max_length=200"),
+        ("training.precision=bf16",),
+    ],
+    ids=["R-Drop", "BPE-dropout", "bf16"],
+)
+def test_with_other_ways_of_training(
+    options: Sequence[str],
+    unbroken: RunDirectory,
+    make_config: MakeConfig,
+    train_in_three_sittings: Callable[[Config], RunDirectory],
+    tmp_path: Path,
+    assert_same: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Any CPU computes in bf16, be it slowly.
+    monkeypatch.setattr("mt.training.precision.multiplies_bf16_fast", lambda _: True)
+    config = make_config(*options)
+    other = RunDirectory(tmp_path / "other")
+    run_training(config, other)
+    run = train_in_three_sittings(config)
+    assert_same(run, other)
+    # Each of them is another training than the plain one.
+    newest = [each.checkpoints_dir / "step_0000012" for each in (other, unbroken)]
+    weights = [load_file(folder / "model.safetensors")["decoder.norm.weight"] for folder in newest]
+    assert not torch.equal(*weights)
+    environments = [json.loads((folder / "checkpoint.json").read_text())["environment"] for folder in newest]
+    assert [environment["precision"] for environment in environments] == [
+        config.training.precision,
+        "float32",
+    ]
+
+
+def test_crashes_lose_only_what_was_not_saved(
+    unbroken: RunDirectory,
+    make_config: MakeConfig,
+    train_until: TrainUntil,
+    tmp_path: Path,
+    assert_same: Callable[..., None],
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    for step in (2, 5, 11):  # Steps 0, 4 and 9 are the last that were saved.
+        assert train_until(make_config(), run.path, step=step, crash=True) is None
+        with run.metrics_file.open("a") as file:
+            file.write('{"step": 1, "kind": "tra')
+    train_until(make_config(), run.path)
+    assert_same(run, unbroken)
+
+
+def test_what_does_not_change_the_mathematics_may_change(
+    unbroken: RunDirectory, make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    train_until(make_config("checkpoint.every_steps=1"), run.path, step=5)
+    run_training(
+        make_config("validation.every_steps=3", "validation.batch_sentences=2", "checkpoint.keep=1"), run
+    )
+    weights = [load_file(r.checkpoints_dir / "step_0000012" / "model.safetensors") for r in (run, unbroken)]
+    assert_equal(*weights)
+
+
+def test_the_schedule_goes_on(
+    unbroken: RunDirectory, make_config: MakeConfig, tmp_path: Path, read_metrics: Callable[[Path], Figures]
+) -> None:
+    # Of its own total, not of the limit: a run of 4 steps that is made longer follows one cosine.
+    run = RunDirectory(tmp_path / "run")
+    cosine = ["schedule.kind=cosine", "schedule.total_steps=25"]
+    run_training(make_config("training.max_steps=4", *cosine), run)
+    run_training(make_config("training.max_steps=15", *cosine), run)
+    rates = {
+        line["step"]: line["learning_rate"]
+        for line in read_metrics(run.metrics_file)
+        if line["kind"] == "train"
+    }
+    assert rates[5] == pytest.approx(0.02)
+    assert rates[15] == pytest.approx(0.01)  # Half way between the end of the warm-up and the total.
+
+
+def test_early_stopping_counts_on(
+    make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_config(
+        "training.max_steps=null", "validation.every_steps=2", "validation.patience=3", "checkpoint.keep=1"
+    )
+    for path, stops in ((tmp_path / "unbroken", ()), (tmp_path / "stopped", (1, 7, 9))):
+        monkeypatch.setattr(mt.training.run, "validate", scripted_bleu([5, 9, 8, 9, 8.5, 99]))
+        for step in stops:
+            train_until(config, path, step=step)
+        outcome = train_until(config, path)
+        assert outcome is not None
+        assert outcome.finished == "no gain in 3 validations (validation.patience)"
+        assert outcome.state.step == 10
+        assert outcome.state.best_value == 9
+        checkpoints = path / "checkpoints"
+        assert (checkpoints / "best").read_text() == "step_0000004\n"
+        assert sorted(folder.name for folder in checkpoints.glob("step*")) == ["step_0000004", "step_0000010"]
+    # Patience is a limit like others: more of it goes on.
+    outcome = run_training(
+        make_config("training.max_steps=null", "validation.every_steps=2", "validation.patience=4"),
+        RunDirectory(path),
+    )
+    assert outcome.state.best_value == 99
+
+
+def scripted_bleu(values: Sequence[float]) -> Callable[..., ValidationResult]:
+    """Stands for `validate`: the next value at each call, and the last for ever."""
+    left: Iterator[float] = iter(values)
+    last = values[-1]
+
+    def validate(*args: object, sources: Sequence[str], **kwargs: object) -> ValidationResult:
+        value = next(left, last)
+        scores = {"bleu": Score("BLEU", value, "nrefs:1"), "chrf": Score("chrF2", value, "nrefs:1")}
+        return ValidationResult(1 / value, scores, list(sources))
+
+    return validate

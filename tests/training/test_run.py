@@ -1,0 +1,460 @@
+"""What `mt train` does besides resuming exactly: when it stops, what it refuses, and what it never loses."""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import mt.training.run
+from mt.config.config import Config
+from mt.config.load import load_config
+from mt.config.write import config_to_yaml
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.errors import CheckpointError, DataError, DeviceError, RunError, TrainingError
+from mt.evaluation.scores import Score
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
+from mt.special_tokens import UNK
+from mt.training.loss import Objective
+from mt.training.progress import Progress
+from mt.training.run import run_training
+from mt.training.state import TrainingState
+from mt.training.validation import ValidationResult
+
+MakeConfig = Callable[..., Config]
+
+
+BARE = str.maketrans("", "", ".!")
+
+
+@pytest.fixture(autouse=True)
+def _hear_all(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "mt")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "runs" / "mine")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below ``folder``, but for the lock, which is opened to be asked."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def checkpoints(run: RunDirectory) -> list[str]:
+    return sorted(folder.name for folder in run.checkpoints_dir.glob("step*"))
+
+
+def damage(file: Path) -> None:
+    """Flip one bit in the middle, which safetensors itself does not notice."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def test_a_finished_run_is_left_as_it_is(make_config: MakeConfig, run: RunDirectory) -> None:
+    config = make_config("training.max_steps=2")
+    assert not run_training(config, run).was_finished
+    before = contents(run.path)
+    outcome = run_training(config, run)
+    assert outcome.was_finished
+    assert outcome.finished == "training.max_steps (2) reached"
+    assert (outcome.state.step, outcome.exit_code) == (2, 0)
+    # Nor does it take over a path that the next experiment is to have.
+    assert run_training(make_config("training.max_steps=2", "data.path=elsewhere"), run).was_finished
+    assert contents(run.path) == before
+    assert run_training(make_config("training.max_steps=3"), run).state.step == 3
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ("max_epochs=2", "training.max_epochs (2) reached"),
+        ("max_target_tokens=300", "training.max_target_tokens (300) reached"),
+        ("max_minutes=0.0001", "training.max_minutes (0.0001) reached"),
+    ],
+)
+def test_each_limit_ends_a_run(limit: str, reason: str, make_config: MakeConfig, run: RunDirectory) -> None:
+    outcome = run_training(make_config("training.max_steps=null", f"training.{limit}"), run)
+    assert outcome.finished == reason
+    assert outcome.state.step <= 12
+    last = json.loads(run.metrics_file.read_text().splitlines()[-1])
+    assert (last["kind"], last["step"]) == ("validation", outcome.state.step)
+    assert outcome.state.epoch == 2 or "epochs" not in limit
+    assert outcome.state.num_target_tokens >= 300 or "tokens" not in limit
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ("training.seed=2", "training.seed: 1 -> 2"),
+        ("model.d_model=8", "model.d_model: 16 -> 8"),
+        ("training.num_micro_batches=3", "training.num_micro_batches: 2 -> 3"),
+        ("tokenizer.min_frequency=2", "tokenizer.min_frequency: 1 -> 2"),
+    ],
+)
+def test_another_config_is_refused(
+    change: str, difference: str, make_config: MakeConfig, run: RunDirectory
+) -> None:
+    run_training(make_config("training.max_steps=1"), run)
+    before = contents(run.path)
+    with pytest.raises(RunError, match="begun with another config") as refusal:
+        run_training(make_config("training.max_steps=3", change), run)
+    lines = str(refusal.value).splitlines()
+    assert lines[1:-1] == [f"  {difference}"]
+    assert "--run" in lines[-1]
+    assert "--restart" in lines[-1]
+    assert contents(run.path) == before
+
+
+def test_saving_is_no_part_of_the_speed(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_out: list[float] = []
+    monkeypatch.setattr(Progress, "leave_out", lambda self, seconds: left_out.append(seconds))
+    run_training(make_config("training.max_steps=4", "checkpoint.every_steps=1"), run)
+    saved = re.findall(r"saved step_\d+ in (\d+\.\d\d) seconds", run.log_file.read_text())
+    assert len(saved) == 4
+    assert [f"{seconds:.2f}" for seconds in left_out] == saved
+
+
+def test_restart_moves_the_old_run_aside(
+    make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_training(make_config("training.max_steps=2"), run)
+    before = contents(run.path)
+    outcome = run_training(make_config("training.max_steps=1", "training.seed=2"), run, restart=True)
+    assert outcome.state.step == 1
+    assert contents(run.path.with_name("mine.old-1")) == before
+    assert "mine.old-1" in caplog.text
+    run_training(make_config("training.max_steps=1"), run, restart=True)
+    assert contents(run.path.with_name("mine.old-1")) == before
+    assert run.path.with_name("mine.old-2").is_dir()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("data.path=nowhere.tsv",),
+        ("tokenizer.kind=file", "tokenizer.shared=true", "tokenizer.path=./nowhere.json"),
+    ],
+)
+def test_restart_with_a_wrong_path_leaves_the_old_run_where_it_is(
+    options: Sequence[str], make_config: MakeConfig, run: RunDirectory
+) -> None:
+    run_training(make_config("training.max_steps=1"), run)
+    before = contents(run.path)
+    with pytest.raises(DataError, match="nowhere"):
+        run_training(make_config(*options), run, restart=True)
+    assert contents(run.path) == before
+    assert [path.name for path in run.path.parent.iterdir()] == ["mine"]
+
+
+def test_restart_where_there_is_nothing_begins(make_config: MakeConfig, run: RunDirectory) -> None:
+    assert run_training(make_config("training.max_steps=1"), run, restart=True).state.step == 1
+    assert [path.name for path in run.path.parent.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("text", ["mine: true\n", "# my notes\n{config}"])
+def test_a_config_of_the_users_is_not_written_over(
+    text: str, make_config: MakeConfig, run: RunDirectory
+) -> None:
+    config = make_config("data.path=nowhere")
+    run.path.mkdir(parents=True)
+    text = text.format(config=config_to_yaml(config))
+    run.config_file.write_text(text)
+    with pytest.raises(RunError, match=r"config.yaml was not written by training, .* or rename that file"):
+        run_training(config, run)
+    assert run.config_file.read_text() == text
+
+
+def test_a_first_attempt_that_failed_is_in_nobodys_way(
+    make_config: MakeConfig, run: RunDirectory, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("train", "validation", "test"):
+        (other / f"{name}.en").write_text("a very odd vocabulary\n" * 9)
+        (other / f"{name}.de").write_text("ein sonderbarer Wortschatz\n" * 9)
+    # It fails when its tokenizers have been made and saved: not one pair is short enough.
+    with pytest.raises(DataError, match=r"9 longer than data.max_length \(4\)"):
+        run_training(make_config(f"data.path={other}", "data.max_length=4", "training.seed=5"), run)
+    assert run.src_tokenizer_file.exists()
+    run_training(make_config("training.max_steps=1"), run)
+    # No tokenizer of the other corpus is left, to which all words would be unknown.
+    tokenizer = Tokenizer.load(run.src_tokenizer_file)
+    assert tokenizer.decode(tokenizer.encode("my aunt")) == "my aunt"
+    assert tokenizer.decode(tokenizer.encode("odd")) == UNK
+
+
+def test_vocabularies_come_from_the_training_split_alone(
+    make_config: MakeConfig, tiny_corpus: Path, run: RunDirectory
+) -> None:
+    run_training(make_config("training.max_steps=1"), run)
+    for language, file in (("en", run.src_tokenizer_file), ("de", run.tgt_tokenizer_file)):
+        vocabulary = json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"]
+        words = (
+            (tiny_corpus / f"train.{language}").read_text(encoding="utf-8").replace("!", "").replace(".", "")
+        )
+        assert set(words.split()) <= vocabulary.keys()
+        assert "zebra" in (tiny_corpus / f"validation.{language}").read_text(encoding="utf-8").lower()
+        assert not {"zebra", "Zebra"} & vocabulary.keys()
+
+
+def test_shared_vocabulary_and_embeddings(make_config: MakeConfig, run: RunDirectory) -> None:
+    run_training(
+        make_config("training.max_steps=1", "tokenizer.shared=true", "model.share_embeddings=true"), run
+    )
+    assert run.src_tokenizer_file.read_bytes() == run.tgt_tokenizer_file.read_bytes()
+    Translator.from_run(run, device=torch.device("cpu")).translate(["Anna sees milk."])
+
+
+def test_validation_knows_how_long_translations_are(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ratios: list[float] = []
+
+    class Noted(Translator):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            ratios.append(named["target_ratio"])
+            super().__init__(*arguments, **named)
+
+    monkeypatch.setattr(mt.training.run, "Translator", Noted)
+    run_training(make_config("training.max_steps=1"), run)
+    assert ratios == [json.loads(run.corpus_file.read_text(encoding="utf-8"))["target_ratio"]]
+
+
+def test_an_alignment_that_nothing_comes_of_is_said(
+    make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_training(
+        make_config("training.max_steps=1", "tokenizer.kind=bpe", "training.guided_alignment=0.5"), run
+    )
+    assert "training.guided_alignment does nothing with tokenizer.kind bpe" in caplog.text
+
+
+# torch looks at gradients that are none while it reads the program.
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+@pytest.mark.slow
+def test_compiled_stacks_take_the_same_steps(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_metrics: Any
+) -> None:
+    compile_module, compiled = nn.Module.compile, list[nn.Module]()
+
+    def compile_without_compiler(self: nn.Module, *, dynamic: bool) -> None:
+        compiled.append(self)
+        compile_module(self, dynamic=dynamic, backend="eager")
+
+    monkeypatch.setattr(nn.Module, "compile", compile_without_compiler)
+    runs = [RunDirectory(tmp_path / name) for name in ("plain", "compiled")]
+    for run, choice in zip(runs, ("false", "true"), strict=True):
+        run_training(make_config("training.max_steps=6", f"training.compile={choice}"), run)
+    assert [type(module).__name__ for module in compiled] == ["Encoder", "Decoder"]
+    plain, fast = (
+        [each | {"kind": len(each["kind"])} for each in read_metrics(run.metrics_file)] for run in runs
+    )
+    assert len(plain) > 6
+    assert all(each == pytest.approx(other, rel=1e-5) for each, other in zip(fast, plain, strict=True))
+
+
+def test_a_changed_corpus_is_refused_before_it_is_encoded(
+    make_config: MakeConfig, tiny_corpus: Path, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = run.path.parent.parent / "corpus"
+    mine.mkdir(parents=True)
+    for file in tiny_corpus.glob("*.??"):
+        (mine / file.name).write_bytes(file.read_bytes())
+    config = make_config("training.max_steps=1", f"data.path={mine}")
+    run_training(config, run)
+    more = make_config("training.max_steps=2", f"data.path={mine}")
+    for name in ("test.de", "train.en"):
+        text = (mine / name).read_text(encoding="utf-8")
+        (mine / name).write_text(text.replace("Milch", "Wasser").replace("milk", "water"), encoding="utf-8")
+    before = contents(run.path)
+    encoded: list[object] = []
+    monkeypatch.setattr(Tokenizer, "encode_batch", lambda _, texts: encoded.append(texts))
+    with pytest.raises(RunError, match=r"the corpus is not the one that .*mine began with: train and test"):
+        run_training(more, run)
+    assert not encoded
+    # All but the log, which says so.
+    assert contents(run.path) | {"train.log": b""} == before | {"train.log": b""}
+
+
+def test_tokenizers_of_another_run_are_refused(make_config: MakeConfig, run: RunDirectory) -> None:
+    run_training(make_config("training.max_steps=1"), run)
+    run.src_tokenizer_file.write_bytes(run.tgt_tokenizer_file.read_bytes())
+    with pytest.raises(RunError, match=r"src tokenizer in .*mine is not the one that step_0000001 was"):
+        run_training(make_config("training.max_steps=2"), run)
+
+
+def test_a_second_process_is_refused(make_config: MakeConfig, run: RunDirectory) -> None:
+    with run.lock(), pytest.raises(RunError, match=f"in use by process {os.getpid()}"):
+        run_training(make_config(), run)
+    assert not run.exists
+
+
+@pytest.mark.parametrize(
+    "part", ["model.safetensors", "training_state.safetensors", "training_state.json", "checkpoint.json"]
+)
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_taken(
+    part: str, make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_training(make_config("training.max_steps=4", "checkpoint.every_steps=1"), run)
+    damage(run.checkpoints_dir / "step_0000004" / part)
+    if not part.startswith("training_state"):  # Translating does not read that one.
+        sound = r"Sound ones there: step_0000002, step_0000003\."
+        for name in ("best", "latest", "step_0000004"):
+            with pytest.raises(CheckpointError, match=f"step_0000004 is damaged.*{sound}"):
+                Translator.from_run(run, checkpoint=name, device=torch.device("cpu"))
+    caplog.clear()
+    assert run_training(make_config("training.max_steps=5"), run).state.step == 5
+    assert "step_0000004 is damaged" in caplog.text
+    assert "from step 3" in caplog.text
+    assert (run.checkpoints_dir / "latest").read_text() == "step_0000005\n"
+
+
+def test_no_sound_checkpoint_stops_the_run(make_config: MakeConfig, run: RunDirectory) -> None:
+    run_training(make_config("training.max_steps=2", "checkpoint.every_steps=1"), run)
+    for folder in run.checkpoints_dir.glob("step*"):
+        damage(folder / "model.safetensors")
+    before = contents(run.path)
+    with pytest.raises(CheckpointError, match=r"No checkpoint in .* is sound .*--restart"):
+        run_training(make_config("training.max_steps=3"), run)
+    assert contents(run.path) == before
+
+
+def scripted(values: Sequence[float]) -> Callable[..., ValidationResult]:
+    """Stands for `validate`: BLEU, and for the loss as well, is the next of these values."""
+    left: Iterator[float] = iter(values)
+
+    def validate(*args: object, sources: Sequence[str], **kwargs: object) -> ValidationResult:
+        value = next(left)
+        scores = {name: Score(name, value, "nrefs:1") for name in ("bleu", "chrf")}
+        return ValidationResult(value, scores, list(sources))
+
+    return validate
+
+
+@pytest.mark.parametrize(("metric", "best"), [("bleu", 6), ("chrf", 6), ("loss", 8)])
+def test_best_is_the_best_by_the_metric(
+    metric: str, best: int, make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mt.training.run, "validate", scripted([3, 2, 4, 1, 3]))
+    config = make_config(
+        f"validation.metric={metric}",
+        "validation.every_steps=2",
+        "training.max_steps=10",
+        "checkpoint.keep=1",
+    )
+    run_training(config, run)
+    assert (run.checkpoints_dir / "best").read_text() == f"step_{best:07}\n"
+    assert checkpoints(run) == [f"step_{best:07}", "step_0000010"]
+    record = json.loads((run.checkpoints_dir / f"step_{best:07}" / "checkpoint.json").read_text())
+    assert record["metrics"][metric] == {6: 4, 8: 1}[best]
+
+
+def test_checkpoints_at_their_interval_and_the_last_to_keep(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mt.training.run, "validate", scripted([1] * 9))
+    run_training(make_config("training.max_steps=11", "checkpoint.keep=3", "validation.every_steps=100"), run)
+    # Each third step, of which 6 and 9 are among the last three, and the last.
+    assert checkpoints(run) == ["step_0000006", "step_0000009", "step_0000011"]
+
+
+def test_nan_gradients_are_skipped_counted_and_in_the_end_an_error(
+    make_config: MakeConfig,
+    run: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    forward, calls = Objective.forward, iter(range(1000))
+
+    def sometimes_nan(self: Objective, *arguments: object) -> torch.Tensor:
+        loss = forward(self, *arguments)  # type: ignore[arg-type]
+        return loss * float("nan") if self.training and next(calls) in {0, 4, *range(6, 100)} else loss
+
+    monkeypatch.setattr(Objective, "forward", sometimes_nan)
+    config = make_config(
+        "training.num_micro_batches=1", "training.max_skipped_steps=3", "checkpoint.every_steps=1"
+    )
+    with pytest.raises(TrainingError, match="in 3 steps in a row, the last at step 9"):
+        run_training(config, run)
+    assert caplog.text.count("skipped: the gradient's norm is nan") == 5
+    # What was saved last is not spoilt: resuming goes on from there, with the counters as they were.
+    monkeypatch.setattr(Objective, "forward", forward)
+    outcome = run_training(config, run)
+    assert (outcome.state.step, outcome.state.num_skipped_steps) == (12, 4)
+
+
+def test_what_the_device_cannot_do_is_refused_before_anything_is_written(
+    make_config: MakeConfig, run: RunDirectory
+) -> None:
+    with pytest.raises(DeviceError, match="fp16 needs a CUDA device"):
+        run_training(make_config("training.precision=fp16"), run)
+    if not torch.cuda.is_available():
+        with pytest.raises(DeviceError, match=r"no usable device 'cuda'\. Choose auto or cpu"):
+            run_training(make_config("training.device=cuda"), run)
+    assert not run.path.exists()
+
+
+def test_the_run_is_described_in_its_directory(
+    make_config: MakeConfig, run: RunDirectory, tiny_corpus: Path
+) -> None:
+    config = make_config("training.max_steps=1", "data.max_length=8")
+    run_training(config, run)
+    assert load_config(run.config_file) == config
+    corpus = json.loads(run.corpus_file.read_text(encoding="utf-8"))
+    lengths = [
+        len(line.replace("!", " !").replace(".", " .").split()) + 1
+        for line in (tiny_corpus / "train.en").read_text().splitlines()
+    ]
+    assert corpus["dropped_in_training"]["too long"] == sum(length > 8 for length in lengths) > 0
+    assert corpus["splits"]["train"]["pairs"] == 160
+    environment = json.loads((run.checkpoints_dir / "step_0000001" / "checkpoint.json").read_text())[
+        "environment"
+    ]
+    assert environment["torch"] == torch.__version__
+    assert environment["device"] == "cpu"
+    assert environment["num_threads"] == torch.get_num_threads()
+    log = run.log_file.read_text(encoding="utf-8")
+    assert "validation at step 1: loss" in log
+    assert "BLEU signature: nrefs:1|case:mixed|eff:no|tok:13a" in log
+
+
+def test_the_samples_are_the_same_sentences_each_time(
+    make_config: MakeConfig, run: RunDirectory, tiny_corpus: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_training(make_config("training.max_steps=8", "validation.num_samples=3"), run)
+    shown = [message.split("\n")[0] for message in caplog.messages if message.startswith("  source")]
+    lines = (tiny_corpus / "validation.en").read_text(encoding="utf-8").splitlines()
+    assert [line.removeprefix("  source      ") for line in shown] == 2 * [lines[0], lines[4], lines[8]]
+
+
+@pytest.mark.parametrize("limit", ["max_steps=7", "max_epochs=2", "max_target_tokens=1500"])
+def test_the_bar_knows_where_the_run_will_end(
+    limit: str, make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    totals: list[int] = []
+
+    class NotingProgress(Progress):
+        def __init__(
+            self, *arguments: Path, state: TrainingState, total_steps: int | None, metric: str
+        ) -> None:
+            assert total_steps is not None
+            totals.append(total_steps)
+            super().__init__(*arguments, state=state, total_steps=total_steps, metric=metric)
+
+    monkeypatch.setattr(mt.training.run, "Progress", NotingProgress)
+    outcome = run_training(make_config("training.max_steps=null", f"training.{limit}"), run)
+    # Tokens a step are an average.
+    assert totals == [pytest.approx(outcome.state.step, abs=1 if "tokens" in limit else 0)]

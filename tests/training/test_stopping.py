@@ -1,0 +1,334 @@
+"""A run that is asked to stop in any of its phases stops soon, loses nothing, and goes on exactly."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import mt.checkpoint.store
+import mt.data.prepare
+import mt.training.run
+from mt.checkpoint.store import CheckpointStore
+from mt.config.config import Config
+from mt.data.batches.bpe_dropout import BpeDropout
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
+from mt.training.interruption import SIGNALS, Interrupted, Interruption
+from mt.training.loss import Objective
+from mt.training.progress import Progress
+from mt.training.run import Outcome, run_training
+
+MakeConfig = Callable[..., Config]
+TrainUntil = Callable[..., Outcome | None]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def unbroken(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """Twelve steps in one sitting, with a validation after each four of them."""
+    run = RunDirectory(tmp_path_factory.mktemp("unbroken"))
+    run_training(make_config(), run)
+    return run
+
+
+@pytest.fixture
+def assert_same(
+    read_metrics: Callable[[Path], Any], read_curves: Callable[[Path], Any]
+) -> Callable[[RunDirectory, RunDirectory], None]:
+    """Compares weights, counters and curves of two runs."""
+
+    def compare(one: RunDirectory, other: RunDirectory) -> None:
+        for pointer in ("latest", "best"):
+            names = [(run.checkpoints_dir / pointer).read_text().strip() for run in (one, other)]
+            assert names[0] == names[1]
+            folders = [run.checkpoints_dir / names[0] for run in (one, other)]
+            weights = [load_file(folder / "model.safetensors") for folder in folders]
+            assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
+            states = [json.loads((folder / "training_state.json").read_text()) for folder in folders]
+            assert [state["state"].pop("seconds") > 0 for state in states] == [True, True]
+            assert states[0] == states[1]
+        assert read_metrics(one.metrics_file) == read_metrics(other.metrics_file)
+        assert read_curves(one.tensorboard_dir) == read_curves(other.tensorboard_dir)
+
+    return compare
+
+
+def kill_at_call(
+    patch: pytest.MonkeyPatch, owner: Any, name: str, call: int, number: int = signal.SIGTERM, times: int = 1
+) -> list[int]:
+    """Let the ``call``-th call of a function send this process a signal first; returns the calls."""
+    function = getattr(owner, name)
+    calls: list[int] = []
+
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        calls.append(len(calls) + 1)
+        if len(calls) == call:
+            for _ in range(times):
+                os.kill(os.getpid(), number)
+        return function(*arguments, **named)
+
+    patch.setattr(owner, name, wrapped)
+    return calls
+
+
+@pytest.mark.parametrize("call", [1, 2, 3, 5], ids=lambda call: f"batch-{call}")
+def test_a_validation_is_given_up_between_two_batches_of_sentences(
+    call: int,
+    make_config: MakeConfig,
+    run: RunDirectory,
+    unbroken: RunDirectory,
+    assert_same: Callable[..., None],
+) -> None:
+    # Twelve sentences, four at a time: calls 1 to 3 are the validation at step 4, 5 is in that at step 8.
+    config = make_config("validation.batch_sentences=4")
+    with pytest.MonkeyPatch.context() as patch:
+        calls = kill_at_call(patch, Translator, "_search", call)
+        outcome = run_training(config, run)
+    step = 4 if call <= 3 else 8
+    assert (outcome.finished, outcome.exit_code, outcome.state.step) == (None, 143, step)
+    assert len(calls) == call  # Not one more batch was translated.
+    # The last one was through with all it had: its validation counts.
+    assert outcome.state.owes_validation == (call % 3 != 0)
+    assert (run.checkpoints_dir / "latest").read_text() == f"step_{step:07}\n"
+    assert run_training(config, run).state.step == 12
+    assert_same(run, unbroken)
+
+
+def test_a_validation_is_given_up_between_two_batches_of_its_loss(
+    make_config: MakeConfig, run: RunDirectory, unbroken: RunDirectory, assert_same: Callable[..., None]
+) -> None:
+    forward, judged = Objective.forward, []
+
+    def kill(self: Objective, *arguments: Any) -> torch.Tensor:
+        if not self.training:
+            judged.append(1)
+            os.kill(os.getpid(), signal.SIGTERM)
+        return forward(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Objective, "forward", kill)
+        translated = kill_at_call(patch, Translator, "_search", 99)
+        outcome = run_training(make_config(), run)
+    assert outcome.state.step == 4
+    assert (judged, translated) == ([1], [])
+    run_training(make_config(), run)
+    assert_same(run, unbroken)
+
+
+def test_the_last_validation_too_is_owed_and_made_good(
+    make_config: MakeConfig,
+    train_until: TrainUntil,
+    run: RunDirectory,
+    unbroken: RunDirectory,
+    assert_same: Callable[..., None],
+) -> None:
+    outcome = train_until(make_config(), run.path, step=12)
+    for _ in range(2):
+        assert outcome is not None
+        assert (outcome.finished, outcome.state.step, outcome.exit_code) == (None, 12, 143)
+        assert outcome.state.owes_validation
+        with pytest.MonkeyPatch.context() as patch:
+            kill_at_call(patch, Translator, "_search", 1)
+            outcome = run_training(make_config(), run)
+    outcome = run_training(make_config(), run)
+    assert outcome.finished == "training.max_steps (12) reached"
+    assert not outcome.was_finished
+    assert run_training(make_config(), run).was_finished
+    assert_same(run, unbroken)
+
+
+class CrashError(Exception):
+    """Stands for a process that is killed."""
+
+
+def test_a_crash_after_an_owed_validation_was_logged_logs_it_once(
+    make_config: MakeConfig,
+    train_until: TrainUntil,
+    run: RunDirectory,
+    unbroken: RunDirectory,
+    assert_same: Callable[..., None],
+) -> None:
+    def crash(*_: Any, **__: Any) -> None:
+        raise CrashError
+
+    train_until(make_config(), run.path, step=8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CheckpointStore, "save", crash)
+        with pytest.raises(CrashError):
+            run_training(make_config(), run)
+    assert '"step": 8, "epoch": 1, "num_target' in run.metrics_file.read_text().splitlines()[-1]
+    run_training(make_config(), run)
+    assert_same(run, unbroken)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("name", ["load_corpus", "train_tokenizer", "encode_pairs"])
+def test_loading_data_ends_at_once(
+    name: str,
+    number: signal.Signals,
+    make_config: MakeConfig,
+    run: RunDirectory,
+    unbroken: RunDirectory,
+    assert_same: Callable[..., None],
+) -> None:
+    after: list[int] = []
+
+    def interrupted(*arguments: Any, **named: Any) -> None:
+        os.kill(os.getpid(), number)
+        after.append(1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mt.data.prepare, name, interrupted)
+        outcome = run_training(make_config(), run)
+    assert after == []
+    assert (outcome.finished, outcome.exit_code, outcome.state.step) == (None, 128 + number, 0)
+    assert not run.checkpoints_dir.exists()
+    run_training(make_config("training.max_steps=5"), run)
+    if name != "train_tokenizer":  # Which a resumed run does not do.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(mt.data.prepare, name, interrupted)
+            outcome = run_training(make_config(), run)
+        assert (outcome.exit_code, outcome.state.step) == (128 + number, 5)
+    run_training(make_config("checkpoint.every_steps=1"), run)
+    weights = [load_file(r.checkpoints_dir / "step_0000012" / "model.safetensors") for r in (run, unbroken)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
+
+
+@pytest.mark.parametrize("call", [1, 2, 3, 4])
+def test_a_save_is_completed(
+    call: int,
+    make_config: MakeConfig,
+    run: RunDirectory,
+    unbroken: RunDirectory,
+    assert_same: Callable[..., None],
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        calls = kill_at_call(patch, mt.checkpoint.store, "write_synced", call)
+        outcome = run_training(make_config(), run)
+    assert (outcome.exit_code, outcome.state.step) == (143, 3)
+    assert len(calls) == 4  # It was saved once, in so many files.
+    checkpoint, damaged = CheckpointStore(run.checkpoints_dir).recover()
+    assert checkpoint is not None
+    assert (checkpoint.step, damaged) == (3, {})
+    run_training(make_config(), run)
+    assert_same(run, unbroken)
+
+
+@pytest.mark.parametrize("call", [5, 6, 7, 8])
+def test_a_second_ctrl_c_ends_a_save_at_once_and_harms_nothing(
+    call: int,
+    make_config: MakeConfig,
+    run: RunDirectory,
+    unbroken: RunDirectory,
+    assert_same: Callable[..., None],
+) -> None:
+    config = make_config("checkpoint.every_steps=2")
+    with pytest.MonkeyPatch.context() as patch:
+        calls = kill_at_call(patch, mt.checkpoint.store, "write_synced", call, signal.SIGINT, times=2)
+        with pytest.raises(KeyboardInterrupt):
+            run_training(config, run)
+    assert len(calls) == call
+    assert [path.name for path in run.checkpoints_dir.glob("*step*")] == ["step_0000002"]
+    assert run_training(make_config(), run).state.step == 12
+    assert_same(run, unbroken)
+
+
+def test_when_the_time_is_up_the_run_is_saved_and_there_is_more_to_do(
+    make_config: MakeConfig,
+    run: RunDirectory,
+    unbroken: RunDirectory,
+    assert_same: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "mt")
+    with pytest.MonkeyPatch.context() as patch:
+        # The alarm that rings when the time is up; how fast this machine is makes no difference so.
+        kill_at_call(patch, Progress, "step", 7, signal.SIGALRM)
+        outcome = run_training(make_config(), run, max_seconds=1234.5)
+    assert (outcome.finished, outcome.exit_code, outcome.state.step) == (None, 75, 7)
+    assert "Stopped at step 7, saved: the time is up." in run.log_file.read_text()
+    # It is a limit of the sitting, not of the run.
+    assert "1234" not in run.config_file.read_text()
+    assert "1234" not in str(outcome.state.to_dict())
+    run_training(make_config(), run)
+    assert_same(run, unbroken)
+
+
+def test_time_that_is_up_while_data_is_loaded_ends_it(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mt.data.prepare, "load_corpus", lambda *_: time.sleep(30))
+    started = time.monotonic()
+    assert run_training(make_config(), run, max_seconds=0.05).exit_code == 75
+    assert time.monotonic() - started < 5
+
+
+def test_time_that_is_up_before_a_restart_leaves_the_old_run_where_it_is(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_training(make_config("training.max_steps=1"), run)
+    monkeypatch.setattr(mt.training.run, "load_corpus", lambda *_: time.sleep(30))
+    assert run_training(make_config(), run, restart=True, max_seconds=0.05).exit_code == 75
+    assert [path.name for path in run.path.parent.iterdir()] == [run.path.name]
+    assert (run.checkpoints_dir / "step_0000001").is_dir()
+
+
+def test_work_that_may_end_at_once_does_not_begin_after_a_signal() -> None:
+    with Interruption() as interruption:
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Interrupted), interruption.at_once():
+            pytest.fail("it began")
+        # Out of it, further signals are only remembered again.
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert interruption.reason == "SIGTERM"
+
+
+def test_nothing_is_left_of_the_time_or_the_handlers() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with Interruption(1000.0):
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 900
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+@pytest.mark.parametrize("call", [3, 10], ids=["first epoch", "second epoch"])
+def test_while_sentences_are_cut_anew(
+    call: int,
+    make_config: MakeConfig,
+    run: RunDirectory,
+    tmp_path: Path,
+    assert_same: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four blocks of the sources and four of the targets in each epoch."""
+    monkeypatch.setattr("mt.data.batches.bpe_dropout._BLOCK_SIZE", 40)
+    config = make_config(
+        *("training.bpe_dropout=0.2", "tokenizer.kind=bpe", "tokenizer.max_size=400"),
+        *("data.max_length=200", "training.batch_tokens=1500"),
+    )
+    unbroken = RunDirectory(tmp_path / "unbroken")
+    run_training(config, unbroken)
+    with monkeypatch.context() as patch:
+        calls = kill_at_call(patch, BpeDropout, "_cut", call)
+        outcome = run_training(config, run)
+    assert (outcome.finished, outcome.exit_code) == (None, 143)
+    assert len(calls) == call
+    latest = run.checkpoints_dir / "latest"
+    if call == 3:
+        assert not latest.exists()
+    else:
+        assert 0 < outcome.state.step < 12
+        assert latest.read_text() == f"step_{outcome.state.step:07}\n"
+    assert run_training(config, run).finished
+    assert_same(run, unbroken)

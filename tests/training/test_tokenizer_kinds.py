@@ -1,0 +1,71 @@
+"""A run with each kind of tokenizer, which afterwards needs nothing outside its folder."""
+
+import logging
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from mt.config.config import Config
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
+from mt.special_tokens import UNK_ID
+from mt.training.run import run_training
+
+CPU = torch.device("cpu")
+MakeConfig = Callable[..., Config]
+
+
+@pytest.mark.parametrize("shared", ["true", "false"])
+@pytest.mark.parametrize("kind", ["char", "bpe", "bpe_metaspace"])
+def test_train_and_translate(make_config: MakeConfig, tmp_path: Path, kind: str, shared: str) -> None:
+    kinds = f"tokenizer.kind={kind}", f"tokenizer.shared={shared}"
+    config = make_config("training.max_steps=2", "data.max_length=100", *kinds)
+    run = RunDirectory(tmp_path / "run")
+    run_training(config, run)
+    assert len(Translator.from_run(run, device=CPU).translate(["Anna sees a zorblax."])) == 1
+    files = run.src_tokenizer_file, run.tgt_tokenizer_file
+    assert (files[0].read_bytes() == files[1].read_bytes()) == (shared == "true")
+    source = Tokenizer.load(files[0])
+    assert source.decode(source.encode("Zorblax §")) == "Zorblax §"
+
+
+def test_an_external_tokenizer_may_be_gone_afterwards(make_config: MakeConfig, tmp_path: Path) -> None:
+    first = RunDirectory(tmp_path / "first")
+    run_training(make_config("training.max_steps=1", "tokenizer.kind=bpe", "tokenizer.shared=true"), first)
+    theirs = tmp_path / "theirs.json"
+    theirs.write_bytes(first.src_tokenizer_file.read_bytes())
+    foreign = ["tokenizer.kind=file", f"tokenizer.path={theirs}", "tokenizer.shared=true"]
+    run = RunDirectory(tmp_path / "run")
+    run_training(make_config("training.max_steps=1", *foreign), run)
+    theirs.unlink()
+    run_training(make_config("training.max_steps=2", *foreign), run)
+    assert run.tgt_tokenizer_file.read_bytes() == first.tgt_tokenizer_file.read_bytes()
+    assert len(Translator.from_run(run, device=CPU).translate(["Anna sees milk."])) == 1
+
+
+def test_lower_case_is_said(
+    make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "mt")
+    run = RunDirectory(tmp_path / "run")
+    run_training(make_config("training.max_steps=1", "tokenizer.lowercase=true"), run)
+    assert "the model reads and writes lower case only" in caplog.text
+    (translation,) = Translator.from_run(run, device=CPU).translate(["ANNA SEES MILK."])
+    assert translation == translation.lower()
+
+
+def test_what_is_translated_is_read_in_the_form_of_the_training_text(
+    make_config: MakeConfig, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    # From German, which has the umlauts.
+    languages = "data.src=de", "data.tgt=en"
+    run_training(make_config("training.max_steps=1", "cleaning.unicode_form=NFC", *languages), run)
+    source = Tokenizer.load(run.src_tokenizer_file)
+    composed = "Anna kauft zwei rote Äpfel."
+    assert UNK_ID not in source.encode(composed)
+    assert source.encode(unicodedata.normalize("NFD", composed)) == source.encode(composed)
