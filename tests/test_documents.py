@@ -214,6 +214,15 @@ def test_links_lead_to_files() -> None:
             assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
 
 
+def test_the_map_names_every_room_and_only_files_that_are_there() -> None:
+    text = TEXTS["CONTRIBUTING.md"]
+    rooms = {path.stem for path in (ROOT / "mt").iterdir() if path.is_dir() or path.suffix == ".py"}
+    for room in rooms - {"__init__", "__pycache__", "py"}:
+        assert f"`{room}`" in text or f"`{room}/`" in text, room
+    for path in re.findall(r"`((?:\w+/)+\w+\.py)`", text):
+        assert (ROOT / path).is_file() or (ROOT / "mt" / path).is_file(), path
+
+
 # A test is named as path::name below tests/, or by its path alone.
 NAMED = re.compile(r"`(?:tests/)?((?:\w+/)*test_\w+\.py)(?:::(\w+)(?:\[[^`]*\])?)?`")
 
