@@ -71,7 +71,9 @@ def _without_comment(line: str) -> str:
 
 
 COMMANDS = list(_commands())
-RUN_HERE = [page for page in TEXTS if any(" mt " in f" {each.line}" for each in COMMANDS if each.page == page)]
+RUN_HERE = [
+    page for page in TEXTS if any(" mt " in f" {each.line}" for each in COMMANDS if each.page == page)
+]
 
 
 @pytest.fixture
@@ -85,7 +87,9 @@ def workspace(
     for copy in ("runs/a", "runs/b", "runs/c"):
         shutil.copytree("runs/en-de", copy)
     shutil.copytree(tiny_corpus, "my-corpus")
-    pairs = list(zip(*(Path(f"my-corpus/train.{side}").read_text().splitlines() for side in ("en", "de")), strict=True))
+    pairs = list(
+        zip(*(Path(f"my-corpus/train.{side}").read_text().splitlines() for side in ("en", "de")), strict=True)
+    )
     Path("deu.txt").write_text("".join(f"{src}\t{tgt}\tCC-BY\n" for src, tgt in pairs), encoding="utf-8")
     Path("terms.tsv").write_text("dog\tKöter\n", encoding="utf-8")
     Path("news.en").write_text("".join(f"{src}\n" for src, _ in pairs[:4]) + "milk " * 40 + "\nmilk\n")
@@ -175,9 +179,17 @@ def test_other_programs_are_scripts_that_are_there_or_are_installed_with_mt() ->
             module = arguments[1].replace(".", "/") + ".py" if arguments[0] == "-m" else arguments[0]
             assert (ROOT / module).is_file(), command.line
         else:
-            assert program in {"mt", "printf", "tensorboard", "sacrebleu", "source", "rm", "cat", "git", "cd"}, (
-                command.line
-            )
+            assert program in {
+                "mt",
+                "printf",
+                "tensorboard",
+                "sacrebleu",
+                "source",
+                "rm",
+                "cat",
+                "git",
+                "cd",
+            }, command.line
     assert seen > 3
 
 
@@ -240,5 +252,7 @@ def test_each_promise_names_a_test_that_is_there(page: str) -> None:
 
 def _rows_of_promises(text: str) -> Iterator[str]:
     """The rows of the tables whose head is "promise | how it is kept | test"."""
-    for table in re.findall(r"^\| promise \| how it is kept \| test \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE):
+    for table in re.findall(
+        r"^\| promise \| how it is kept \| test \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE
+    ):
         yield from table.splitlines()

@@ -27,7 +27,9 @@ def test_the_config_shown_is_one(tmp_path: Path) -> None:
 def test_mistakes_are_answered_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("configs").mkdir()
-    shown = re.findall(r"^(configs/my\.yaml, line (\d+): unknown key '(\w+)\.(\w+)'.*)$", README, re.MULTILINE)
+    shown = re.findall(
+        r"^(configs/my\.yaml, line (\d+): unknown key '(\w+)\.(\w+)'.*)$", README, re.MULTILINE
+    )
     assert len(shown) == 2
     for message, line, section, key in shown:
         head = "data: {path: builtin:primer, src: en, tgt: de}\n"
