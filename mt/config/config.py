@@ -4,11 +4,9 @@ from typing import Self
 
 from pydantic import model_validator
 
-from mt.config.cleaning import CleaningConfig
-from mt.config.data import DataConfig
+from mt.config.data import CleaningConfig, DataConfig, TokenizerConfig
 from mt.config.model import ModelConfig
 from mt.config.section import Section
-from mt.config.tokenizer import TokenizerConfig
 from mt.config.training import CheckpointConfig, ScheduleConfig, TrainingConfig, ValidationConfig
 
 _IN_TRAINING_ALONE = {"dropout", "attention_dropout", "activation_dropout", "word_dropout"}

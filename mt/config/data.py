@@ -1,12 +1,20 @@
-"""The ``data`` section: which corpus, which languages."""
+"""The ``data``, ``cleaning`` and ``tokenizer`` sections: from a corpus to ids."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from mt.config.columns import Delimiter, parse_columns
-from mt.config.mix import parse_mix
 from mt.config.section import MAY_CHANGE, Section
+from mt.config.sources import Delimiter, parse_columns, parse_mix
+from mt.special_tokens import SPECIAL_TOKENS
+
+NUM_BYTES = 256
+
+Script = Literal[
+    "any", "Arabic", "Armenian", "Bengali", "Cyrillic", "Devanagari", "Ethiopic", "Georgian", "Greek",
+    "Gujarati", "Gurmukhi", "Han", "Hangul", "Hebrew", "Japanese", "Kannada", "Khmer", "Korean", "Lao",
+    "Latin", "Malayalam", "Mongolian", "Myanmar", "Oriya", "Sinhala", "Tamil", "Telugu", "Thai", "Tibetan",
+]  # fmt: skip
 
 
 class DataConfig(Section):
@@ -60,4 +68,81 @@ class DataConfig(Section):
     def _check_columns(self) -> Self:
         if self.columns is not None:
             parse_columns(self.columns)
+        return self
+
+
+class CleaningConfig(Section):
+    """What is dropped from the training pairs; validation and test are never touched."""
+
+    unicode_form: Literal["none", "NFC", "NFKC"] = "none"
+    """Rewrite training text in this Unicode normalisation form first, and all text that the model reads."""
+
+    min_characters: int = Field(default=1, ge=1)
+    """Drop pairs with fewer characters on a side, blanks around the text not counted."""
+
+    max_characters: int | None = Field(default=None, ge=1)
+    """Drop pairs with more characters on a side; null keeps them (data.max_length counts tokens)."""
+
+    max_length_ratio: float | None = Field(default=None, gt=1)
+    """Drop pairs where one side has more than so many times the characters of the other; null keeps them."""
+
+    remove_control_characters: bool = False
+    """Drop pairs that hold a control character other than tab and the ends of lines."""
+
+    src_script: Script = "any"
+    """Drop pairs where more than half of the source's letters are of another script than this."""
+
+    tgt_script: Script = "any"
+    """Drop pairs where more than half of the target's letters are of another script than this."""
+
+    remove_identical: bool = False
+    """Drop pairs whose target is the source, as in text that was never translated."""
+
+    remove_duplicates: bool = False
+    """Keep the first of pairs that are the same on both sides."""
+
+    remove_leaks: bool = False
+    """Drop pairs that are in validation or test too, but for case, spacing and punctuation."""
+
+
+class TokenizerConfig(Section):
+    """How the vocabularies are made, from the training split only."""
+
+    kind: Literal["word", "char", "bpe", "bpe_metaspace", "file"] = "word"
+    """Words, characters, parts of words (of bytes, or of characters), or a tokenizer.json that exists."""
+
+    path: str | None = Field(default=None, min_length=1)
+    """For kind file: a tokenizer.json, or the Hub id of a model that has one, such as google-t5/t5-small."""
+
+    lowercase: bool = False
+    """Turn all text into small letters first; the model then cannot write capital letters."""
+
+    min_frequency: int = Field(default=2, ge=1)
+    """What is seen less often gets no entry: a word is then unknown, a part of a word is spelt in smaller."""
+
+    max_size: int = Field(default=32_000, gt=len(SPECIAL_TOKENS))
+    """The largest number of entries in a vocabulary; the most frequent win."""
+
+    shared: bool = False
+    """One vocabulary for both languages instead of one for each."""
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> Self:
+        if self.kind == "file" and self.path is None:
+            raise ValueError("tokenizer.kind: file needs tokenizer.path, a tokenizer.json or a Hub id.")
+        if self.kind != "file" and self.path is not None:
+            raise ValueError(
+                f"tokenizer.path is for tokenizer.kind: file, and this is {self.kind}, which is made from "
+                "the training text. Leave one of the two out."
+            )
+        if self.kind == "file" and not self.shared:
+            raise ValueError(
+                "tokenizer.kind: file gives both languages the same vocabulary: set tokenizer.shared: true."
+            )
+        smallest = len(SPECIAL_TOKENS) + NUM_BYTES
+        if self.kind in ("char", "bpe", "bpe_metaspace") and self.max_size <= smallest:
+            raise ValueError(
+                f"tokenizer.max_size ({self.max_size}) must be above {smallest} for tokenizer.kind: "
+                f"{self.kind}, whose vocabulary begins with the {NUM_BYTES} bytes."
+            )
         return self

@@ -11,10 +11,8 @@ from mt.atomic_files import write_text_atomically
 from mt.config.config import Config
 from mt.data.batches.alignment import Places
 from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, EncodedPairs, encode_pairs
-from mt.data.cleaning.dropped import cleaning_table
-from mt.data.cleaning.leaks import leak_sentence
 from mt.data.corpus import Corpus, load_corpus
-from mt.data.corpus_report import recorded_fingerprints, to_json
+from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
 from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_training_pairs
 from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from mt.config.data import DataConfig
-from mt.config.mix import parse_mix
+from mt.config.sources import parse_mix
 from mt.data.corpus import load_corpus, load_split
 from mt.errors import ConfigError, DataError
 

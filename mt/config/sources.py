@@ -1,14 +1,37 @@
-"""The lines of ``data.mix``: more sources to train on, each with its weight."""
+"""The values of ``data.columns``, ``data.delimiter`` and ``data.mix``, parsed."""
 
 import math
 import re
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-from mt.config.columns import DELIMITERS, parse_columns
+Delimiter = Literal["auto", "tab", "comma", "semicolon", "pipe"]
+DELIMITERS: tuple[Delimiter, ...] = get_args(Delimiter)
 
 _WORD = re.compile(r"(?P<before>.*\S)\s+(?P<key>\w+)=(?P<value>\S*)")
 _KEYS = ("weight", "name", "revision", "src", "tgt", "columns", "delimiter", "num_train_pairs")
+
+
+def parse_columns(columns: str) -> tuple[str, str]:
+    """The source's and the target's column: two names, or two numbers from 1 on.
+
+    Raises:
+        ValueError: If ``columns`` is something else; the message is for the user.
+    """
+    parts = [part.strip() for part in columns.split(",")]
+    if len(parts) != 2 or not all(parts) or parts[0] == parts[1]:
+        raise ValueError(
+            f"data.columns must be two columns with a comma between them, the source's first, such as "
+            f"english,german (or 1,2 where the file has no header), not {columns!r}."
+        )
+    if are_positions(*parts) and not all(map(int, parts)):
+        raise ValueError(f"data.columns ({columns}): columns are counted from 1.")
+    return parts[0], parts[1]
+
+
+def are_positions(*columns: str) -> bool:
+    """Whether columns are given by their numbers, as those of a file without a header are."""
+    return all(re.fullmatch("[0-9]{1,6}", column) for column in columns)
 
 
 class MixedSource(NamedTuple):
