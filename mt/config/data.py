@@ -21,7 +21,7 @@ class DataConfig(Section):
     """Where the sentence pairs come from."""
 
     path: str = Field(min_length=1, json_schema_extra=MAY_CHANGE)
-    """A folder, file, pattern (part-*.csv), two files (en.txt,de.txt), Hub id, or builtin:primer, say."""
+    """A folder, file, pattern (part-*.csv), two files (en.txt,de.txt), Hub id, or built-in corpus."""
 
     name: str | None = None
     """The configuration of a Hub corpus that has several, such as en-it."""
@@ -30,34 +30,34 @@ class DataConfig(Section):
     """The commit, branch or tag of a Hub corpus; null takes the newest and records its commit."""
 
     src: str = Field(min_length=1)
-    """The language translated from: its column in the corpus, or its ending in train.en."""
+    """The source language: the name of its column, or the ending of its file, as in train.en."""
 
     tgt: str = Field(min_length=1)
-    """The language translated to, likewise."""
+    """The target language, likewise."""
 
     columns: str | None = Field(default=None, json_schema_extra=MAY_CHANGE)
-    """Columns with other names than the languages', such as english,german; 1,2 where there is no header."""
+    """Columns not named like the languages, such as english,german; 1,2 for a file without header."""
 
     delimiter: Delimiter = Field(default="auto", json_schema_extra=MAY_CHANGE)
-    """Separates the columns of .csv, .tsv and, unless auto, .txt; auto tries what the header line fits."""
+    """Separates the columns of .csv, .tsv and, unless auto, .txt; auto finds it by the header line."""
 
     mix: str | None = None
     """More to train on, a source a line: its path, then weight=, name=, revision=, src=, tgt= as needed."""
 
     num_train_pairs: int | None = Field(default=None, ge=1)
-    """Train on the first so many pairs of data.path only, or generate so many; null takes all."""
+    """Train on only this many pairs of data.path, the first ones, or generate this many; null takes all."""
 
     held_out_fraction: float = Field(default=0.02, gt=0, lt=0.5)
     """Share held out for a validation or test split that the corpus lacks, chosen by a hash of the source."""
 
     max_length: int = Field(default=128, ge=4)
-    """The longest sentence in tokens, end mark included; longer training pairs are dropped and counted."""
+    """The longest sentence in tokens, EOS included; longer training pairs are dropped and counted."""
 
     seed: int = Field(default=1, ge=0)
-    """What the built-in corpora are generated from."""
+    """Random seed of the built-in corpora."""
 
     hub_timeout_seconds: float = Field(default=10.0, gt=0, json_schema_extra=MAY_CHANGE)
-    """How long the Hub may take to answer before it is taken for unreachable."""
+    """How long to wait for an answer of the Hub before it is treated as unreachable."""
 
     @model_validator(mode="after")
     def _check_mix(self) -> Self:
@@ -78,22 +78,22 @@ class CleaningConfig(Section):
     """Rewrite training text in this Unicode normalisation form first, and all text that the model reads."""
 
     min_characters: int = Field(default=1, ge=1)
-    """Drop pairs with fewer characters on a side, blanks around the text not counted."""
+    """Drop pairs with fewer characters on a side, not counting spaces around the text."""
 
     max_characters: int | None = Field(default=None, ge=1)
     """Drop pairs with more characters on a side; null keeps them (data.max_length counts tokens)."""
 
     max_length_ratio: float | None = Field(default=None, gt=1)
-    """Drop pairs where one side has more than so many times the characters of the other; null keeps them."""
+    """Drop pairs where one side has over this many times the characters of the other; null keeps them."""
 
     remove_control_characters: bool = False
-    """Drop pairs that hold a control character other than tab and the ends of lines."""
+    """Drop pairs that contain a control character other than tab and line ends."""
 
     src_script: Script = "any"
-    """Drop pairs where more than half of the source's letters are of another script than this."""
+    """Drop pairs where more than half of the source's letters are not of this script."""
 
     tgt_script: Script = "any"
-    """Drop pairs where more than half of the target's letters are of another script than this."""
+    """Drop pairs where more than half of the target's letters are not of this script."""
 
     remove_identical: bool = False
     """Drop pairs whose target is the source, as in text that was never translated."""
@@ -102,26 +102,26 @@ class CleaningConfig(Section):
     """Keep the first of pairs that are the same on both sides."""
 
     remove_leaks: bool = False
-    """Drop pairs that are in validation or test too, but for case, spacing and punctuation."""
+    """Drop pairs that are in validation or test too, ignoring case, spacing and punctuation."""
 
 
 class TokenizerConfig(Section):
     """How the vocabularies are made, from the training split only."""
 
     kind: Literal["word", "char", "bpe", "bpe_metaspace", "file"] = "word"
-    """Words, characters, parts of words (of bytes, or of characters), or a tokenizer.json that exists."""
+    """Words, characters, subwords (of bytes, or of characters), or an existing tokenizer.json."""
 
     path: str | None = Field(default=None, min_length=1)
     """For kind file: a tokenizer.json, or the Hub id of a model that has one, such as google-t5/t5-small."""
 
     lowercase: bool = False
-    """Turn all text into small letters first; the model then cannot write capital letters."""
+    """Turn all text into lower case first; the model then cannot write capital letters."""
 
     min_frequency: int = Field(default=2, ge=1)
-    """What is seen less often gets no entry: a word is then unknown, a part of a word is spelt in smaller."""
+    """Rarer words are unknown; rarer subwords are split into smaller ones."""
 
     max_size: int = Field(default=32_000, gt=len(SPECIAL_TOKENS))
-    """The largest number of entries in a vocabulary; the most frequent win."""
+    """The largest number of entries in a vocabulary; the most frequent are kept."""
 
     shared: bool = False
     """One vocabulary for both languages instead of one for each."""

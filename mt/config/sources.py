@@ -13,7 +13,7 @@ _KEYS = ("weight", "name", "revision", "src", "tgt", "columns", "delimiter", "nu
 
 
 def parse_columns(columns: str) -> tuple[str, str]:
-    """The source's and the target's column: two names, or two numbers from 1 on.
+    """The source's and the target's column: two names, or two numbers, counted from 1.
 
     Raises:
         ValueError: If ``columns`` is something else; the message is for the user.
@@ -47,16 +47,16 @@ class MixedSource(NamedTuple):
 
 
 def parse_mix(mix: str) -> list[MixedSource]:
-    """The sources of ``data.mix``, which stand on a line each, or between semicolons.
+    """The sources of ``data.mix``, which are on a line each, or separated by semicolons.
 
     Raises:
-        ValueError: If a line says something that cannot be understood; the message is for the user.
+        ValueError: If a line cannot be understood; the message is for the user.
     """
     return [_parse_line(line.strip()) for line in re.split(r"[\n;]", mix) if line.strip()]
 
 
 def _parse_line(line: str) -> MixedSource:
-    """``path key=value key=value``, where the path may hold blanks."""
+    """``path key=value key=value``, where the path may contain spaces."""
     weight, path = 1.0, line
     fields: dict[str, str | int] = {}
     while word := _WORD.fullmatch(path):
@@ -65,9 +65,9 @@ def _parse_line(line: str) -> MixedSource:
         if key not in _KEYS:
             close = get_close_matches(key, _KEYS, n=1)
             hint = f" Did you mean {close[0]}=?" if close else ""
-            raise ValueError(f"{problem} is not known; after the path may stand {'=, '.join(_KEYS)}=.{hint}")
+            raise ValueError(f"{problem} is unknown; after the path may come {'=, '.join(_KEYS)}=.{hint}")
         if not value or key in fields:
-            what = "stands there twice" if key in fields else "lacks its value, right after the equals sign"
+            what = "is given twice" if key in fields else "lacks its value, right after the equals sign"
             raise ValueError(f"{problem} {what}.")
         fields[key] = value
     if "weight" in fields:
