@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mt.config.cleaning import CleaningConfig
-from mt.config.data import DataConfig
+from mt.config.data import CleaningConfig, DataConfig
 from mt.data import corpus as corpus_module
 from mt.data import pair_table as corpus_cache
 from mt.data.corpus import Corpus, load_corpus
