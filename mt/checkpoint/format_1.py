@@ -5,22 +5,21 @@ says and believes it about the size of what it reads. The few instructions that 
 here; any other is an error.
 """
 
+import io
 import math
 import pickletools
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from mt.checkpoint.record import DamagedError
+from mt.checkpoint.record import FORMAT_1_STATE, DamagedError
 from mt.checkpoint.training_state import EXP_AVG, EXP_AVG_SQ, WEIGHTS, SavedTraining
 
-TRAINING_STATE = "training_state.pt"
 _MAX_PICKLE_BYTES = 4_000_000
 _DTYPES = {"torch FloatStorage": torch.float32, "torch ByteStorage": torch.uint8}
 _REBUILD_TENSOR, _ORDERED_DICT = "torch._utils _rebuild_tensor_v2", "collections OrderedDict"
@@ -55,14 +54,14 @@ class _Content(_Section):
     average: _Average | None = None
 
 
-def read_format_1(path: Path) -> SavedTraining:
+def read_format_1(archive: bytes) -> SavedTraining:
     """What was saved; the generators' state is left out, since nothing draws from that any more.
 
     Raises:
         DamagedError: If the file holds anything else.
     """
     try:
-        content = _Content.model_validate(_read_archive(path))
+        content = _Content.model_validate(_read_archive(archive))
         moments = content.optimizer.state
         steps = {float(each.step) for each in moments.values()} or {0.0}
         (num_updates,) = steps
@@ -80,27 +79,27 @@ def read_format_1(path: Path) -> SavedTraining:
     except DamagedError:
         raise
     except Exception as error:  # What is made to do harm can fail in any way.
-        raise DamagedError(f"{path.name} is not a training state that mt wrote") from error
+        raise DamagedError(f"{FORMAT_1_STATE} is not a training state that mt wrote") from error
     tensors = {f"{EXP_AVG}{number}": each.exp_avg for number, each in moments.items()}
     tensors |= {f"{EXP_AVG_SQ}{number}": each.exp_avg_sq for number, each in moments.items()}
     tensors |= {f"{WEIGHTS}{name}": weight for name, weight in (average.weights if average else {}).items()}
     if len({id(tensor) for tensor in tensors.values()}) != len(tensors):
-        raise DamagedError(f"{path.name} has one tensor in the place of several")
+        raise DamagedError(f"{FORMAT_1_STATE} has one tensor in the place of several")
     return SavedTraining(values, tensors, is_format_1=True)
 
 
-def _read_archive(path: Path) -> object:
-    with zipfile.ZipFile(path) as archive:
+def _read_archive(content: bytes) -> object:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
         entries = archive.infolist()
         # torch does not compress, so a file that grows when it is read is not one of ours, but a bomb.
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries) or (
-            sum(entry.file_size for entry in entries) > path.stat().st_size
+            sum(entry.file_size for entry in entries) > len(content)
         ):
-            raise DamagedError(f"{path.name} is compressed, as mt never writes it")
+            raise DamagedError(f"{FORMAT_1_STATE} is compressed, as mt never writes it")
         # ``NAME/data.pkl`` is the pickle, ``NAME/data/KEY`` the bytes of a tensor.
         records = {entry.filename.partition("/")[2]: entry for entry in entries}
         if len(records) != len(entries) or records["data.pkl"].file_size > _MAX_PICKLE_BYTES:
-            raise DamagedError(f"{path.name} is not a training state that mt wrote")
+            raise DamagedError(f"{FORMAT_1_STATE} is not a training state that mt wrote")
         # Each can be taken once, so that no more is in memory than in the file.
         take: Callable[[str], bytes] = lambda key: archive.read(records.pop(f"data/{key}"))  # noqa: E731
         return _follow(archive.read(records["data.pkl"]), take)
