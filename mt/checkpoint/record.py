@@ -31,7 +31,7 @@ Scalar = bool | int | float | str | None
 
 
 class DamagedError(CheckpointError):
-    """A part of a checkpoint is not what was saved; the message is the reason alone, without the checkpoint."""
+    """A part of a checkpoint is not what was saved; the message is the reason, without the checkpoint."""
 
 
 class VanishedError(Exception):

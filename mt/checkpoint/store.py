@@ -86,25 +86,25 @@ class CheckpointStore:
         keep: int,
         computation: Mapping[str, Scalar] = MappingProxyType({}),
     ) -> Checkpoint:
-        """Save one checkpoint, point ``latest`` (and ``best``) at it, then remove those no longer wanted.
+        """Save one checkpoint, point ``latest`` (and ``best``) at it, then remove those that are not kept.
 
-        Returns when the disk has it. One of the same step is replaced. Needs as much memory besides as the
-        largest of its parts.
+        Returns when the disk has it. A checkpoint of the same step is replaced. Needs additional memory for
+        the largest of its parts.
 
         Args:
             step: Optimizer steps taken.
-            model: The weights by name; the same tensor may stand under several names.
+            model: The weights by name; the same tensor may have several names.
             training_state: What else resuming needs.
             metrics: Validation scores of these weights.
-            environment: JSON values that say what made it: versions, device, threads.
+            environment: What made it, as JSON values: versions, device, threads.
             tokenizers: Checksums of the tokenizers that the weights belong to.
             best: Whether this is the best of the run so far.
-            keep: How many of the newest stay; the best stays besides.
+            keep: How many of the newest are kept; the best is kept as well.
             computation: The options that decide what the weights compute, and their values.
 
         Raises:
-            CheckpointError: If the disk refuses; everything that was there is there still.
-            TypeError: If ``training_state`` holds a value that JSON does not know.
+            CheckpointError: If the disk refuses; the checkpoints saved before are unchanged.
+            TypeError: If ``training_state`` holds a value that JSON cannot express.
         """
         folder = self.directory / step_name(step)
         with _explain_refusal(f"save checkpoint {folder}"):
@@ -132,12 +132,12 @@ class CheckpointStore:
     def save_average(self, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
         """Save the mean of these checkpoints' weights beside them, to translate with.
 
-        It is called after the newest of them, and an older one of that name is replaced. The pointers stay
-        where they are, and rotation does not remove it.
+        It is named after the newest of them, and replaces an older average of that name. The pointers are not
+        changed, and rotation does not remove it.
 
         Raises:
             CheckpointError: If one is damaged, or the disk refuses.
-            ValueError: If they are none, or of different models.
+            ValueError: If there are none, or they are of different models.
         """
         newest = max(checkpoints, key=lambda checkpoint: checkpoint.step)
         names = [checkpoint.name for checkpoint in checkpoints]
@@ -155,11 +155,11 @@ class CheckpointStore:
             return self._write(average, {MODEL: lambda: model_bytes(mean)})
 
     def recover(self) -> tuple[Checkpoint | None, dict[str, str]]:
-        """Finish or undo what a killed process left, and find where training goes on.
+        """Finish or undo what a killed process left behind, and find the checkpoint to continue from.
 
         Returns:
-            The newest sound checkpoint, all its parts verified, to which ``latest`` points now; and the
-            damaged ones that are newer, each with the reason. ``(None, {})`` where nothing was ever saved.
+            The newest sound checkpoint, all its parts verified, to which ``latest`` now points; and the
+            damaged ones that are newer, each with the reason. ``(None, {})`` if nothing was ever saved.
 
         Raises:
             CheckpointError: If there are checkpoints and none is sound, or the newest needs a newer ``mt``.
@@ -177,28 +177,29 @@ class CheckpointStore:
         if newest is None and damaged:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in damaged.items())
             raise CheckpointError(
-                f"No checkpoint in {self.directory} is sound ({reasons}). Put back a copy of one.",
+                f"No checkpoint in {self.directory} is sound ({reasons}). "
+                "Put back a copy of one if there is any.",
                 Remedy.START_OVER,
             )
         return newest, damaged
 
     def names(self) -> list[str]:
-        """The checkpoints of training that are there, sound or not, from the oldest step to the newest."""
+        """The checkpoints that training saved, sound or not, from the oldest step to the newest."""
         return step_names(self.directory)
 
     def averages(self) -> list[str]:
-        """The averages that are there, likewise."""
+        """The averages, likewise."""
         return average_names(self.directory)
 
     def traces(self) -> list[str]:
-        """What tells of checkpoints, be they there or not: the pointers and the averages."""
+        """What proves that checkpoints were saved, even if they are gone: the pointers and the averages."""
         pointers = [name for name in (LATEST, BEST) if (self.directory / name).exists()]
         return pointers + self.averages()
 
     def require(self, name: str) -> Checkpoint:
         """The checkpoint called ``best``, ``latest``, or by its own name, and never another.
 
-        While no validation has marked a ``best`` one, that is the latest, and the log says so.
+        Until a validation has marked a ``best`` one, ``best`` means the latest, and the log says so.
 
         Raises:
             CheckpointError: If it is missing or damaged; the message names those that are sound.
@@ -207,10 +208,10 @@ class CheckpointStore:
 
     @contextlib.contextmanager
     def hold(self, name: str) -> Iterator[HeldCheckpoint]:
-        """The checkpoint that `require` finds, open for the length of a ``with``: it may be pruned meanwhile.
+        """The checkpoint that `require` finds, open for the length of a ``with``, even if it is pruned.
 
         Raises:
-            CheckpointError: If it is missing, or damaged, also where that is found while it is read; the
+            CheckpointError: If it is missing, or damaged, which may be found only while it is read; the
                 message names those that are sound.
         """
         with contextlib.ExitStack() as stack:
@@ -219,7 +220,7 @@ class CheckpointStore:
                 yield held
 
     def _look_up(self, name: str, take: Callable[[Path], T]) -> T:
-        """What ``take`` makes of a checkpoint's folder; looks again where training has just removed it."""
+        """Call ``take`` with the checkpoint's folder; look again if training has just removed it."""
         found: str | None = None
         for look in range(_NUM_LOOKS):
             if look:
@@ -257,7 +258,7 @@ class CheckpointStore:
             return load_model(checkpoint)
 
     def load_training_state(self, checkpoint: Checkpoint) -> SavedTraining:
-        """What was saved besides the weights, with all tensors on the CPU, each file verified.
+        """What was saved besides the weights, with all tensors on the CPU, each file read once and verified.
 
         Raises:
             CheckpointError: If a file is missing or damaged; the message names the sound checkpoints.
@@ -270,7 +271,7 @@ class CheckpointStore:
     def _write(
         self, checkpoint: Checkpoint, parts: Mapping[str, Callable[[], bytes | memoryview]]
     ) -> Checkpoint:
-        """Let its folder appear with these parts, made one after another; the checkpoint with checksums."""
+        """Write its folder, atomically; the parts are made one after another. Returns it with checksums."""
         refuse_non_folder(checkpoint.folder)
         make_folder(self.directory)
         partial = partial_path(checkpoint.folder)
@@ -297,7 +298,7 @@ class CheckpointStore:
         return None, damaged
 
     def _verified(self, name: str) -> Checkpoint:
-        """The checkpoint ``name``, all parts of it compared with their checksums."""
+        """The checkpoint ``name``, with all its parts compared with their checksums."""
         checkpoint = read_record(self.directory / name)
         for part in checkpoint.parts:
             verify_part(checkpoint, part)
@@ -308,7 +309,7 @@ class CheckpointStore:
         for name in (*self.names(), *self.averages()):
             with contextlib.suppress(CheckpointError):
                 checkpoint = self._verified(name)
-                # What its checksums fit may be no model yet.
+                # A file may fit its checksum and still not be a model.
                 load_model(checkpoint)
                 sound.append(checkpoint.name)
         return f"Sound ones there: {', '.join(sound)}." if sound else "There is no sound one to take instead."
@@ -322,7 +323,7 @@ class CheckpointStore:
 
 
 def _write_part(path: Path, data: bytes | memoryview) -> str:
-    """Write one part; its checksum, taken of what was meant to be written."""
+    """Write one part; return the checksum of what was meant to be written."""
     write_synced(path, data)
     return hashlib.sha256(data).hexdigest()
 
@@ -334,5 +335,5 @@ def _explain_refusal(doing: str) -> Iterator[None]:
     except OSError as error:
         raise CheckpointError(
             f"Cannot {doing}: {error.strerror or error}. Free some space or make the folder writable, "
-            "and run the same command again; the checkpoints saved before are as they were."
+            "and run the same command again; the checkpoints saved before are unchanged."
         ) from error

@@ -13,6 +13,7 @@ from mt.checkpoint import record
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.errors import CheckpointError
+from mt.regular_files import open_regular
 
 Save = Callable[..., Checkpoint]
 IsWhole = Callable[[Checkpoint], bool]
@@ -86,15 +87,15 @@ def test_the_bytes_that_were_verified_are_the_bytes_that_are_parsed(
     store: CheckpointStore, save: Save, is_whole: IsWhole, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint = save(1)
-    really, path = record.open_regular, checkpoint.folder / part
+    path = checkpoint.folder / part
 
     def open_and_replace(opened: Path) -> BufferedReader:
-        file = really(opened)
+        file = open_regular(opened)
         if opened == path:
             replace_by_pipe(path)
         return file
 
-    monkeypatch.setattr(record, "open_regular", open_and_replace)
+    monkeypatch.setattr("mt.checkpoint.record.open_regular", open_and_replace)
     assert is_whole(checkpoint)
     assert path.is_fifo()
 
@@ -116,7 +117,7 @@ def test_where_none_is_sound_training_does_not_begin_afresh(store: CheckpointSto
     for step in (1, 2):
         (save(step).folder / "model.safetensors").unlink()
     with pytest.raises(
-        CheckpointError, match=r"step_0000002: model.*step_0000001: model.*start the run over"
+        CheckpointError, match=r"step_0000002: model.*step_0000001: model.*Start the run over"
     ):
         store.recover()
     assert len(store.names()) == 2
