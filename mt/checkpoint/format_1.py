@@ -1,8 +1,7 @@
 """Reading the training state of format 1, ``training_state.pt``: a pickle in a zip, by ``torch.save``.
 
-It is not unpickled, not even by ``torch.load(weights_only=True)``, which makes objects as large as the pickle
-says and believes it about the size of what it reads. The few instructions that such a file needs are followed
-here; any other is an error.
+It is not unpickled, not even by ``torch.load(weights_only=True)``, which allocates whatever sizes the pickle
+claims. The few instructions that such a file needs are interpreted here; any other is an error.
 """
 
 import io
@@ -55,7 +54,7 @@ class _Content(_Section):
 
 
 def read_format_1(archive: bytes) -> SavedTraining:
-    """What was saved; the generators' state is left out, since nothing draws from that any more.
+    """What was saved, without the state of the random generators, which is no longer used.
 
     Raises:
         DamagedError: If the file holds anything else.
@@ -78,43 +77,47 @@ def read_format_1(archive: bytes) -> SavedTraining:
         }
     except DamagedError:
         raise
-    except Exception as error:  # What is made to do harm can fail in any way.
+    except Exception as error:  # A malicious file can fail in any way.
         raise DamagedError(f"{FORMAT_1_STATE} is not a training state that mt wrote") from error
     tensors = {f"{EXP_AVG}{number}": each.exp_avg for number, each in moments.items()}
     tensors |= {f"{EXP_AVG_SQ}{number}": each.exp_avg_sq for number, each in moments.items()}
     tensors |= {f"{WEIGHTS}{name}": weight for name, weight in (average.weights if average else {}).items()}
     if len({id(tensor) for tensor in tensors.values()}) != len(tensors):
-        raise DamagedError(f"{FORMAT_1_STATE} has one tensor in the place of several")
+        raise DamagedError(f"{FORMAT_1_STATE} uses one tensor for several names")
     return SavedTraining(values, tensors, is_format_1=True)
 
 
 def _read_archive(content: bytes) -> object:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         entries = archive.infolist()
-        # torch does not compress, so a file that grows when it is read is not one of ours, but a bomb.
-        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries) or (
-            sum(entry.file_size for entry in entries) > len(content)
-        ):
-            raise DamagedError(f"{FORMAT_1_STATE} is compressed, as mt never writes it")
+        _refuse_compressed(entries, len(content))
         # ``NAME/data.pkl`` is the pickle, ``NAME/data/KEY`` the bytes of a tensor.
         records = {entry.filename.partition("/")[2]: entry for entry in entries}
         if len(records) != len(entries) or records["data.pkl"].file_size > _MAX_PICKLE_BYTES:
             raise DamagedError(f"{FORMAT_1_STATE} is not a training state that mt wrote")
-        # Each can be taken once, so that no more is in memory than in the file.
+        # Each can be taken once, so that memory holds no more than the file.
         take: Callable[[str], bytes] = lambda key: archive.read(records.pop(f"data/{key}"))  # noqa: E731
         return _follow(archive.read(records["data.pkl"]), take)
 
 
+def _refuse_compressed(entries: Iterable[zipfile.ZipInfo], num_bytes: int) -> None:
+    """Torch does not compress: an archive that grows when it is read is a zip bomb."""
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries) or (
+        sum(entry.file_size for entry in entries) > num_bytes
+    ):
+        raise DamagedError(f"{FORMAT_1_STATE} is compressed, which mt never does")
+
+
 @dataclass(frozen=True)
 class _Global:
-    """A function or class that the pickle names; never looked up."""
+    """The name of a function or class in the pickle; it is never looked up."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class _Storage:
-    """A piece of memory that tensors are made of."""
+    """A block of memory that tensors are made of."""
 
     kind: _Global
     key: str
@@ -122,7 +125,7 @@ class _Storage:
 
 
 def _follow(pickle: bytes, take: Callable[[str], bytes]) -> object:
-    """The one object that a pickle's instructions make, of dicts, lists, tuples, plain values and tensors."""
+    """The object that a pickle's instructions build, of dicts, lists, tuples, plain values and tensors."""
     stack: list[Any] = []
     memo: dict[int, Any] = {}
 
@@ -194,9 +197,9 @@ def _set_items(target: object, items: list[Any]) -> None:
     if type(target) is not dict:
         raise TypeError("not a dict")
     for key, item in zip(items[::2], items[1::2], strict=True):
-        # The hash of nested tuples can take for ever.
+        # Hashing nested tuples can take forever.
         if type(key) not in (str, int):
-            raise TypeError("neither a name nor a number")
+            raise TypeError("a key is neither a string nor an integer")
         target[key] = item
 
 
@@ -211,7 +214,7 @@ def _call(function: object, arguments: tuple[Any, ...], take: Callable[[str], by
         return {}
     if function == _Global(_REBUILD_TENSOR):
         return _tensor(*arguments, take=take)
-    raise ValueError("mt never writes a call of anything else")
+    raise ValueError("mt never writes any other call")
 
 
 def _tensor(
@@ -224,7 +227,7 @@ def _tensor(
     *,
     take: Callable[[str], bytes],
 ) -> Tensor:
-    """A tensor that has all elements of its storage, one after another, and none that are not there."""
+    """A contiguous tensor of all elements of its storage, and no others."""
     dtype = _DTYPES[storage.kind.name]
     data = take(storage.key)
     num_elements = math.prod(shape)

@@ -9,6 +9,10 @@ IN_FLAGS = {
     Remedy.COMPUTE_ON_CPU: "compute on the CPU with --device cpu",
     Remedy.GIVE_REFERENCES: "give the references with --references FILE",
     Remedy.OTHER_SPLIT: "name the split that they are of with --split NAME",
+    Remedy.TRAIN_ONE: (
+        "train one with mt init --recipe quickstart > quickstart.yaml; mt train --config quickstart.yaml "
+        "(takes a few minutes)"
+    ),
 }
 
 

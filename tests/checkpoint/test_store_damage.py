@@ -113,7 +113,7 @@ def test_a_flipped_bit_in_any_byte_of_the_record_is_found(save: Save) -> None:
     assert record.read_record(path.parent).step == 1
 
 
-def test_where_none_is_sound_training_does_not_begin_afresh(store: CheckpointStore, save: Save) -> None:
+def test_where_none_is_sound_training_does_not_start_over(store: CheckpointStore, save: Save) -> None:
     for step in (1, 2):
         (save(step).folder / "model.safetensors").unlink()
     with pytest.raises(
