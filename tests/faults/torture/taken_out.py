@@ -80,7 +80,7 @@ def _unseal(text: str) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(text)
     except ValueError as error:
-        raise mt.checkpoint.record.DamagedError from error
+        raise mt.checkpoint.record.DamagedError("not JSON") from error
     return {key: value for key, value in content.items() if key != "seal"}
 
 
