@@ -13,6 +13,7 @@ class Remedy(Enum):
     COMPUTE_ON_CPU = "compute on the CPU"
     GIVE_REFERENCES = "give the references as a file"
     OTHER_SPLIT = "name the split that they are of"
+    RESUME = "resume that run"
 
 
 class MtError(Exception):

@@ -9,6 +9,7 @@ IN_FLAGS = {
     Remedy.COMPUTE_ON_CPU: "compute on the CPU with --device cpu",
     Remedy.GIVE_REFERENCES: "give the references with --references FILE",
     Remedy.OTHER_SPLIT: "name the split that they are of with --split NAME",
+    Remedy.RESUME: "resume that run with the same command without --from-checkpoint",
 }
 
 

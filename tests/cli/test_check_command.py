@@ -191,7 +191,8 @@ def test_time_that_is_up_is_answered_with_75(call: Call, tiny_config_file: Path)
         patch.setattr(Progress, "step", ring)
         code, _, err = call("train", "-c", tiny_config_file, "--max-time", "1h")
     assert code == 75
-    assert "Stopped at step 1, saved: the time is up. The same command goes on from there." in err
+    assert "Stopped at step 1, saved: the time is up." in err
+    assert "The same command resumes the run." in err
     assert call("train", "-c", tiny_config_file, "--max-time", "1h")[0] == 0
     code, _, err = call("train", "-c", tiny_config_file, "--max-time", "soon")
     assert code == 2
@@ -205,5 +206,6 @@ def test_a_signal_while_data_is_loaded(
     monkeypatch.setattr(mt.data.prepare, "load_corpus", lambda *_: os.kill(os.getpid(), number))
     code, _, err = call("train", "-c", tiny_config_file)
     assert code == 128 + number
-    assert f"Stopped before the first step: {number.name}. The same command goes on from there." in err
+    assert f"Stopped before the first step: {number.name}." in err
+    assert "The same command resumes the run." in err
     assert "Traceback" not in err

@@ -91,11 +91,11 @@ def test_training_goes_on(golden: Path, caplog: pytest.LogCaptureFixture) -> Non
     more = [f"data.path={golden / 'corpus'}", "training.max_steps=603", "validation.every_steps=603"]
     outcome = run_training(load_config(run.config_file, more), run)
     assert outcome.finished == "training.max_steps (603) reached"
-    assert outcome.state.num_target_tokens > 0
+    assert outcome.counters.num_target_tokens > 0
     assert begun_with.training.max_steps == 600
     assert "from step 600" in caplog.text
     # What was learnt is still there.
-    assert outcome.state.best_value == pytest.approx(100.0)
+    assert outcome.counters.best_value == pytest.approx(100.0)
 
 
 def interrupted_format(golden: Path) -> int:
@@ -113,7 +113,7 @@ def test_training_goes_on_from_the_middle_of_an_epoch(
     assert outcome.finished == "training.max_steps (620) reached"
     assert "from step 605" in caplog.text
     # Nine steps of three batches make an epoch; seven of epoch 67 were still to be taken.
-    assert (outcome.state.epoch, outcome.state.batch) == (68, 8 * 3)
+    assert (outcome.counters.epoch, outcome.counters.batch) == (68, 8 * 3)
     assert ("not exact to the bit, for the checkpoint has format 1" in caplog.text) == (
         interrupted_format(interrupted) == 1
     )
@@ -124,11 +124,11 @@ def test_training_goes_on_from_the_middle_of_an_epoch(
         "step_0000620": FORMAT_VERSION,
     }
     # With the moments and the average of before, nothing is unlearnt.
-    assert outcome.state.best_value == pytest.approx(100.0)
-    assert outcome.state.average_loss < 1.0
+    assert outcome.counters.best_value == pytest.approx(100.0)
+    assert outcome.counters.average_loss < 1.0
     # Where the new one is lost, the old one is gone on from again.
     shutil.rmtree(run.checkpoints_dir / "step_0000620")
-    assert run_training(load_config(run.config_file, more), run).state.step == 620
+    assert run_training(load_config(run.config_file, more), run).counters.step == 620
     assert caplog.text.count("from step 605") == 2
 
 

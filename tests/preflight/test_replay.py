@@ -16,6 +16,7 @@ import mt.training.run
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.batches.batch import Batch, collate
+from mt.device import Precision
 from mt.errors import DataError, RunError
 from mt.inference.loaded_model import load_trained
 from mt.preflight.replay import replay
@@ -23,7 +24,6 @@ from mt.run_directory import RunDirectory
 from mt.special_tokens import PAD_ID
 from mt.training.bad_batches import read_bad_batch
 from mt.training.loss import Objective
-from mt.training.precision import Precision
 from mt.training.run import run_training
 from mt.transformer.feed_forward import FeedForward
 
@@ -270,7 +270,7 @@ def test_a_scale_of_fp16_that_falls_is_no_bad_batch(
     forward = Objective.forward
     monkeypatch.setattr(Objective, "forward", lambda self, *a: forward(self, *a) * 50)
     outcome = run_training(make_config("training.max_skipped_steps=1"), run)
-    state = outcome.state
+    state = outcome.counters
     assert state.step == 12
     assert 1 < state.num_scaler_skips < 12
     assert (state.num_skipped_steps, state.num_skipped_in_a_row) == (0, 0)

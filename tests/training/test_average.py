@@ -101,7 +101,7 @@ def test_training_goes_on_beside_it(trained: RunDirectory) -> None:
     average = average_checkpoints(trained, 2, best=False)
     content = (average.folder / "model.safetensors").read_bytes()
     config = load_config(trained.config_file, ["training.max_steps=202", "checkpoint.keep=1"])
-    assert run_training(config, trained).state.step == 202
+    assert run_training(config, trained).counters.step == 202
     assert (average.folder / "model.safetensors").read_bytes() == content
     assert (trained.checkpoints_dir / "latest").read_text() == "step_0000202\n"
 

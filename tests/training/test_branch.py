@@ -60,7 +60,7 @@ def test_it_ends_as_the_run_that_it_comes_from(
     before = contents(old)
     outcome = run_training(make_config(), new, from_checkpoint=old.checkpoints_dir / f"step_{step:07}")
     assert contents(old) == before
-    assert outcome.state.step == 12
+    assert outcome.counters.step == 12
     for pointer in ("latest", "best"):
         names = [(run.checkpoints_dir / pointer).read_text() for run in (old, new)]
         assert names[0] == names[1]
@@ -74,7 +74,7 @@ def test_it_ends_as_the_run_that_it_comes_from(
     assert f"resuming {new.path} from step {step}" in new.log_file.read_text()
     # It is a run like any other.
     assert run_training(make_config(), new).was_finished
-    assert run_training(make_config("training.max_steps=13"), new).state.step == 13
+    assert run_training(make_config("training.max_steps=13"), new).counters.step == 13
 
 
 def test_the_best_until_then_comes_along(
@@ -102,7 +102,7 @@ def test_a_relative_path_and_limits_that_differ(
     outcome = run_training(
         make_config("training.max_steps=7", "checkpoint.keep=1"), new, from_checkpoint=Path("step_0000006")
     )
-    assert outcome.state.step == 7
+    assert outcome.counters.step == 7
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_with_restart_the_rest_is_moved_aside(make_config: MakeConfig, tmp_path:
     run = RunDirectory(tmp_path / "run")
     run_training(make_config(), run)
     remove_steps(run)
-    assert run_training(make_config("training.max_steps=1"), run, restart=True).state.step == 1
+    assert run_training(make_config("training.max_steps=1"), run, restart=True).counters.step == 1
     assert (tmp_path / "run.old-1" / "metrics.jsonl").exists()
 
 
@@ -94,7 +94,7 @@ def test_killed_before_the_first_save_it_begins_again(
         patch.setattr("mt.training.run.prepare", crash)
         with pytest.raises(CrashError):
             run_training(again, run)
-    assert run_training(again, run).state.step == 12
+    assert run_training(again, run).counters.step == 12
 
 
 class CrashError(Exception):
