@@ -82,11 +82,15 @@ def train(
         loaded, directory, restart=restart, from_checkpoint=from_checkpoint, max_seconds=max_seconds
     )
     if outcome.finished is None:
-        flag = "--restart" if restart else "--from-checkpoint" if from_checkpoint is not None else None
-        without = f" without {flag}" if flag and outcome.was_started else ""
-        typer.echo(f"The same command{without} resumes the run.", err=True)
+        _say_how_to_resume(outcome, restart=restart, branches_off=from_checkpoint is not None)
         raise typer.Exit(outcome.exit_code)
     _report(outcome, directory)
+
+
+def _say_how_to_resume(outcome: "Outcome", *, restart: bool, branches_off: bool) -> None:
+    flag = "--restart" if restart else "--from-checkpoint" if branches_off else None
+    without = f" without {flag}" if flag and outcome.was_started else ""
+    typer.echo(f"The same command{without} resumes the run.", err=True)
 
 
 def _report(outcome: "Outcome", run: "RunDirectory") -> None:

@@ -40,7 +40,7 @@ def average_checkpoints(run: RunDirectory, number: int, *, best: bool) -> Checkp
             )
         if len(found) < number:
             LOG.warning(
-                "%s has only %s%s: the average is of these, not of %d. The option checkpoint.keep sets how many "
+                "%s has only %s%s: the average is of these, not of %d. checkpoint.keep sets how many "
                 "are kept.",
                 run.path,
                 counted(len(found), "checkpoint"),

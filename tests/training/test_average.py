@@ -62,8 +62,7 @@ def test_the_best_are_those_with_the_best_score(
     assert average_checkpoints(trained, 1, best=True).average_of == [judged[best]]
     assert sorted(average_checkpoints(trained, 9, best=True).average_of or []) == sorted(judged)
     assert (
-        f"has only 2 checkpoints with a {metric} of their own: the average is of these, not of 9"
-        in caplog.text
+        f"has only 2 checkpoints with a validation {metric}: the average is of these, not of 9" in caplog.text
     )
 
 

@@ -92,7 +92,7 @@ def test_the_best_until_then_comes_along(
     # Unless rotation has removed it.
     shutil.rmtree(old.checkpoints_dir / "step_0000004")
     run_training(config, RunDirectory(new.path.with_name("newer")), from_checkpoint=checkpoint)
-    assert "the best checkpoint until step 6 is no longer in" in caplog.text
+    assert "the best checkpoint up to step 6 is no longer in" in caplog.text
 
 
 def test_a_relative_path_and_limits_that_differ(
@@ -112,7 +112,7 @@ def test_a_relative_path_and_limits_that_differ(
             "checkpoints/step_0000006",
             ["model.dropout=0.3"],
             RunError,
-            r"(?s)dropout: 0.2 -> 0.3.*Take the config",
+            r"(?s)dropout: 0.2 -> 0.3.*Set these options as they were",
         ),
         (
             "checkpoints/step_0000005",
@@ -126,8 +126,8 @@ def test_a_relative_path_and_limits_that_differ(
             CheckpointError,
             "is an average, which cannot be trained further",
         ),
-        ("tensorboard", [], RunError, "is no checkpoint of a run: name a folder such as"),
-        ("", [], RunError, "is no checkpoint of a run"),
+        ("tensorboard", [], RunError, "is not a checkpoint of a run: name a folder such as"),
+        ("", [], RunError, "is not a checkpoint of a run"),
     ],
 )
 def test_what_cannot_be_continued_is_refused_and_nothing_made(
@@ -190,7 +190,7 @@ def test_a_run_that_is_there_is_not_touched(
     (new.path / "letter.txt").write_text("mine")
     for run in (new, old):
         before = contents(run)
-        with pytest.raises(RunError, match="exists already, and --from-checkpoint begins a new run"):
+        with pytest.raises(RunError, match=r"exists already.*[Uu]se another run directory, or resume"):
             run_training(make_config(), run, from_checkpoint=old.checkpoints_dir / "step_0000006")
         assert contents(run) == before
 

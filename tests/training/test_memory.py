@@ -106,8 +106,9 @@ def test_resuming_elsewhere_says_what_differs_and_goes_on(
         assert run_training(make_config("training.max_steps=4"), run).counters.step == 4
     warnings = [message for message in caplog.messages if "not exact" in message]
     assert warnings == [
-        f"resuming is not exact to the bit, for this differs: torch: {torch.__version__} -> 9.9",
-        f"resuming is not exact to the bit, for this differs: num_threads: {torch.get_num_threads()} -> 64",
+        f"resuming is not exact to the bit, because this has changed: torch: {torch.__version__} -> 9.9",
+        "resuming is not exact to the bit, because this has changed: "
+        f"num_threads: {torch.get_num_threads()} -> 64",
     ]
     caplog.clear()
     # And where nothing differs, nothing is said; the newest checkpoint is of the other place.
