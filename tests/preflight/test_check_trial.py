@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mt.config.config import Config
-from mt.config.tokenizer import TokenizerConfig
+from mt.config.data import TokenizerConfig
 from mt.data.batches.dataset import EncodedPairs, encode_pairs
 from mt.data.batches.sampler import Indices
 from mt.data.batches.stream import BatchStream
@@ -22,8 +22,7 @@ from mt.device import Precision
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight import trial as trial_module
-from mt.preflight.speed import Speed
-from mt.preflight.trial import Trial, count_parameters, forget_peak, largest_batches, refuse_too_large
+from mt.preflight.trial import Speed, Trial, count_parameters, forget_peak, largest_batches, refuse_too_large
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, length_limit
 from mt.search.request import SearchRequest
