@@ -63,7 +63,7 @@ class Translator:
         configs = [config, *(other.config for other in others)]
         # What one of them cannot do, they cannot do together.
         self.max_length = min(each.data.max_length for each in configs)
-        self.carries_over = all(each.carries_words_over for each in configs)
+        self.carries_over = all(each.copies_words for each in configs)
         self._first_model = model
         self._target_ratio = target_ratio
         models = [model, *(other.model for other in others)]
