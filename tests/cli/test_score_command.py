@@ -55,7 +55,7 @@ def test_an_open_pipe_is_answered_line_by_line(start: Start) -> None:
         assert sum(float(pair[1]) for pair in pairs) == pytest.approx(float(log_prob), abs=1e-3)
         process.stdin.write("no tab\n")
         process.stdin.flush()
-        assert process.wait(timeout=60) == 2
+        assert process.wait(timeout=120) == 2
         assert "standard input, line 2 has 0 tabs, and should have one" in process.stderr.read()
 
 

@@ -85,7 +85,7 @@ def test_a_process_that_is_stopped_and_resumed_is_the_one_that_never_was(
         while not metrics.exists() or not metrics.read_text():
             assert process.poll() is None
         process.send_signal(number)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
     assert process.returncode == 128 + number
     assert "Traceback" not in err
     stopped_at = int(err.split("Stopped at step ")[1].split(",")[0])

@@ -307,7 +307,7 @@ def test_a_pipe_is_answered_line_by_line_and_may_stay_open(start: Start) -> None
         process.stdin.write("car " * 40 + "\n")
         process.stdin.flush()
         # It ends although the pipe is open, and while a thread of it still reads there.
-        assert process.wait(timeout=30) == 2
+        assert process.wait(timeout=120) == 2
         assert "mt: line 3 has a sentence of 41 tokens" in process.stderr.read()
 
 
@@ -322,7 +322,7 @@ def test_ctrl_c_while_it_waits_for_a_line(start: Start) -> None:
         process.stdin.flush()
         assert process.stdout.readline() == "Anna kauft zwei rote Äpfel.\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 130
+        assert process.wait(timeout=120) == 130
         assert process.stderr.read() == "run: runs/tiny\n"
 
 
@@ -338,7 +338,7 @@ def test_a_reader_that_has_enough(start: Start) -> None:
         process.stdout.close()
         process.stdin.write("the dog sees milk.\n" * 20)
         process.stdin.close()
-        process.wait(timeout=30)
+        process.wait(timeout=120)
         assert process.stderr.read() == "run: runs/tiny\n"
 
 
