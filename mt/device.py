@@ -1,4 +1,4 @@
-"""Where the model computes, and what its memory does."""
+"""The device that the model computes on, and running out of its memory."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -15,12 +15,14 @@ Result = TypeVar("Result")
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
-def choose_device(name: str) -> torch.device:
+def choose_device(name: str | torch.device) -> torch.device:
     """The device of that name; ``auto`` takes CUDA, else Apple's MPS, else the CPU.
 
     Raises:
         DeviceError: If there is no such device, or not on this machine.
     """
+    if isinstance(name, torch.device):
+        return name
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     usable = [device for device, is_there in there.items() if is_there]
     if name == "auto":

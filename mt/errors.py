@@ -13,6 +13,7 @@ class Remedy(Enum):
     COMPUTE_ON_CPU = "compute on the CPU"
     GIVE_REFERENCES = "give the references as a file"
     OTHER_SPLIT = "name the split that they are of"
+    OTHER_TEST_SET = "name the test set that they are of"
 
 
 class MtError(Exception):
@@ -44,9 +45,9 @@ class DataError(MtError):
 class LinesError(DataError):
     """Some of the lines that were given cannot be used."""
 
-    def __init__(self, reasons: Mapping[int, str]) -> None:
-        """Say what is wrong with the first; ``reasons`` has a sentence for each line, by its number."""
-        super().__init__(reasons[min(reasons)])
+    def __init__(self, reasons: Mapping[int, str], *remedies: Remedy) -> None:
+        """Report the first bad line; ``reasons`` says what is wrong with each, by its number."""
+        super().__init__(reasons[min(reasons)], *remedies)
         self.reasons = reasons
 
 

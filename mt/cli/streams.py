@@ -8,7 +8,7 @@ from typing import Any
 
 from mt.display import visible
 
-STDOUT, STDERR = 1, 2
+STDIN, STDOUT, STDERR = range(3)
 
 
 def survive_losing_stderr() -> None:
@@ -50,3 +50,9 @@ class _Visible(io.TextIOWrapper):
     def write(self, text: str, /) -> int:
         super().write(visible(text))
         return len(text)
+
+
+def invite_typing(how: str) -> None:
+    """Say on stderr how to type the input, if standard input is a terminal."""
+    if os.isatty(STDIN):
+        print(f"{how} Ctrl-D ends.", file=sys.stderr)

@@ -42,7 +42,7 @@ class Config(Section):
     """How the run is saved."""
 
     @property
-    def carries_words_over(self) -> bool:
+    def copies_unknown_words(self) -> bool:
         """Whether the model learns to carry unknown words over; parts of words are never unknown."""
         return self.tokenizer.kind == "word" and self.training.guided_alignment > 0
 

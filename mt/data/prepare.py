@@ -83,7 +83,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         }
         write_text_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
     report = _report(corpus, train, dropped, left_out, src_tokenizer, tgt_tokenizer)
-    places = aligned_places(train) if config.carries_words_over else None
+    places = aligned_places(train) if config.copies_unknown_words else None
     all_dropped = corpus.report.splits.train.dropped | {
         reason: count for reason, count in dropped.items() if count
     }
@@ -125,7 +125,7 @@ def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
     """Log what the choice of a tokenizer rules out, also if the vocabulary is cached."""
     if hint := unsegmented_hint(config, train):
         LOG.warning("%s", hint)
-    if config.training.guided_alignment and not config.carries_words_over:
+    if config.training.guided_alignment and not config.copies_unknown_words:
         LOG.warning(
             "training.guided_alignment does nothing with tokenizer.kind %s: only words can be copied",
             config.tokenizer.kind,

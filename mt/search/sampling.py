@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from mt.search.greedy import write_stepwise
 from mt.search.hypothesis import Hypothesis
 from mt.search.model import CacheT, EncoderDecoder
 from mt.search.request import SearchRequest
-from mt.search.stepwise import write_stepwise
 from mt.search.strategy import Sampling
 
 

@@ -28,7 +28,7 @@ from mt.inference.loaded_model import (
     tokenizer_checksums,
 )
 from mt.inference.translator import Translator
-from mt.run_directory import RunDirectory
+from mt.run_directory import RunDirectory, as_run
 from mt.seeding import seed_everything
 from mt.training.bad_batches import keep_bad_batch
 from mt.training.branch import branch_off, find_origin
@@ -161,7 +161,7 @@ class Sitting:
 
 def run_training(
     config: Config,
-    run: RunDirectory,
+    run: str | Path | RunDirectory,
     *,
     restart: bool = False,
     from_checkpoint: Path | None = None,
@@ -179,6 +179,7 @@ def run_training(
     Raises:
         MtError: If config, corpus, checkpoints or device do not allow it; nothing that was there is lost.
     """
+    run = as_run(run)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device)
     corpus, without = None, ""

@@ -200,7 +200,7 @@ def test_lengths_that_contradict_each_other(call: Call) -> None:
     assert "at least 4 tokens cannot have at most 3" in err
     code, _, err = call("translate", "--max-length", "2", "--prefix", "der Hund", "Anna")
     assert code == 2
-    assert "line 1 is to begin with 2 tokens, and a translation may have at most 2" in err
+    assert "line 1 has a prefix of 2 tokens, and a translation may have at most 2" in err
 
 
 @pytest.mark.usefixtures("trained")
@@ -213,7 +213,7 @@ def test_a_dictionary_is_read_before_the_model_is_asked_whether_it_can_use_one(c
     file.write_text("dog\tHund\n")
     code, _, err = call("translate", "--dictionary", file, "the dog sees milk.")
     assert code == 2
-    assert "a dictionary needs a model that carries words over" in err
+    assert "a dictionary needs a model that copies unknown words" in err
     code, _, err = call("translate", "--dictionary", file, "--keep-unk", "the dog sees milk.")
     assert code == 2
     assert "--dictionary writes unknown words otherwise, and --keep-unk leaves them: give one" in err

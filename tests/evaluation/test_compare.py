@@ -88,9 +88,9 @@ def test_what_does_not_belong_together_is_refused(trained: RunDirectory, tmp_pat
         run_comparison((short, short), **ARGUMENTS, references=references)
     with pytest.raises(DataError, match="latin cannot be read: line 2 is not UTF-8"):
         run_comparison((latin, trained.path), **ARGUMENTS)
-    with pytest.raises(ConfigError, match="--references FILE has none"):
+    with pytest.raises(ConfigError, match="a file of references has none"):
         run_comparison((short, trained.path), **ARGUMENTS, references=references)
-    with pytest.raises(ConfigError, match=f"neither {short} nor {short} is a run or lies in one"):
+    with pytest.raises(ConfigError, match=f"neither {short} nor {short} is in a run"):
         run_comparison((short, short), **ARGUMENTS)
     with pytest.raises(RunError, match="There is no run in"):
         run_comparison((trained.path, tmp_path), **ARGUMENTS)
@@ -99,9 +99,7 @@ def test_what_does_not_belong_together_is_refused(trained: RunDirectory, tmp_pat
 def test_translations_of_another_split_are_refused(trained: RunDirectory) -> None:
     arguments = ARGUMENTS | {"split": "validation"}
     file = run_evaluation(trained, **arguments, analyse=False).hypotheses_file
-    with pytest.raises(
-        ConfigError, match=f"{file} holds translations of the validation split: add --split validation"
-    ):
+    with pytest.raises(ConfigError, match=f"{file} has translations of the validation split, not of test"):
         run_comparison((file, file), **ARGUMENTS)
     assert run_comparison((file, file), **arguments).num_sentences == 12
 
@@ -148,7 +146,7 @@ def test_translations_of_another_corpus_do_not_replace_those_of_the_own(
     assert Path(files[1]).parent == other.path
     assert files[1] != str(own)
     # Those of other sentences are refused where the references are not theirs, though there are as many.
-    with pytest.raises(ConfigError, match=r"holds translations of other sentences than .* --references"):
+    with pytest.raises(ConfigError, match=r"has translations of other sentences than .* references"):
         run_comparison((Path(files[0]), own), **ARGUMENTS)
     assert run_comparison((own, own), **ARGUMENTS).data.startswith(str(other_corpus))
 

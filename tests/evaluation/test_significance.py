@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mt.errors import DataError
-from mt.evaluation import significance
-from mt.evaluation.significance import paired_bootstrap, score_with_confidence
+from mt.evaluation import scores
+from mt.evaluation.scores import paired_bootstrap, score_with_confidence
 
 REFERENCES = [f"der {word} Hund läuft über die Straße Nummer {i}." for i, word in enumerate("abcdefghij" * 3)]
 GOOD = [line.replace("Hund", "Mund") if i % 5 == 0 else line for i, line in enumerate(REFERENCES)]
@@ -44,7 +44,7 @@ def test_what_is_clearly_better_is_no_chance_and_what_is_equal_is() -> None:
 def test_missing_lines_and_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"29 translations .* 30 references"):
         paired_bootstrap(GOOD, BAD[1:], REFERENCES)
-    monkeypatch.setattr(significance, "MAX_RESAMPLED_LINES", 29)
+    monkeypatch.setattr(scores, "MAX_RESAMPLED_LINES", 29)
     with pytest.raises(DataError, match="30 sentences are too many for the paired bootstrap"):
         paired_bootstrap(GOOD, BAD, REFERENCES)
 
@@ -73,7 +73,7 @@ def test_resampling_is_seeded() -> None:
 
 def test_more_lines_than_fit_are_scored_without_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     with_interval = score_with_confidence(GOOD, REFERENCES)
-    monkeypatch.setattr(significance, "MAX_RESAMPLED_LINES", 29)
+    monkeypatch.setattr(scores, "MAX_RESAMPLED_LINES", 29)
     for key, score in score_with_confidence(GOOD, REFERENCES).items():
         assert score.value == with_interval[key].value
         assert score.interval is None

@@ -53,7 +53,7 @@ def test_lines_are_those_that_sacrebleu_scores_against(cache: Path) -> None:
 
 
 def test_sets_and_languages_that_sacrebleu_has_not(cache: Path) -> None:
-    with pytest.raises(DataError, match="knows no test set 'wmt1'"):
+    with pytest.raises(DataError, match="has no test set 'wmt1'"):
         load_standard_set("wmt1", "en", "de", timeout_seconds=1)
     with pytest.raises(DataError, match=r"wmt14 has no en-it, only .*en-de"):
         load_standard_set("wmt14", "en", "it", timeout_seconds=1)
@@ -65,7 +65,7 @@ def test_several_references_are_refused(cache: Path, monkeypatch: pytest.MonkeyP
     for field in fields:
         Path(wmt14._get_txt_file_path("en-de", field)).write_text("x\n")
     monkeypatch.setattr(wmt14, "fieldnames", lambda languages: fields)
-    with pytest.raises(DataError, match="several references for a sentence of en-de"):
+    with pytest.raises(DataError, match="several references for each sentence of en-de"):
         load_standard_set("wmt14", "en", "de", timeout_seconds=1)
 
 
