@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mt.search.strategy import Beam, Sampling
 
 RUNS = Path("runs")
+_BEAM = "Beam search"
 
 RunOption = Annotated[
     Path | None,
@@ -28,17 +29,28 @@ CheckpointOption = Annotated[
 BeamOption = Annotated[
     int,
     typer.Option(
-        "--beam", min=1, max=100, help="Partial translations that the search keeps; 1 is greedy search."
+        "--beam",
+        min=1,
+        max=100,
+        help="Partial translations that the search keeps; 1 is greedy search.",
+        rich_help_panel=_BEAM,
     ),
 ]
 LengthPenaltyOption = Annotated[
-    float, typer.Option(min=0.0, max=10.0, help="With --beam: the greater, the longer the translations.")
+    float,
+    typer.Option(
+        min=0.0,
+        max=10.0,
+        help="With --beam: the greater, the longer the translations.",
+        rich_help_panel=_BEAM,
+    ),
 ]
 LengthNormalizationOption = Annotated[
     Literal["gnmt", "mean"],
     typer.Option(
         help="With --beam: divide log-probabilities by ((5 + length) / 6) ** penalty, as in GNMT, or by "
-        "length ** penalty, which is the mean over the tokens with a penalty of 1."
+        "length ** penalty, which is the mean over the tokens with a penalty of 1.",
+        rich_help_panel=_BEAM,
     ),
 ]
 EnsembleOption = Annotated[
@@ -101,6 +113,7 @@ NBestOption = Annotated[
         metavar="N",
         help="With --beam: write the N best translations of each line, with columns for line number, score, "
         "log-probability and text.",
+        rich_help_panel=_BEAM,
     ),
 ]
 SampleOption = Annotated[

@@ -44,16 +44,14 @@ def test_what_comes_out_is_utf_8_whatever_the_locale(start: Start, tmp_path: Pat
     assert "  B          „Ja“\n" in out
 
 
-def test_what_is_a_run_translates_with_the_search_that_is_asked_for(
-    call: Call, trained: RunDirectory
-) -> None:
+def test_runs_translate_with_the_given_decoding_strategy(call: Call, trained: RunDirectory) -> None:
     search = ["--beam", "2", "--length-penalty", "0.5", "--length-normalization", "mean"]
     code, out, _ = call("compare", trained.path, trained.path, "--checkpoint", "latest", *search)
     (file,) = trained.path.glob("hypotheses.test-*.step_0000200.beam2-lp0.5-mean.txt")
     assert (code, out.splitlines()[0]) == (0, f"A  {file}")
 
 
-def test_what_is_not_there_is_one_sentence(call: Call, trained: RunDirectory) -> None:
+def test_missing_files_and_contradictory_options_are_refused(call: Call, trained: RunDirectory) -> None:
     code, _, err = call("compare", trained.path, "nowhere")
     assert (code, err) == (2, "mt: there is no nowhere: give a run directory or a file of translations.\n")
     refused = call("compare", trained.path, trained.path, "--references", "x", "--name", "y")

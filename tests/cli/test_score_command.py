@@ -60,7 +60,7 @@ def test_an_open_pipe_is_answered_line_by_line(start: Start) -> None:
 
 
 @pytest.mark.usefixtures("trained")
-def test_files_of_unequal_length_are_refused_after_what_both_have(call: Call) -> None:
+def test_files_of_unequal_length_are_refused_after_their_common_lines(call: Call) -> None:
     short, long = Path("short"), Path("long")
     short.write_text("milk\n")
     long.write_text("milk\nmilk\n")
@@ -102,7 +102,7 @@ def test_prefixes_by_option_and_by_column(call: Call) -> None:
     ],
 )
 @pytest.mark.usefixtures("trained")
-def test_what_does_not_go_together(options: list[str], says: str, call: Call) -> None:
+def test_contradictory_options_are_refused(options: list[str], says: str, call: Call) -> None:
     code, out, err = call("translate", *options, "milk")
     assert (code, out) == (2, "")
     assert says in err

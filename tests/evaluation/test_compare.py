@@ -51,7 +51,9 @@ def test_two_runs(trained: RunDirectory, other: RunDirectory, tiny_corpus: Path,
     assert facts["scores"]["bleu"]["p_value"] == bleu.p_value
 
 
-def test_files_of_a_run_are_as_good_as_the_run(trained: RunDirectory, other: RunDirectory) -> None:
+def test_comparing_files_of_a_run_equals_comparing_the_run(
+    trained: RunDirectory, other: RunDirectory
+) -> None:
     of_runs = run_comparison((other.path, trained.path), **ARGUMENTS)
     files = Path(of_runs.systems[0]), Path(of_runs.systems[1])
     assert run_comparison(files, **ARGUMENTS) == of_runs
@@ -135,7 +137,7 @@ def set_corpus(run: RunDirectory, corpus: Path) -> None:
     run.config_file.write_text(text.replace(old, f'  path: "{corpus}"'))
 
 
-def test_translations_of_another_corpus_do_not_replace_those_of_the_own(
+def test_translations_of_another_corpus_are_kept_in_another_file(
     trained: RunDirectory, other: RunDirectory, other_corpus: Path
 ) -> None:
     set_corpus(other, other_corpus)

@@ -33,7 +33,7 @@ def test_figures_equal_the_command_line(table_of_command_line: Callable[..., lis
         assert 0 < difference.p_value < 1
 
 
-def test_what_is_clearly_better_is_no_chance_and_what_is_equal_is() -> None:
+def test_a_clear_difference_is_significant_and_none_is_not() -> None:
     assert paired_bootstrap(BAD, REFERENCES, REFERENCES)["bleu"].p_value < 0.01
     same = paired_bootstrap(GOOD, GOOD, REFERENCES)["bleu"]
     assert same.gain == 0
@@ -80,7 +80,7 @@ def test_more_lines_than_fit_are_scored_without_an_interval(monkeypatch: pytest.
         assert "bs:" not in score.signature
 
 
-def test_a_resample_that_scores_nothing_is_a_score_like_others() -> None:
+def test_a_resample_that_scores_zero_is_counted() -> None:
     # sacreBLEU's own corpus_score(n_bootstrap=...) ends in a TypeError here.
     score = score_with_confidence(["a b c d", "x"], ["a b c d", "y"])["bleu"]
     assert score.interval is not None

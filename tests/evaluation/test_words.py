@@ -38,7 +38,7 @@ def test_the_length_ratio_is_that_of_bleu() -> None:
     assert length_ratio(hypotheses, references) == sacrebleu.corpus_bleu(hypotheses, [references]).ratio
 
 
-def test_words_are_counted_where_they_are_wanted() -> None:
+def test_only_words_of_the_vocabulary_are_counted() -> None:
     counts = count_words(["a b b.", "B c"], ["b .", "d"])
     assert counts == {"b": 2, ".": 1, "d": 0}
 

@@ -34,7 +34,7 @@ def test_scores_are_those_of_the_search(strategy: Strategy, num_runs: int, train
 
 
 @torch.no_grad()
-def test_each_token_by_a_pass_of_its_own(trained: RunDirectory) -> None:
+def test_each_token_equals_a_separate_forward_pass(trained: RunDirectory) -> None:
     source, target = SENTENCES[0], "der Hund malt ein Quux."
     best = load_model(trained, "best")
     ids = best.tgt_tokenizer.encode(target)
@@ -118,5 +118,5 @@ def test_what_is_too_long_is_named(trained: RunDirectory) -> None:
         translator.score([("milk", "das Auto " * 8)], first_line=5)
 
 
-def test_improbable_is_no_overflow() -> None:
+def test_the_perplexity_of_an_improbable_translation_is_finite() -> None:
     assert math.isfinite(perplexity(-1e9, 2))

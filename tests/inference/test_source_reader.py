@@ -57,7 +57,7 @@ def tokenizer() -> Tokenizer:
         ("  the\tZorblat \n man  ", ["Zorblat"]),
     ],
 )
-def test_what_is_carried_over(text: str, copies: list[str], tokenizer: Tokenizer) -> None:
+def test_which_words_are_copied(text: str, copies: list[str], tokenizer: Tokenizer) -> None:
     (tokens,) = SourceReader(tokenizer, {}, copies=True).read_batch([text])
     assert [token.copy for token in tokens if token.copy is not None] == copies
     assert all((token.id == UNK_ID) == (token.copy is not None) for token in tokens)
@@ -73,7 +73,7 @@ def test_a_model_that_copies_nothing_reads_every_token(tokenizer: Tokenizer) -> 
     assert not any(token.copy for tokens in read for token in tokens)
 
 
-def test_a_long_chain_is_read_in_no_time(tokenizer: Tokenizer) -> None:
+def test_a_long_chain_is_read_as_one_word(tokenizer: Tokenizer) -> None:
     (tokens,) = SourceReader(tokenizer, {}, copies=True).read_batch(["3," * 30_000 + "Zorblat 3"])
     assert len(tokens) == 2
 
@@ -101,14 +101,14 @@ def test_a_dictionary_file(tmp_path: Path) -> None:
         (b"dog\tH\xfcnd\n", "is not UTF-8"),
     ],
 )
-def test_a_dictionary_file_that_is_none(content: bytes, message: str, tmp_path: Path) -> None:
+def test_bad_dictionary_files_are_refused(content: bytes, message: str, tmp_path: Path) -> None:
     file = tmp_path / "words.tsv"
     file.write_bytes(content)
     with pytest.raises(DataError, match=message):
         read_dictionary(file)
 
 
-def test_a_dictionary_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_dictionary_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read: No such file"):
         read_dictionary(tmp_path / "words.tsv")
 
@@ -121,7 +121,7 @@ def test_copies_are_put_where_the_unknown_words_are(tokenizer: Tokenizer) -> Non
     assert tokenizer.decode([*tokenizer.encode("他是"), *unk], ["鱷魚"]) == "他是鱷魚"
 
 
-def test_what_a_beginning_is_taken_to_stand_for_does_not_matter(tokenizer: Tokenizer) -> None:
+def test_the_alignment_of_a_prefix_does_not_matter(tokenizer: Tokenizer) -> None:
     reader = SourceReader(tokenizer, {}, copies=True)
     source, beginning = reader.read_batch(["the Quux saw", "a Zorblat"])
     ids = [*(token.id for token in beginning), UNK_ID]

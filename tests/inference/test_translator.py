@@ -122,9 +122,7 @@ def test_text_that_looks_like_a_special_token_is_text(
     assert not {tokenizer.encode(token)[0], *tokenizer.encode(line)} & {0, 2, 3}
 
 
-def test_unknown_words_are_written_only_where_asked_for(
-    make_config: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_unk_is_written_only_with_keep_unk(make_config: Callable[..., Config], tmp_path: Path) -> None:
     # To this tokenizer all but the most frequent words are unknown, so that the model learns to write <unk>.
     run = RunDirectory(tmp_path)
     run_training(make_config("tokenizer.min_frequency=45", "training.max_steps=30"), run)
@@ -143,7 +141,7 @@ def test_the_run_may_be_moved_and_its_corpus_gone(trained: RunDirectory, tmp_pat
     assert Translator.from_run(moved, device=CPU).translate(SENTENCES) == before
 
 
-def test_no_other_checkpoint_than_the_one_asked_for(trained: RunDirectory) -> None:
+def test_another_checkpoint_is_never_used_instead(trained: RunDirectory) -> None:
     for name in ("step_0000042", "newest", "../latest", ""):
         with pytest.raises(CheckpointError, match=r"has no checkpoint .*Sound ones there: step_0000100"):
             Translator.from_run(trained, checkpoint=name, device=CPU)
@@ -155,7 +153,7 @@ def test_no_other_checkpoint_than_the_one_asked_for(trained: RunDirectory) -> No
     assert latest.translate(SENTENCES) == named.translate(SENTENCES)
 
 
-def test_a_run_that_does_not_fit_together(trained: RunDirectory, tmp_path: Path) -> None:
+def test_a_run_with_inconsistent_files_is_refused(trained: RunDirectory, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"no run in .*Runs beside it: tiny\."):
         Translator.from_run(RunDirectory(trained.path.parent / "other"), device=CPU)
     text = trained.config_file.read_text()
@@ -215,7 +213,7 @@ def test_a_translation_starts_with_its_prefix(strategy: Strategy, translator: Tr
     assert not free.text.startswith("meine Tante")
 
 
-def test_what_is_asked_for_has_room_or_is_refused(translator: Translator) -> None:
+def test_a_prefix_or_minimum_length_fits_or_is_refused(translator: Translator) -> None:
     prefix = "der Hund " * 7
     [[found]] = translator.n_best(["milk"], prefixes=[prefix])
     assert found.text.startswith(prefix.strip())
@@ -233,7 +231,7 @@ def test_what_is_asked_for_has_room_or_is_refused(translator: Translator) -> Non
     ("written", "factor"),
     [("3.5", 7), ("0.5", 2), ('"4"', 2), ("NaN", 2), ("Infinity", 2), ("-1.0", 2), (None, 2)],
 )
-def test_how_long_translations_may_become_follows_from_training(
+def test_the_length_limit_follows_from_the_training_data(
     written: str | None, factor: int, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = json.loads(trained.corpus_file.read_text(encoding="utf-8"))
