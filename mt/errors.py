@@ -13,6 +13,8 @@ class Remedy(Enum):
     COMPUTE_ON_CPU = "compute on the CPU"
     GIVE_REFERENCES = "give the references as a file"
     OTHER_SPLIT = "name the split that they are of"
+    CHOOSE_SEARCH = "choose it when you translate"
+    WRITE_RECIPE = "write that recipe to a file"
     OTHER_TEST_SET = "name the test set that they are of"
 
 

@@ -1,4 +1,4 @@
-"""Attention masks, which are made only here: boolean, True = may attend, broadcastable to ``(B, H, Tq, Tk)``."""
+"""The makers of attention masks: boolean, True = may attend, broadcastable to ``(B, H, Tq, Tk)``."""
 
 import torch
 from torch import Tensor

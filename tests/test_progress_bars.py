@@ -9,8 +9,7 @@ import pytest
 from tqdm import tqdm
 
 from mt import display
-from mt.config.data import DataConfig
-from mt.config.tokenizer import TokenizerConfig
+from mt.config.data import DataConfig, TokenizerConfig
 from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import load_corpus
 from mt.data.tokenizers.tokenizer import train_tokenizer

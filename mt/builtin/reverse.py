@@ -1,7 +1,7 @@
 """``builtin:reverse``: sentences of random words, and the same words in reversed order.
 
-The smallest task that needs attention over the whole sentence: the first word to write is the last one read.
-``builtin:reverse-characters`` is the same one level down: words of random letters, and these words backwards.
+The smallest task that needs attention over the whole sentence: the first target word is the last source word.
+``builtin:reverse-characters`` reverses the letters of a word: words of random letters, and their reversals.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,6 @@ from itertools import compress
 from random import Random
 from string import ascii_lowercase
 
-from mt.errors import DataError
 from mt.seen_pairs import SeenPairs
 
 REVERSE_VERSION = 1
@@ -31,7 +30,7 @@ violin wall water whale wheel wind window winter wolf wood
 """
 WORDS = tuple(_LIST.split())
 
-# Of 256 parts of all sentences; what is left is the training split's.
+# Of 256 parts of all sentences; the rest is the training split's.
 _TEST, _VALIDATION = 26, 26
 _DRAWN_AT_A_TIME = 1000
 
@@ -41,20 +40,15 @@ def reverse_pairs(
 ) -> Iterator[tuple[str, str]]:
     """Yield ``num_pairs`` distinct (sentence, reversed sentence) pairs, the same for the same arguments.
 
-    Lengths are uniform from ``MIN_WORDS`` to ``MAX_WORDS``, and so are words: only the order can be learnt.
-    Fewer pairs are the beginning of more.
+    Lengths are uniform from ``MIN_WORDS`` to ``MAX_WORDS``, and words are drawn uniformly, so that only the
+    order can be learnt. A smaller number gives the first of these pairs.
 
     Args:
         split: "train", "validation" or "test"; no sentence is in two of them, whatever the seeds.
         num_pairs: How many.
-        seed: Of the drawing.
+        seed: Decides which words are drawn.
         characters: Each pair is a single word of random letters, reversed letter by letter.
-
-    Raises:
-        DataError: If the split is not one of the three.
     """
-    if split not in ("train", "validation", "test"):
-        raise DataError(f"builtin:reverse has no split {split!r}; it has train, validation and test.")
     task = "reverse characters" if characters else "reverse"
     units, separator = (ascii_lowercase, "") if characters else (WORDS, " ")
     random = Random(f"{task} {split} {seed}")

@@ -79,7 +79,7 @@ def _check_config(file: Path, overrides: list[str], run: Path | None) -> None:
     from mt.preflight.check import preflight
     from mt.run_directory import RunDirectory
 
-    config = load_config(file, overrides)
+    config = load_config(file, overrides, label="--set")
     warnings: list[str] = []
     for part in preflight(config, RunDirectory(run or RUNS / file.stem)):
         typer.echo("\n  ".join([part.title, *part.lines]) + "\n")

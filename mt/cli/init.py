@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from mt.cli.logs import show_logs
-from mt.config.columns import Delimiter
+from mt.config.sources import Delimiter
 from mt.errors import ConfigError
 
 

@@ -11,6 +11,8 @@ IN_FLAGS = {
     Remedy.COMPUTE_ON_CPU: "compute on the CPU with --device cpu",
     Remedy.GIVE_REFERENCES: "give the references with --references FILE",
     Remedy.OTHER_SPLIT: "name the split that they are of with --split NAME",
+    Remedy.CHOOSE_SEARCH: "choose it with mt translate --beam 5, --length-penalty, --max-length or --sample",
+    Remedy.WRITE_RECIPE: "write that recipe to a file with mt init --recipe NAME > NAME.yaml",
     Remedy.OTHER_TEST_SET: "name the test set that they are of with --data PATH",
 }
 

@@ -72,7 +72,7 @@ def train(
             "--restart moves a run aside, and --from-checkpoint begins a new one: give one of the two."
         )
     max_seconds = parse_duration(max_time) if max_time is not None else None
-    loaded = load_config(config, overrides or [])
+    loaded = load_config(config, overrides or [], label="--set")
     directory = RunDirectory(run or RUNS / config.stem)
     directory.refuse_second_writer()
     # Torch is slow to come, and who is refused need not wait for it.

@@ -4,11 +4,9 @@ from typing import Self
 
 from pydantic import model_validator
 
-from mt.config.cleaning import CleaningConfig
-from mt.config.data import DataConfig
+from mt.config.data import CleaningConfig, DataConfig, TokenizerConfig
 from mt.config.model import ModelConfig
 from mt.config.section import Section
-from mt.config.tokenizer import TokenizerConfig
 from mt.config.training import CheckpointConfig, ScheduleConfig, TrainingConfig, ValidationConfig
 
 _IN_TRAINING_ALONE = {"dropout", "attention_dropout", "activation_dropout", "word_dropout"}
@@ -36,20 +34,20 @@ class Config(Section):
     """How the model learns, and when it stops."""
 
     validation: ValidationConfig = ValidationConfig()
-    """How the model is judged while it trains."""
+    """How the model is validated while it trains."""
 
     checkpoint: CheckpointConfig = CheckpointConfig()
     """How the run is saved."""
 
     @property
-    def copies_unknown_words(self) -> bool:
-        """Whether the model learns to carry unknown words over; parts of words are never unknown."""
+    def copies_words(self) -> bool:
+        """Whether the model learns to copy unknown words; subwords are never unknown."""
         return self.tokenizer.kind == "word" and self.training.guided_alignment > 0
 
     def computation(self) -> dict[str, bool | int | float | str | None]:
         """The options, such as ``model.num_heads``, that decide what weights compute, with their values.
 
-        Those that act in training alone are not among them.
+        Those that only have an effect in training are left out.
         """
         model = self.model.model_dump(exclude=_IN_TRAINING_ALONE)
         return {
@@ -70,12 +68,12 @@ class Config(Section):
         if training.bpe_dropout and self.tokenizer.kind not in ("bpe", "bpe_metaspace"):
             raise ValueError(
                 f"training.bpe_dropout ({training.bpe_dropout}) skips merges of tokenizer.kind bpe or "
-                f"bpe_metaspace, and {self.tokenizer.kind} has none of ours. Set it to 0, or change the kind."
+                f"bpe_metaspace, which {self.tokenizer.kind} does not have. Set it to 0, or change the kind."
             )
         if schedule.kind == "cosine" and (training.max_steps or 0) > (schedule.total_steps or 0):
             raise ValueError(
                 f"training.max_steps ({training.max_steps}) goes beyond schedule.total_steps "
-                f"({schedule.total_steps}), where the cosine is down at zero and nothing more is learnt. "
+                f"({schedule.total_steps}), where the cosine has reached zero and nothing more is learnt. "
                 "Raise both in a new run, or take another schedule.kind."
             )
         limits = (training.max_steps, training.max_epochs, training.max_target_tokens, training.max_minutes)

@@ -1,19 +1,27 @@
-"""The ``data`` section: which corpus, which languages."""
+"""The ``data``, ``cleaning`` and ``tokenizer`` sections: from a corpus to ids."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from mt.config.columns import Delimiter, parse_columns
-from mt.config.mix import parse_mix
 from mt.config.section import MAY_CHANGE, Section
+from mt.config.sources import Delimiter, parse_columns, parse_mix
+from mt.special_tokens import SPECIAL_TOKENS
+
+NUM_BYTES = 256
+
+Script = Literal[
+    "any", "Arabic", "Armenian", "Bengali", "Cyrillic", "Devanagari", "Ethiopic", "Georgian", "Greek",
+    "Gujarati", "Gurmukhi", "Han", "Hangul", "Hebrew", "Japanese", "Kannada", "Khmer", "Korean", "Lao",
+    "Latin", "Malayalam", "Mongolian", "Myanmar", "Oriya", "Sinhala", "Tamil", "Telugu", "Thai", "Tibetan",
+]  # fmt: skip
 
 
 class DataConfig(Section):
     """Where the sentence pairs come from."""
 
     path: str = Field(min_length=1, json_schema_extra=MAY_CHANGE)
-    """A folder, file, pattern (part-*.csv), two files (en.txt,de.txt), Hub id, or builtin:primer, say."""
+    """A folder, file, pattern (part-*.csv), two files (en.txt,de.txt), Hub id, or built-in corpus."""
 
     name: str | None = None
     """The configuration of a Hub corpus that has several, such as en-it."""
@@ -22,34 +30,34 @@ class DataConfig(Section):
     """The commit, branch or tag of a Hub corpus; null takes the newest and records its commit."""
 
     src: str = Field(min_length=1)
-    """The language translated from: its column in the corpus, or its ending in train.en."""
+    """The source language: the name of its column, or the ending of its file, as in train.en."""
 
     tgt: str = Field(min_length=1)
-    """The language translated to, likewise."""
+    """The target language, likewise."""
 
     columns: str | None = Field(default=None, json_schema_extra=MAY_CHANGE)
-    """Columns with other names than the languages', such as english,german; 1,2 where there is no header."""
+    """Columns not named like the languages, such as english,german; 1,2 for a file without header."""
 
     delimiter: Delimiter = Field(default="auto", json_schema_extra=MAY_CHANGE)
-    """Separates the columns of .csv, .tsv and, unless auto, .txt; auto tries what the header line fits."""
+    """Separates the columns of .csv, .tsv and, unless auto, .txt; auto finds it by the header line."""
 
     mix: str | None = None
     """More to train on, a source a line: its path, then weight=, name=, revision=, src=, tgt= as needed."""
 
     num_train_pairs: int | None = Field(default=None, ge=1)
-    """Train on the first so many pairs of data.path only, or generate so many; null takes all."""
+    """Train on only this many pairs of data.path, the first ones, or generate this many; null takes all."""
 
     held_out_fraction: float = Field(default=0.02, gt=0, lt=0.5)
     """Share held out for a validation or test split that the corpus lacks, chosen by a hash of the source."""
 
     max_length: int = Field(default=128, ge=4)
-    """The longest sentence in tokens, end mark included; longer training pairs are dropped and counted."""
+    """The longest sentence in tokens, EOS included; longer training pairs are dropped and counted."""
 
     seed: int = Field(default=1, ge=0)
-    """What the built-in corpora are generated from."""
+    """Random seed of the built-in corpora."""
 
     hub_timeout_seconds: float = Field(default=10.0, gt=0, json_schema_extra=MAY_CHANGE)
-    """How long the Hub may take to answer before it is taken for unreachable."""
+    """How long to wait for an answer of the Hub before it is treated as unreachable."""
 
     @model_validator(mode="after")
     def _check_mix(self) -> Self:
@@ -60,4 +68,81 @@ class DataConfig(Section):
     def _check_columns(self) -> Self:
         if self.columns is not None:
             parse_columns(self.columns)
+        return self
+
+
+class CleaningConfig(Section):
+    """What is dropped from the training pairs; validation and test are never touched."""
+
+    unicode_form: Literal["none", "NFC", "NFKC"] = "none"
+    """Rewrite training text in this Unicode normalisation form first, and all text that the model reads."""
+
+    min_characters: int = Field(default=1, ge=1)
+    """Drop pairs with fewer characters on a side, not counting spaces around the text."""
+
+    max_characters: int | None = Field(default=None, ge=1)
+    """Drop pairs with more characters on a side; null keeps them (data.max_length counts tokens)."""
+
+    max_length_ratio: float | None = Field(default=None, gt=1)
+    """Drop pairs where one side has over this many times the characters of the other; null keeps them."""
+
+    remove_control_characters: bool = False
+    """Drop pairs that contain a control character other than tab and line ends."""
+
+    src_script: Script = "any"
+    """Drop pairs where more than half of the source's letters are not of this script."""
+
+    tgt_script: Script = "any"
+    """Drop pairs where more than half of the target's letters are not of this script."""
+
+    remove_identical: bool = False
+    """Drop pairs whose target is the source, as in text that was never translated."""
+
+    remove_duplicates: bool = False
+    """Keep the first of pairs that are the same on both sides."""
+
+    remove_leaks: bool = False
+    """Drop pairs that are in validation or test too, ignoring case, spacing and punctuation."""
+
+
+class TokenizerConfig(Section):
+    """How the vocabularies are made, from the training split only."""
+
+    kind: Literal["word", "char", "bpe", "bpe_metaspace", "file"] = "word"
+    """Words, characters, subwords (of bytes, or of characters), or an existing tokenizer.json."""
+
+    path: str | None = Field(default=None, min_length=1)
+    """For kind file: a tokenizer.json, or the Hub id of a model that has one, such as google-t5/t5-small."""
+
+    lowercase: bool = False
+    """Turn all text into lower case first; the model then cannot write capital letters."""
+
+    min_frequency: int = Field(default=2, ge=1)
+    """Rarer words are unknown; rarer subwords are split into smaller ones."""
+
+    max_size: int = Field(default=32_000, gt=len(SPECIAL_TOKENS))
+    """The largest number of entries in a vocabulary; the most frequent are kept."""
+
+    shared: bool = False
+    """One vocabulary for both languages instead of one for each."""
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> Self:
+        if self.kind == "file" and self.path is None:
+            raise ValueError("tokenizer.kind: file needs tokenizer.path, a tokenizer.json or a Hub id.")
+        if self.kind != "file" and self.path is not None:
+            raise ValueError(
+                f"tokenizer.path is for tokenizer.kind: file, and this is {self.kind}, which is made from "
+                "the training text. Leave one of the two out."
+            )
+        if self.kind == "file" and not self.shared:
+            raise ValueError(
+                "tokenizer.kind: file gives both languages the same vocabulary: set tokenizer.shared: true."
+            )
+        smallest = len(SPECIAL_TOKENS) + NUM_BYTES
+        if self.kind in ("char", "bpe", "bpe_metaspace") and self.max_size <= smallest:
+            raise ValueError(
+                f"tokenizer.max_size ({self.max_size}) must be above {smallest} for tokenizer.kind: "
+                f"{self.kind}, whose vocabulary begins with the {NUM_BYTES} bytes."
+            )
         return self

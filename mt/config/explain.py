@@ -1,4 +1,4 @@
-"""pydantic's complaints about a config, as sentences: where, which key, what was given, what is accepted."""
+"""Turns pydantic's complaints about a config into sentences: place, key, the value given, values accepted."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,8 @@ from pydantic_core import ErrorDetails
 
 from mt.config.config import Config
 from mt.config.located_yaml import MAX_DIGITS, KeyPath, Place, one_short_line, plain_scalar
-from mt.config.synonyms import meaning_of, place_of
+from mt.config.synonyms import meaning_of, place_of, remedies_for
+from mt.errors import ConfigError
 
 SECTIONS: dict[str, dict[str, FieldInfo]] = {
     name: field.annotation.model_fields for name, field in Config.model_fields.items() if field.annotation
@@ -25,13 +26,13 @@ _BOUNDS = {"gt": "above {}", "ge": "of at least {}", "lt": "below {}", "min_leng
 _YES_NO = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
-def explain(error: ValidationError, places: dict[KeyPath, Place], file: str) -> str:
-    """Every complaint of ``error`` as a sentence, one a line, in the order of the file.
+def explain(error: ValidationError, places: dict[KeyPath, Place], file: str) -> ConfigError:
+    """An error with a sentence for each complaint of ``error``, one a line, in the order of the file.
 
     Args:
         error: What validating a ``Config`` raised.
-        places: Where each value stands, in the order of the file.
-        file: What to name for a value that stands nowhere.
+        places: Where each value is written, in the order of the file.
+        file: What to name for a value that is missing.
     """
     order = {path: index for index, path in enumerate(places)}
     found: list[tuple[int, str]] = []
@@ -44,11 +45,12 @@ def explain(error: ValidationError, places: dict[KeyPath, Place], file: str) -> 
     lines = [sentence for _, sentence in sorted(found, key=lambda pair: pair[0])]
     if error.error_count() > _MAX_SENTENCES:
         lines.append(f"... and {error.error_count() - _MAX_SENTENCES} more.")
-    return "\n".join(lines)
+    unknown = [str(d["loc"][-1]) for d in error.errors(include_url=False) if d["type"] == "extra_forbidden"]
+    return ConfigError("\n".join(lines), *remedies_for(*unknown))
 
 
 def accepted(field: FieldInfo) -> str:
-    """What a field takes, such as 'a whole number of at least 1 or null'."""
+    """The values that a field accepts, such as 'a whole number of at least 1 or null'."""
     kinds = _kinds(field)
     if words := choices(field):
         what = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
@@ -66,12 +68,12 @@ def accepted(field: FieldInfo) -> str:
 
 
 def choices(field: FieldInfo) -> tuple[str, ...]:
-    """The words that a field chooses from; empty where it is no choice of words."""
+    """The words that a field accepts; empty if it accepts other values."""
     return get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
 
 
 def unknown_key(path: KeyPath) -> str:
-    """The sentence for a key that the config does not have, with the one that was probably meant."""
+    """The sentence for a key that the config does not have, with the key that was probably meant."""
     *parents, key = path
     known = f"unknown key '{one_short_line('.'.join(path))}'."
     homes = [name for name, fields in SECTIONS.items() if key in fields]
@@ -95,12 +97,12 @@ def unknown_key(path: KeyPath) -> str:
 
 
 def _quoted(options: str, section: str = "") -> str:
-    """Options as 'section.key', or as 'key' where they are named in their own section."""
+    """Options as 'section.key', or as 'key' if they belong to ``section``."""
     return " and ".join(f"'{option.removeprefix(f'{section}.')}'" for option in options.split(" and "))
 
 
 def _blamed(details: ErrorDetails, places: dict[KeyPath, Place]) -> KeyPath:
-    """The value that a complaint is about; of several, the one that was written last."""
+    """The key path of the value that a complaint is about; of several, the one written last."""
     path = tuple(str(part) for part in details["loc"])
     if details["type"] != "value_error":
         return path
@@ -127,7 +129,7 @@ def _sentence(details: ErrorDetails, places: dict[KeyPath, Place]) -> str:
 
 
 def _hint(field: FieldInfo, given: object, written: str) -> str:
-    """What the user probably has to change, with a blank in front; empty where nobody can tell."""
+    """What the user probably has to change, after a space; empty if that is unknown."""
     kinds = _kinds(field)
     if str in kinds:
         return f" Put it in quotes: '{written}'." if isinstance(given, bool | int | float) else ""
@@ -148,7 +150,7 @@ def _hint(field: FieldInfo, given: object, written: str) -> str:
 
 
 def _kinds(field: FieldInfo) -> tuple[Any, ...]:
-    """The types that a field takes: one, or one and None."""
+    """The types that a field accepts: one, or one and None."""
     return (field.annotation,) if choices(field) else get_args(field.annotation) or (field.annotation,)
 
 

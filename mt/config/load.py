@@ -1,4 +1,4 @@
-"""From a YAML file and ``--set`` overrides to a ``Config``, or to sentences that say what is wrong."""
+"""Reads a YAML file and overrides into a ``Config``, or says in sentences what is wrong with them."""
 
 import errno
 from collections.abc import Sequence
@@ -10,20 +10,21 @@ from pydantic import ValidationError
 from mt.config.config import Config
 from mt.config.explain import SECTIONS, explain, unknown_key
 from mt.config.located_yaml import KeyPath, Place, one_short_line, read_yaml
-from mt.errors import ConfigError
+from mt.config.synonyms import remedies_for
+from mt.errors import ConfigError, Remedy
 from mt.recipes import recipe_files
 from mt.regular_files import read_text
 
 MAX_CONFIG_BYTES = 1_000_000
 
 
-def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a config, and change it by what was given with ``--set``.
+def load_config(path: Path, overrides: Sequence[str] = (), *, label: str = "override") -> Config:
+    """Read a config, and change single options of it.
 
     Args:
         path: A YAML file.
-        overrides: Each ``section.key=value``, the value as it would stand in the file; of two for one key the
-            later wins.
+        overrides: Each ``section.key=value``, the value as in the file; of two for one key the later wins.
+        label: What an error calls an override, such as the flag that it was given with.
 
     Raises:
         ConfigError: If the file or an override cannot be used; its message lists all that is wrong, one a
@@ -39,30 +40,29 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
             f"{path}: a config is made of sections such as 'data:' with keys beneath them, "
             f"but this file holds {places[()].written}."
         )
-    # A section that is missing, or stands there with nothing beneath it, leaves every key at its default.
+    # A section that is missing, or has nothing beneath it, leaves every key at its default.
     sections = value | {name: {} for name in SECTIONS if value.get(name) is None}
     for override in overrides:
-        _apply(override, sections, places)
+        _apply(override, sections, places, f"{label} {one_short_line(override)}")
     try:
         return Config.model_validate(sections)
     except ValidationError as error:
-        raise ConfigError(explain(error, places, str(path))) from error
+        raise explain(error, places, str(path)) from error
 
 
-def _apply(override: str, sections: dict[str, object], places: dict[KeyPath, Place]) -> None:
-    """Set one key as ``section.key=value`` asks, and note that it was the command line that did."""
-    where = f"--set {one_short_line(override)}"
+def _apply(override: str, sections: dict[str, object], places: dict[KeyPath, Place], where: str) -> None:
+    """Set one key to the value of an override, and its place to ``where``."""
     dotted, equals, text = override.partition("=")
     section, _, key = dotted.strip().partition(".")
     if not equals or not section or (section in SECTIONS and not key):
-        raise ConfigError(f"{where}: the form is --set section.key=value, such as --set training.seed=2.")
+        raise ConfigError(f"{where}: the form is section.key=value, such as training.seed=2.")
     if section not in SECTIONS:
-        raise ConfigError(f"{where}: {unknown_key((section,))}")
+        raise ConfigError(f"{where}: {unknown_key((section,))}", *remedies_for(section))
     value, written = read_yaml(text, lambda _: where)
     keys = sections[section]
-    if isinstance(keys, dict):  # Where it is not, validating the file says so.
+    if isinstance(keys, dict):  # If it is not, validating the file says so.
         keys[key] = value
-        # Removed first, so that the command line comes after the file in the order of places.
+        # Removed first, so that overrides come after the file in the order of places.
         places.pop((section, key), None)
         places[section, key] = Place(where, written[()].written if written else "")
 
@@ -71,7 +71,12 @@ def _read(path: Path) -> str:
     try:
         return read_text(path, max_bytes=MAX_CONFIG_BYTES)
     except OSError as error:
-        raise ConfigError(f"{path}: {_why_unreadable(path, error)}") from error
+        remedies = [Remedy.WRITE_RECIPE] if _names_a_recipe(path, error) else []
+        raise ConfigError(f"{path}: {_why_unreadable(path, error)}", *remedies) from error
+
+
+def _names_a_recipe(path: Path, error: OSError) -> bool:
+    return error.errno == errno.ENOENT and path.stem in recipe_files()
 
 
 def _why_unreadable(path: Path, error: OSError) -> str:
@@ -79,11 +84,8 @@ def _why_unreadable(path: Path, error: OSError) -> str:
         return f"this is a folder. Give a config file{_such_as(path)}."
     if error.errno != errno.ENOENT:
         return f"this file cannot be read: {error.strerror}."
-    if path.stem in recipe_files():
-        return (
-            f"there is no such file. There is a recipe of this name: "
-            f"mt init --recipe {path.stem} > {path.stem}.yaml"
-        )
+    if _names_a_recipe(path, error):
+        return f"there is no such file, but there is a recipe named {path.stem}."
     if not path.parent.is_dir():
         return f"there is no such file, nor is there a folder '{path.parent}'."
     neighbours = {file.name: str(file) for file in _configs_in(path.parent)}
@@ -100,5 +102,5 @@ def _such_as(folder: Path) -> str:
 def _configs_in(folder: Path) -> list[Path]:
     try:
         return sorted(file for file in folder.iterdir() if file.suffix in {".yaml", ".yml"})
-    except OSError:  # The suggestion is a courtesy: a folder that may not be listed has none.
+    except OSError:  # Without permission to list the folder there is no suggestion.
         return []

@@ -1,7 +1,7 @@
-"""YAML that remembers where each value stands, and in which no value means something surprising.
+"""Reads YAML with the place of each value, and without surprising meanings of plain words and numbers.
 
-PyYAML is asked for the syntax only. What a scalar means follows YAML 1.2: in PyYAML's own YAML 1.1, ``no``
-(Norwegian) is false, ``1e-4`` is text, ``1:30`` is 90 and ``010`` is 8.
+Only the parser is PyYAML's. Scalars follow YAML 1.2: in PyYAML's own YAML 1.1, ``no`` (Norwegian) is false,
+``1e-4`` is text, ``1:30`` is 90 and ``010`` is 8.
 """
 
 import re
@@ -15,7 +15,7 @@ from mt.errors import ConfigError
 KeyPath = tuple[str, ...]
 Scalar = str | int | float | bool | None
 
-MAX_DIGITS = 18  # What fits into 64 bits; a longer row of digits is text, such as the name of a commit.
+MAX_DIGITS = 18  # More may not fit into 64 bits; longer digit strings are text, such as a commit's name.
 _WHOLE = rf"(?:0|[1-9](?:_?[0-9]){{0,{MAX_DIGITS - 1}}})"
 _INT = re.compile(rf"[-+]?{_WHOLE}")
 _FLOAT = re.compile(rf"[-+]?(?:\.[0-9]+|{_WHOLE}(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -24,14 +24,14 @@ _WORDS |= dict.fromkeys(("null", "Null", "NULL"))
 _WORDS |= dict.fromkeys(("true", "True", "TRUE"), True)
 _WORDS |= dict.fromkeys(("false", "False", "FALSE"), False)
 
-# A config is two deep; a file that is nested much deeper is refused before it can exhaust the stack.
+# A config is nested two deep; a file nested much deeper is refused before it exhausts the stack.
 _MAX_DEPTH = 20
 _MAX_SHOWN = 60
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value stands, and how it is written there."""
+    """Where a value is written, and how."""
 
     where: str
     """The beginning of an error message, such as ``configs/my.yaml, line 14``."""
@@ -41,7 +41,7 @@ class Place:
 
 
 def plain_scalar(text: str) -> Scalar:
-    """What ``text`` means in YAML where no quotes stand around it."""
+    """The value of ``text`` in YAML, if it is written without quotes."""
     if text in _WORDS:
         return _WORDS[text]
     if _INT.fullmatch(text):
@@ -52,7 +52,7 @@ def plain_scalar(text: str) -> Scalar:
 
 
 def one_short_line(text: str) -> str:
-    """``text`` as an error message can show it: on one line, cut where it is long, no control characters."""
+    """``text`` on one line for an error message: shortened if it is long, without control characters."""
     words = " ".join(text.split())
     line = "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in words
@@ -68,7 +68,7 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
         where: Names the place of a line, counted from 1, for error messages.
 
     Returns:
-        The value, and the place of each value that keys lead to, in the order of the text.
+        The value, and the place of each value by its key path, in the order of the text.
 
     Raises:
         ConfigError: If ``text`` is not YAML, has a key twice, is nested too deeply, or uses anchors or tags.
@@ -83,12 +83,12 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
         ) from error
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, where) from error
-    except (ValueError, OverflowError) as error:  # PyYAML leaks them, for "\UFFFFFFFF" say.
+    except (ValueError, OverflowError) as error:  # PyYAML lets them through, as for "\UFFFFFFFF".
         raise ConfigError(f"{where(reader.line)}: this is not valid YAML: {error}.") from error
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, where: Callable[[int], str]) -> ConfigError:
-    """PyYAML's error as a sentence: where it noticed, what, and where the thing began that it was reading."""
+    """PyYAML's error as a sentence: the line, the problem, and the line where what it was reading began."""
     line = error.problem_mark.line + 1 if error.problem_mark else 1
     began = error.context_mark.line + 1 if error.context_mark else line
     context = f" {error.context} from line {began}" if began != line else ""
@@ -97,7 +97,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, where: Callable[[int], str]) -> C
 
 
 class _Reader:
-    """Builds the value from PyYAML's events, and notes the place of each."""
+    """Builds the value from PyYAML's events, and records the place of each."""
 
     def __init__(self, text: str, where: Callable[[int], str]) -> None:
         self.text = text
@@ -117,7 +117,7 @@ class _Reader:
         return value
 
     def _checked_events(self) -> Iterator[yaml.Event]:
-        """PyYAML's events, without those that let a small file grow or name Python objects."""
+        """PyYAML's events; anchors, with which a small file can grow huge, and tags are refused."""
         for event in yaml.parse(self.text, Loader=yaml.SafeLoader):
             if event.start_mark is not None:
                 self.line = event.start_mark.line + 1
@@ -153,7 +153,7 @@ class _Reader:
             if not isinstance(event, yaml.ScalarEvent):
                 raise self._refusal("a key must be a word, not a list or a mapping.")
             if not event.value.isprintable():
-                raise self._refusal("a key must be a word, and this one has characters that are no text.")
+                raise self._refusal("a key must be a word, and this one has unprintable characters.")
             key, line = event.value, self.line
             here = (*path, key)
             if key in mapping:

@@ -63,6 +63,6 @@ class ModelConfig(Section):
         if self.d_model % 2:
             raise ValueError(
                 f"model.d_model ({self.d_model}) must be even, "
-                "because positions are written as pairs of a sine and a cosine."
+                "because positions are encoded as pairs of a sine and a cosine."
             )
         return self

@@ -1,4 +1,4 @@
-"""What all sections of the config share: frozen, unknown keys refused, docstrings as descriptions."""
+"""The base of all sections of the config: frozen, unknown keys refused, docstrings as descriptions."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ MAY_CHANGE: dict[str, Any] = {"may_change": True}
 
 
 class Section(BaseModel):
-    """One section of the config. The string below each field is its documentation, also for `mt init`."""
+    """One section of the config. The string below each field is its documentation everywhere."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True

@@ -1,6 +1,8 @@
-"""What options are called elsewhere: in other toolkits, tutorials and papers."""
+"""Names of options in other toolkits, tutorials and papers, and the options of ours that they mean."""
 
-# Each line: what it is called here, and what elsewhere. Two options are separated by " and ".
+from mt.errors import Remedy
+
+# Each option or section, or two options with " and " between them, and its names elsewhere.
 _NAMES = {
     "data.path": "dataset dataset_name dataset_path data_path data_dir corpus corpus_path train_path "
     "train_data",
@@ -78,36 +80,39 @@ _NAMES = {
 }
 
 MEANINGS = {name: here for here, names in _NAMES.items() for name in names.split()}
-"""What each name is called here: one option or section, or two options with ' and ' between."""
+"""For each name from elsewhere one option or section, or two options with " and " between them."""
 
-_SEARCH = "The search is chosen when a model is used: mt translate {}"
-_RUN = "The run directory is chosen on the command line: mt train --run PATH."
-ELSEWHERE = {
-    **dict.fromkeys(("beam", "beam_size", "beam_width", "num_beams"), _SEARCH.format("--beam 5.")),
-    **dict.fromkeys(("length_penalty", "lenpen"), _SEARCH.format("--beam 5 --length-penalty 1.")),
-    **dict.fromkeys(
-        ("max_output_length", "max_new_tokens", "max_decode_len"), _SEARCH.format("--max-length N.")
-    ),
-    **dict.fromkeys(("temperature", "top_k", "top_p"), _SEARCH.format("--sample.")),
-    **dict.fromkeys(
-        ("output_dir", "model_dir", "save_dir", "run_dir", "experiment_name", "checkpoint_dir"), _RUN
-    ),
-    **dict.fromkeys(
-        ("resume", "load_model", "resume_from", "resume_from_checkpoint", "restore_file"),
-        "The same mt train command resumes a run by itself.",
-    ),
+_SEARCH = "The search is chosen when a model is used, not when it is trained."
+_RUN = "The run directory is not part of a config."
+_RESUME = "A run that is trained again with the same config resumes by itself."
+_SEARCH_NAMES = (
+    "beam beam_size beam_width num_beams length_penalty lenpen max_output_length max_new_tokens "
+    "max_decode_len temperature top_k top_p"
+)
+_RUN_NAMES = "output_dir model_dir save_dir run_dir experiment_name checkpoint_dir"
+_RESUME_NAMES = "resume load_model resume_from resume_from_checkpoint restore_file"
+ELSEWHERE: dict[str, tuple[str, tuple[Remedy, ...]]] = {
+    **dict.fromkeys(_SEARCH_NAMES.split(), (_SEARCH, (Remedy.CHOOSE_SEARCH,))),
+    **dict.fromkeys(_RUN_NAMES.split(), (_RUN, (Remedy.OTHER_RUN,))),
+    **dict.fromkeys(_RESUME_NAMES.split(), (_RESUME, ())),
 }
-"""What is no option of a config, and the sentence that says where it is."""
+"""Names of what the config does not hold: a sentence that says where it is decided, and what to do."""
 
 
 def meaning_of(name: str) -> str | None:
-    """What a name from elsewhere is called here; None where nobody knows."""
+    """The option, section or two options that a name from elsewhere means; None if it is unknown."""
     return MEANINGS.get(_plain(name))
 
 
 def place_of(name: str) -> str | None:
-    """The sentence that says where something is chosen that no config holds; None where nobody knows."""
-    return ELSEWHERE.get(_plain(name))
+    """The sentence that says where something is decided that no config holds; None if it is unknown."""
+    return ELSEWHERE.get(_plain(name), (None, ()))[0]
+
+
+def remedies_for(*names: str) -> list[Remedy]:
+    """What to do about unknown keys of these names, beyond what the message about each says."""
+    found = [remedy for name in names for remedy in ELSEWHERE.get(_plain(name), ("", ()))[1]]
+    return list(dict.fromkeys(found))
 
 
 def _plain(name: str) -> str:

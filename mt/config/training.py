@@ -14,16 +14,16 @@ class ScheduleConfig(Section):
     """The curve after the warm-up; noam is the paper's, whose peak follows from d_model (section 5.3)."""
 
     learning_rate: float = Field(default=1e-3, gt=0)
-    """The peak that the warm-up ends at; noam computes its own and does not read this."""
+    """The peak that the warm-up ends at; ignored by noam, which computes its own."""
 
     factor: float = Field(default=1.0, gt=0)
-    """A factor on noam's learning rate; the other kinds do not read it."""
+    """A factor on noam's learning rate; ignored by the other kinds."""
 
     warmup_steps: int = Field(default=1000, ge=0)
     """Steps of linear rise from zero; noam needs at least 1."""
 
     total_steps: int | None = Field(default=None, ge=1)
-    """The step at which cosine reaches zero; the other kinds do not read it."""
+    """The step at which cosine reaches zero; ignored by the other kinds."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
@@ -41,7 +41,7 @@ class TrainingConfig(Section):
     """Batches, loss, optimizer, device, and when to stop."""
 
     seed: int = Field(default=1, ge=0)
-    """What weights, dropout and the order of the data are drawn from."""
+    """Random seed of weights, dropout and the order of the data."""
 
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=MAY_CHANGE)
     """auto takes CUDA, else Apple's MPS, else the CPU."""
@@ -62,10 +62,10 @@ class TrainingConfig(Section):
     """Probability spread evenly over the whole vocabulary (section 5.4)."""
 
     guided_alignment: float = Field(default=0.0, ge=0)
-    """For tokenizer.kind word: weight of the alignment's loss; above 0 unknown words are carried over."""
+    """For tokenizer.kind word: weight of the alignment's loss; above 0 unknown words are copied."""
 
     unknown_share: float = Field(default=0.2, ge=0, lt=1)
-    """With guided_alignment: share of training pairs that have a word made unknown on both sides."""
+    """With guided_alignment: share of training pairs with a word replaced with UNK on both sides."""
 
     r_drop: float = Field(default=0.0, ge=0)
     """Weight of the R-Drop loss (Liang et al. 2021), such as 5, which doubles the time of a step; 0: none."""
@@ -92,26 +92,26 @@ class TrainingConfig(Section):
     """Validate and save the weights' moving average with this decay, such as 0.999; null: the last."""
 
     max_steps: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
-    """Stop after so many steps."""
+    """Stop after this many steps."""
 
     max_epochs: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
-    """Stop after so many passes over the training split."""
+    """Stop after this many passes over the training split."""
 
     max_target_tokens: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
-    """Stop after so many target tokens, padding not counted."""
+    """Stop after this many target tokens, not counting padding."""
 
     max_minutes: float | None = Field(default=None, gt=0, json_schema_extra=MAY_CHANGE)
-    """Stop after so many minutes of training, those before a resume included."""
+    """Stop after this many minutes of training, those before a resume included."""
 
     max_skipped_steps: int = Field(default=20, ge=1, json_schema_extra=MAY_CHANGE)
-    """Give up after so many steps in a row whose gradient is no number; such a step changes nothing."""
+    """Stop after this many steps in a row with a NaN or infinite gradient, which are skipped."""
 
     log_every_steps: int = Field(default=20, ge=1, json_schema_extra=MAY_CHANGE)
     """Steps between two points of the training curves."""
 
 
 class ValidationConfig(Section):
-    """How the model is judged while it trains."""
+    """How the model is validated while it trains."""
 
     every_steps: int = Field(default=500, ge=1, json_schema_extra=MAY_CHANGE)
     """Steps between two validations; there is always one at the end."""
@@ -120,23 +120,23 @@ class ValidationConfig(Section):
     """What decides which checkpoint is the best, and when to stop early."""
 
     patience: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
-    """Stop after so many validations without a gain; null never does."""
+    """Stop after this many validations without improvement; null: never."""
 
     num_samples: int = Field(default=4, ge=0, json_schema_extra=MAY_CHANGE)
     """Validation sentences whose translations are shown."""
 
     batch_sentences: int = Field(default=128, ge=1, json_schema_extra=MAY_CHANGE)
-    """Sentences that are translated at a time."""
+    """Sentences that are translated at once."""
 
 
 class CheckpointConfig(Section):
-    """How often the run is saved, and how many checkpoints stay."""
+    """How often the run is saved, and how many checkpoints are kept."""
 
     every_steps: int = Field(default=500, ge=1, json_schema_extra=MAY_CHANGE)
     """Steps between two checkpoints; each new best and the last step are saved as well."""
 
     every_epochs: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
-    """Save also at the end of each so many epochs, such as 1; null: only as every_steps says."""
+    """Also save at the end of every Nth epoch, such as 1; null: only every every_steps steps."""
 
     keep: int = Field(default=3, ge=1, json_schema_extra=MAY_CHANGE)
-    """The newest so many stay, and always the best."""
+    """This many of the newest are kept, and always the best."""

@@ -1,4 +1,4 @@
-"""A ``Config``, or all options there are, as YAML with documentation; and what differs between two."""
+"""Writes a ``Config``, or a list of all options, as documented YAML, and compares two configs."""
 
 import re
 import textwrap
@@ -10,11 +10,12 @@ from pydantic.fields import FieldInfo
 from mt.config.config import Config
 from mt.config.explain import SECTIONS, accepted, choices, unknown_key
 from mt.config.located_yaml import Scalar
+from mt.config.synonyms import remedies_for
 from mt.errors import ConfigError
 
 _COMMENT_WIDTH = 100
 
-# Words that need no quotes for any reader of YAML; to those of YAML 1.1, no, on and y are booleans.
+# Words that need no quotes in any version of YAML; in YAML 1.1, no, on and y are booleans.
 _PLAIN = re.compile(
     r"(?!(?:null|true|false|yes|no|on|off|y|n)$)[a-z/](?:[\w./:-]*[\w/])?", re.ASCII | re.IGNORECASE
 )
@@ -26,7 +27,7 @@ def config_to_yaml(config: Config, *, comments: bool = True, keys: Collection[st
     Args:
         config: What to write.
         comments: Put the documentation of each section and field above it.
-        keys: Write these alone, such as ``data.path``, and leave the rest to its defaults; None writes all.
+        keys: Write only these, such as ``data.path``; None writes all.
     """
     sections: list[str] = []
     for section, fields in SECTIONS.items():
@@ -42,13 +43,13 @@ def config_to_yaml(config: Config, *, comments: bool = True, keys: Collection[st
 
 
 def options_to_yaml(name: str | None) -> str:
-    """Options with their defaults and documentation, as they would be written into a config.
+    """Options with their defaults and documentation, as in a config.
 
     Args:
-        name: A section, an option such as ``schedule.kind`` or ``kind``, or None for all there are.
+        name: A section, an option such as ``schedule.kind`` or ``kind``, or None for all.
 
     Raises:
-        ConfigError: If there is no such section or option; the message says which was probably meant.
+        ConfigError: If there is no such section or option; the message names a similar one.
     """
     found = {
         section: {
@@ -57,9 +58,9 @@ def options_to_yaml(name: str | None) -> str:
         for section, fields in SECTIONS.items()
     }
     if not any(found.values()):
-        raise ConfigError(
-            unknown_key(tuple(str(name).split(".")) if str(name).split(".")[0] in SECTIONS else (str(name),))
-        )
+        path = tuple(str(name).split("."))
+        path = path if path[0] in SECTIONS else (str(name),)
+        raise ConfigError(unknown_key(path), *remedies_for(path[-1]))
     sections: list[str] = []
     for section, fields in found.items():
         lines = [f"{section}:"]
@@ -75,10 +76,9 @@ def options_to_yaml(name: str | None) -> str:
 
 
 def differences(old: Config, new: Config) -> list[str]:
-    """What keeps a run of ``old`` from being continued under ``new``, such as 'training.seed: 1 -> 2'.
+    """What keeps a run of ``old`` from being resumed with ``new``, such as 'training.seed: 1 -> 2'.
 
-    Fields that do not change the mathematics of a run (limits, intervals, the device) may differ: the list is
-    empty where nothing else does.
+    Fields that do not change the mathematics of a run (limits, intervals, the device) are not listed.
     """
     lines: list[str] = []
     for section, fields in SECTIONS.items():
@@ -109,7 +109,7 @@ def _comment(text: str, *, indent: str) -> list[str]:
 
 
 def _scalar(value: Scalar) -> str:
-    """``value`` so that every reader of YAML takes it for what it is."""
+    """``value`` as YAML, in a form that means the same in YAML 1.1 and 1.2."""
     if not isinstance(value, str):
         return yaml.safe_dump(value).split("\n", 1)[0]
     if _PLAIN.fullmatch(value):

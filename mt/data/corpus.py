@@ -11,10 +11,10 @@ import datasets
 import numpy as np
 import numpy.typing as npt
 
-from mt.config.cleaning import CleaningConfig
-from mt.config.data import DataConfig
+from mt.config.data import CleaningConfig, DataConfig
 from mt.data.batches.sampler import Share
 from mt.data.cache import recipe
+from mt.data.cleaning.checks import evaluation_pairs, training_pairs
 from mt.data.cleaning.filters import Cleaner
 from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus_report import (
@@ -26,7 +26,6 @@ from mt.data.corpus_report import (
     TrainingSplitReport,
 )
 from mt.data.pair_table import CHUNK_SIZE, Facts, PairTable, Splits, through_cache
-from mt.data.sources.checked import evaluation_pairs, training_pairs
 from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import SPLITS, Part, Source, Split
 from mt.display import track

@@ -1,11 +1,13 @@
 """What is known of a loaded corpus, typed: the part of a run's ``corpus.json`` that describes the text."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mt.data.sources.source import Split
+from mt.wording import counted
 
 
 @dataclass(frozen=True)
@@ -135,3 +137,44 @@ def recorded_fingerprints(content: bytes) -> dict[Split, str]:
         where = ".".join(map(str, problem["loc"]))
         raise ValueError(f"{where}: {problem['msg']}" if where else problem["msg"]) from error
     return {name: split.fingerprint for name, split in record.splits.items()}
+
+
+def cleaning_table(train: TrainingSplitReport, dropped_later: Mapping[str, int]) -> str:
+    """What was dropped from training, one line for each reason, with its share and an example.
+
+    Args:
+        train: What was read, and dropped by cleaning.
+        dropped_later: Pairs for each reason that were dropped afterwards, when they were encoded.
+
+    Returns:
+        Aligned lines without a newline at the end; nothing where no pair was dropped.
+    """
+    counts = train.dropped | {reason: count for reason, count in dropped_later.items() if count}
+    if not counts:
+        return ""
+    num_rows = train.pairs + sum(train.dropped.values())
+    rows = [("reason", "pairs", "share", "example")]
+    for reason, count in [*counts.items(), ("all of these", sum(counts.values()))]:
+        example = " ||| ".join(train.examples[reason][0]) if reason in train.examples else ""
+        rows.append((reason, f"{count:,}", f"{count / num_rows:.2%}", example))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [f"{r:<{widths[0]}}  {n:>{widths[1]}}  {s:>{widths[2]}}  {e}".rstrip() for r, n, s, e in rows]
+    return f"of {num_rows:,} training pairs {sum(counts.values()):,} were dropped:\n" + "\n".join(lines)
+
+
+def leak_sentence(report: CorpusReport) -> tuple[str, bool]:
+    """One line on the leaks, and whether to warn: a whole pair has leaked and was not removed."""
+    found = [
+        f"{counted(leaks.pair.normalised, 'pair')} ({leaks.pair.exact:,} exactly), "
+        f"{counted(leaks.source.normalised, 'source')} and {counted(leaks.target.normalised, 'target')} "
+        f"of {leaks.pairs:,} in {split}"
+        for split, leaks in report.leaks.items()
+    ]
+    has_leaked = any(leaks.pair.normalised for leaks in report.leaks.values())
+    if not has_leaked:
+        remedy = ""
+    elif report.leaks_removed:
+        remedy = "; the pairs were removed from training"
+    else:
+        remedy = "; cleaning.remove_leaks: true removes the pairs from training"
+    return f"also in training: {'; '.join(found)}{remedy}", has_leaked and not report.leaks_removed

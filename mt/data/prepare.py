@@ -11,15 +11,13 @@ from mt.atomic_files import write_text_atomically
 from mt.config.config import Config
 from mt.data.batches.alignment import Places
 from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, EncodedPairs, encode_pairs
-from mt.data.cleaning.dropped import cleaning_table
-from mt.data.cleaning.leaks import leak_sentence
 from mt.data.corpus import Corpus, load_corpus
-from mt.data.corpus_report import recorded_fingerprints, to_json
+from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
 from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_training_pairs
 from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
 from mt.display import track
-from mt.errors import DataError, RunError
+from mt.errors import DataError, Remedy, RunError
 from mt.run_directory import RunDirectory
 from mt.unsegmented_scripts import bleu_tokenizer
 from mt.wording import counted
@@ -83,7 +81,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         }
         write_text_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
     report = _report(corpus, train, dropped, left_out, src_tokenizer, tgt_tokenizer)
-    places = aligned_places(train) if config.copies_unknown_words else None
+    places = aligned_places(train) if config.copies_words else None
     all_dropped = corpus.report.splits.train.dropped | {
         reason: count for reason, count in dropped.items() if count
     }
@@ -125,7 +123,7 @@ def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
     """Log what the choice of a tokenizer rules out, also if the vocabulary is cached."""
     if hint := unsegmented_hint(config, train):
         LOG.warning("%s", hint)
-    if config.training.guided_alignment and not config.copies_unknown_words:
+    if config.training.guided_alignment and not config.copies_words:
         LOG.warning(
             "training.guided_alignment does nothing with tokenizer.kind %s: only words can be copied",
             config.tokenizer.kind,
@@ -180,15 +178,17 @@ def refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
     except (OSError, ValueError) as error:
         raise RunError(
             f"{run.corpus_file} cannot be read ({error}), so it is unknown whether the corpus is "
-            "still the one this run began with. Start over with --restart, which moves this run aside."
+            "still the one this run began with.",
+            Remedy.START_OVER,
         ) from error
     now = corpus.report.splits.by_name()
     changed = [name for name, split in now.items() if recorded.get(name) != split.fingerprint]
     if changed:
         raise RunError(
             f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Restore "
-            "the old one, train into a new directory with --run, or start over with --restart, which moves "
-            "the old run aside."
+            "the old one, or do one of the following.",
+            Remedy.OTHER_RUN,
+            Remedy.START_OVER,
         )
 
 

@@ -90,18 +90,18 @@ class Translator:
         configs = [config, *(other.config for other in others)]
         # An ensemble can do only what all of its models can.
         self.max_length = min(each.data.max_length for each in configs)
-        self.copies_unknown_words = all(each.copies_unknown_words for each in configs)
+        self.copies_words = all(each.copies_words for each in configs)
         self._first_model = model
         self._target_ratio = target_ratio
         models = [model, *(other.model for other in others)]
         widths = [each.output.in_features for each in models]
         self.model: Member = EnsembleModel(models, widths) if others else model
         self.tgt_tokenizer = tgt_tokenizer
-        self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=self.copies_unknown_words)
+        self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=self.copies_words)
         self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
         # For translations to score: read like sources, so that a copied word is one UNK on both sides.
-        self._tgt_reader = SourceReader(tgt_tokenizer, {}, copies=self.copies_unknown_words)
-        if dictionary and not self.copies_unknown_words:
+        self._tgt_reader = SourceReader(tgt_tokenizer, {}, copies=self.copies_words)
+        if dictionary and not self.copies_words:
             raise ConfigError(
                 "a dictionary needs a model that copies unknown words: one with tokenizer.kind: word that "
                 "was trained with training.guided_alignment above 0."
@@ -340,7 +340,7 @@ class Translator:
             limits = [*map(max, limits, least)]
         limits = [min(limit, most) for limit in limits]
         src_ids = src_ids.to(self.device)
-        copyable = src_ids == UNK_ID if self.copies_unknown_words else None
+        copyable = src_ids == UNK_ID if self.copies_words else None
         return SearchRequest(src_ids, limits, keep_unk, copyable, constraints)
 
     def _search(

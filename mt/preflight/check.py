@@ -66,7 +66,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
     pairs, part = length_part(config, text)
     yield part
     training = config.training
-    places = aligned_places(pairs) if config.copies_unknown_words else None
+    places = aligned_places(pairs) if config.copies_words else None
     stream = training_batches(config, pairs, text.tokenizers, places)
     epoch = stream.epoch(0)
     yield batch_part(epoch.pairs, list(epoch.batches), text.scale)

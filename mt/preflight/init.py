@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mt.config.columns import Delimiter, parse_columns
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.model import ModelConfig
+from mt.config.sources import Delimiter, parse_columns
 from mt.config.training import ScheduleConfig, TrainingConfig, ValidationConfig
 from mt.config.write import config_to_yaml
 from mt.data.batches.dataset import encode_pairs

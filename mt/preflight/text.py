@@ -8,9 +8,8 @@ import numpy as np
 from mt.config.config import Config
 from mt.data.batches.dataset import EncodedPairs, encode_pairs
 from mt.data.batches.sampler import Indices, Share
-from mt.data.cleaning.dropped import cleaning_table
-from mt.data.cleaning.leaks import leak_sentence
 from mt.data.corpus import Corpus
+from mt.data.corpus_report import cleaning_table, leak_sentence
 from mt.data.prepare import make_tokenizers, refuse_nothing_left, warn_of_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.preflight import warnings

@@ -1,4 +1,4 @@
-"""The request that every decoding strategy gets: a batch to translate, and constraints on the translations."""
+"""The request that every decoding strategy gets: a batch to translate, and constraints on the output."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

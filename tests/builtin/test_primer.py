@@ -170,11 +170,6 @@ def test_asking_for_more_than_there_is_is_said(monkeypatch: pytest.MonkeyPatch) 
         next(pairs)
 
 
-def test_an_unknown_split_is_said() -> None:
-    with pytest.raises(DataError, match="no split 'dev'; it has train, validation and test"):
-        next(primer_pairs("dev", 1, seed=1))
-
-
 def test_the_global_random_generator_is_left_alone() -> None:
     random.seed(1)
     before = random.getstate()

@@ -2,10 +2,7 @@ import random
 import tracemalloc
 from collections import Counter
 
-import pytest
-
 from mt.builtin.reverse import MAX_WORDS, MIN_WORDS, WORDS, reverse_pairs
-from mt.errors import DataError
 
 
 def test_the_target_is_the_source_in_reversed_order() -> None:
@@ -64,11 +61,6 @@ def test_the_global_random_generator_is_left_alone() -> None:
     before = random.getstate()
     list(reverse_pairs("test", 20, seed=1))
     assert random.getstate() == before
-
-
-def test_an_unknown_split_is_said() -> None:
-    with pytest.raises(DataError, match="no split 'dev'; it has train, validation and test"):
-        next(reverse_pairs("dev", 1, seed=1))
 
 
 def test_words_are_reversed_letter_by_letter() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from mt.data.sources import builtin
+from mt.data.sources import find
 from mt.run_directory import RunDirectory
 
 Call = Callable[..., tuple[int, str, str]]
@@ -92,7 +92,7 @@ def test_an_empty_reference_is_refused_before_anything_is_translated(
 def test_accuracy_by_length_where_words_are_reversed(
     call: Call, tiny_config_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(builtin.NUM_PAIRS, builtin.REVERSE, {"train": 50, "validation": 5, "test": 40})
+    monkeypatch.setitem(find.NUM_PAIRS, find.REVERSE, {"train": 50, "validation": 5, "test": 40})
     sets = ["data.path=builtin:reverse", "data.max_length=32", "training.max_steps=1"]
     assert call("train", "-c", tiny_config_file, *(x for s in sets for x in ("--set", s)))[0] == 0
     _, out, _ = call("evaluate", "--scores-only")

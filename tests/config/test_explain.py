@@ -11,7 +11,7 @@ from mt.config.explain import SECTIONS
 from mt.config.load import load_config
 from mt.config.synonyms import ELSEWHERE as ELSEWHERE_NAMES
 from mt.config.synonyms import MEANINGS
-from mt.errors import ConfigError
+from mt.errors import ConfigError, Remedy
 
 Write = Callable[[str], Path]
 
@@ -141,8 +141,8 @@ MISTAKES = [
         "model:\n  d_ff: 1\n  d_ff: 2\n",
         "line 9: the key 'model.d_ff' is there already, in configs/my.yaml, line 8. Keep one of the two.",
     ),
-    ('"\\ud800": 3\n', "line 7: a key must be a word, and this one has characters that are no text."),
-    ('model:\n  "\\0": 3\n', "line 8: a key must be a word, and this one has characters that are no text."),
+    ('"\\ud800": 3\n', "line 7: a key must be a word, and this one has unprintable characters."),
+    ('model:\n  "\\0": 3\n', "line 8: a key must be a word, and this one has unprintable characters."),
     ("model:\n  d_ff: *x\n", "line 8: anchors and aliases (& and *) are not used here; "),
     (" a: b: c\n", "line 7: this is not valid YAML: "),
     (
@@ -172,8 +172,8 @@ ELSEWHERE = [
     ("training", "warmup", "'schedule.warmup_steps'"),
     ("training", "early_stopping", "'validation.patience'"),
     ("model", "max_len", "'data.max_length'"),
-    ("validation", "beam_size", "mt translate --beam"),
-    ("training", "output_dir", "mt train --run"),
+    ("validation", "beam_size", Remedy.CHOOSE_SEARCH.value.capitalize()),
+    ("training", "output_dir", Remedy.OTHER_RUN.value.capitalize()),
     ("training", "resume", "resumes"),
 ]
 
@@ -256,8 +256,8 @@ def test_all_mistakes_are_listed_in_the_order_of_the_file(write_config: Write) -
         "configs/my.yaml, line 9",
         "configs/my.yaml, line 10",
         "configs/my.yaml, line 11",
-        "--set data.seed=x",
-        "--set data.nope=1",
+        "override data.seed=x",
+        "override data.nope=1",
     ]
 
 

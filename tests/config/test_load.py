@@ -151,7 +151,7 @@ def test_overrides_can_give_what_the_file_lacks_and_mend_what_it_has_wrong(write
     assert load_config(path, overrides).training.max_steps == 5
 
 
-FORM = "the form is --set section.key=value, such as --set training.seed=2."
+FORM = "the form is section.key=value, such as training.seed=2."
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ FORM = "the form is --set section.key=value, such as --set training.seed=2."
 )
 def test_a_wrong_override_is_quoted(override: str, message: str, write_config: Write) -> None:
     answer = complaint(write_config(SMALLEST + "  seed: 1\n"), override)
-    assert answer == f"--set {override}: {message}"
+    assert answer == f"override {override}: {message}"
 
 
 def test_the_file_is_blamed_for_its_own_mistakes_although_an_override_is_there(write_config: Write) -> None:
@@ -193,4 +193,4 @@ def test_the_file_is_blamed_for_its_own_mistakes_although_an_override_is_there(w
 
 def test_an_override_that_breaks_a_check_with_the_file_is_blamed(write_config: Write) -> None:
     answer = complaint(write_config(SMALLEST + "model:\n  d_model: 64\n"), "model.num_heads=3")
-    assert answer.startswith("--set model.num_heads=3: model.d_model (64) must be a multiple of")
+    assert answer.startswith("override model.num_heads=3: model.d_model (64) must be a multiple of")

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from mt.config.tokenizer import TokenizerConfig
+from mt.config.data import TokenizerConfig
 from mt.data.batches.bpe_dropout import BpeDropout
 from mt.data.batches.dataset import EncodedSentences
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer

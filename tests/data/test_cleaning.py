@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 import regex  # type: ignore[import-untyped]
 
-from mt.config.cleaning import CleaningConfig, Script
-from mt.config.data import DataConfig
-from mt.data.cleaning.dropped import Dropped, cleaning_table
+from mt.config.data import CleaningConfig, DataConfig, Script
+from mt.data.cleaning.checks import Dropped
 from mt.data.cleaning.filters import CONTROL_CHARACTER, SEVERAL_SCRIPTS, Cleaner, filters
 from mt.data.corpus import Corpus, load_corpus
-from mt.data.corpus_report import TrainingSplitReport
+from mt.data.corpus_report import TrainingSplitReport, cleaning_table
 from mt.seen_pairs import SeenPairs
 
 Pairs = list[tuple[str, str]]

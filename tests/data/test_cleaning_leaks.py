@@ -9,10 +9,10 @@ from pathlib import Path
 import datasets
 import pytest
 
-from mt.config.cleaning import CleaningConfig
-from mt.config.data import DataConfig
-from mt.data.cleaning.leaks import LeakCheck, leak_sentence
+from mt.config.data import CleaningConfig, DataConfig
+from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus import Corpus, load_corpus
+from mt.data.corpus_report import leak_sentence
 
 Pairs = list[tuple[str, str]]
 

@@ -12,7 +12,7 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from mt.config.tokenizer import TokenizerConfig
+from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing, train_tokenizer
 from mt.errors import DataError
@@ -221,7 +221,7 @@ def test_a_path_to_nothing_is_an_error(tmp_path: Path) -> None:
 
 READ = """
 import io, json, logging, sys, time
-from mt.config.tokenizer import TokenizerConfig
+from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.external import external_tokenizer
 from mt.errors import MtError
 for path in sys.argv[2:]:

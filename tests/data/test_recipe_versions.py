@@ -18,16 +18,15 @@ import pytest
 
 from mt.builtin import reverse
 from mt.builtin.primer import generate as primer
-from mt.config.cleaning import CleaningConfig
 from mt.config.config import Config
-from mt.config.data import DataConfig
+from mt.config.data import CleaningConfig, DataConfig
 from mt.data import corpus
 from mt.data.batches import alignment, dataset
 from mt.data.batches.sampler import Share
 from mt.data.cache import recipe
 from mt.data.corpus_report import to_json
 from mt.data.prepare import make_tokenizers
-from mt.data.sources import builtin
+from mt.data.sources import find
 from mt.data.sources.find import find_source
 from mt.data.tokenizers import tokenizer
 
@@ -222,7 +221,7 @@ def test_another_version_of_a_generated_corpus_is_another_corpus(monkeypatch: py
 
     before = identity()
     assert identity() == before
-    monkeypatch.setattr(builtin, "PRIMER_VERSION", 10**6)
+    monkeypatch.setattr(find, "PRIMER_VERSION", 10**6)
     assert identity() != before
 
 

@@ -17,8 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mt.config.cleaning import CleaningConfig
-from mt.config.data import DataConfig
+from mt.config.data import CleaningConfig, DataConfig
 from mt.data.corpus import load_corpus
 from mt.errors import MtError
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from mt.config.data import DataConfig
-from mt.config.mix import parse_mix
+from mt.config.sources import parse_mix
 from mt.data.corpus import load_corpus, load_split
 from mt.errors import ConfigError, DataError
 
@@ -122,14 +122,14 @@ def test_languages_that_are_the_same(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("mix", "message"),
     [
-        ("news wieght=2", r"data\.mix: in 'news wieght=2', wieght=2 is not known; .* Did you mean weight=\?"),
+        ("news wieght=2", r"data\.mix: in 'news wieght=2', wieght=2 is unknown; .* Did you mean weight=\?"),
         ("news weight=0", r"data\.mix: in 'news weight=0', the weight must be a number above 0"),
         ("news weight=-1", "above 0"),
         ("news weight=nan", "above 0"),
         ("news weight=inf", "above 0"),
         ("news weight=two", "above 0"),
         ("a\nnews src=", r"in 'news src=', src= lacks its value"),
-        ("news src=a src=b", r"src=a stands there twice"),
+        ("news src=a src=b", r"src=a is given twice"),
         ("news num_train_pairs=0", "num_train_pairs must be a whole number of at least 1"),
         ("news num_train_pairs=1e3", "num_train_pairs must be a whole number"),
     ],

@@ -11,7 +11,7 @@ import tokenizers
 from tokenizers.models import WordLevel
 from tokenizers.trainers import WordLevelTrainer
 
-from mt.config.tokenizer import TokenizerConfig
+from mt.config.data import TokenizerConfig
 from mt.data.tokenizers import word_level
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing, train_tokenizer
 from mt.errors import DataError

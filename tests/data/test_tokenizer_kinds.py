@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import normalizers
 
-from mt.config.tokenizer import TokenizerConfig
+from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.subwords import BYTES
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing, train_tokenizer
 from mt.data.tokenizers.word_level import count_words, word_level
@@ -191,7 +191,7 @@ def test_the_vocabulary_is_no_larger_than_asked_for(kind: str) -> None:
 
 TRAIN = """
 import json, sys
-from mt.config.tokenizer import TokenizerConfig
+from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.tokenizer import train_tokenizer
 for kind in json.loads(sys.argv[1]):
     texts = json.load(open(sys.argv[2]))

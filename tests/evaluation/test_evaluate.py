@@ -14,7 +14,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.load import load_config
-from mt.data.sources import builtin
+from mt.data.sources import find
 from mt.data.sources.source import Split
 from mt.errors import ConfigError, DataError
 from mt.evaluation import test_set as evaluation_set
@@ -75,7 +75,7 @@ def test_reversing_is_scored_by_length(
     make_config: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = {"train": 50, "validation": 5, "test": 40}
-    monkeypatch.setitem(builtin.NUM_PAIRS, builtin.REVERSE, sizes)
+    monkeypatch.setitem(find.NUM_PAIRS, find.REVERSE, sizes)
     run = RunDirectory(tmp_path)
     run_training(make_config("data.path=builtin:reverse", "data.max_length=32", "training.max_steps=1"), run)
     result = run_evaluation(run, split="test", checkpoint="latest", device=CPU)

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from mt.config.config import Config
-from mt.config.tokenizer import TokenizerConfig
+from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
 from mt.errors import ConfigError, DataError
 from mt.inference.segments import Segment, as_translation

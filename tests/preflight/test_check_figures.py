@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from mt.config.tokenizer import TokenizerConfig
+from mt.config.data import TokenizerConfig
 from mt.data.batches.dataset import EncodedPairs, encode_pairs
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
 from mt.preflight.layout import between, duration, size, table

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mt.config.config import Config
-from mt.config.tokenizer import TokenizerConfig
+from mt.config.data import TokenizerConfig
 from mt.data.batches.dataset import EncodedPairs, encode_pairs
 from mt.data.batches.sampler import Indices
 from mt.data.batches.stream import BatchStream

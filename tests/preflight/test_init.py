@@ -168,7 +168,7 @@ def test_a_check_has_nothing_to_say_against_what_is_proposed(
     file.write_text(propose_config(str(tmp_path / "corpus"), "en", "de"), encoding="utf-8")
     config = load_config(file, ["training.device=cpu"])
     assert config.tokenizer.kind == kind
-    assert config.copies_unknown_words == (kind == "word")
+    assert config.copies_words == (kind == "word")
     warnings = [each for part in preflight(config, RunDirectory(tmp_path / "run")) for each in part.warnings]
     # Of other work on this machine, and of times, it may speak.
     assert [each for each in warnings if not re.search("other work|of the run's time", each)] == []

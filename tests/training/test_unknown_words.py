@@ -3,8 +3,7 @@
 import numpy as np
 
 from mt.data.batches.dataset import EncodedPairs, EncodedSentences
-from mt.data.batches.stream import BatchStream
-from mt.data.batches.unknown_words import hide_words, hide_words_of_some
+from mt.data.batches.stream import BatchStream, hide_words, hide_words_of_some
 from mt.special_tokens import UNK_ID
 
 SRC, TGT = np.array([10, 20, 30, 40], np.int32), np.array([50, 60, 70, 80, 90], np.int32)

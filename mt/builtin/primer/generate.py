@@ -1,9 +1,9 @@
-"""Pairs of the primer: which split a combination belongs to, and no pair twice.
+"""Distinct pairs of the primer, and the split that each combination of words belongs to.
 
 The test split holds out *combinations* of subject, verb and object: training has boys who read, and people
-who read poems, but a boy who reads a poem may be in the test split only. So a good score shows grammar, not
-memory. The words themselves are the same everywhere, as are clauses of a pronoun and a verb alone ("I
-laugh"): of these each whole sentence belongs to one split.
+who read poems, but a boy who reads a poem may be in the test split only. So a good score shows that grammar
+was learnt, not sentences. The words themselves are the same everywhere, as are clauses of a pronoun and a
+verb alone ("I laugh"): of these each whole sentence belongs to one split.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from mt.seen_pairs import SeenPairs
 PRIMER_VERSION = 1
 """Raised when the same arguments would give other pairs than before, such as with another lexicon."""
 
-# Of 256 parts of all combinations; what is left is the training split's.
+# Of 256 parts of all combinations; the rest is the training split's.
 _TEST, _VALIDATION = 26, 26
 # Words of an English sentence.
 _SHORTEST, _LONGEST = 4, 16
-# So many repetitions in a row mean that there is nothing new to be had in reasonable time.
+# After so many repetitions in a row, new sentences would take too long to find.
 _PATIENCE = 5000
 _CHUNK_SIZE = 10_000
 
@@ -33,31 +33,29 @@ _CHUNK_SIZE = 10_000
 def primer_pairs(split: str, num_pairs: int, seed: int) -> Iterator[tuple[str, str]]:
     """Yield ``num_pairs`` distinct (English, German) pairs, the same for the same arguments.
 
-    Fewer are the beginning of more.
+    A smaller number gives the first of these pairs.
 
     Args:
         split: "train", "validation" or "test"; no combination of subject, verb and object is in two of them.
         num_pairs: How many; there are millions.
-        seed: Of the drawing, not of the splits, which are the same for every seed.
+        seed: Decides what is drawn; the splits are the same for every seed.
 
     Raises:
-        DataError: If the split is not one of the three, or has no such number of pairs.
+        DataError: If the split does not have so many distinct pairs.
     """
     for sentence in primer_sentences(split, num_pairs, seed):
         yield sentence.english, sentence.german
 
 
 def primer_sentences(split: str, num_sentences: int, seed: int) -> Iterator[Sentence]:
-    """Yield the sentences behind ``primer_pairs``, which still know what clauses they say."""
-    if split not in ("train", "validation", "test"):
-        raise DataError(f"builtin:primer has no split {split!r}; it has train, validation and test.")
+    """Yield the sentences of ``primer_pairs``, with the clauses that they consist of."""
     random = Random(f"primer {split} {seed}")
     drawn = _drawn(Drawing(random, partial(_is_in, split)), split)
     seen = SeenPairs()
     num_left = num_sentences
     repetitions = 0
     while num_left:
-        # Many at a time, because hashes are looked up in arrays: ten million take 80 MB.
+        # Many at a time, because `SeenPairs` looks hashes up in sorted arrays.
         sentences = list(islice(drawn, min(num_left, _CHUNK_SIZE)))
         for sentence, is_new in zip(sentences, seen.add((s.english, "") for s in sentences), strict=True):
             if is_new:
@@ -74,7 +72,7 @@ def primer_sentences(split: str, num_sentences: int, seed: int) -> Iterator[Sent
 
 
 def _drawn(drawing: Drawing, split: str) -> Iterator[Sentence]:
-    """Sentences of the split without end, some of them more than once."""
+    """An endless stream of sentences of the split; some occur more than once."""
     patterns = [pattern for pattern, weight in PATTERNS for _ in range(weight)]
     while True:
         sentence = drawing.choose(patterns)(drawing)

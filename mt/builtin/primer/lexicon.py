@@ -206,7 +206,7 @@ def load_lexicon() -> Lexicon:
     )
 
 
-# "be" is the one verb whose English forms follow no table of four; english.py knows them.
+# "be" is the one verb whose English forms follow no table of four; sentence.py has them.
 _BE: dict[str, Any] = {
     "english": "is was been being",
     "german": "sein bist ist gewesen",

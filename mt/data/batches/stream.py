@@ -1,6 +1,6 @@
 """The training batches, one step's after another's, from any position on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,15 +9,57 @@ from mt.config.config import Config
 from mt.data.batches.alignment import Places
 from mt.data.batches.batch import Batch, collate
 from mt.data.batches.bpe_dropout import BpeDropout
-from mt.data.batches.dataset import EncodedPairs
+from mt.data.batches.dataset import EncodedPairs, Ids
 from mt.data.batches.sampler import Batches, Indices, epoch_batches
-from mt.data.batches.unknown_words import hide_words_of_some
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.errors import TrainingError
+from mt.errors import Remedy, TrainingError
 from mt.seeding import derived_seed
+from mt.special_tokens import UNK_ID
 
-# What tells the generator that cuts an epoch's sentences from the one that shuffles them.
-_NO_BATCH = 2**63
+# The third seed of the generator of BPE-dropout; the generator that shuffles an epoch has only two.
+_BPE_DROPOUT = 2**63
+
+
+def hide_words(
+    src: Ids, tgt: Ids, places: Places, count: int, generator: np.random.Generator
+) -> tuple[Ids, Ids]:
+    """A pair in which up to ``count`` words, and what they are translated by, are UNK.
+
+    Only words that are translated one by one are taken; of two that are drawn, the rarer, as names are rare.
+
+    Args:
+        src: Source ids, the more frequent words having the smaller ids.
+        tgt: Target ids.
+        places: For each target token its place in the source, or a negative number.
+        count: How often to draw.
+        generator: What is drawn from.
+    """
+    aligned = np.flatnonzero(places >= 0)
+    links = aligned[np.bincount(places[aligned])[places[aligned]] == 1] if len(aligned) else aligned
+    if not len(links):
+        return src, tgt
+    drawn = links[generator.integers(len(links), size=(count, 2))]
+    rarer = drawn[np.arange(count), src[places[drawn]].argmax(1)]
+    src, tgt = src.copy(), tgt.copy()
+    src[places[rarer]] = UNK_ID
+    tgt[rarer] = UNK_ID
+    return src, tgt
+
+
+def hide_words_of_some(
+    src: Sequence[Ids],
+    tgt: Sequence[Ids],
+    places: Sequence[Places],
+    share: float,
+    generator: np.random.Generator,
+) -> tuple[list[Ids], list[Ids]]:
+    """`hide_words` in a ``share`` of pairs; of those that lose a word a ``share`` loses two, and so on."""
+    counts = (generator.geometric(1 - share, size=len(src)) - 1).tolist()
+    pairs = [
+        hide_words(src_ids, tgt_ids, row, count, generator) if count else (src_ids, tgt_ids)
+        for src_ids, tgt_ids, row, count in zip(src, tgt, places, counts, strict=True)
+    ]
+    return [src_ids for src_ids, _ in pairs], [tgt_ids for _, tgt_ids in pairs]
 
 
 @dataclass(frozen=True)
@@ -86,7 +128,8 @@ class BatchStream:
             raise TrainingError(
                 f"the checkpoint's training state is at batch {batch} of epoch {epoch}, which has "
                 f"{num_batches} batches: it was altered. Remove the checkpoint to go on from the one "
-                "before it, or start over with --restart."
+                "before it.",
+                Remedy.START_OVER,
             )
 
     def _batch(self, indices: Indices, epoch: int, number: int) -> Batch:
@@ -134,7 +177,7 @@ class BatchStream:
         if self._bpe_dropouts is None:
             return self._pairs
         src, tgt = self._bpe_dropouts
-        generator = np.random.default_rng([self._seed, epoch, _NO_BATCH])
+        generator = np.random.default_rng([self._seed, epoch, _BPE_DROPOUT])
         return EncodedPairs(
             src(self._pairs.src, generator, self._before_each_block),
             tgt(self._pairs.tgt, generator, self._before_each_block),

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mt.config.cleaning import CleaningConfig
-from mt.data.cleaning.dropped import Dropped
+from mt.config.data import CleaningConfig
+from mt.data.cleaning.checks import Dropped
 from mt.seen_pairs import SeenPairs
 
 Pairs = list[tuple[str, str]]

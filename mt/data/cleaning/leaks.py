@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mt.data.corpus_report import CorpusReport, LeakCounts, LeakReport
-from mt.wording import counted
+from mt.data.corpus_report import LeakCounts, LeakReport
 
 CHUNK_SIZE = 10_000
 
@@ -92,24 +91,6 @@ class LeakCheck:
             }
             for form in ("exact", "normalised")
         }
-
-
-def leak_sentence(report: CorpusReport) -> tuple[str, bool]:
-    """One line on the leaks, and whether to warn: a whole pair has leaked and was not removed."""
-    found = [
-        f"{counted(leaks.pair.normalised, 'pair')} ({leaks.pair.exact:,} exactly), "
-        f"{counted(leaks.source.normalised, 'source')} and {counted(leaks.target.normalised, 'target')} "
-        f"of {leaks.pairs:,} in {split}"
-        for split, leaks in report.leaks.items()
-    ]
-    has_leaked = any(leaks.pair.normalised for leaks in report.leaks.values())
-    if not has_leaked:
-        remedy = ""
-    elif report.leaks_removed:
-        remedy = "; the pairs were removed from training"
-    else:
-        remedy = "; cleaning.remove_leaks: true removes the pairs from training"
-    return f"also in training: {'; '.join(found)}{remedy}", has_leaked and not report.leaks_removed
 
 
 def _chunks(dataset: datasets.Dataset) -> Sequence[pa.Table]:

@@ -19,9 +19,8 @@ import pyarrow.parquet
 
 from mt.config.data import DataConfig
 from mt.data.cache import file_digest
-from mt.data.sources.delimited import delimited_pairs
-from mt.data.sources.rows import Columns, Row, arrow_rows, needed_columns, row_pairs
 from mt.data.sources.source import NumberedPair, Part
+from mt.data.sources.tables import Columns, Row, arrow_rows, delimited_pairs, needed_columns, row_pairs
 from mt.errors import DataError
 
 TABLE_FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")

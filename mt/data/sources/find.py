@@ -1,17 +1,30 @@
 """What ``data.path`` means: a built-in corpus, something on disk, or a corpus on the Hugging Face Hub."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+from mt.builtin.primer.generate import PRIMER_VERSION, primer_pairs
+from mt.builtin.reverse import REVERSE_VERSION, reverse_pairs
 from mt.config.data import DataConfig
-from mt.config.mix import parse_mix
-from mt.data.sources.builtin import PREFIX, PRIMER, REVERSE, builtin_source
+from mt.config.sources import parse_mix
 from mt.data.sources.files import table_format
 from mt.data.sources.hub import hub_source
 from mt.data.sources.local import find_local, find_pattern, find_two_files, neighbours
-from mt.data.sources.rows import Columns
-from mt.data.sources.source import Source, did_you_mean
+from mt.data.sources.source import SPLITS, NumberedPair, Part, Source, Split, did_you_mean
+from mt.data.sources.tables import Columns
 from mt.errors import ConfigError, DataError
+
+PREFIX = "builtin:"
+PRIMER = "builtin:primer"
+REVERSE = "builtin:reverse"
+REVERSE_CHARACTERS = "builtin:reverse-characters"
+
+NUM_PAIRS: dict[str, dict[Split, int]] = {
+    PRIMER: {"train": 40_000, "validation": 500, "test": 1_000},
+    REVERSE: {"train": 20_000, "validation": 500, "test": 1_000},
+    REVERSE_CHARACTERS: {"train": 20_000, "validation": 500, "test": 1_000},
+}
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
@@ -51,7 +64,7 @@ def find_source(config: DataConfig) -> Source:
     if src == tgt:
         raise ConfigError(f"data.src and data.tgt are both {src!r}: name the two languages of the corpus.")
     if config.path.startswith(PREFIX):
-        return builtin_source(config.path, src, tgt, num_train_pairs=config.num_train_pairs, seed=config.seed)
+        return _builtin_source(config)
     path = Path(config.path).expanduser()
     if local := find_local(path, config):
         return local
@@ -75,3 +88,34 @@ def find_source(config: DataConfig) -> Source:
         revision=config.revision,
         limit_seconds=config.hub_timeout_seconds,
     )
+
+
+def _builtin_source(config: DataConfig) -> Source:
+    path, src, tgt = config.path, config.src, config.tgt
+    if path not in NUM_PAIRS:
+        raise DataError(
+            f"data.path: there is no built-in corpus {path!r}, only {PRIMER}, {REVERSE} and "
+            f"{REVERSE_CHARACTERS}.{did_you_mean(path, NUM_PAIRS)}"
+        )
+    if path == PRIMER and {src, tgt} != {"en", "de"}:
+        raise DataError(
+            f"{PRIMER} is English and German: data.src and data.tgt must be en and de, or de and en, "
+            f"not {src!r} and {tgt!r}."
+        )
+    sizes = NUM_PAIRS[path] | ({} if config.num_train_pairs is None else {"train": config.num_train_pairs})
+    pairs = {split: _pairs(path, split, sizes[split], config.seed, swapped=src == "de") for split in SPLITS}
+    version = PRIMER_VERSION if path == PRIMER else REVERSE_VERSION
+    parts = {
+        split: Part(f"{path}, {split}", "row", pairs[split], lambda: f"version {version}") for split in SPLITS
+    }
+    return Source("built-in", {split: [part] for split, part in parts.items()})
+
+
+def _pairs(path: str, split: Split, num_pairs: int, seed: int, *, swapped: bool) -> Iterator[NumberedPair]:
+    if path == PRIMER:
+        generated = primer_pairs(split, num_pairs, seed)
+    else:
+        characters, swapped = path == REVERSE_CHARACTERS, False
+        generated = reverse_pairs(split, num_pairs, seed, characters=characters)
+    for number, (src, tgt) in enumerate(generated, start=1):
+        yield (number, tgt, src) if swapped else (number, src, tgt)

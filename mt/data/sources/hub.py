@@ -15,8 +15,8 @@ from datasets.exceptions import DatasetNotFoundError
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from mt.data.sources.hub_access import HubCorpus, gated, in_one_line, newest_commit, quiet
-from mt.data.sources.rows import Columns, arrow_rows, needed_columns, row_pairs
 from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, did_you_mean, listed
+from mt.data.sources.tables import Columns, arrow_rows, needed_columns, row_pairs
 from mt.errors import DataError
 
 log = logging.getLogger(__name__)

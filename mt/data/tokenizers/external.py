@@ -13,7 +13,7 @@ from huggingface_hub.errors import (
     LocalEntryNotFoundError,
 )
 
-from mt.config.tokenizer import TokenizerConfig
+from mt.config.data import TokenizerConfig
 from mt.data.sources.find import HUB_ID
 from mt.data.sources.hub_access import HubModel, gated, in_one_line, newest_commit, quiet
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file

@@ -9,7 +9,7 @@ import tokenizers
 from tokenizers import normalizers
 
 from mt.atomic_files import write_text_atomically
-from mt.config.tokenizer import TokenizerConfig
+from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.subwords import SPACE_BYTE, SPACE_MARK, byte_level_bpe, character_level, metaspace_bpe
 from mt.data.tokenizers.word_level import count_words, escape, word_level
 from mt.errors import DataError

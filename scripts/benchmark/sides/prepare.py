@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from mt.config.data import DataConfig
-from mt.config.tokenizer import TokenizerConfig
+from mt.config.data import DataConfig, TokenizerConfig
 from mt.data.batches.batch import pad
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.sampler import epoch_batches

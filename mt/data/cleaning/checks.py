@@ -1,10 +1,33 @@
-"""Rows as pairs of text: those to train on have some on both sides, those to evaluate on all stay."""
+"""Checks of every pair: training pairs without text on a side are dropped and counted, others are errors."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from mt.data.cleaning.dropped import Dropped
+from mt.config.located_yaml import one_short_line
 from mt.data.sources.source import Part
 from mt.errors import DataError
+
+EXAMPLES_KEPT = 2
+
+
+class Dropped:
+    """Counts dropped pairs by reason, and keeps the first of each as examples.
+
+    Attributes:
+        counts: Pairs for each reason; a reason completes the sentence "in so many rows ...".
+        examples: Source and target, cut short, of the first pairs for each reason.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.examples: dict[str, list[list[str]]] = {}
+
+    def add(self, reason: str, src: object, tgt: object) -> None:
+        """Count one pair; its sides may be anything that a corpus contains in the place of text."""
+        self.counts[reason] += 1
+        if self.counts[reason] <= EXAMPLES_KEPT:
+            sides = ["" if side is None else one_short_line(str(side)) for side in (src, tgt)]
+            self.examples.setdefault(reason, []).append(sides)
 
 
 def training_pairs(parts: Sequence[Part], dropped: Dropped) -> Iterator[tuple[str, str]]:

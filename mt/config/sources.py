@@ -1,14 +1,37 @@
-"""The lines of ``data.mix``: more sources to train on, each with its weight."""
+"""The values of ``data.columns``, ``data.delimiter`` and ``data.mix``, parsed."""
 
 import math
 import re
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-from mt.config.columns import DELIMITERS, parse_columns
+Delimiter = Literal["auto", "tab", "comma", "semicolon", "pipe"]
+DELIMITERS: tuple[Delimiter, ...] = get_args(Delimiter)
 
 _WORD = re.compile(r"(?P<before>.*\S)\s+(?P<key>\w+)=(?P<value>\S*)")
 _KEYS = ("weight", "name", "revision", "src", "tgt", "columns", "delimiter", "num_train_pairs")
+
+
+def parse_columns(columns: str) -> tuple[str, str]:
+    """The source's and the target's column: two names, or two numbers, counted from 1.
+
+    Raises:
+        ValueError: If ``columns`` is something else; the message is for the user.
+    """
+    parts = [part.strip() for part in columns.split(",")]
+    if len(parts) != 2 or not all(parts) or parts[0] == parts[1]:
+        raise ValueError(
+            f"data.columns must be two columns with a comma between them, the source's first, such as "
+            f"english,german (or 1,2 where the file has no header), not {columns!r}."
+        )
+    if are_positions(*parts) and not all(map(int, parts)):
+        raise ValueError(f"data.columns ({columns}): columns are counted from 1.")
+    return parts[0], parts[1]
+
+
+def are_positions(*columns: str) -> bool:
+    """Whether columns are given by their numbers, as those of a file without a header are."""
+    return all(re.fullmatch("[0-9]{1,6}", column) for column in columns)
 
 
 class MixedSource(NamedTuple):
@@ -24,16 +47,16 @@ class MixedSource(NamedTuple):
 
 
 def parse_mix(mix: str) -> list[MixedSource]:
-    """The sources of ``data.mix``, which stand on a line each, or between semicolons.
+    """The sources of ``data.mix``, which are on a line each, or separated by semicolons.
 
     Raises:
-        ValueError: If a line says something that cannot be understood; the message is for the user.
+        ValueError: If a line cannot be understood; the message is for the user.
     """
     return [_parse_line(line.strip()) for line in re.split(r"[\n;]", mix) if line.strip()]
 
 
 def _parse_line(line: str) -> MixedSource:
-    """``path key=value key=value``, where the path may hold blanks."""
+    """``path key=value key=value``, where the path may contain spaces."""
     weight, path = 1.0, line
     fields: dict[str, str | int] = {}
     while word := _WORD.fullmatch(path):
@@ -42,9 +65,9 @@ def _parse_line(line: str) -> MixedSource:
         if key not in _KEYS:
             close = get_close_matches(key, _KEYS, n=1)
             hint = f" Did you mean {close[0]}=?" if close else ""
-            raise ValueError(f"{problem} is not known; after the path may stand {'=, '.join(_KEYS)}=.{hint}")
+            raise ValueError(f"{problem} is unknown; after the path may come {'=, '.join(_KEYS)}=.{hint}")
         if not value or key in fields:
-            what = "stands there twice" if key in fields else "lacks its value, right after the equals sign"
+            what = "is given twice" if key in fields else "lacks its value, right after the equals sign"
             raise ValueError(f"{problem} {what}.")
         fields[key] = value
     if "weight" in fields:
