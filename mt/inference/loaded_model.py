@@ -87,7 +87,7 @@ def refuse_other_computation(run: RunDirectory, config: Config, checkpoint: Chec
     if changed:
         raise RunError(
             f"{run.config_file} is not the config that {checkpoint.name} was trained with: "
-            f"{', '.join(changed)}. Put the old values back.",
+            f"{', '.join(changed)}. Only the old values fit it.",
             Remedy.OTHER_RUN,
         )
 
@@ -151,7 +151,7 @@ def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:
                 checksums[side] = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise RunError(
-                f"cannot read the tokenizer {path}: {error.strerror}. Restore it from a copy of the run.",
+                f"cannot read the tokenizer {path}: {error.strerror}. A copy of the run may still have it.",
                 Remedy.START_OVER,
             ) from error
     return checksums
@@ -171,7 +171,7 @@ def refuse_other_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
     if changed:
         raise RunError(
             f"the {' and '.join(changed)} tokenizer in {run.path} is not the one that {checkpoint.name} was "
-            "trained with (its checksum differs). Restore it from a copy of the run.",
+            "trained with (its checksum differs). A copy of the run may still have it.",
             Remedy.START_OVER,
         )
 

@@ -103,7 +103,7 @@ def _halves(batch: Batch) -> tuple[Batch, Batch]:
     if len(batch.labels) == 1:
         raise DataError(
             f"a pair of {batch.src_ids.size(1)} source and {batch.labels.size(1)} target tokens does not fit "
-            "into memory. Leave it out.",
+            "into memory. A shorter pair may fit.",
             Remedy.COMPUTE_ON_CPU,
         )
     return batch.halves()

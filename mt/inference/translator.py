@@ -369,7 +369,7 @@ def _halves(segments: list[Segment]) -> tuple[list[Segment], list[Segment]]:
         [segment] = segments
         reason = (
             f"line {segment.line} has a sentence of {counted(len(segment.tokens), 'token')} that does not "
-            "fit into memory. Split it."
+            "fit into memory. Shorter sentences may fit."
         )
         raise LinesError({segment.line: reason}, Remedy.COMPUTE_ON_CPU)
     LOG.warning(
