@@ -16,12 +16,14 @@ Result = TypeVar("Result")
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
-def choose_device(name: str) -> torch.device:
+def choose_device(name: str | torch.device) -> torch.device:
     """The device of that name; ``auto`` takes CUDA, else Apple's MPS, else the CPU.
 
     Raises:
         DeviceError: If the name is unknown, or this machine has no such device.
     """
+    if isinstance(name, torch.device):
+        return name
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     usable = [device for device, is_there in there.items() if is_there]
     if name == "auto":

@@ -11,7 +11,7 @@ from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
 from mt.device import Precision, choose_device, keep_freed_memory, multiplies_bf16_fast
 from mt.inference.loaded_model import build_model
-from mt.run_directory import RunDirectory
+from mt.run_directory import RunDirectory, as_run
 from mt.seeding import seed_everything
 from mt.training.branch import branch_off, find_origin
 from mt.training.counters import Counters
@@ -48,7 +48,7 @@ class Outcome:
 
 def run_training(
     config: Config,
-    run: RunDirectory,
+    run: str | Path | RunDirectory,
     *,
     restart: bool = False,
     from_checkpoint: Path | None = None,
@@ -66,6 +66,7 @@ def run_training(
     Raises:
         MtError: If config, corpus, checkpoints or device cannot be used; no existing file is lost.
     """
+    run = as_run(run)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device)
     with Interruption(max_seconds) as interruption:

@@ -16,7 +16,7 @@ from mt.config.load import load_config
 from mt.data.batches.batch import collate
 from mt.errors import CheckpointError
 from mt.evaluation.evaluate import run_evaluation
-from mt.inference.loaded_model import load_trained
+from mt.inference.loaded_model import load_model
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
@@ -69,7 +69,7 @@ def test_it_translates_as_it_did(path: Path, tmp_path: Path) -> None:
 
 def test_it_computes_the_loss_that_it_had(golden: Path) -> None:
     # Translations alone would not show a formula that has changed by a little.
-    trained = load_trained(RunDirectory(golden / "run"), "latest")
+    trained = load_model(RunDirectory(golden / "run"), "latest")
     src, tgt = (
         tokenizer.encode_batch((golden / "corpus" / file).read_text(encoding="utf-8").splitlines())
         for tokenizer, file in (

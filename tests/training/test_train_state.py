@@ -19,7 +19,7 @@ from mt.checkpoint.training_state import (
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.device import Precision
-from mt.inference.loaded_model import load_trained
+from mt.inference.loaded_model import load_model
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters, read_values
 from mt.training.train_state import TrainState, new_train_state
@@ -217,7 +217,7 @@ def test_counters_that_training_never_comes_to_are_refused(
 
 def test_moments_of_format_1_are_put_to_the_parameters_that_they_are_of() -> None:
     run = RunDirectory(FORMAT_1)
-    config, model = load_config(run.config_file), load_trained(run, "latest").model
+    config, model = load_config(run.config_file), load_model(run, "latest").model
     state = new_train_state(model, config, Precision("float32", torch.device("cpu")), Counters())
     store = CheckpointStore(run.checkpoints_dir)
     checkpoint = store.require("latest")
