@@ -67,6 +67,30 @@ def test_imports_go_down(file: Path) -> None:
         assert other == room or FLOORS[other] < FLOORS[room], f"{_module(file)} imports {imported}"
 
 
+def test_no_import_circle() -> None:
+    modules = {_module(file): file for file in FILES}
+    imports = {
+        module: {
+            name
+            for node, found in _imports(ast.Module(ast.parse(file.read_text()).body, []))
+            for name in (found, *(f"{found}.{alias.name}" for alias in getattr(node, "names", ())))
+            if name in modules and name != module and node.col_offset == 0
+        }
+        for module, file in modules.items()
+    }
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " -> ".join((*path[path.index(module) :], module))
+        if module not in done:
+            for imported in sorted(imports[module]):
+                visit(imported, (*path, module))
+            done.add(module)
+
+    for module in sorted(modules):
+        visit(module, ())
+
+
 def test_every_room_has_its_floor() -> None:
     rooms = {_room(_module(file)) for file in FILES} - {""}
     assert rooms == set(FLOORS)

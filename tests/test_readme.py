@@ -3,14 +3,41 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from mt.builtin.primer.generate import primer_pairs
+from mt.config.load import load_config
+from mt.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_config_shown_is_the_recipe() -> None:
-    assert (ROOT / "configs/quickstart.yaml").read_text(encoding="utf-8") in README
+def test_it_is_short() -> None:
+    assert README.count("\n") <= 200
+
+
+def test_the_config_shown_is_one(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "en-de.yaml").write_text(block, encoding="utf-8")
+    config = load_config(tmp_path / "en-de.yaml")
+    assert (config.data.path, config.training.max_epochs) == ("my-corpus", 30)
+
+
+def test_mistakes_are_answered_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("configs").mkdir()
+    shown = re.findall(
+        r"^(configs/my\.yaml, line (\d+): unknown key '(\w+)\.(\w+)'.*)$", README, re.MULTILINE
+    )
+    assert len(shown) == 2
+    for message, line, section, key in shown:
+        head = "data: {path: builtin:primer, src: en, tgt: de}\n"
+        filling = "\n" * (int(line) - 3)
+        Path("configs/my.yaml").write_text(f"{head}{filling}{section}:\n  {key}: 2\n")
+        with pytest.raises(ConfigError) as error:
+            load_config(Path("configs/my.yaml"))
+        assert str(error.value) == message
 
 
 def test_the_quickstart_translates_sentences_that_were_held_out() -> None:
@@ -19,6 +46,8 @@ def test_the_quickstart_translates_sentences_that_were_held_out() -> None:
     held_out = {english for english, _ in primer_pairs("test", 1000, 1)}
     assert len(shown) == 5
     assert set(shown) <= held_out
+    (output,) = re.findall(r"^3\. Translate five of them\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    assert set(output.splitlines()[::2]) <= set(shown)
 
 
 def test_every_recipe_says_why_for_each_option() -> None:

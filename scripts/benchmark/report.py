@@ -22,19 +22,19 @@ NAMES = {
     "ctranslate2_int8": "CTranslate2 int8",
 }
 METHOD = """\
-Sides take turns in rounds, each in a process of its own that waits while the others work; ratios are of
-the same round, and what is shown is their median, with the least and the most. Target tokens are real
-ones, end mark counted, padding not; so is the arithmetic that is held against the ceiling.
+The programs take turns in rounds, each in its own process, which waits while the others work. Ratios are of
+the same round; the tables show their median, with the least and the most. Target tokens are real ones, with
+EOS and without padding, and the arithmetic that is compared with the ceiling counts the same tokens.
 
 The same mathematics in mt, the plain loop and Marian: the same batches in the same order, the same first
 weights (see the loss of the first batch), post-norm, sinusoidal positions, ReLU, dropout 0.1 on the
 embeddings and after each sub-layer and nowhere else, output weights tied to the target embedding, label
 smoothing 0.1, gradient clipped to norm 1, Adam. eole and JoeyNMT are run by their own training code with
-their own batches of as many tokens: eole is pre-norm and has dropout inside of the feed-forward network
-too; JoeyNMT is post-norm and has it there and on the attention weights too. The tutorials' loop is
-theirs: 8 sentences padded to 350 tokens, dropout everywhere, output not tied.
+their own batches of as many tokens: eole is pre-norm and also has dropout inside the feed-forward network;
+JoeyNMT is post-norm and has it there and on the attention weights as well. The tutorials' loop is taken
+from them: 8 sentences padded to 350 tokens, dropout everywhere, output not tied.
 
-All sides translate with the same weights, from text to text. Sentences that mt's greedy search does not
+All programs translate with the same weights, from text to text. Sentences that mt's greedy search does not
 end by itself are left out, because each program limits length in its own way. Batch sizes of the others
 are the fastest of those tried."""
 BEGIN, END = "<!-- bench -->", "<!-- /bench -->"

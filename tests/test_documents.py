@@ -1,0 +1,258 @@
+"""What the README and the guides say: their commands run, and the tests that they name are there."""
+
+import contextlib
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from mt.__main__ import main
+from mt.cli.app import app
+from mt.run_directory import RunDirectory
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
+
+# The tiny model that stands for those of the guides; each is for commands that take `--set`.
+TINY = [
+    "model.d_model=16", "model.num_heads=2", "model.d_ff=32", "model.num_encoder_layers=1",
+    "model.num_decoder_layers=1", "schedule.warmup_steps=4", "training.device=cpu", "training.max_steps=24",
+    "training.max_epochs=null", "training.batch_tokens=200", "validation.every_steps=12",
+    "checkpoint.every_steps=6",
+]  # fmt: skip
+# Names in the guides that need something large, or a network, and what takes their place.
+SUBSTITUTES = {
+    "step_0002000": "step_0000012",
+    "average_0002000": "average_0000200",
+    "--start-line 882": "--start-line 2",
+}
+# Commands that are not run, and why.
+NOT_RUN = {
+    "mt evaluate --run runs/en-de --data sacrebleu:wmt14": "asks a server; evaluation/test_standard_sets.py",
+    "mt translate --run m1 --ensemble quickstart": "runs that do not fit; inference/test_translator.py",
+}
+# The console blocks of this page, with exactly what they print: tests/cli/test_check_command.py.
+PAGE_RUN_ELSEWHERE = "docs/check.md"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A command as a page shows it."""
+
+    page: str
+    line: str
+    fails: bool
+    """Whether the page shows an error as its answer."""
+
+
+def _commands() -> Iterator[Shown]:
+    for page, text in TEXTS.items():
+        for kind, block in re.findall(r"^```(bash|console)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            if kind == "bash":
+                lines = re.sub(r"\\\n\s*", "", block).splitlines()
+                yield from (Shown(page, bare, False) for line in lines if (bare := _without_comment(line)))
+            elif page != PAGE_RUN_ELSEWHERE:
+                for command, answer in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
+                    yield Shown(page, command, answer.startswith("mt: "))
+
+
+def _without_comment(line: str) -> str:
+    return re.sub(r"(^|\s)#.*", "", line).strip()
+
+
+COMMANDS = list(_commands())
+RUN_HERE = [
+    page for page in TEXTS if any(" mt " in f" {each.line}" for each in COMMANDS if each.page == page)
+]
+
+
+@pytest.fixture
+def workspace(
+    tiny_corpus: Path, trained: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A folder where the names in the guides mean something small."""
+    monkeypatch.chdir(tmp_path)
+    # The files of a run of 200 steps.
+    trained.path.rename("runs/en-de")
+    for copy in ("runs/a", "runs/b", "runs/c"):
+        shutil.copytree("runs/en-de", copy)
+    shutil.copytree(tiny_corpus, "my-corpus")
+    pairs = list(
+        zip(*(Path(f"my-corpus/train.{side}").read_text().splitlines() for side in ("en", "de")), strict=True)
+    )
+    Path("deu.txt").write_text("".join(f"{src}\t{tgt}\tCC-BY\n" for src, tgt in pairs), encoding="utf-8")
+    Path("terms.tsv").write_text("dog\tKöter\n", encoding="utf-8")
+    Path("news.en").write_text("".join(f"{src}\n" for src, _ in pairs[:4]) + "milk " * 40 + "\nmilk\n")
+    for side, column in (("en", 0), ("de", 1)):
+        Path(f"test.{side}").write_text("".join(f"{pair[column]}\n" for pair in pairs[:5]), encoding="utf-8")
+    Path("configs").mkdir()
+    Path("configs/my.yaml").write_text("data: {path: my-corpus, src: en, tgt: de, max_length: 16}\n")
+    logger = logging.getLogger("mt")
+    before = logger.level, logger.propagate, logger.handlers
+    yield tmp_path
+    logger.level, logger.propagate, logger.handlers = before
+
+
+@pytest.mark.parametrize("page", RUN_HERE)
+def test_the_commands_of_a_page_run(page: str, workspace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    if page == "README.md":
+        # It begins with a corpus alone.
+        shutil.rmtree("runs")
+    for command in (each for each in COMMANDS if each.page == page and " mt " in f" {each.line}"):
+        if any(command.line.startswith(line) for line in NOT_RUN):
+            continue
+        code = _run(command.line)
+        error = capfd.readouterr().err
+        assert (code != 0) == command.fails, f"{command.line}\n{error}"
+        assert "Traceback" not in error, command.line
+
+
+def _run(line: str) -> int:
+    """Call ``main`` as a shell would for one line, with a pipe before it and a file behind it if need be."""
+    for name, substitute in SUBSTITUTES.items():
+        line = line.replace(name, substitute)
+    # The names of translations have their checkpoint, and a checksum of the test set, which are others here.
+    for best in Path().glob("runs/en-de/checkpoints/best"):
+        line = line.replace("step_0001400", best.read_text().strip())
+    for file in Path().glob("runs/en-de/references.test-*.txt"):
+        line = line.replace("0123456789ab", file.stem.partition("test-")[2])
+    producer, _, line = line.rpartition(" | ")
+    line, _, target = line.partition(" > ")
+    arguments = shlex.split(line)
+    if arguments[1] in ("train", "check") and "--batch" not in arguments:
+        arguments += [word for option in TINY for word in ("--set", option)]
+    given = subprocess.run(["bash", "-c", producer], check=True, capture_output=True).stdout
+    Path("stdin").write_bytes(given)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_stdin(Path("stdin")))
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(sys, "argv", arguments)
+        if target:
+            patch.setattr(sys, "stdout", stack.enter_context(Path(target).open("w", encoding="utf-8")))
+        try:
+            main()
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+@contextlib.contextmanager
+def _stdin(file: Path) -> Iterator[None]:
+    saved = os.dup(0)
+    try:
+        with file.open("rb") as stream:
+            os.dup2(stream.fileno(), 0)
+        yield
+    finally:
+        os.dup2(saved, 0)
+        os.close(saved)
+
+
+def test_what_is_not_run_is_shown_somewhere() -> None:
+    for line in NOT_RUN:
+        assert any(command.line.startswith(line) for command in COMMANDS), line
+    for name in SUBSTITUTES:
+        assert any(name in command.line for command in COMMANDS), name
+
+
+def test_other_programs_are_scripts_that_are_there_or_are_installed_with_mt() -> None:
+    seen = 0
+    for command in COMMANDS:
+        program, *arguments = shlex.split(command.line)
+        if program.startswith("scripts/"):
+            seen += 1
+            assert os.access(ROOT / program, os.X_OK), command.line
+            text = _source_of(program)
+            for option in (word.partition("=")[0] for word in arguments if word.startswith("--")):
+                assert option in text, command.line
+        elif program == "python":
+            module = arguments[1].replace(".", "/") + ".py" if arguments[0] == "-m" else arguments[0]
+            assert (ROOT / module).is_file(), command.line
+        else:
+            assert program in {
+                "mt",
+                "printf",
+                "tensorboard",
+                "sacrebleu",
+                "source",
+                "rm",
+                "cat",
+                "git",
+                "cd",
+            }, command.line
+    assert seen > 3
+
+
+def _source_of(script: str) -> str:
+    """The text of a script and of the Python files that it runs."""
+    modules = {
+        "scripts/torture": "tests/faults/torture/table.py",
+        "scripts/bench": "scripts/benchmark/__main__.py",
+        "scripts/reproduce": "scripts/reproduce.py",
+    }
+    files = [script, *([modules[script]] if script in modules else []), "mt/cli/train.py"]
+    return "\n".join((ROOT / file).read_text(encoding="utf-8") for file in files)
+
+
+def test_options_of_commands_named_in_a_sentence_are_options() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    found = 0
+    for page, text in TEXTS.items():
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+        for span in re.findall(r"`(mt [a-z]+[^`]*)`", prose):
+            command = re.split(r"\s+", span)[1]
+            assert command in commands, f"{page}: {span}"
+            allowed = {name for each in commands[command].params for name in each.opts} | {"--help"}
+            for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", span):
+                assert option in allowed, f"{page}: {span}"
+                found += 1
+    assert found > 10
+
+
+def test_links_lead_to_files() -> None:
+    for page, text in TEXTS.items():
+        for target in re.findall(r"\]\((?!https?://)([^)#]+)", text):
+            assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_map_names_every_room_and_only_files_that_are_there() -> None:
+    text = TEXTS["CONTRIBUTING.md"]
+    rooms = {path.stem for path in (ROOT / "mt").iterdir() if path.is_dir() or path.suffix == ".py"}
+    for room in rooms - {"__init__", "__pycache__", "py"}:
+        assert f"`{room}`" in text or f"`{room}/`" in text, room
+    for path in re.findall(r"`((?:\w+/)+\w+\.py)`", text):
+        assert (ROOT / path).is_file() or (ROOT / "mt" / path).is_file(), path
+
+
+# A test is named as path::name below tests/, or by its path alone.
+NAMED = re.compile(r"`(?:tests/)?((?:\w+/)*test_\w+\.py)(?:::(\w+)(?:\[[^`]*\])?)?`")
+
+
+@pytest.mark.parametrize("page", ["docs/reliability.md", "docs/security.md"])
+def test_each_promise_names_a_test_that_is_there(page: str) -> None:
+    rows = [row for row in _rows_of_promises(TEXTS[page]) if row]
+    assert len(rows) > 10
+    for row in rows:
+        assert NAMED.search(row), row
+    for path, name in NAMED.findall(TEXTS[page]):
+        file = ROOT / "tests" / path
+        assert file.is_file(), path
+        assert not name or f"def {name}(" in file.read_text(encoding="utf-8"), f"{path}::{name}"
+
+
+def _rows_of_promises(text: str) -> Iterator[str]:
+    """The rows of the tables whose head is "promise | how it is kept | test"."""
+    for table in re.findall(
+        r"^\| promise \| how it is kept \| test \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE
+    ):
+        yield from table.splitlines()
