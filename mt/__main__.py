@@ -34,6 +34,11 @@ def main() -> None:
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except SystemExit as end:
+        # What typer makes of Ctrl-C. The prompt of the shell must not follow the ^C on the same line.
+        if end.code == INTERRUPTED and sys.stderr.isatty():
+            print(file=sys.stderr)
+        raise
     except MemoryError:
         _end_out_of_memory()
     except (RuntimeError, ImportError) as error:

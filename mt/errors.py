@@ -16,6 +16,8 @@ class Remedy(Enum):
     CHOOSE_SEARCH = "choose it when you translate"
     WRITE_RECIPE = "write that recipe to a file"
     TRAIN_ONE = "train one"
+    RESUME = "resume that run"
+    OTHER_TEST_SET = "name the test set that they are of"
 
 
 class MtError(Exception):
@@ -47,9 +49,9 @@ class DataError(MtError):
 class LinesError(DataError):
     """Some of the lines that were given cannot be used."""
 
-    def __init__(self, reasons: Mapping[int, str]) -> None:
-        """Say what is wrong with the first; ``reasons`` has a sentence for each line, by its number."""
-        super().__init__(reasons[min(reasons)])
+    def __init__(self, reasons: Mapping[int, str], *remedies: Remedy) -> None:
+        """Report the first bad line; ``reasons`` says what is wrong with each, by its number."""
+        super().__init__(reasons[min(reasons)], *remedies)
         self.reasons = reasons
 
 

@@ -230,6 +230,11 @@ class RunDirectory:
         return max(times, default=None)
 
 
+def as_run(run: str | Path | RunDirectory) -> RunDirectory:
+    """A run directory, given as such or by its path."""
+    return run if isinstance(run, RunDirectory) else RunDirectory(Path(run))
+
+
 def newest_run(runs: Path) -> RunDirectory:
     """The run in the folder ``runs`` whose newest checkpoint is the newest of all.
 

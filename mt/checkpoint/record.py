@@ -22,6 +22,7 @@ RECORD, MODEL = "checkpoint.json", "model.safetensors"
 TENSORS, VALUES = "training_state.safetensors", "training_state.json"
 FORMAT_1_STATE = "training_state.pt"
 _MAX_RECORD_BYTES = 1_000_000
+_MAX_VALUES_BYTES = 100_000
 _MOST_VERSIONS = 1000
 _EMPTY_SEAL = "0" * 64
 _MAX_STEP = 10**18
@@ -195,8 +196,13 @@ def read_part(checkpoint: Checkpoint, part: str) -> bytes:
     Raises:
         DamagedError: If it is missing, cannot be read, or its checksum differs.
     """
-    with explain_unreadable(part), open_regular(checkpoint.folder / part) as file:
-        content = file.read()
+    path = checkpoint.folder / part
+    with explain_unreadable(part):
+        if part == VALUES:
+            content = read_bytes(path, max_bytes=_MAX_VALUES_BYTES)
+        else:
+            with open_regular(path) as file:
+                content = file.read()
     refuse_other_checksum(checkpoint, part, content)
     return content
 

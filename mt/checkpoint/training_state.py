@@ -18,7 +18,6 @@ from torch import Tensor
 from mt.checkpoint.record import TENSORS, VALUES, DamagedError
 
 EXP_AVG, EXP_AVG_SQ, WEIGHTS = "optimizer.exp_avg/", "optimizer.exp_avg_sq/", "weights/"
-_MAX_VALUES_BYTES = 100_000
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,6 @@ def read_training_state(tensors: bytes, values: bytes) -> SavedTraining:
 
 
 def _parse_values(content: bytes) -> dict[str, Any]:
-    if len(content) > _MAX_VALUES_BYTES:
-        raise DamagedError(f"{VALUES} is larger than any that mt writes")
     try:
         values = json.loads(content)
     except (ValueError, RecursionError) as error:

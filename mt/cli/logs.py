@@ -10,7 +10,7 @@ from typing import Any
 
 from mt.display import show_progress_bars, terminal_width, visible
 
-STDERR = 2
+STDIN, STDERR = 0, 2
 
 
 def survive_losing_stderr() -> None:
@@ -94,3 +94,9 @@ class _Visible(io.TextIOWrapper):
     def write(self, text: str, /) -> int:
         super().write(visible(text))
         return len(text)
+
+
+def invite_typing(how: str) -> None:
+    """Say on stderr how to type the input, if standard input is a terminal."""
+    if os.isatty(STDIN):
+        print(f"{how} Ctrl-D ends.", file=sys.stderr)

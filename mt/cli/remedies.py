@@ -1,4 +1,6 @@
-"""The ways out of an error, in the flags of the command line."""
+"""The remedies of errors, in the flags of the command line."""
+
+from collections.abc import Sequence
 
 from mt.errors import MtError, Remedy, with_remedies
 
@@ -15,9 +17,16 @@ IN_FLAGS = {
         "train one with mt init --recipe quickstart > quickstart.yaml; mt train --config quickstart.yaml "
         "(takes a few minutes)"
     ),
+    Remedy.RESUME: "resume that run with the same command without --from-checkpoint",
+    Remedy.OTHER_TEST_SET: "name the test set that they are of with --data PATH",
 }
 
 
 def sentence(error: MtError) -> str:
-    """What to print for an error: its message, and what to do in terms of flags."""
-    return with_remedies(error.message, [IN_FLAGS[remedy] for remedy in error.remedies])
+    """The message of an error, with its remedies as flags."""
+    return in_flags(error.message, error.remedies)
+
+
+def in_flags(message: str, remedies: Sequence[Remedy]) -> str:
+    """A message, followed by its remedies as flags."""
+    return with_remedies(message, [IN_FLAGS[remedy] for remedy in remedies])

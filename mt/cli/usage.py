@@ -1,10 +1,8 @@
 """Command-line mistakes: what was probably meant."""
 
-import sys
 from typing import Any
 
-import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from mt.errors import ConfigError
 
@@ -39,7 +37,6 @@ SPLITS = {
     **dict.fromkeys(("training", "trn"), "train"),
     **dict.fromkeys(("testing", "tst"), "test"),
 }
-INTERRUPTED = 130
 
 
 class Command(TyperCommand):
@@ -101,24 +98,6 @@ class Command(TyperCommand):
 
     def _flags(self) -> set[str]:
         return {flag for parameter in self.params for flag in parameter.opts}
-
-
-class Commands(TyperGroup):
-    """The group of all commands, each of which Ctrl-C ends in the same way."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command.
-
-        Raises:
-            typer.Exit: With 130, after Ctrl-C.
-        """
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            if sys.stderr.isatty():
-                # So that the shell prompt does not follow the ^C on the same line.
-                typer.echo(err=True)
-            raise typer.Exit(INTERRUPTED) from None
 
 
 def _split_in(arg: str, following: str) -> str | None:

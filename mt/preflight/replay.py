@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mt.checkpoint.store import CheckpointStore
 from mt.data.batches.batch import collate
 from mt.errors import CheckpointError
-from mt.inference.loaded_model import Trained, load_trained
+from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory
 from mt.training.bad_batches import BadBatch, read_bad_batch
 from mt.training.loss import Objective
@@ -73,7 +73,7 @@ def replay(run: RunDirectory, file: Path, *, checkpoint: str, device: torch.devi
     Raises:
         MtError: If the run, the checkpoint or the file cannot be used.
     """
-    trained = load_trained(run, checkpoint)
+    trained = load_model(run, checkpoint)
     _take_weights_of_the_step(trained, CheckpointStore(run.checkpoints_dir))
     src_tokenizer, tgt_tokenizer, config = trained.src_tokenizer, trained.tgt_tokenizer, trained.config
     bad = read_bad_batch(
@@ -109,7 +109,7 @@ def replay(run: RunDirectory, file: Path, *, checkpoint: str, device: torch.devi
     )
 
 
-def _take_weights_of_the_step(trained: Trained, store: CheckpointStore) -> None:
+def _take_weights_of_the_step(trained: LoadedModel, store: CheckpointStore) -> None:
     """Take the trained weights from the training state if the model is a moving average of them."""
     saved = trained.checkpoint
     if trained.config.training.ema_decay is not None and not saved.average_of:

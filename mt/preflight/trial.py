@@ -12,23 +12,21 @@ import numpy as np
 import torch
 
 from mt.config.config import Config
-from mt.data.batches.batch import Batch, collate, pad
+from mt.data.batches.batch import collate, pad
 from mt.data.batches.dataset import EncodedPairs
 from mt.data.batches.sampler import Indices
 from mt.data.batches.stream import BatchStream
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import is_out_of_memory
+from mt.device import Precision, is_out_of_memory
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, length_limit
 from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID
-from mt.training.precision import Precision
-from mt.training.schedule import learning_rate
-from mt.training.state import TrainingState
-from mt.training.step import StepResult, train_step
-from mt.training.train_state import new_trainee
+from mt.training.counters import Counters
+from mt.training.step import StepResult
+from mt.training.train_state import new_train_state
 from mt.training.validation import validate
 from mt.transformer.transformer import Transformer
 
@@ -152,14 +150,10 @@ class Trial:
     """A newly initialised model and its optimizer, which are thrown away afterwards."""
 
     def __init__(self, config: Config, model: Transformer, precision: Precision) -> None:
-        trainee = new_trainee(model, config, precision, TrainingState())
+        self._train_state = new_train_state(model, config, precision, Counters())
         self._config = config
         self.model = model
-        self._objective = trainee.objective
-        self._optimizer = trainee.optimizer
-        self._precision = precision
         self._device = model.output.weight.device
-        self._num_steps = 0
 
     def take_largest_step(self, stream: BatchStream, largest: Sequence[Indices]) -> LargestStep:
         """Train on these batches of the first epoch as the micro-batches of one step.
@@ -169,12 +163,12 @@ class Trial:
         """
         # A first step on a single pair allocates what stays: gradients, moments, buffers of the libraries.
         generator = np.random.default_rng(self._config.training.seed)
-        self._train([stream.batch_of(largest[0][:1], 0, generator)])
+        self._train_state.step([stream.batch_of(largest[0][:1], 0, generator)])
         batches = [stream.batch_of(indices, 0, generator) for indices in largest]
         can_tell = forget_peak(self._device)
         before = taken_memory(self._device)
         started = time.perf_counter()
-        result = self._train(batches)
+        result = self._train_state.step(batches)
         seconds = time.perf_counter() - started
         peak = peak_memory(self._device) if can_tell else None
         activations = max(0, peak - before) if peak is not None and before is not None else None
@@ -231,9 +225,9 @@ class Trial:
         rows = text.select(middle)
         started = time.perf_counter()
         validate(
-            self._objective,
+            self._train_state.objective,
             [collate(src, tgt)],
-            self._precision,
+            self._train_state.precision,
             translate=lambda _: [
                 tokenizers[1].decode(written.ids)
                 for written in self._write(src, [len(ids) + 1 for ids in tgt])
@@ -245,26 +239,12 @@ class Trial:
 
     def _take(self, stream: BatchStream, epoch: int, batch: int) -> tuple[StepResult, int, int]:
         micro_batches, epoch, batch = stream.take(epoch, batch)
-        return self._train(micro_batches), epoch, batch
-
-    def _train(self, micro_batches: Sequence[Batch]) -> StepResult:
-        self._num_steps += 1
-        self._objective.train()
-        config = self._config
-        return train_step(
-            self._objective,
-            micro_batches,
-            self._optimizer,
-            self._precision,
-            learning_rate=learning_rate(self._num_steps, config.schedule, d_model=config.model.d_model),
-            smoothing=config.training.label_smoothing,
-            clip_norm=config.training.clip_norm,
-        )
+        return self._train_state.step(micro_batches), epoch, batch
 
     @torch.inference_mode()
     def _write(self, sentences: Sequence[Sequence[int]], limits: Sequence[int]) -> list[Hypothesis]:
         """Greedy search, in two halves if it does not fit into memory, as in translation."""
-        self._objective.eval()
+        self._train_state.objective.eval()
         src_ids = pad(sentences, last=EOS_ID).to(self._device)
         try:
             return greedy_search(self.model, SearchRequest(src_ids, limits))

@@ -82,6 +82,16 @@ def test_whoever_asks_for_a_damaged_one_gets_an_error_and_never_another(
         load(store.require("best"))
 
 
+def test_plain_values_have_a_largest_size(store: CheckpointStore, save: Save) -> None:
+    saved = save(1)
+    (saved.folder / "training_state.json").write_bytes(b"{" + b" " * 100_000 + b"}")
+    forge(saved, "training_state.json")
+    with pytest.raises(
+        CheckpointError, match=r"training_state\.json cannot be read \(it is larger than 100,000"
+    ):
+        store.load_training_state(store.require("latest"))
+
+
 @pytest.mark.parametrize("part", ["training_state.safetensors", "training_state.json"])
 def test_the_bytes_that_were_verified_are_the_bytes_that_are_parsed(
     store: CheckpointStore, save: Save, is_whole: IsWhole, part: str, monkeypatch: pytest.MonkeyPatch
@@ -89,13 +99,14 @@ def test_the_bytes_that_were_verified_are_the_bytes_that_are_parsed(
     checkpoint = save(1)
     path = checkpoint.folder / part
 
-    def open_and_replace(opened: Path) -> BufferedReader:
-        file = open_regular(opened)
+    def open_and_replace(opened: Path, *, folder: int | None = None) -> BufferedReader:
+        file = open_regular(opened, folder=folder)
         if opened == path:
             replace_by_pipe(path)
         return file
 
-    monkeypatch.setattr("mt.checkpoint.record.open_regular", open_and_replace)
+    for module in ("mt.checkpoint.record", "mt.regular_files"):
+        monkeypatch.setattr(f"{module}.open_regular", open_and_replace)
     assert is_whole(checkpoint)
     assert path.is_fifo()
 

@@ -72,7 +72,7 @@ def test_the_unaltered_run_is_resumed(format_version: int, tmp_path: Path) -> No
     golden = Path(shutil.copytree(FORMATS[format_version], tmp_path / "golden"))
     run = RunDirectory(golden / "run")
     config = load_config(run.config_file, [f"data.path={golden / 'corpus'}", "training.max_steps=608"])
-    assert run_training(config, run).state.step == 608
+    assert run_training(config, run).counters.step == 608
 
 
 @pytest.mark.parametrize("format_version", FORMATS)

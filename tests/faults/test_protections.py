@@ -1,4 +1,4 @@
-"""Without a protection its test fails: docs/reliability.md has the list.
+"""Without a protection its test fails.
 
 `torture/taken_out.py` replaces the function that protects, in a process that runs the test.
 """

@@ -20,7 +20,8 @@ from mt.preflight.check import preflight
 from mt.preflight.layout import Part
 from mt.preflight.trial import Speed
 from mt.run_directory import RunDirectory
-from mt.training.step import StepResult, train_step
+from mt.training.step import StepResult
+from mt.training.train_state import TrainState
 
 MakeConfig = Callable[..., Config]
 Check = Callable[..., dict[str, Part]]
@@ -161,7 +162,9 @@ def test_other_work_is_said(check: Check, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_run_that_is_there_already(check: Check, trained: RunDirectory) -> None:
     # As training refuses it: "&& mt train" is not to fail after a check that has not.
-    with pytest.raises(RunError, match=r"begun with another config:\n  model.d_model: 32 -> 16\n  model.dr"):
+    with pytest.raises(
+        RunError, match=r"started with another config:\n  model.d_model: 32 -> 16\n  model.dr"
+    ):
         check(run=str(trained.path))
     same = check("model.d_model=32", "model.dropout=0.1", run=str(trained.path))
     assert same["config"].warnings == []
@@ -207,11 +210,13 @@ def test_all_steps_that_are_tried_are_steps_of_this_config(
 ) -> None:
     is_aligned: list[bool] = []
 
-    def noted(objective: Any, batches: Sequence[Batch], *arguments: Any, **more: Any) -> StepResult:
-        is_aligned.extend(batch.alignment is not None for batch in batches)
-        return train_step(objective, batches, *arguments, **more)
+    take_step = TrainState.step
 
-    monkeypatch.setattr(mt.preflight.trial, "train_step", noted)
+    def noted(self: TrainState, batches: Sequence[Batch]) -> StepResult:
+        is_aligned.extend(batch.alignment is not None for batch in batches)
+        return take_step(self, batches)
+
+    monkeypatch.setattr(TrainState, "step", noted)
     check(f"training.guided_alignment={weight}")
     assert set(is_aligned) == {weight > 0}
 
@@ -234,6 +239,6 @@ def test_batches_are_those_of_sentences_as_they_are_cut(check: Check) -> None:
 def test_it_says_which_numbers_auto_takes(
     is_fast: bool, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mt.training.precision.multiplies_bf16_fast", lambda _: is_fast)
+    monkeypatch.setattr("mt.device.multiplies_bf16_fast", lambda _: is_fast)
     step = value_of(check("training.precision=auto")["config"], "step")
     assert step.endswith("in bf16" if is_fast else "in float32")

@@ -35,7 +35,7 @@ def test_the_proposal_trains(tiny_corpus: Path, tmp_path: Path, monkeypatch: pyt
     assert (config.training.max_epochs, config.data.max_length) == (5, 32)
     assert config.training.precision == "auto"
     outcome = run_training(load_config(file, ["training.max_steps=1"]), RunDirectory(tmp_path / "run"))
-    assert outcome.state.step == 1
+    assert outcome.counters.step == 1
 
 
 def test_a_small_corpus_gets_small_batches_and_a_short_warmup(tiny_corpus: Path, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ PROTECTIONS: dict[str, Callable[[], None]] = {
     "nothing is unpickled": _here(mt.checkpoint.format_1, "_follow", lambda data, take: pickle.loads(data)),
     "nothing is decompressed": _here(mt.checkpoint.format_1, "_refuse_compressed", _nothing),
     "moments are compared with their parameters": _here(
-        mt.training.train_state.Trainee, "_refuse_other_tensors", _nothing
+        mt.training.train_state.TrainState, "_refuse_other_tensors", _nothing
     ),
     "one writer": _here(mt.run_directory, "fcntl", _NO_LOCK),
     "links are not followed": _here(mt.run_directory, "_refuse_links", _nothing),
