@@ -144,7 +144,7 @@ def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> 
 
 
 def _alignment(src: Sentences, places: Sentences) -> Tensor:
-    """``(B, T)``; the end mark of a target translates that of its source, padding nothing."""
+    """``(B, T)``; the EOS of a target is aligned with that of its source, padding with nothing."""
     # One up and down again, because `pad` fills with zeros.
     return (
         pad([[*(place + 1 for place in row), len(ids) + 1] for ids, row in zip(src, places, strict=True)]) - 1
