@@ -40,9 +40,10 @@ def test_a_kept_batch_is_looked_into(call: Call, tiny_config_file: Path) -> None
         patch.setattr(Objective, "forward", nan)
         code, _, err = call("train", "-c", tiny_config_file, "--set", "training.max_skipped_steps=4")
     assert code == 2
-    assert "mt: the gradient was no number in 4 steps in a row, the last at step 4. Try" in err
-    (command,) = [line.split("with  mt ")[1] for line in err.splitlines() if "step_0000002.json" in line]
-    code, out, err = call(*command.split())
+    assert "not finite in 4 steps in a row, the last at step 4. Try" in err
+    (file,) = Path().glob("runs/*/bad_batches/step_0000002.json")
+    assert f"is kept in {file}" in err
+    code, out, err = call("check", "--batch", file)
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].startswith("step 2 of ")

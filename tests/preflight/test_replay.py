@@ -84,7 +84,7 @@ def test_what_was_in_the_step_is_kept(
     messages = [record.getMessage() for record in caplog.get_records("setup")]
     assert messages[-2:] == [
         "step 7 skipped: the gradient's norm is nan, the loss nan",
-        f"its batch is kept; look into it with  mt check --batch {file}",
+        f"the batch of step 7 is kept in {file}, and can be checked",
     ]
 
 
