@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mt.cli.logs import show_logs
+from mt.cli.logs import invite_typing, show_logs
 from mt.cli.options import (
     CheckpointOption,
     DeviceOption,
@@ -16,7 +16,6 @@ from mt.cli.options import (
     find_ensemble,
     find_run,
 )
-from mt.cli.streams import invite_typing
 from mt.errors import DataError
 from mt.inference.arriving_lines import arriving, lines_of_file, lines_of_stdin
 from mt.wording import counted

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
-from mt.cli.logs import show_logs
+from mt.cli.logs import invite_typing, show_logs
 from mt.cli.options import (
     BeamOption,
     CheckpointOption,
@@ -38,7 +38,6 @@ from mt.cli.options import (
     find_ensemble,
     find_run,
 )
-from mt.cli.streams import invite_typing
 from mt.cli.unusual_lines import BadLines, Pairs, Search, UnknownWords
 from mt.display import progress_bar, terminal_width
 from mt.errors import ConfigError, DataError

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mt.atomic_files import make_folder, partial_path, sync_folder, write_synced
-from mt.checkpoint.parts import parts_of
 from mt.checkpoint.record import RECORD, Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
@@ -118,7 +117,7 @@ def _copy_checkpoints(origin: Origin, store: CheckpointStore) -> None:
         origin.store.load_training_state(each)
         folder = store.directory / each.name
         make_folder(folder)
-        for part in (RECORD, *parts_of(each)):
+        for part in (RECORD, *each.parts):
             write_synced(folder / part, (each.folder / part).read_bytes())
     store.recover()
 

@@ -93,7 +93,7 @@ def test_the_primer_from_end_to_end(call: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "give either --config FILE, for a run that is to begin, or --batch FILE"),
+        ([], "give either --config FILE, to check a run before it begins, or --batch FILE"),
         (["--config", "a.yaml", "--batch", "b.json"], "give either --config FILE"),
         (["--config", "a.yaml", "--checkpoint", "best"], "--checkpoint goes with --batch only."),
         (["--config", "a.yaml", "--device", "cpu"], "--device goes with --batch only."),

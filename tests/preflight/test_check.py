@@ -18,7 +18,7 @@ from mt.data.batches.batch import Batch
 from mt.errors import DataError, RunError, TrainingError
 from mt.preflight.check import preflight
 from mt.preflight.layout import Part
-from mt.preflight.speed import Speed
+from mt.preflight.trial import Speed
 from mt.run_directory import RunDirectory
 from mt.training.step import StepResult, train_step
 
@@ -96,7 +96,7 @@ def test_a_corpus_too_large_to_look_at_whole(check: Check, monkeypatch: pytest.M
     monkeypatch.setattr(mt.preflight.text, "MOST_EVALUATION_PAIRS", 6)
     sample = check(*small_batches)
     assert "what follows is estimated from 80 of the training pairs" in sample["corpus"].lines
-    assert "6 pairs of the test split are looked at" in sample["corpus"].lines
+    assert "6 pairs of the test split are examined" in sample["corpus"].lines
     # An epoch of the whole corpus is foretold from half of it.
     steps = [float(value_of(parts["the"], "length").split()[0]) for parts in (whole, sample)]
     assert steps[1] == pytest.approx(steps[0], rel=0.1)
@@ -121,7 +121,7 @@ DUE = [
     (["training.batch_tokens=15"], "training.batch_tokens (15) is smaller than data.max_length (16)"),
     (["data.max_length=8"], "data.max_length (8) drops "),
     (["tokenizer.min_frequency=60"], "of the words of the test"),
-    (["tokenizer.min_frequency=60"], "with this vocabulary a model without a mistake scores "),
+    (["tokenizer.min_frequency=60"], "with this vocabulary a model that makes no mistake scores "),
     ([], "the test split has 22 pairs: below 100 a score is mostly chance"),
     ([], "the validation split has 12 pairs"),
 ]  # fmt: skip

@@ -157,7 +157,8 @@ def write_corpus(folder: Path, num_pairs: int, num_words: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_pairs", "num_words", "kind"), [(1000, 40, "word"), (1000, 20_000, "bpe"), (3000, 20_000, "bpe")]
+    ("num_pairs", "num_words", "kind"),
+    [(1000, 40, "word"), (1000, 20_000, "bpe"), pytest.param(3000, 20_000, "bpe", marks=pytest.mark.slow)],
 )
 def test_a_check_has_nothing_to_say_against_what_is_proposed(
     num_pairs: int, num_words: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

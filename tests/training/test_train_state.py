@@ -65,7 +65,7 @@ def through_files(saved: SavedTraining, folder: Path) -> SavedTraining:
     tensors, values = folder / "tensors", folder / "values"
     tensors.write_bytes(tensors_bytes(saved))
     values.write_bytes(values_bytes(saved))
-    return read_training_state(tensors, values)
+    return read_training_state(tensors.read_bytes(), values.read_bytes())
 
 
 def judged(trainee: Trainee) -> dict[str, Tensor]:
