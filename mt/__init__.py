@@ -1,3 +1,52 @@
-"""`mt` trains a Transformer that translates, from one YAML file and a parallel corpus."""
+"""`mt` trains a Transformer that translates, from one YAML file and a parallel corpus.
+
+The names below are the public Python API (docs/python.md). Each is imported when it is first used, so that
+``import mt`` is fast.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mt.config.config import Config as Config
+    from mt.config.load import load_config as load_config
+    from mt.errors import MtError as MtError
+    from mt.evaluation.evaluate import run_evaluation as evaluate
+    from mt.inference.translator import Translator as Translator
+    from mt.search.request import Constraints as Constraints
+    from mt.search.strategy import Beam as Beam
+    from mt.search.strategy import Sampling as Sampling
+    from mt.training.run import run_training as train
 
 __version__ = "0.1.0"
+
+_WHERE = {
+    "Beam": ("mt.search.strategy", "Beam"),
+    "Config": ("mt.config.config", "Config"),
+    "Constraints": ("mt.search.request", "Constraints"),
+    "MtError": ("mt.errors", "MtError"),
+    "Sampling": ("mt.search.strategy", "Sampling"),
+    "Translator": ("mt.inference.translator", "Translator"),
+    "evaluate": ("mt.evaluation.evaluate", "run_evaluation"),
+    "load_config": ("mt.config.load", "load_config"),
+    "train": ("mt.training.run", "run_training"),
+}
+__all__ = [
+    "Beam",
+    "Config",
+    "Constraints",
+    "MtError",
+    "Sampling",
+    "Translator",
+    "evaluate",
+    "load_config",
+    "train",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a name of the public API."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'mt' has no attribute {name!r}")
+    module, attribute = _WHERE[name]
+    return getattr(import_module(module), attribute)

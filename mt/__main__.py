@@ -1,4 +1,4 @@
-"""The `mt` command, also as ``python -m mt``: on some systems another `mt` stands first on the path."""
+"""The `mt` command, also as ``python -m mt``: on some systems another `mt` comes first on the path."""
 
 import errno
 import io
@@ -7,25 +7,25 @@ import threading
 from typing import NoReturn
 
 from mt.cli.app import app
+from mt.cli.logs import survive_losing_stderr
 from mt.cli.remedies import sentence
-from mt.cli.streams import survive_losing_stderr
 from mt.display import visible
 from mt.errors import MtError
 
 OUT_OF_MEMORY = 1
 USER_ERROR = 2
 INTERRUPTED = 130
-# Of torch, of C++, and of the loader of shared libraries; none of them has a class for it.
+# Messages of torch, C++ and the loader of shared libraries, none of which raises a MemoryError.
 _TEXTS_OF_NO_MEMORY = ("can't allocate memory", "bad_alloc", "failed to map segment")
 
 
 def main() -> None:
-    """Run a command; an error of the user's is one sentence on stderr and exit code 2."""
+    """Run a command; a user error is one sentence on stderr and exit code 2."""
     survive_losing_stderr()
     threading.excepthook = _leave_full_disks_to_the_main_thread
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # What goes in is UTF-8, and so is what comes out, whatever the locale says; bytes of a line that is
-        # copied although it is not UTF-8 come out as they were.
+        # Input and output are UTF-8, whatever the locale; lines that are copied although they are not UTF-8
+        # keep their bytes.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         app()
@@ -34,6 +34,11 @@ def main() -> None:
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except SystemExit as end:
+        # What typer makes of Ctrl-C. The prompt of the shell must not follow the ^C on the same line.
+        if end.code == INTERRUPTED and sys.stderr.isatty():
+            print(file=sys.stderr)
+        raise
     except MemoryError:
         _end_out_of_memory()
     except (RuntimeError, ImportError) as error:
@@ -43,7 +48,7 @@ def main() -> None:
     except OSError as error:
         if error.errno == errno.ENOMEM:
             _end_out_of_memory()
-        # A full disk, a folder that may not be written. An output pipe that was closed is typer's affair.
+        # Such as a full disk, or a folder without write permission. Typer handles a closed output pipe.
         where = f"{error.filename}: " if error.filename else ""
         print(f"mt: {visible(f'{where}{error.strerror or error}')}.", file=sys.stderr)
         sys.exit(USER_ERROR)
@@ -59,7 +64,7 @@ def _end_out_of_memory() -> NoReturn:
 
 
 def _leave_full_disks_to_the_main_thread(arguments: threading.ExceptHookArgs) -> None:
-    """TensorBoard writes in a thread, and raises there and in the main thread: one sentence is enough."""
+    """TensorBoard raises both in its own thread and in the main thread; one message is enough."""
     if not issubclass(arguments.exc_type, OSError):
         threading.__excepthook__(arguments)
 

@@ -1,8 +1,8 @@
 """Files and folders that appear whole or not at all, also through kill -9, a full disk or a power cut.
 
-The order is the point: write beside under a hidden name, fsync what was written, rename, fsync the folder.
-A rename is atomic on one file system only, and "beside" is the one place that is sure to be on it.
-All of these raise OSError, which the caller turns into a sentence.
+The order matters: write to a hidden name in the same folder, fsync the file, rename it, fsync the folder.
+A rename is atomic only within a file system, and the same folder is sure to be on it.
+All of these functions raise OSError, which the caller explains to the user.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ _LEFTOVER = re.compile(r"\..+\.partial-\d+")
 
 
 def partial_path(path: Path) -> Path:
-    """The hidden name beside ``path`` under which this process builds it, or takes it apart."""
+    """The hidden name in the same folder under which this process builds or removes ``path``."""
     return path.with_name(f".{path.name}.partial-{os.getpid()}")
 
 
@@ -29,7 +29,7 @@ def write_synced(path: Path, data: bytes | memoryview) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Return when the disk has the names in ``folder``: new ones, renamed ones, removed ones."""
+    """Return when the disk has all changes of names in ``folder``."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -38,7 +38,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make ``path`` and its parents where they are missing, and return when the disk has them."""
+    """Make ``path`` and its missing parents, and return when the disk has them."""
     if path.is_dir():
         return
     make_folder(path.parent)
@@ -47,7 +47,7 @@ def make_folder(path: Path) -> None:
 
 
 def write_text_atomically(path: Path, text: str) -> None:
-    """Put ``text`` in place of whatever ``path`` held, as UTF-8; where it fails, ``path`` is as it was."""
+    """Replace the content of ``path`` by ``text``, as UTF-8; if that fails, ``path`` is unchanged."""
     partial = partial_path(path)
     try:
         write_synced(partial, text.encode())
@@ -82,7 +82,7 @@ def write_output(path: Path, text: str) -> None:
 
 
 def _standard_stream(status: os.stat_result) -> int | None:
-    """Which of stdout and stderr a file is, whose position it has to share with them; None for neither."""
+    """The descriptor of stdout or stderr, whose position is shared, if the file is one of them."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):
             if os.path.samestat(status, os.fstat(descriptor)):
@@ -91,7 +91,7 @@ def _standard_stream(status: os.stat_result) -> int | None:
 
 
 def remove_folder_atomically(folder: Path) -> None:
-    """Remove a folder so that nobody ever sees half of it; a leftover that was in the way goes too."""
+    """Remove a folder so that nobody ever sees half of it, and any leftover in the way."""
     partial = partial_path(folder)
     shutil.rmtree(partial, ignore_errors=True)
     folder.rename(partial)
@@ -99,9 +99,9 @@ def remove_folder_atomically(folder: Path) -> None:
 
 
 def put_in_place(partial: Path, folder: Path) -> None:
-    """Rename ``partial`` to ``folder``; an older one goes aside first, as ``.NAME.aside``, then away.
+    """Rename ``partial`` to ``folder``; an older one is first renamed to ``.NAME.aside``, then removed.
 
-    Killed between the two renames, this leaves the older one aside, to be put back.
+    If it is killed between the two renames, the older one can be renamed back.
     """
     aside = folder.with_name(f".{folder.name}.aside")
     replaces = folder.exists()
@@ -119,7 +119,7 @@ def put_in_place(partial: Path, folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes left half built in ``folder``; only for its one writer, under its lock."""
+    """Remove what killed processes left half built in ``folder``; only for the writer that has the lock."""
     for path in list(folder.iterdir()):
         if not _LEFTOVER.fullmatch(path.name):
             continue

@@ -1,12 +1,13 @@
-"""Where the model computes, and what its memory does."""
+"""The device that a model runs on: its choice, its precision, and running out of its memory."""
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, TypeVar
 
 import torch
 
-from mt.errors import DeviceError
+from mt.errors import DeviceError, Remedy
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -15,12 +16,14 @@ Result = TypeVar("Result")
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
-def choose_device(name: str) -> torch.device:
+def choose_device(name: str | torch.device) -> torch.device:
     """The device of that name; ``auto`` takes CUDA, else Apple's MPS, else the CPU.
 
     Raises:
-        DeviceError: If there is no such device, or not on this machine.
+        DeviceError: If the name is unknown, or this machine has no such device.
     """
+    if isinstance(name, torch.device):
+        return name
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     usable = [device for device, is_there in there.items() if is_there]
     if name == "auto":
@@ -31,9 +34,9 @@ def choose_device(name: str) -> torch.device:
 
 
 def multiplies_bf16_fast(device: torch.device) -> bool:
-    """Whether matrix products gain by bf16 there: on GPUs since Ampere and on CPUs with AMX."""
+    """Whether bf16 speeds up matrix products: on GPUs since Ampere and on CPUs with AMX."""
     if device.type == "cpu":
-        # Older versions of torch do not tell.
+        # Older versions of torch do not report them.
         capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
         return bool(capabilities.get("amx_bf16", False))
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
@@ -42,7 +45,7 @@ def multiplies_bf16_fast(device: torch.device) -> bool:
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether this error says that a tensor did not fit into the memory of a device.
 
-    CUDA's allocator has a class for it; the driver, cuBLAS, the CPU and MPS have a text alone.
+    CUDA's allocator raises a class of its own; the driver, cuBLAS, the CPU and MPS only have a message.
     """
     texts = (
         "CUDA error: out of memory",
@@ -53,41 +56,71 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in texts)
 
 
-def unless_out_of_memory(compute: Callable[[], Result]) -> Result | None:
-    """What ``compute`` returns; None where it does not fit into the memory of a device.
-
-    By then the error is gone, which holds on to the tensors of the frames that it came through.
-    """
-    try:
-        return compute()
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        return None
-
-
 def split_on_out_of_memory(
     compute: Callable[[Work], Result], work: Work, split: Callable[[Work], Sequence[Work]]
 ) -> list[Result]:
-    """``[compute(work)]``, or the results of its parts, in order, where it does not fit into memory.
+    """``[compute(work)]``, or the results of its parts, in order, if it does not fit into memory.
 
     Args:
-        compute: Returns anything but None.
+        compute: Computes one piece of work.
         work: What to compute.
-        split: Gives smaller parts of what did not fit, or raises where there are none.
+        split: Returns smaller parts of work that did not fit, or raises an error if there are none.
     """
-    result = unless_out_of_memory(lambda: compute(work))
-    if result is not None:
-        return [result]
-    return [each for part in split(work) for each in split_on_out_of_memory(compute, part, split)]
+    try:
+        return [compute(work)]
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+    # Outside of the handler: the error keeps the tensors of all frames alive that it passed through.
+    return [result for part in split(work) for result in split_on_out_of_memory(compute, part, split)]
+
+
+class Precision:
+    """The precision of training: float32, or mixed with bf16 or fp16 (Micikevicius et al. 2018).
+
+    For fp16 the loss is scaled, which keeps small gradients from vanishing.
+    """
+
+    def __init__(self, name: Literal["auto", "float32", "bf16", "fp16"], device: torch.device) -> None:
+        """Choose the precision; ``auto`` takes bf16 where it is faster than float32.
+
+        Raises:
+            DeviceError: If mixed precision is requested on a device that it would only slow down.
+        """
+        if name == "auto":
+            name = "bf16" if multiplies_bf16_fast(device) else "float32"
+        if name == "fp16" and device.type != "cuda":
+            raise DeviceError(
+                f"training.precision: fp16 needs a CUDA device, and this run trains on {device.type}. "
+                "Set training.precision=auto.",
+                Remedy.OTHER_RUN,
+                Remedy.START_OVER,
+            )
+        if name == "bf16" and not multiplies_bf16_fast(device):
+            raise DeviceError(
+                "training.precision: bf16 needs a GPU of NVIDIA's Ampere generation or a later one, or a CPU "
+                f"with AMX, and this run trains on {device.type} without it. Set training.precision=auto.",
+                Remedy.OTHER_RUN,
+                Remedy.START_OVER,
+            )
+        self.name = name
+        self._device = device
+        self._dtype = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
+        self.scaler = torch.amp.GradScaler(device.type, enabled=name == "fp16")
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The context in which the forward pass and the loss are computed."""
+        if self._dtype is None:
+            return nullcontext()
+        return torch.autocast(self._device.type, dtype=self._dtype)
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep the memory that it frees, for what it asks for next; call it before the work.
+    """Let this process keep freed memory for later allocations; call it before the first step.
 
-    Each step frees hundreds of megabytes and asks for them again. The C library gives large pieces back to
-    the system, which has to zero each page that it hands out: 3 to 7 % of the time on a CPU. Nothing happens
-    where the C library is not glibc.
+    Each step frees hundreds of megabytes and allocates them again. The C library returns large blocks to the
+    system, which has to zero each page that it hands out: 3 to 7 % of the time on a CPU. Without glibc this
+    does nothing.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -1,7 +1,7 @@
-"""What people see: text of unknown origin made harmless, the width of the terminal, progress bars.
+"""Output for people: untrusted text made harmless, the width of the terminal, progress bars.
 
-A library must not draw on the terminal of whoever imports it: there are no bars until the command line has
-called `show_progress_bars`, and none where stderr is not a terminal.
+A library must not draw on the terminal of its user: there are no bars until the command line has called
+`show_progress_bars`, and none if stderr is not a terminal.
 """
 
 import html
@@ -15,11 +15,10 @@ from tqdm import tqdm
 
 T = TypeVar("T")
 
-# State of the process, as the handlers of `logging` are: a thread would not inherit a ContextVar.
+# State of the process, like the handlers of `logging`: a thread would not inherit a ContextVar.
 _are_shown = False
 
-# All but tab and line feed: C0, DEL, C1, and what reorders the text around it (bidirectional embeddings,
-# overrides and isolates).
+# C0 except tab and line feed, DEL, C1, and bidirectional controls, which reorder text.
 _CONTROL_CHARACTERS = (
     *(code for code in range(0x20) if chr(code) not in "\t\n"),
     *range(0x7F, 0xA0),
@@ -30,18 +29,18 @@ _VISIBLE = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for cod
 
 
 def visible(text: str) -> str:
-    r"""``text`` with control characters written out, such as ``\x1b``; tabs and line feeds stay."""
+    r"""``text`` with control characters escaped, such as ``\x1b``, except tabs and line feeds."""
     return text.translate(_VISIBLE)
 
 
 def markdown_text(text: str) -> str:
-    """``text`` such that TensorBoard's Markdown shows it as it is, on one line."""
+    """``text`` escaped for TensorBoard's Markdown, on one line."""
     on_one_line = html.escape(visible(text.replace("\n", " ")), quote=False)
     return re.sub(r"[\\`*_\[\]()!|]", r"\\\g<0>", on_one_line)
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal that stderr is; None where it is none, or one of no size."""
+    """The columns of the terminal that stderr is; None if it is not a terminal, or has no size."""
     try:
         columns, lines = os.get_terminal_size(sys.stderr.fileno())
     except (OSError, ValueError):  # A file, a pipe, or a stream that has no descriptor.
@@ -50,10 +49,10 @@ def terminal_width() -> int | None:
 
 
 def progress_bar(total: int | None, *, unit: str, shown: bool = True) -> "tqdm[NoReturn]":
-    """A bar on stderr with the time left, which is removed when it is closed; none without a terminal.
+    """A bar on stderr with the time left, removed when it is closed; no bar without a terminal.
 
     Args:
-        total: How many there are to do; None where nobody knows.
+        total: How many units there are; None if unknown.
         unit: What is counted, in the plural.
         shown: False for no bar in any case.
     """
@@ -87,15 +86,15 @@ def track(
     size: Callable[[T], int] | None = None,
     delay_seconds: float = 0,
 ) -> Iterable[T]:
-    """The items, with a bar that moves as they are consumed, if bars are shown.
+    """The items, with a bar that advances as they are consumed, if bars are shown.
 
     Args:
-        items: What is gone through.
+        items: What is iterated over.
         description: What is being done, such as "encoding".
         unit: What is counted, in the plural.
-        total: How many units there are; by default the number of items, where it is known.
-        size: How many units an item counts; one by default.
-        delay_seconds: The bar appears after so long.
+        total: How many units there are; by default the number of items, if known.
+        size: The number of units in an item; one by default.
+        delay_seconds: The bar appears after this time.
     """
     if not _are_shown:
         return items

@@ -5,7 +5,7 @@ from enum import Enum
 
 
 class Remedy(Enum):
-    """A way out of an error, in words that hold for every caller; the command line names its flags for it."""
+    """What to do about an error, in general words; the command line adds its flags."""
 
     OTHER_RUN = "use another run directory"
     START_OVER = "start the run over, with the old one moved aside"
@@ -15,14 +15,17 @@ class Remedy(Enum):
     OTHER_SPLIT = "name the split that they are of"
     CHOOSE_SEARCH = "choose it when you translate"
     WRITE_RECIPE = "write that recipe to a file"
+    TRAIN_ONE = "train one"
+    RESUME = "resume that run"
+    OTHER_TEST_SET = "name the test set that they are of"
 
 
 class MtError(Exception):
     """The base of every error that is the input's fault; the command line prints it and exits with 2.
 
     Attributes:
-        message: What is wrong and where, and what can be done about it besides the remedies.
-        remedies: Ways out that depend on how the program was called, any of which helps.
+        message: What is wrong and where, and what to do about it apart from the remedies.
+        remedies: What to do that depends on how the program was called; any one of them helps.
     """
 
     def __init__(self, message: str, *remedies: Remedy) -> None:
@@ -46,9 +49,9 @@ class DataError(MtError):
 class LinesError(DataError):
     """Some of the lines that were given cannot be used."""
 
-    def __init__(self, reasons: Mapping[int, str]) -> None:
-        """Say what is wrong with the first; ``reasons`` has a sentence for each line, by its number."""
-        super().__init__(reasons[min(reasons)])
+    def __init__(self, reasons: Mapping[int, str], *remedies: Remedy) -> None:
+        """Report the first bad line; ``reasons`` says what is wrong with each, by its number."""
+        super().__init__(reasons[min(reasons)], *remedies)
         self.reasons = reasons
 
 

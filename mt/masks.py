@@ -1,4 +1,4 @@
-"""The only makers of attention masks: boolean, True = may attend, broadcastable to ``(B, H, Tq, Tk)``."""
+"""The makers of attention masks: boolean, True = may attend, broadcastable to ``(B, H, Tq, Tk)``."""
 
 import torch
 from torch import Tensor

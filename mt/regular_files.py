@@ -1,8 +1,7 @@
-"""The one reader of whole files: regular ones of a bounded size, so that it neither hangs nor fills memory.
+"""Reading whole files: regular files of a bounded size, so that reading neither hangs nor fills memory.
 
-A named pipe in the place of a file would keep a reader waiting for ever, and a device such as ``/dev/zero``
-has no end. Whatever is wrong with a file is an OSError whose ``strerror`` completes the sentence "FILE cannot
-be read: ...".
+A named pipe in place of a file would block its reader forever, and a device such as ``/dev/zero`` has no end.
+Every problem with a file is an OSError whose ``strerror`` completes the sentence "FILE cannot be read: ...".
 """
 
 import errno
@@ -11,7 +10,7 @@ import stat
 from io import BufferedReader
 from pathlib import Path
 
-# Opening a pipe must not wait for a writer, and no terminal must come to control this process.
+# Opening a pipe must not wait for a writer, and a terminal must not become the controlling one.
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 _KINDS = {
@@ -49,25 +48,25 @@ def read_bytes(path: Path, *, max_bytes: int, folder: int | None = None) -> byte
     """The content of a regular file.
 
     Raises:
-        OSError: If it cannot be read, as `open_regular` has it, or is larger than ``max_bytes``.
+        OSError: If it cannot be opened by `open_regular` or read, or is larger than ``max_bytes``.
     """
     with open_regular(path, folder=folder) as file:
-        # Some files of /proc are endless, and have nothing to say at times.
+        # Some files of /proc are endless, and reading them may return None.
         content = file.read(max_bytes + 1) or b""
     return _bounded(content, max_bytes, path)
 
 
 def read_given(path: Path, *, max_bytes: int) -> bytes:
-    """The content of a file that a user names; it may be a pipe that has a writer, such as ``<(command)``.
+    """The content of a file named by the user, which may be a pipe with a writer, such as ``<(command)``.
 
     Raises:
-        OSError: If it is a pipe that nobody writes to, or cannot be read, as `read_bytes` has it.
+        OSError: If it is a pipe without a writer, or `read_bytes` cannot read it.
     """
     descriptor = os.open(path, _FLAGS)
     if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         return read_bytes(path, max_bytes=max_bytes)
-    # Only opening a pipe waits for a writer to come; reading waits as long as there is one.
+    # Only opening would wait for a writer; reading waits while there is one.
     os.set_blocking(descriptor, True)
     with os.fdopen(descriptor, "rb") as file:
         content = file.read(max_bytes + 1)
@@ -77,7 +76,7 @@ def read_given(path: Path, *, max_bytes: int) -> bytes:
 
 
 def read_text(path: Path, *, max_bytes: int) -> str:
-    """The content of a regular file of UTF-8; a byte order mark at its beginning is left out.
+    """The content of a regular file of UTF-8; a byte order mark at its start is removed.
 
     Raises:
         OSError: If it cannot be read, is larger than ``max_bytes``, or is not UTF-8.

@@ -1,4 +1,4 @@
-"""The only room that knows file names inside ``runs/<name>/``; its lock, and which run is the newest."""
+"""A run directory, ``runs/<name>/``: the names of its files, its lock, and which run is the newest."""
 
 import contextlib
 import errno
@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from mt.atomic_files import make_folder, remove_leftovers, sync_folder
-from mt.errors import RunError
-from mt.recipes import how_to_train_one
+from mt.errors import Remedy, RunError
 from mt.regular_files import read_bytes
 
 _MAX_NEIGHBOURS_SHOWN = 10
@@ -29,32 +28,32 @@ class RunDirectory:
 
     @property
     def config_file(self) -> Path:
-        """Every option of the run, defaults written out; a folder that has it is a run."""
+        """Every option of the run, with the defaults; a folder that contains this file is a run."""
         return self.path / "config.yaml"
 
     @property
     def src_tokenizer_file(self) -> Path:
-        """How source text becomes ids."""
+        """The source tokenizer."""
         return self.path / "src_tokenizer.json"
 
     @property
     def tgt_tokenizer_file(self) -> Path:
-        """How target text becomes ids."""
+        """The target tokenizer."""
         return self.path / "tgt_tokenizer.json"
 
     @property
     def corpus_file(self) -> Path:
-        """What was loaded: source, revision, pairs, and what was dropped and why."""
+        """What was loaded: source, revision, pairs, and what was dropped and why, as JSON."""
         return self.path / "corpus.json"
 
     @property
     def log_file(self) -> Path:
-        """The log lines of all of the run's processes, one after another."""
+        """The log of all processes that trained the run, one after another."""
         return self.path / "train.log"
 
     @property
     def metrics_file(self) -> Path:
-        """The figures of the curves, one JSON object a line."""
+        """The values of the curves, one JSON object per line."""
         return self.path / "metrics.jsonl"
 
     @property
@@ -64,28 +63,28 @@ class RunDirectory:
 
     @property
     def checkpoints_dir(self) -> Path:
-        """Where the checkpoint store lives."""
+        """The folder of the checkpoint store."""
         return self.path / "checkpoints"
 
     @property
     def lock_file(self) -> Path:
-        """Held by the one process that trains here; it stays when that process ends, unlocked and empty."""
+        """Locked by the process that trains here; the file remains afterwards, unlocked and empty."""
         return self.path / "lock"
 
     def hypotheses_file(self, setting: str) -> Path:
-        """The translations of a test set, one a line; the setting names the set, checkpoint and search."""
+        """The translations of a test set, one per line; the setting names the set, checkpoint and search."""
         return self.path / f"hypotheses.{setting}.txt"
 
     def references_file(self, set_name: str) -> Path:
-        """What the translations of this test set are judged by, one a line."""
+        """The references of this test set, one per line."""
         return self.path / f"references.{set_name}.txt"
 
     def evaluation_dir(self, setting: str) -> Path:
-        """What TensorBoard shows of the scores of these translations."""
+        """The TensorBoard files with the scores of these translations."""
         return self.tensorboard_dir / "evaluation" / setting
 
     def bad_batch_file(self, step: int) -> Path:
-        """What a step was made of whose loss or gradient was no number."""
+        """The sentence pairs of a step whose loss or gradient was not finite."""
         return self.path / "bad_batches" / f"step_{step:07d}.json"
 
     @property
@@ -102,13 +101,12 @@ class RunDirectory:
         if self.exists:
             return self
         neighbours = [run.path.name for run in _runs_in(self.path.parent)]
-        if neighbours:
-            shown = ", ".join(neighbours[:_MAX_NEIGHBOURS_SHOWN])
-            more = ", ..." if len(neighbours) > _MAX_NEIGHBOURS_SHOWN else ""
-            advice = f"Runs beside it: {shown}{more}."
-        else:
-            advice = how_to_train_one()
-        raise RunError(f"There is no run in {self.path}: it has no {self.config_file.name}. {advice}")
+        message = f"There is no run in {self.path}: it has no {self.config_file.name}."
+        if not neighbours:
+            raise RunError(message, Remedy.TRAIN_ONE)
+        shown = ", ".join(neighbours[:_MAX_NEIGHBOURS_SHOWN])
+        more = ", ..." if len(neighbours) > _MAX_NEIGHBOURS_SHOWN else ""
+        raise RunError(f"{message} Runs beside it: {shown}{more}.")
 
     def read_corpus_report(self) -> bytes:
         """The content of ``corpus_file``.
@@ -120,21 +118,21 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Be the only one who trains here, for the length of a ``with``; makes the folder if need be.
+        """Keep other processes from training here, for the length of a ``with``; make the folder if needed.
 
-        The system drops the lock when the process ends, however it ends. Half-written files that a killed
+        The system releases the lock when the process ends, in whatever way. Half-written files that a killed
         process left in the run directory are removed.
 
         Raises:
             RunError: At once, if another process (or this one) holds it, the folder cannot be written, or
-                something in it is a link: what came in an archive must not lead out of the folder.
+                something in it is a link, which an archive could contain to lead out of the folder.
         """
         try:
             make_folder(self.path)
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             if self.lock_file.is_symlink():
-                raise _not_its_own(self.lock_file) from error
+                raise _not_regular(self.lock_file) from error
             raise self._unusable(error) from error
         try:
             self._take_lock(descriptor)
@@ -142,15 +140,15 @@ class RunDirectory:
                 yield
             finally:
                 os.ftruncate(descriptor, 0)
-                # Closing alone would leave the lock to a forked child that inherited the descriptor.
+                # Closing alone would leave the lock with a forked child that inherited the descriptor.
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
         finally:
             os.close(descriptor)
 
     def refuse_second_writer(self) -> None:
-        """Do nothing, but where another process trains here, say so; for before the slow imports of training.
+        """Check early, before the slow imports of training, that no other process trains here.
 
-        Only `lock` is safe: between this and that, somebody else may come.
+        Only `lock` is safe: another process may come in between.
 
         Raises:
             RunError: If somebody holds the lock.
@@ -169,15 +167,13 @@ class RunDirectory:
             os.close(descriptor)
 
     def _take_lock(self, descriptor: int) -> None:
-        """Lock the open lock file and write into it who holds it."""
+        """Lock the open lock file, and write process and host into it."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Another process may have moved the run aside since the file was opened, and the file with it.
             if not os.path.samestat(os.fstat(descriptor), self.lock_file.stat()):
                 raise FileNotFoundError(errno.ENOENT, "it was moved a moment ago")
-            for path in sorted(self.path.iterdir()):
-                if path.is_symlink() or not (path.is_file() or path.is_dir()):
-                    raise _not_its_own(path)
+            _refuse_links(self.path)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
             remove_leftovers(self.path)
@@ -189,19 +185,21 @@ class RunDirectory:
     def _in_use(self, descriptor: int) -> RunError:
         return RunError(
             f"{self.path} is in use by {_read_holder(descriptor)}, which is training there. "
-            "Wait for it or stop it, or train somewhere else with --run PATH."
+            "Wait for it or stop it.",
+            Remedy.OTHER_RUN,
         )
 
     def _unusable(self, error: OSError) -> RunError:
         return RunError(
             f"Cannot use {self.path} as a run directory: {error.strerror}. "
-            "Choose a folder on a disk that can be written and locked, with --run PATH."
+            "It needs a folder on a disk that can be written and locked.",
+            Remedy.OTHER_RUN,
         )
 
     def set_aside(self) -> Path:
-        """Move this run out of the way, to ``<name>.old-1`` or the next free number; its new place.
+        """Move this run to ``<name>.old-1``, or the next free number; return the new path.
 
-        Takes the lock itself, so call it before ``lock``.
+        It takes the lock itself, so call it before ``lock``.
 
         Raises:
             RunError: If there is no run here, someone trains in it, or it cannot be moved.
@@ -218,7 +216,8 @@ class RunDirectory:
             except OSError as error:
                 raise RunError(
                     f"Cannot move {self.path} aside to {aside}: {error.strerror}. "
-                    "Make its parent folder writable, or train somewhere else with --run PATH."
+                    "Make its parent folder writable.",
+                    Remedy.OTHER_RUN,
                 ) from error
         return aside
 
@@ -226,9 +225,14 @@ class RunDirectory:
         """When its newest checkpoint was written, in nanoseconds; None where it has none."""
         times = []
         for record in self.checkpoints_dir.glob("step_*/checkpoint.json"):
-            with contextlib.suppress(FileNotFoundError):  # A training that runs may just have pruned it.
+            with contextlib.suppress(FileNotFoundError):  # Training may just have pruned it.
                 times.append(record.stat().st_mtime_ns)
         return max(times, default=None)
+
+
+def as_run(run: str | Path | RunDirectory) -> RunDirectory:
+    """A run directory, given as such or by its path."""
+    return run if isinstance(run, RunDirectory) else RunDirectory(Path(run))
 
 
 def newest_run(runs: Path) -> RunDirectory:
@@ -240,7 +244,7 @@ def newest_run(runs: Path) -> RunDirectory:
     times = ((run._newest_checkpoint_time(), run) for run in _runs_in(runs))
     saved = [(time, run) for time, run in times if time is not None]
     if not saved:
-        raise RunError(f"No run in {runs} has a checkpoint yet. {how_to_train_one()}")
+        raise RunError(f"No run in {runs} has a checkpoint yet.", Remedy.TRAIN_ONE)
     return max(saved, key=lambda pair: pair[0])[1]
 
 
@@ -251,17 +255,23 @@ def _runs_in(folder: Path) -> list[RunDirectory]:
     return [run for run in map(RunDirectory, sorted(folder.iterdir())) if run.exists]
 
 
-def _not_its_own(path: Path) -> RunError:
-    """For a link, which could lead out of the folder, or a pipe or device, where one could wait for ever."""
-    what = "a symbolic link" if path.is_symlink() else "no ordinary file"
+def _refuse_links(folder: Path) -> None:
+    """Refuse links in a run directory, and pipes and devices, which could block a reader forever."""
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise _not_regular(path)
+
+
+def _not_regular(path: Path) -> RunError:
+    what = "a symbolic link" if path.is_symlink() else "not a regular file"
     return RunError(
-        f"{path} is {what}, and training writes nowhere but in its run directory. Remove it, or put the file "
+        f"{path} is {what}, and training writes only into its run directory. Remove it, or put the file "
         "itself there; the run directory as a whole may be a link."
     )
 
 
 def _read_holder(lock_file: int) -> str:
-    """Who wrote itself into the lock file; the text of a file is not trusted to be what it should be."""
+    """The process that holds the lock, from the content of the lock file, which is not trusted."""
     text = os.pread(lock_file, 300, 0).decode(errors="replace")
     match = re.fullmatch(r"(\d+) (\S+)\n", text)
     return f"process {match[1]} on {match[2]}" if match else "another process"

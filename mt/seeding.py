@@ -1,7 +1,7 @@
-"""From the one seed of a run another for each purpose, so that no two of them draw the same.
+"""Seeds for every purpose, derived from the one seed of a run, so that no two purposes draw the same numbers.
 
-Nothing in this project draws from Python's or numpy's global generators: theirs are not seeded. No random
-state is saved either: what is drawn while a run learns is seeded from where the run is.
+Python's and numpy's global generators are neither used nor seeded. No random state is saved either: random
+numbers in training are seeded from the position in the data.
 """
 
 from hashlib import blake2b
@@ -10,7 +10,7 @@ import torch
 
 
 def seed_everything(seed: int) -> None:
-    """Seed torch's generators on every device, also those of devices that are first used later.
+    """Seed torch's generators on every device, including devices that are first used later.
 
     Args:
         seed: From 0 to ``2**64 - 1``.
@@ -19,18 +19,18 @@ def seed_everything(seed: int) -> None:
 
 
 def derived_seed(purpose: str, *numbers: int) -> int:
-    """A seed from 0 to ``2**64 - 1`` that is a function of purpose and numbers, and of each of them.
+    """A seed from 0 to ``2**64 - 1`` that depends on the purpose and on each of the numbers.
 
-    Numpy, given a list as a seed, takes ``[1, 2]`` and ``[1, 2, 0]`` for the same.
+    A list as the seed of numpy would not do: it treats ``[1, 2]`` and ``[1, 2, 0]`` as the same.
     """
     text = " ".join([purpose, *map(str, numbers)])
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
 def seed_device(seed: int, device: torch.device) -> None:
-    """Seed the generators of this process that computing on ``device`` draws from, within microseconds.
+    """Seed the generators that computations on ``device`` draw from, within microseconds.
 
-    `seed_everything` takes fifty times as long where CUDA could be used, but is not.
+    `seed_everything` takes fifty times as long if CUDA is available but not used.
     """
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":

@@ -1,4 +1,4 @@
-"""Unsegmented scripts, without spaces between words: unless it is split, a sentence is one word to BLEU."""
+"""Unsegmented scripts, which have no spaces between words: BLEU needs their sentences split."""
 
 import re
 from collections.abc import Sequence

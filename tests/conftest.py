@@ -20,9 +20,9 @@ from tensorboard.util.tensor_util import make_ndarray  # type: ignore[import-unt
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.run_directory import RunDirectory
+from mt.training.counters import Counters, CurvePoint
 from mt.training.progress import Progress
 from mt.training.run import Outcome, run_training
-from mt.training.state import TrainingState
 from mt.training.step import StepResult
 
 SUBJECTS = {"the dog": "der Hund", "a child": "ein Kind", "my aunt": "meine Tante", "Anna": "Anna"}
@@ -149,13 +149,11 @@ def train_until(monkeypatch: pytest.MonkeyPatch) -> TrainUntil:
     def train(config: Config, path: Path, *, step: int | None = None, crash: bool = False) -> Outcome | None:
         show_step = Progress.step
 
-        def end_at(
-            self: Progress, state: TrainingState, result: StepResult, learning_rate: float, *, log: bool
-        ) -> None:
-            show_step(self, state, result, learning_rate, log=log)
-            if state.step == step and crash:
+        def end_at(self: Progress, counters: Counters, result: StepResult, point: CurvePoint | None) -> None:
+            show_step(self, counters, result, point)
+            if counters.step == step and crash:
                 raise CrashError
-            if state.step == step:
+            if counters.step == step:
                 os.kill(os.getpid(), signal.SIGTERM)
 
         with monkeypatch.context() as patch:

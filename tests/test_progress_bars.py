@@ -15,7 +15,7 @@ from mt.data.corpus import load_corpus
 from mt.data.tokenizers.tokenizer import train_tokenizer
 from mt.display import show_progress_bars, track
 from mt.evaluation.analysis import count_words
-from mt.evaluation.significance import score_with_confidence
+from mt.evaluation.scores import score_with_confidence
 
 
 @pytest.fixture(autouse=True)

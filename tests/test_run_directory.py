@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mt.errors import RunError
+from mt.errors import Remedy, RunError
 from mt.run_directory import RunDirectory, newest_run
 
 HOLD_THE_LOCK = """
@@ -77,8 +77,9 @@ def test_no_run_is_said_with_the_runs_beside_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("parent", [".", "nowhere"])
 def test_no_run_and_none_beside_it_says_how_to_train_one(tmp_path: Path, parent: str) -> None:
-    with pytest.raises(RunError, match="mt train --config"):
+    with pytest.raises(RunError) as raised:
         RunDirectory(tmp_path / parent / "c").require()
+    assert raised.value.remedies == (Remedy.TRAIN_ONE,)
 
 
 def test_lock_makes_the_folder_and_can_be_taken_again(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_a_link_in_a_run_directory_is_not_followed(tmp_path: Path, name: str, ta
 def test_a_named_pipe_in_a_run_directory_keeps_nobody_waiting(tmp_path: Path) -> None:
     run = make_run(tmp_path / "x")
     os.mkfifo(run.metrics_file)
-    with pytest.raises(RunError, match=r"metrics\.jsonl is no ordinary file"), run.lock():
+    with pytest.raises(RunError, match=r"metrics\.jsonl is not a regular file"), run.lock():
         pass
 
 
@@ -267,5 +268,6 @@ def test_newest_run_is_the_one_whose_checkpoint_is_newest(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("runs", [".", "nowhere"])
 def test_no_run_at_all_says_how_to_train_one(tmp_path: Path, runs: str) -> None:
-    with pytest.raises(RunError, match=r"No run in .* yet\. Train one: mt train --config"):
+    with pytest.raises(RunError, match=r"No run in .* yet\.") as raised:
         newest_run(tmp_path / runs)
+    assert raised.value.remedies == (Remedy.TRAIN_ONE,)

@@ -1,26 +1,24 @@
 """Reading the training state of format 1, ``training_state.pt``: a pickle in a zip, by ``torch.save``.
 
-It is not unpickled, not even by ``torch.load(weights_only=True)``, which makes objects as large as the pickle
-says and believes it about the size of what it reads. The few instructions that such a file needs are followed
-here; any other is an error.
+It is not unpickled, not even by ``torch.load(weights_only=True)``, which allocates whatever sizes the pickle
+claims. The few instructions that such a file needs are interpreted here; any other is an error.
 """
 
+import io
 import math
 import pickletools
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from mt.checkpoint.record import DamagedError
+from mt.checkpoint.record import FORMAT_1_STATE, DamagedError
 from mt.checkpoint.training_state import EXP_AVG, EXP_AVG_SQ, WEIGHTS, SavedTraining
 
-TRAINING_STATE = "training_state.pt"
 _MAX_PICKLE_BYTES = 4_000_000
 _DTYPES = {"torch FloatStorage": torch.float32, "torch ByteStorage": torch.uint8}
 _REBUILD_TENSOR, _ORDERED_DICT = "torch._utils _rebuild_tensor_v2", "collections OrderedDict"
@@ -55,14 +53,14 @@ class _Content(_Section):
     average: _Average | None = None
 
 
-def read_format_1(path: Path) -> SavedTraining:
-    """What was saved; the generators' state is left out, since nothing draws from that any more.
+def read_format_1(archive: bytes) -> SavedTraining:
+    """What was saved, without the state of the random generators, which is no longer used.
 
     Raises:
         DamagedError: If the file holds anything else.
     """
     try:
-        content = _Content.model_validate(_read_archive(path))
+        content = _Content.model_validate(_read_archive(archive))
         moments = content.optimizer.state
         steps = {float(each.step) for each in moments.values()} or {0.0}
         (num_updates,) = steps
@@ -79,43 +77,47 @@ def read_format_1(path: Path) -> SavedTraining:
         }
     except DamagedError:
         raise
-    except Exception as error:  # What is made to do harm can fail in any way.
-        raise DamagedError(f"{path.name} is not a training state that mt wrote") from error
+    except Exception as error:  # A malicious file can fail in any way.
+        raise DamagedError(f"{FORMAT_1_STATE} is not a training state that mt wrote") from error
     tensors = {f"{EXP_AVG}{number}": each.exp_avg for number, each in moments.items()}
     tensors |= {f"{EXP_AVG_SQ}{number}": each.exp_avg_sq for number, each in moments.items()}
     tensors |= {f"{WEIGHTS}{name}": weight for name, weight in (average.weights if average else {}).items()}
     if len({id(tensor) for tensor in tensors.values()}) != len(tensors):
-        raise DamagedError(f"{path.name} has one tensor in the place of several")
+        raise DamagedError(f"{FORMAT_1_STATE} uses one tensor for several names")
     return SavedTraining(values, tensors, is_format_1=True)
 
 
-def _read_archive(path: Path) -> object:
-    with zipfile.ZipFile(path) as archive:
+def _read_archive(content: bytes) -> object:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
         entries = archive.infolist()
-        # torch does not compress, so a file that grows when it is read is not one of ours, but a bomb.
-        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries) or (
-            sum(entry.file_size for entry in entries) > path.stat().st_size
-        ):
-            raise DamagedError(f"{path.name} is compressed, as mt never writes it")
+        _refuse_compressed(entries, len(content))
         # ``NAME/data.pkl`` is the pickle, ``NAME/data/KEY`` the bytes of a tensor.
         records = {entry.filename.partition("/")[2]: entry for entry in entries}
         if len(records) != len(entries) or records["data.pkl"].file_size > _MAX_PICKLE_BYTES:
-            raise DamagedError(f"{path.name} is not a training state that mt wrote")
-        # Each can be taken once, so that no more is in memory than in the file.
+            raise DamagedError(f"{FORMAT_1_STATE} is not a training state that mt wrote")
+        # Each can be taken once, so that memory holds no more than the file.
         take: Callable[[str], bytes] = lambda key: archive.read(records.pop(f"data/{key}"))  # noqa: E731
         return _follow(archive.read(records["data.pkl"]), take)
 
 
+def _refuse_compressed(entries: Iterable[zipfile.ZipInfo], num_bytes: int) -> None:
+    """Torch does not compress: an archive that grows when it is read is a zip bomb."""
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries) or (
+        sum(entry.file_size for entry in entries) > num_bytes
+    ):
+        raise DamagedError(f"{FORMAT_1_STATE} is compressed, which mt never does")
+
+
 @dataclass(frozen=True)
 class _Global:
-    """A function or class that the pickle names; never looked up."""
+    """The name of a function or class in the pickle; it is never looked up."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class _Storage:
-    """A piece of memory that tensors are made of."""
+    """A block of memory that tensors are made of."""
 
     kind: _Global
     key: str
@@ -123,7 +125,7 @@ class _Storage:
 
 
 def _follow(pickle: bytes, take: Callable[[str], bytes]) -> object:
-    """The one object that a pickle's instructions make, of dicts, lists, tuples, plain values and tensors."""
+    """The object that a pickle's instructions build, of dicts, lists, tuples, plain values and tensors."""
     stack: list[Any] = []
     memo: dict[int, Any] = {}
 
@@ -195,9 +197,9 @@ def _set_items(target: object, items: list[Any]) -> None:
     if type(target) is not dict:
         raise TypeError("not a dict")
     for key, item in zip(items[::2], items[1::2], strict=True):
-        # The hash of nested tuples can take for ever.
+        # Hashing nested tuples can take forever.
         if type(key) not in (str, int):
-            raise TypeError("neither a name nor a number")
+            raise TypeError("a key is neither a string nor an integer")
         target[key] = item
 
 
@@ -212,7 +214,7 @@ def _call(function: object, arguments: tuple[Any, ...], take: Callable[[str], by
         return {}
     if function == _Global(_REBUILD_TENSOR):
         return _tensor(*arguments, take=take)
-    raise ValueError("mt never writes a call of anything else")
+    raise ValueError("mt never writes any other call")
 
 
 def _tensor(
@@ -225,7 +227,7 @@ def _tensor(
     *,
     take: Callable[[str], bytes],
 ) -> Tensor:
-    """A tensor that has all elements of its storage, one after another, and none that are not there."""
+    """A contiguous tensor of all elements of its storage, and no others."""
     dtype = _DTYPES[storage.kind.name]
     data = take(storage.key)
     num_elements = math.prod(shape)

@@ -1,7 +1,8 @@
-"""``checkpoint.json``: what a checkpoint says of itself, sealed, and the checksums of its other parts."""
+"""``checkpoint.json``: the record of a checkpoint, sealed, with the checksums of its other parts."""
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,10 +17,14 @@ from mt.errors import CheckpointError
 from mt.regular_files import decode_utf8, open_regular, read_bytes
 
 FORMAT_VERSION = 2
-RECORD = "checkpoint.json"
+RECORD, MODEL = "checkpoint.json", "model.safetensors"
+# The training state, and what it was in format 1.
+TENSORS, VALUES = "training_state.safetensors", "training_state.json"
+FORMAT_1_STATE = "training_state.pt"
 _MAX_RECORD_BYTES = 1_000_000
+_MAX_VALUES_BYTES = 100_000
 _MOST_VERSIONS = 1000
-_BLANK_SEAL = "0" * 64
+_EMPTY_SEAL = "0" * 64
 _MAX_STEP = 10**18
 _VERSION = re.compile(r"[\w.+-]{1,40}", re.ASCII)
 
@@ -27,12 +32,16 @@ Scalar = bool | int | float | str | None
 
 
 class DamagedError(CheckpointError):
-    """A part of a checkpoint is not what was saved; the message is the reason, for others to build on."""
+    """A part of a checkpoint is not what was saved; the message is the reason, without the checkpoint."""
+
+
+class VanishedError(Exception):
+    """The folder of a checkpoint is missing, or was removed or replaced while it was opened."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a sound ``checkpoint.json`` says; the other parts are verified when they are loaded."""
+    """The content of a sound ``checkpoint.json``; the other parts are verified when they are loaded."""
 
     folder: Path
     """Its folder, whose name is the name of the checkpoint."""
@@ -47,28 +56,40 @@ class Checkpoint:
     """Its validation scores."""
 
     environment: dict[str, Annotated[str, Field(max_length=1000)] | Annotated[int, Field(ge=0, lt=10**18)]]
-    """What it was made with: versions, device, threads."""
+    """What made it: versions, device, threads."""
 
     checksums: dict[str, str]
     """SHA-256 of each other part, by file name."""
 
     tokenizers: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of the run's tokenizer files under ``src`` and ``tgt``; the first checkpoints had none."""
+    """SHA-256 of the run's tokenizer files under ``src`` and ``tgt``; empty in the first checkpoints."""
 
     average_of: list[str] = field(default_factory=list)
-    """The checkpoints whose mean it is; it cannot be trained further. Empty for one that was trained."""
+    """The checkpoints that an average is the mean of; empty for a checkpoint that training saved."""
 
     computation: dict[str, Scalar] = field(default_factory=dict)
-    """The options that decide what its weights compute, such as ``model.num_heads``, with their values; the
-    first checkpoints had none."""
+    """The options that decide what its weights compute, such as ``model.num_heads``, with their values;
+    empty in the first checkpoints."""
 
     format_version: Annotated[int, Field(strict=True, ge=1, lt=_MOST_VERSIONS)] = FORMAT_VERSION
     """The format of its files."""
 
     @property
     def name(self) -> str:
-        """Such as ``step_0004000``."""
+        """The name of its folder, such as ``step_0004000``."""
         return self.folder.name
+
+    @property
+    def training_parts(self) -> tuple[str, ...]:
+        """The files of its training state; an average has none."""
+        if self.average_of:
+            return ()
+        return (FORMAT_1_STATE,) if self.format_version == 1 else (TENSORS, VALUES)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """All its files besides the record."""
+        return (MODEL, *self.training_parts)
 
 
 def record_text(checkpoint: Checkpoint) -> str:
@@ -94,7 +115,7 @@ def read_record(folder: Path, *, opened: int | None = None) -> Checkpoint:
 
     Args:
         folder: The checkpoint's folder, whose name the record must fit.
-        opened: The descriptor of that folder, where it is open: then it may have been moved meanwhile.
+        opened: The descriptor of that folder, if it is open: it may have been moved in the meantime.
 
     Raises:
         DamagedError: If it is missing, altered, or does not belong to this folder.
@@ -123,25 +144,90 @@ def read_record(folder: Path, *, opened: int | None = None) -> Checkpoint:
     return checkpoint
 
 
-def verify_part(checkpoint: Checkpoint, part: str) -> Path:
-    """Compare the file ``part`` of ``checkpoint`` with its checksum; its path.
+@contextmanager
+def opened_folder(folder: Path) -> Iterator[int]:
+    """A folder's descriptor, which reaches its files even if the folder is moved.
 
     Raises:
-        DamagedError: If it is missing, cannot be read, or differs.
+        VanishedError: If the folder is missing.
+        DamagedError: If it cannot be opened.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise VanishedError from error
+    except OSError as error:
+        raise DamagedError(f"its folder cannot be read ({error.strerror})") from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def unless_vanished(folder: Path, opened: int) -> Iterator[None]:
+    """Damage that is found while the folder is being removed is a VanishedError instead."""
+    try:
+        yield
+    except DamagedError as error:
+        try:
+            is_there = os.path.samestat(folder.stat(), os.fstat(opened))
+        except OSError:
+            is_there = False
+        if is_there:
+            raise
+        raise VanishedError from error
+
+
+def read_record_of(folder: Path) -> Checkpoint:
+    """The record of the checkpoint in ``folder``, which another process may remove at any time.
+
+    Raises:
+        VanishedError: If the folder is missing, or was removed or replaced in the meantime.
+        DamagedError: If the record is missing or not what was saved.
+    """
+    with opened_folder(folder) as opened, unless_vanished(folder, opened):
+        return read_record(folder, opened=opened)
+
+
+def read_part(checkpoint: Checkpoint, part: str) -> bytes:
+    """The content of the file ``part``, read once: the bytes that are verified are the bytes to parse.
+
+    Raises:
+        DamagedError: If it is missing, cannot be read, or its checksum differs.
     """
     path = checkpoint.folder / part
-    with explain_unreadable(part), open_regular(path) as file:
+    with explain_unreadable(part):
+        if part == VALUES:
+            content = read_bytes(path, max_bytes=_MAX_VALUES_BYTES)
+        else:
+            with open_regular(path) as file:
+                content = file.read()
+    refuse_other_checksum(checkpoint, part, content)
+    return content
+
+
+def verify_part(checkpoint: Checkpoint, part: str) -> None:
+    """Compare the file ``part`` with its checksum, without taking memory for it.
+
+    Raises:
+        DamagedError: As `read_part`.
+    """
+    with explain_unreadable(part), open_regular(checkpoint.folder / part) as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    refuse_other_checksum(checkpoint, part, found)
-    return path
+    _compare(checkpoint, part, found)
 
 
-def refuse_other_checksum(checkpoint: Checkpoint, part: str, found: str) -> None:
-    """Compare the SHA-256 of what was read of a part with what the record says.
+def refuse_other_checksum(checkpoint: Checkpoint, part: str, content: bytes) -> None:
+    """Compare the content of a part with its checksum in the record.
 
     Raises:
         DamagedError: If they differ.
     """
+    _compare(checkpoint, part, hashlib.sha256(content).hexdigest())
+
+
+def _compare(checkpoint: Checkpoint, part: str, found: str) -> None:
     if found != checkpoint.checksums.get(part):
         raise DamagedError(f"{part} is not what was saved (its checksum differs)")
 
@@ -158,7 +244,7 @@ def average_name(step: int) -> str:
 
 @contextmanager
 def explain_unreadable(part: str) -> Iterator[None]:
-    """Make a DamagedError of what the system says while a part is read."""
+    """Turn an OSError while a part is read into a DamagedError."""
     try:
         yield
     except FileNotFoundError as error:
@@ -170,19 +256,19 @@ def explain_unreadable(part: str) -> Iterator[None]:
 def _seal(content: Mapping[str, object]) -> str:
     """JSON whose first value is the checksum of all its bytes, with zeros in the place of that checksum.
 
-    Over the bytes and not over what they mean, so that any format to come can be told from a damaged one.
+    It covers the bytes and not their meaning, so that a future format can be told from a damaged file.
     """
-    blank = json.dumps({"seal": _BLANK_SEAL, **content}, indent=2) + "\n"
-    return blank.replace(_BLANK_SEAL, hashlib.sha256(blank.encode()).hexdigest(), 1)
+    unsealed = json.dumps({"seal": _EMPTY_SEAL, **content}, indent=2) + "\n"
+    return unsealed.replace(_EMPTY_SEAL, hashlib.sha256(unsealed.encode()).hexdigest(), 1)
 
 
 def _unseal(text: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{RECORD} is not what was saved (it is no JSON)") from error
+        raise DamagedError(f"{RECORD} is not what was saved (it is not JSON)") from error
     if not isinstance(content, dict) or not isinstance(seal := content.pop("seal", None), str):
         raise DamagedError(f"{RECORD} is not what was saved (it has no seal)")
-    if hashlib.sha256(text.replace(seal, _BLANK_SEAL, 1).encode()).hexdigest() != seal:
+    if hashlib.sha256(text.replace(seal, _EMPTY_SEAL, 1).encode()).hexdigest() != seal:
         raise DamagedError(f"{RECORD} is not what was saved (its checksum differs)")
     return content

@@ -3,9 +3,6 @@
 import contextlib
 import hashlib
 import logging
-import math
-import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,52 +17,48 @@ from mt.atomic_files import (
     make_folder,
     partial_path,
     put_in_place,
-    remove_folder_atomically,
     remove_leftovers,
     sync_folder,
     write_synced,
-    write_text_atomically,
 )
-from mt.checkpoint.averaging import mean_of
-from mt.checkpoint.format_1 import read_format_1
-from mt.checkpoint.held import HeldCheckpoint, VanishedError, load_model, open_checkpoint, read_record_of
-from mt.checkpoint.names import (
-    AVERAGE_NAME,
-    STEP_NAME,
-    is_own_folder,
-    names_in,
+from mt.checkpoint.directory import (
+    BEST,
+    LATEST,
+    average_names,
+    has_no_best_yet,
+    point_at,
+    prune,
+    put_back_set_aside,
     read_pointer,
-    refuse_what_is_no_folder,
-    step_of,
+    refuse_non_folder,
+    step_names,
 )
-from mt.checkpoint.parts import MODEL, model_bytes, parts_of, training_parts_of
+from mt.checkpoint.format_1 import read_format_1
 from mt.checkpoint.record import (
     FORMAT_VERSION,
+    MODEL,
     RECORD,
+    TENSORS,
+    VALUES,
     Checkpoint,
     DamagedError,
     Scalar,
+    VanishedError,
     average_name,
+    read_part,
     read_record,
+    read_record_of,
     record_text,
     step_name,
     verify_part,
 )
-from mt.checkpoint.training_state import (
-    TENSORS,
-    VALUES,
-    SavedTraining,
-    read_training_state,
-    tensors_bytes,
-    values_bytes,
-)
-from mt.errors import CheckpointError
+from mt.checkpoint.training_state import SavedTraining, read_training_state, tensors_bytes, values_bytes
+from mt.checkpoint.weights import HeldCheckpoint, load_model, mean_of, model_bytes, open_checkpoint
+from mt.errors import CheckpointError, Remedy
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_ASIDE_NAME = re.compile(r"\.((?:step|average)_\d{7,18})\.aside")
-_LATEST, _BEST = "latest", "best"
 # A training that keeps one checkpoint removes the one before at each save, and no two saves are this close.
 _NUM_LOOKS, _SECONDS_BETWEEN_LOOKS = 20, 0.01
 
@@ -93,25 +86,25 @@ class CheckpointStore:
         keep: int,
         computation: Mapping[str, Scalar] = MappingProxyType({}),
     ) -> Checkpoint:
-        """Save one checkpoint, point ``latest`` (and ``best``) at it, then remove those no longer wanted.
+        """Save one checkpoint, point ``latest`` (and ``best``) at it, then remove those that are not kept.
 
-        Returns when the disk has it. One of the same step is replaced. Needs as much memory besides as the
-        largest of its parts.
+        Returns when the disk has it. A checkpoint of the same step is replaced. Needs additional memory for
+        the largest of its parts.
 
         Args:
             step: Optimizer steps taken.
-            model: The weights by name; the same tensor may stand under several names.
+            model: The weights by name; the same tensor may have several names.
             training_state: What else resuming needs.
             metrics: Validation scores of these weights.
-            environment: JSON values that say what made it: versions, device, threads.
+            environment: What made it, as JSON values: versions, device, threads.
             tokenizers: Checksums of the tokenizers that the weights belong to.
             best: Whether this is the best of the run so far.
-            keep: How many of the newest stay; the best stays besides.
+            keep: How many of the newest are kept; the best is kept as well.
             computation: The options that decide what the weights compute, and their values.
 
         Raises:
-            CheckpointError: If the disk refuses; everything that was there is there still.
-            TypeError: If ``training_state`` holds a value that JSON does not know.
+            CheckpointError: If the disk refuses; the checkpoints saved before are unchanged.
+            TypeError: If ``training_state`` holds a value that JSON cannot express.
         """
         folder = self.directory / step_name(step)
         with _explain_refusal(f"save checkpoint {folder}"):
@@ -132,19 +125,19 @@ class CheckpointStore:
                     VALUES: lambda: values_bytes(training_state),
                 },
             )
-            self._point_at(checkpoint)
-            self._prune(checkpoint, keep)
+            point_at(self.directory, checkpoint)
+            prune(self.directory, checkpoint, keep)
         return checkpoint
 
     def save_average(self, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
         """Save the mean of these checkpoints' weights beside them, to translate with.
 
-        It is called after the newest of them, and an older one of that name is replaced. The pointers stay
-        where they are, and rotation does not remove it.
+        It is named after the newest of them, and replaces an older average of that name. The pointers are not
+        changed, and rotation does not remove it.
 
         Raises:
             CheckpointError: If one is damaged, or the disk refuses.
-            ValueError: If they are none, or of different models.
+            ValueError: If there are none, or they are of different models.
         """
         newest = max(checkpoints, key=lambda checkpoint: checkpoint.step)
         names = [checkpoint.name for checkpoint in checkpoints]
@@ -162,11 +155,11 @@ class CheckpointStore:
             return self._write(average, {MODEL: lambda: model_bytes(mean)})
 
     def recover(self) -> tuple[Checkpoint | None, dict[str, str]]:
-        """Finish or undo what a killed process left, and find where training goes on.
+        """Finish or undo what a killed process left behind, and find the checkpoint to continue from.
 
         Returns:
-            The newest sound checkpoint, all its parts verified, to which ``latest`` points now; and the
-            damaged ones that are newer, each with the reason. ``(None, {})`` where nothing was ever saved.
+            The newest sound checkpoint, all its parts verified, to which ``latest`` now points; and the
+            damaged ones that are newer, each with the reason. ``(None, {})`` if nothing was ever saved.
 
         Raises:
             CheckpointError: If there are checkpoints and none is sound, or the newest needs a newer ``mt``.
@@ -174,38 +167,39 @@ class CheckpointStore:
         if not self.directory.is_dir():
             return None, {}
         for name in (*self.names(), *self.averages()):
-            refuse_what_is_no_folder(self.directory / name)
+            refuse_non_folder(self.directory / name)
         with _explain_refusal(f"tidy up {self.directory}"):
             remove_leftovers(self.directory)
-            self._put_back_what_was_set_aside()
+            put_back_set_aside(self.directory)
             newest, damaged = self._newest_sound()
             if newest is not None:
-                self._point_at(newest)
+                point_at(self.directory, newest)
         if newest is None and damaged:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in damaged.items())
             raise CheckpointError(
                 f"No checkpoint in {self.directory} is sound ({reasons}). "
-                "Put back a copy of one, or begin anew with --restart, which moves this run aside."
+                "Put back a copy of one if there is any.",
+                Remedy.START_OVER,
             )
         return newest, damaged
 
     def names(self) -> list[str]:
-        """The checkpoints of training that are there, sound or not, from the oldest step to the newest."""
-        return names_in(self.directory, STEP_NAME)
+        """The checkpoints that training saved, sound or not, from the oldest step to the newest."""
+        return step_names(self.directory)
 
     def averages(self) -> list[str]:
-        """The averages that are there, likewise."""
-        return names_in(self.directory, AVERAGE_NAME)
+        """The averages, likewise."""
+        return average_names(self.directory)
 
     def traces(self) -> list[str]:
-        """What tells of checkpoints, be they there or not: the pointers and the averages."""
-        pointers = [name for name in (_LATEST, _BEST) if (self.directory / name).exists()]
+        """What proves that checkpoints were saved, even if they are gone: the pointers and the averages."""
+        pointers = [name for name in (LATEST, BEST) if (self.directory / name).exists()]
         return pointers + self.averages()
 
     def require(self, name: str) -> Checkpoint:
         """The checkpoint called ``best``, ``latest``, or by its own name, and never another.
 
-        While no validation has marked a ``best`` one, that is the latest, and the log says so.
+        Until a validation has marked a ``best`` one, ``best`` means the latest, and the log says so.
 
         Raises:
             CheckpointError: If it is missing or damaged; the message names those that are sound.
@@ -214,10 +208,10 @@ class CheckpointStore:
 
     @contextlib.contextmanager
     def hold(self, name: str) -> Iterator[HeldCheckpoint]:
-        """The checkpoint that `require` finds, open for the length of a ``with``: it may be pruned meanwhile.
+        """The checkpoint that `require` finds, open for the length of a ``with``, even if it is pruned.
 
         Raises:
-            CheckpointError: If it is missing, or damaged, also where that is found while it is read; the
+            CheckpointError: If it is missing, or damaged, which may be found only while it is read; the
                 message names those that are sound.
         """
         with contextlib.ExitStack() as stack:
@@ -226,13 +220,17 @@ class CheckpointStore:
                 yield held
 
     def _look_up(self, name: str, take: Callable[[Path], T]) -> T:
-        """What ``take`` makes of a checkpoint's folder; looks again where training has just removed it."""
+        """Call ``take`` with the checkpoint's folder; look again if training has just removed it."""
         found: str | None = None
         for look in range(_NUM_LOOKS):
             if look:
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
-            is_unmarked = name == _BEST and self._marks_no_best()
-            found = self._target(_LATEST if is_unmarked else name) if name in (_LATEST, _BEST) else name
+            is_unmarked = name == BEST and has_no_best_yet(self.directory)
+            found = (
+                read_pointer(self.directory, LATEST if is_unmarked else name)
+                if name in (LATEST, BEST)
+                else name
+            )
             if found not in (*self.names(), *self.averages()):
                 continue
             folder = self.directory / found
@@ -250,10 +248,6 @@ class CheckpointStore:
             )
         raise CheckpointError(f"{self.directory} has no checkpoint {found!r}. {self._sound_ones()}")
 
-    def _marks_no_best(self) -> bool:
-        """Whether none was the best so far; a pointer that is damaged or lost does not say so."""
-        return not os.path.lexists(self.directory / _BEST) and self._last_best() is None
-
     def load_model(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
         """Its weights by name, on the CPU, verified.
 
@@ -264,20 +258,21 @@ class CheckpointStore:
             return load_model(checkpoint)
 
     def load_training_state(self, checkpoint: Checkpoint) -> SavedTraining:
-        """What was saved besides the weights, with all tensors on the CPU, each file verified.
+        """What was saved besides the weights, with all tensors on the CPU, each file read once and verified.
 
         Raises:
             CheckpointError: If a file is missing or damaged; the message names the sound checkpoints.
         """
         with self._explain_damage(checkpoint.folder):
-            paths = [verify_part(checkpoint, part) for part in training_parts_of(checkpoint)]
-            return read_format_1(*paths) if checkpoint.format_version == 1 else read_training_state(*paths)
+            contents = [read_part(checkpoint, part) for part in checkpoint.training_parts]
+            read = read_format_1 if checkpoint.format_version == 1 else read_training_state
+            return read(*contents)
 
     def _write(
         self, checkpoint: Checkpoint, parts: Mapping[str, Callable[[], bytes | memoryview]]
     ) -> Checkpoint:
-        """Let its folder appear with these parts, made one after another; the checkpoint with checksums."""
-        refuse_what_is_no_folder(checkpoint.folder)
+        """Write its folder, atomically; the parts are made one after another. Returns it with checksums."""
+        refuse_non_folder(checkpoint.folder)
         make_folder(self.directory)
         partial = partial_path(checkpoint.folder)
         shutil.rmtree(partial, ignore_errors=True)
@@ -303,62 +298,18 @@ class CheckpointStore:
         return None, damaged
 
     def _verified(self, name: str) -> Checkpoint:
-        """The checkpoint ``name``, all parts of it compared with their checksums."""
+        """The checkpoint ``name``, with all its parts compared with their checksums."""
         checkpoint = read_record(self.directory / name)
-        for part in parts_of(checkpoint):
+        for part in checkpoint.parts:
             verify_part(checkpoint, part)
         return checkpoint
-
-    def _put_back_what_was_set_aside(self) -> None:
-        """Undo a replacement that was killed between its two renames, or finish one killed after them."""
-        for aside in list(self.directory.iterdir()):
-            match = _ASIDE_NAME.fullmatch(aside.name)
-            if match is None:
-                continue
-            folder = self.directory / match[1]
-            if folder.exists():
-                remove_folder_atomically(aside)
-            else:
-                aside.rename(folder)
-                sync_folder(self.directory)
-
-    def _point_at(self, newest: Checkpoint) -> None:
-        """Let the pointers say what is true once ``newest`` is the last checkpoint of the run."""
-        best = self._last_best(newest.step)
-        if best is not None and best != self._target(_BEST):
-            write_text_atomically(self.directory / _BEST, f"{best}\n")
-        if newest.name != self._target(_LATEST):
-            write_text_atomically(self.directory / _LATEST, f"{newest.name}\n")
-
-    def _last_best(self, up_to_step: float = math.inf) -> str | None:
-        """The last checkpoint that was the best when it was saved, which no later one has beaten."""
-        for name in reversed(self.names()):
-            with contextlib.suppress(CheckpointError):
-                if step_of(name) <= up_to_step and read_record(self.directory / name).best:
-                    return name
-        return None
-
-    def _target(self, pointer: str) -> str | None:
-        """The name in a pointer file; None where there is no file, or it names no place in this store."""
-        return read_pointer(self.directory / pointer)
-
-    def _prune(self, newest: Checkpoint, keep: int) -> None:
-        """Remove all but the last ``keep`` up to ``newest``, the best, and what the pointers name.
-
-        Later steps than ``newest`` are left alone: they were found damaged, and will be saved again.
-        """
-        done = [name for name in self.names() if step_of(name) <= newest.step]
-        wanted = {*done[-keep:], newest.name, self._target(_BEST), self._target(_LATEST)}
-        for name in done:
-            if name not in wanted and is_own_folder(self.directory / name):
-                remove_folder_atomically(self.directory / name)
 
     def _sound_ones(self) -> str:
         sound = []
         for name in (*self.names(), *self.averages()):
             with contextlib.suppress(CheckpointError):
                 checkpoint = self._verified(name)
-                # What its checksums fit may be no model yet.
+                # A file may fit its checksum and still not be a model.
                 load_model(checkpoint)
                 sound.append(checkpoint.name)
         return f"Sound ones there: {', '.join(sound)}." if sound else "There is no sound one to take instead."
@@ -372,7 +323,7 @@ class CheckpointStore:
 
 
 def _write_part(path: Path, data: bytes | memoryview) -> str:
-    """Write one part; its checksum, taken of what was meant to be written."""
+    """Write one part; return the checksum of what was meant to be written."""
     write_synced(path, data)
     return hashlib.sha256(data).hexdigest()
 
@@ -384,5 +335,5 @@ def _explain_refusal(doing: str) -> Iterator[None]:
     except OSError as error:
         raise CheckpointError(
             f"Cannot {doing}: {error.strerror or error}. Free some space or make the folder writable, "
-            "and run the same command again; the checkpoints saved before are as they were."
+            "and run the same command again; the checkpoints saved before are unchanged."
         ) from error

@@ -9,18 +9,15 @@ it fits the run is for those to say who know the run.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from mt.checkpoint.record import DamagedError
+from mt.checkpoint.record import TENSORS, VALUES, DamagedError
 
-TENSORS, VALUES = "training_state.safetensors", "training_state.json"
 EXP_AVG, EXP_AVG_SQ, WEIGHTS = "optimizer.exp_avg/", "optimizer.exp_avg_sq/", "weights/"
-_MAX_VALUES_BYTES = 100_000
 
 
 @dataclass(frozen=True)
@@ -76,32 +73,27 @@ def values_bytes(saved: SavedTraining) -> bytes:
     return (json.dumps(saved.values, indent=1) + "\n").encode()
 
 
-def read_training_state(tensors: Path, values: Path) -> SavedTraining:
-    """What `tensors_bytes` and `values_bytes` wrote.
+def read_training_state(tensors: bytes, values: bytes) -> SavedTraining:
+    """What `tensors_bytes` and `values_bytes` made.
 
     Raises:
-        DamagedError: If a file holds anything else.
+        DamagedError: If either is anything else.
     """
-    return SavedTraining(_read_values(values), _read_tensors(tensors))
+    return SavedTraining(_parse_values(values), _parse_tensors(tensors))
 
 
-def _read_values(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        data = file.read(_MAX_VALUES_BYTES + 1)
-    if len(data) > _MAX_VALUES_BYTES:
-        raise DamagedError(f"{path.name} is larger than any that mt writes")
+def _parse_values(content: bytes) -> dict[str, Any]:
     try:
-        values = json.loads(data)
+        values = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{path.name} is not JSON") from error
+        raise DamagedError(f"{VALUES} is not JSON") from error
     if not isinstance(values, dict):
-        raise DamagedError(f"{path.name} is not a training state that mt wrote")
+        raise DamagedError(f"{VALUES} is not a training state that mt wrote")
     return values
 
 
-def _read_tensors(path: Path) -> dict[str, Tensor]:
+def _parse_tensors(content: bytes) -> dict[str, Tensor]:
     try:
-        # Of a copy in memory: a mapped file would still be read, step by step, long after it was verified.
-        return safetensors.torch.load(path.read_bytes())
+        return safetensors.torch.load(content)
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise DamagedError(f"{path.name} is not a training state that mt wrote") from error
+        raise DamagedError(f"{TENSORS} is not a training state that mt wrote") from error

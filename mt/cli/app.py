@@ -17,11 +17,10 @@ from mt.cli.init import init
 from mt.cli.score import score
 from mt.cli.train import train
 from mt.cli.translate import translate
-from mt.cli.usage import Command, Commands
+from mt.cli.usage import Command
 
 app = typer.Typer(
     name="mt",
-    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

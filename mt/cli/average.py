@@ -1,4 +1,4 @@
-"""`mt average`: one checkpoint out of several."""
+"""`mt average`: average several checkpoints into one."""
 
 from typing import Annotated
 
@@ -15,16 +15,16 @@ def average(
         int | None, typer.Option(min=1, metavar="K", help="The last K checkpoints. Default: 5.")
     ] = None,
     best: Annotated[
-        int | None, typer.Option(min=1, metavar="K", help="The K with the best validation score instead.")
+        int | None, typer.Option(min=1, metavar="K", help="The K checkpoints with the best validation score.")
     ] = None,
 ) -> None:
     """Average the weights of several checkpoints into one, which often translates better.
 
     Use it with mt translate or mt evaluate by giving its name to --checkpoint.
 
-    The average is kept beside the checkpoints and replaces one with the same newest checkpoint.
-    Where the run has fewer checkpoints than asked for, all of them are averaged; the option
-    checkpoint.keep of the config says how many it keeps.
+    The average is saved next to the checkpoints and replaces one with the same newest checkpoint.
+    If the run has fewer checkpoints than requested, all of them are averaged; the option
+    checkpoint.keep of the config sets how many are kept.
     """
     show_logs()
     if last is not None and best is not None:

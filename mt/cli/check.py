@@ -1,4 +1,4 @@
-"""`mt check`: look at what a run will be like, or into what went wrong."""
+"""`mt check`: find out what a run will be like, or what went wrong in a batch."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +29,7 @@ def check(
         typer.Option(
             "--run",
             metavar="PATH",
-            help="The run. Default: runs/ and the config file's name, or the run that the batch lies in.",
+            help="The run. Default: runs/ and the config file's name, or the run that the batch belongs to.",
         ),
     ] = None,
     checkpoint: CheckpointOption = "latest",
@@ -37,13 +37,13 @@ def check(
 ) -> None:
     """Find out before training whether a config works, how good it can get, and how long it will take.
 
-    Or, with --batch, look into a batch that training skipped because its loss or gradient was not finite.
+    Or, with --batch, examine a batch that training skipped because its loss or gradient was not finite.
 
     With --config it shows the corpus, the vocabulary, the batches, the model and its memory, and
-    a few training steps. It writes nothing but the cache, which training then finds.
+    times a few training steps. It writes nothing but the cache, which training then uses.
 
     With --batch it computes the batch again in float32, without dropout, with the weights of a
-    checkpoint, which are those of the step only if the checkpoint was saved just before it.
+    checkpoint. They are those of the step only if the checkpoint was saved just before it.
 
     Exit codes:
 
@@ -60,13 +60,13 @@ def check(
         _check_batch(batch, run, checkpoint, device)
     else:
         raise ConfigError(
-            "give either --config FILE, for a run that is to begin, or --batch FILE, for a batch that went "
-            "wrong."
+            "give either --config FILE, to check a run before it begins, or --batch FILE, to examine a "
+            "skipped batch."
         )
 
 
 def _refuse(context: typer.Context, *names: str, goes_with: str) -> None:
-    """No option is passed over in silence."""
+    """Refuse options that would have no effect."""
     for name in names:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
@@ -103,9 +103,9 @@ def _check_batch(batch: Path, run: Path | None, checkpoint: str, device: str) ->
         f"gradient norm  {found.gradient_norm:.4f}"
     )
     for what, name in (
-        ("weights that are no number", found.first_bad_weight),
-        ("first output that is no number", found.first_bad_output),
-        ("first gradient that is no number", found.first_bad_gradient),
+        ("weights that are not finite", found.first_bad_weight),
+        ("first output that is not finite", found.first_bad_output),
+        ("first gradient that is not finite", found.first_bad_gradient),
     ):
         if name is not None:
             typer.echo(f"{what}: {name}")

@@ -1,4 +1,4 @@
-"""`mt compare`: which of two systems is better, by how much, and whether it is chance."""
+"""`mt compare`: which of two systems is better, and whether the difference is significant."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -36,7 +36,7 @@ def compare(
     name: TestSetNameOption = None,
     references: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The references, for two files that lie in no run directory."),
+        typer.Option(metavar="FILE", help="The references, for two files outside run directories."),
     ] = None,
     beam: BeamOption = 1,
     length_penalty: LengthPenaltyOption = 1.0,
@@ -48,10 +48,10 @@ def compare(
 ) -> None:
     """Compare two models, or two files of translations, on the same test sentences.
 
-    Shows which is better, by how much, and whether that may be chance (paired bootstrap resampling).
+    Shows the difference of each score and whether it is significant (paired bootstrap resampling).
 
-    p is how probable so large a difference would be by chance if the two were equally good;
-    below 0.05 it is commonly called significant. A run directory is translated first; a file of
+    p is the probability of so large a difference if the two were equally good; below 0.05 the
+    difference is commonly called significant. A run directory is translated first; a file of
     translations in a run directory is compared with the references of that run.
     """
     show_logs()
@@ -60,11 +60,11 @@ def compare(
         if not system.exists():
             raise ConfigError(f"there is no {system}: give a run directory or a file of translations.")
     if references is not None and data is not None:
-        raise ConfigError("--references and --data both say what to compare with: give one of the two.")
+        raise ConfigError("--references and --data exclude each other: give one of them.")
     if references is not None and name is not None:
-        raise ConfigError("--name is of a corpus to compare with, and --references are all that is needed.")
+        raise ConfigError("--name goes with --data: leave it out where --references are given.")
     if (beam > 1 or checkpoint != "best") and not (first.is_dir() or second.is_dir()):
-        raise ConfigError("--beam and --checkpoint are for runs, and both of these are translated already.")
+        raise ConfigError("--beam and --checkpoint are for runs, and both A and B are files of translations.")
     strategy = choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
     from mt.evaluation.compare import run_comparison, write_comparison

@@ -1,4 +1,4 @@
-"""`mt evaluate`: how good the translations of a run are, and where they are not."""
+"""`mt evaluate`: score the translations of a run, and show what it translates badly."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -68,7 +68,7 @@ def evaluate(
     from mt.evaluation.evaluate import run_evaluation, show_in_tensorboard, write_json
 
     if literature:
-        # A second of importing for the few who want it.
+        # Importing it takes a second.
         from mt.evaluation.literature import literature_score
     result = run_evaluation(
         found,
@@ -113,13 +113,14 @@ def _show_analysis(analysis: "Analysis") -> None:
     words = analysis.source_words
     typer.echo(f"length ratio {analysis.length_ratio:.3f}, words of the output by words of the references")
     typer.echo(
-        f"source words {words.num_words:,}: {_percent(words.num_copied, words.num_words)} stand in the "
-        f"output as they are, {_percent(words.num_copied_by_reference, words.num_words)} in the reference"
+        f"source words {words.num_words:,}: {_percent(words.num_copied, words.num_words)} occur unchanged "
+        f"in the output, {_percent(words.num_copied_by_reference, words.num_words)} in the reference"
     )
     if words.num_unknown is not None and words.num_unknown_copied is not None:
         typer.echo(
             f"unknown source words {words.num_unknown:,}, {_percent(words.num_unknown, words.num_words)}, "
-            f"never stand in training; {words.num_unknown_copied:,} of them stand in the output as they are"
+            f"are not in the training data; {words.num_unknown_copied:,} of them occur unchanged in the "
+            "output"
         )
     typer.echo("\nsource words  sentences    BLEU  chrF2++  length ratio")
     for length in analysis.by_source_length:

@@ -1,4 +1,4 @@
-"""`mt init`: a config for a corpus that the user has, or one that is known to work."""
+"""`mt init`: a config for a corpus of the user, or one that is known to work."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,31 +29,31 @@ def init(
     recipe: Annotated[
         str | None,
         typer.Option(
-            metavar="[NAME]", help="Print this config, which is known to work; without a name, list them all."
+            metavar="[NAME]", help="Print a config that is known to work; without a name, list them all."
         ),
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
             metavar="SRC,TGT",
-            help="Columns that are not called like the languages: english,german, or 1,2 without a header.",
+            help="Columns that are not named after the languages: english,german, or 1,2 without a header.",
         ),
     ] = None,
     delimiter: Annotated[
-        Delimiter, typer.Option(help="What separates columns, where that is not found by the header.")
+        Delimiter, typer.Option(help="What separates columns, if the header does not show it.")
     ] = "auto",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: SRC-TGT.yaml.")
     ] = None,
 ) -> None:
-    """Look at a corpus and write a config file for it, with comments: the first step towards a model.
+    """Look at a corpus and write a commented config file for it.
 
     Or print one of the configs that come with mt: mt init --recipe quickstart > quickstart.yaml
     """
     show_logs()
     if recipe is not None:
         if data or src or tgt or name or output:
-            raise ConfigError("--recipe prints a config that is finished: give no other option with it.")
+            raise ConfigError("--recipe prints a finished config: give no other option with it.")
         _print_recipe(recipe)
         return
     if not (data and src and tgt):
@@ -63,7 +63,7 @@ def init(
         )
     for option, value in (("--data", data), ("--src", src), ("--tgt", tgt), ("--name", name or "")):
         if not _is_unicode(value):
-            raise ConfigError(f"{option} {value!r} is not UTF-8, so that no config can hold it. Rename it.")
+            raise ConfigError(f"{option} {value!r} is not UTF-8, which a config has to be. Rename it.")
     file = output or Path(f"{src}-{tgt}.yaml")
     if file.is_file() or file.is_dir():
         raise ConfigError(f"{file} exists already. Choose another file with --output.")
@@ -93,7 +93,7 @@ def _print_recipe(name: str) -> None:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether a word of the command line was UTF-8; otherwise Python leaves halves of characters in it."""
+    """Whether a command-line argument was UTF-8; otherwise Python leaves surrogates in it."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,17 +1,39 @@
-"""What is logged, shown on stderr without tearing a progress bar apart."""
+"""Terminal output: logs beside progress bars, no control characters, and no need for stderr."""
 
+import contextlib
+import io
 import logging
+import os
 import sys
 import textwrap
+from typing import Any
 
-from mt.cli.streams import escape_on_terminal
 from mt.display import show_progress_bars, terminal_width, visible
+
+STDIN, STDERR = 0, 2
+
+
+def survive_losing_stderr() -> None:
+    """From now on drop what stderr does not accept, because its terminal, pipe or device is closed or full.
+
+    A descriptor 0, 1 or 2 that is closed is opened on the null device, so that no file of ours gets that
+    number and receives what is written to stderr.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STDERR:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    # Unless something else, such as a test, has replaced the stream that Python made.
+    if sys.stderr is sys.__stderr__:
+        raw = _Forgiving(STDERR, "w", closefd=False)
+        sys.stderr = io.TextIOWrapper(
+            io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace", line_buffering=True
+        )
 
 
 def show_logs(level: int = logging.INFO) -> None:
-    """Show the package's log lines and progress bars on stderr; warnings say that they are some.
+    """Show the package's log lines and progress bars on stderr; warnings are marked as such.
 
-    Neither these nor what is written to a terminal on stdout can move the cursor or change colours.
+    From now on no control characters are written to a terminal, neither here nor on stdout.
     """
     show_progress_bars()
     escape_on_terminal()
@@ -23,6 +45,13 @@ def show_logs(level: int = logging.INFO) -> None:
     logger.handlers = [handler]
 
 
+def escape_on_terminal() -> None:
+    """From now on escape control characters on stdout if it is a terminal; files and pipes get every byte."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        raw = io.FileIO(sys.stdout.fileno(), "w", closefd=False)
+        sys.stdout = _Visible(io.BufferedWriter(raw), encoding="utf-8", line_buffering=True)
+
+
 class _BesideProgressBar(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         from tqdm import tqdm
@@ -31,7 +60,7 @@ class _BesideProgressBar(logging.Handler):
 
 
 class _Plain(logging.Formatter):
-    """The message alone; in a terminal, lines that are too long are broken between words."""
+    """The message alone; on a terminal, long lines are wrapped between words."""
 
     def format(self, record: logging.LogRecord) -> str:
         prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
@@ -48,3 +77,26 @@ def _wrapped(line: str, width: int) -> str:
         line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
     return "\n".join(lines)
+
+
+class _Forgiving(io.FileIO):
+    """Accepts everything, and drops what cannot be written."""
+
+    def write(self, data: Any, /) -> int:
+        written = None
+        with contextlib.suppress(OSError):
+            written = super().write(data)
+        # None also from a terminal that is not ready and must not be waited for.
+        return len(memoryview(data)) if written is None else written
+
+
+class _Visible(io.TextIOWrapper):
+    def write(self, text: str, /) -> int:
+        super().write(visible(text))
+        return len(text)
+
+
+def invite_typing(how: str) -> None:
+    """Say on stderr how to type the input, if standard input is a terminal."""
+    if os.isatty(STDIN):
+        print(f"{how} Ctrl-D ends.", file=sys.stderr)

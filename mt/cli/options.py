@@ -1,4 +1,4 @@
-"""Options that mean the same in several commands."""
+"""Options that mean the same in several commands, and the many of `mt translate`."""
 
 import re
 from pathlib import Path
@@ -11,9 +11,10 @@ from mt.errors import ConfigError
 if TYPE_CHECKING:
     from mt.run_directory import RunDirectory
     from mt.search.hypothesis import LengthNormalization
-    from mt.search.strategy import Beam
+    from mt.search.strategy import Beam, Sampling
 
 RUNS = Path("runs")
+_BEAM = "Beam search"
 
 RunOption = Annotated[
     Path | None,
@@ -28,17 +29,28 @@ CheckpointOption = Annotated[
 BeamOption = Annotated[
     int,
     typer.Option(
-        "--beam", min=1, max=100, help="Partial translations that the search keeps; 1 is greedy search."
+        "--beam",
+        min=1,
+        max=100,
+        help="Partial translations that the search keeps; 1 is greedy search.",
+        rich_help_panel=_BEAM,
     ),
 ]
 LengthPenaltyOption = Annotated[
-    float, typer.Option(min=0.0, max=10.0, help="With --beam: the greater, the longer the translations.")
+    float,
+    typer.Option(
+        min=0.0,
+        max=10.0,
+        help="With --beam: the greater, the longer the translations.",
+        rich_help_panel=_BEAM,
+    ),
 ]
 LengthNormalizationOption = Annotated[
     Literal["gnmt", "mean"],
     typer.Option(
         help="With --beam: divide log-probabilities by ((5 + length) / 6) ** penalty, as in GNMT, or by "
-        "length ** penalty, which is the mean over the tokens with a penalty of 1."
+        "length ** penalty, which is the mean over the tokens with a penalty of 1.",
+        rich_help_panel=_BEAM,
     ),
 ]
 EnsembleOption = Annotated[
@@ -68,9 +80,140 @@ JsonOption = Annotated[
 ]
 DeviceOption = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda or mps.")]
 
+# Of `mt translate` alone, in groups.
+_INPUT = "Input"
+_SAMPLING = "Sampling"
+_OUTPUT = "Constraints and unknown words"
+
+FileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--file", "-f", metavar="FILE", help="Translate the lines of a UTF-8 file.", rich_help_panel=_INPUT
+    ),
+]
+StartLineOption = Annotated[
+    int,
+    typer.Option(
+        min=1, metavar="N", help="Start at this line of the file or of stdin.", rich_help_panel=_INPUT
+    ),
+]
+OnErrorOption = Annotated[
+    Literal["stop", "empty", "copy"],
+    typer.Option(
+        help="At a line that is too long or not UTF-8: stop once all lines before it are written, write an "
+        "empty line, or copy the line.",
+        rich_help_panel=_INPUT,
+    ),
+]
+NBestOption = Annotated[
+    int | None,
+    typer.Option(
+        "--n-best",
+        min=1,
+        metavar="N",
+        help="With --beam: write the N best translations of each line, with columns for line number, score, "
+        "log-probability and text.",
+        rich_help_panel=_BEAM,
+    ),
+]
+SampleOption = Annotated[
+    bool,
+    typer.Option(
+        "--sample",
+        help="Sample each translation at random by its probability, instead of searching for the best.",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+TemperatureOption = Annotated[
+    float,
+    typer.Option(
+        min=0.01,
+        max=100.0,
+        help="Divides the logits: below 1 likely tokens become likelier, above 1 less so.",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+TopKOption = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        metavar="K",
+        help="Sample from the K most probable tokens only; 0 samples from all.",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+TopPOption = Annotated[
+    float,
+    typer.Option(
+        min=0.001,
+        max=1.0,
+        metavar="P",
+        help="Sample from the fewest tokens that together have this probability; 1 samples from all.",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+SeedOption = Annotated[
+    int, typer.Option(min=0, help="The same seed gives the same translations.", rich_help_panel=_SAMPLING)
+]
+MinLengthOption = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Write at least N tokens for each sentence.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+MaxLengthOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Write at most N tokens for each sentence, and cut the translation there.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+NoRepeatNgramOption = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Never write the same N tokens twice in a sentence; 0 allows it.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+PrefixOption = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Begin each translation with this text.", rich_help_panel=_OUTPUT),
+]
+PrefixColumnOption = Annotated[
+    bool,
+    typer.Option(
+        "--prefix-column",
+        help="Read lines of source<TAB>prefix, and begin each translation with its prefix.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+KeepUnkOption = Annotated[
+    bool,
+    typer.Option(
+        "--keep-unk",
+        help="Allow <unk> in the translation, where the model does not know a word.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+DictionaryOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Translate certain words as this file says; its lines are source<TAB>target.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+
 
 def find_run(path: Path | None) -> "RunDirectory":
-    """The run at ``path``; without one the newest in ``runs/``, which is then named on stderr."""
+    """The run at ``path``; by default the newest in ``runs/``, which is then named on stderr."""
     from mt.run_directory import RunDirectory, newest_run
 
     if path is not None:
@@ -81,7 +224,7 @@ def find_run(path: Path | None) -> "RunDirectory":
 
 
 def find_ensemble(paths: list[Path] | None) -> "list[RunDirectory]":
-    """The runs at these paths; of None none."""
+    """The runs at these paths; None gives an empty list."""
     from mt.run_directory import RunDirectory
 
     return [RunDirectory(path).require() for path in paths or []]
@@ -90,10 +233,10 @@ def find_ensemble(paths: list[Path] | None) -> "list[RunDirectory]":
 def choose_beam(
     size: int, length_penalty: float, length_normalization: "LengthNormalization"
 ) -> "Beam | None":
-    """The beam search that the options ask for; None is greedy search.
+    """The beam search that the options describe; None is greedy search.
 
     Raises:
-        ConfigError: If they say how lengths are weighed, which greedy search never does.
+        ConfigError: If they set the weight of the length, which greedy search does not use.
     """
     if size == 1:
         if (length_penalty, length_normalization) != (1.0, "gnmt"):
@@ -104,25 +247,58 @@ def choose_beam(
     return Beam(size, length_penalty, length_normalization)
 
 
-def refuse_missing_folder(file: Path | None) -> None:
-    """Check, before hours are spent, that there is a folder to put ``file`` into.
+def choose_strategy(
+    *,
+    beam: int,
+    length_penalty: float,
+    length_normalization: "LengthNormalization",
+    n_best: int | None,
+    sample: bool,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    seed: int,
+) -> "Sampling | Beam | None":
+    """The decoding strategy that the options describe; None is greedy search.
 
     Raises:
-        ConfigError: If there is none, or ``file`` is a folder itself.
+        ConfigError: If they contradict each other.
+    """
+    if sample and beam > 1:
+        raise ConfigError("--sample and --beam exclude each other: give one of them.")
+    if not sample and (temperature, top_k, top_p, seed) != (1.0, 0, 1.0, 1):
+        raise ConfigError("--temperature, --top-k, --top-p and --seed are for sampling: add --sample.")
+    if n_best is not None and sample:
+        raise ConfigError("--n-best needs a beam: leave --sample out, or sample with several seeds.")
+    if n_best is not None and n_best > beam:
+        raise ConfigError(f"--n-best {n_best} needs a beam of at least that size: add --beam {n_best}.")
+    found = choose_beam(beam, length_penalty, length_normalization)
+    if not sample:
+        return found
+    from mt.search.strategy import Sampling
+
+    return Sampling(temperature, seed, top_k, top_p)
+
+
+def refuse_missing_folder(file: Path | None) -> None:
+    """Check early that the folder of ``file``, which is written at the end, exists.
+
+    Raises:
+        ConfigError: If it does not, or ``file`` is a folder itself.
     """
     if file is not None and not file.parent.is_dir():
         raise ConfigError(
-            f"there is no folder {file.parent} to put {file.name} into: make it, or choose another."
+            f"there is no folder {file.parent} to put {file.name} into: create it, or choose another."
         )
     if file is not None and file.is_dir():
         raise ConfigError(f"{file} is a folder: name a file in it.")
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a time such as 90s, 45m, 3h50m or 1d2h.
+    """Seconds of a duration such as 90s, 45m, 3h50m or 1d2h.
 
     Raises:
-        ConfigError: If it is written otherwise, or is no time at all.
+        ConfigError: If it has another form, or is zero.
     """
     match = re.fullmatch(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?", text, re.ASCII)
     seconds = (
@@ -131,5 +307,5 @@ def parse_duration(text: str) -> float:
         else 0
     )
     if not seconds:
-        raise ConfigError(f"--max-time: {text!r} is no time. Write it as 90s, 45m, 3h50m or 1d2h.")
+        raise ConfigError(f"--max-time: {text!r} is not a duration. Write it as 90s, 45m, 3h50m or 1d2h.")
     return float(seconds)

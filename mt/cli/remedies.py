@@ -1,4 +1,6 @@
-"""The ways out of an error, in the flags of the command line."""
+"""The remedies of errors, in the flags of the command line."""
+
+from collections.abc import Sequence
 
 from mt.errors import MtError, Remedy, with_remedies
 
@@ -11,9 +13,20 @@ IN_FLAGS = {
     Remedy.OTHER_SPLIT: "name the split that they are of with --split NAME",
     Remedy.CHOOSE_SEARCH: "choose it with mt translate --beam 5, --length-penalty, --max-length or --sample",
     Remedy.WRITE_RECIPE: "write that recipe to a file with mt init --recipe NAME > NAME.yaml",
+    Remedy.TRAIN_ONE: (
+        "train one with mt init --recipe quickstart > quickstart.yaml; mt train --config quickstart.yaml "
+        "(takes a few minutes)"
+    ),
+    Remedy.RESUME: "resume that run with the same command without --from-checkpoint",
+    Remedy.OTHER_TEST_SET: "name the test set that they are of with --data PATH",
 }
 
 
 def sentence(error: MtError) -> str:
-    """What to print for an error: its message, and what to do in terms of flags."""
-    return with_remedies(error.message, [IN_FLAGS[remedy] for remedy in error.remedies])
+    """The message of an error, with its remedies as flags."""
+    return in_flags(error.message, error.remedies)
+
+
+def in_flags(message: str, remedies: Sequence[Remedy]) -> str:
+    """A message, followed by its remedies as flags."""
+    return with_remedies(message, [IN_FLAGS[remedy] for remedy in remedies])

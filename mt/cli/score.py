@@ -1,4 +1,4 @@
-"""`mt score`: how probable a model thinks translations that are given."""
+"""`mt score`: how probable a model finds given translations."""
 
 import sys
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mt.cli.logs import show_logs
+from mt.cli.logs import invite_typing, show_logs
 from mt.cli.options import (
     CheckpointOption,
     DeviceOption,
@@ -52,17 +52,16 @@ def score(
         raise DataError("give two files, the sources and their translations, or none and pairs on stdin.")
     found = find_run(run)
     from mt.device import choose_device
-    from mt.inference.score import Scorer, perplexity
+    from mt.inference.score import perplexity
     from mt.inference.translator import Translator
 
     translator = Translator.from_run(
         found, checkpoint=checkpoint, device=choose_device(device), others=find_ensemble(ensemble)
     )
-    scorer = Scorer(translator)
     num_pairs = num_tokens = num_unknown = 0
     log_prob = 0.0
     for pairs in arriving(_pairs_of_files(*files) if files else _pairs_of_stdin()):
-        scored = scorer.score(pairs, first_line=num_pairs + 1)
+        scored = translator.score(pairs, first_line=num_pairs + 1)
         num_pairs += len(scored)
         num_tokens += sum(len(pair.tokens) for pair in scored)
         num_unknown += sum(pair.num_unknown for pair in scored)
@@ -100,8 +99,8 @@ def _pairs_of_files(sources: Path, translations: Path) -> Iterator[tuple[str, st
 
 
 def _pairs_of_stdin() -> Iterator[tuple[str, str]]:
-    lines = lines_of_stdin("Type a sentence, a tab and its translation, and press Enter;")
-    for number, line in enumerate(lines, start=1):
+    invite_typing("Type a sentence, a tab and its translation, and press Enter;")
+    for number, line in enumerate(lines_of_stdin(), start=1):
         source, *translations = line.split("\t")
         if len(translations) != 1:
             raise DataError(

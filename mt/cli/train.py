@@ -1,4 +1,4 @@
-"""`mt train`: parse, train, say how it ended."""
+"""`mt train`: train a model, or resume its training."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,34 +34,34 @@ def train(
     ] = None,
     restart: Annotated[
         bool,
-        typer.Option("--restart", help="Move an existing run aside and begin anew, each time."),
+        typer.Option("--restart", help="Move an existing run aside and start over, each time."),
     ] = False,
     from_checkpoint: Annotated[
         Path | None,
         typer.Option(
             "--from-checkpoint",
             metavar="PATH",
-            help="Begin a new --run that continues from an older checkpoint of another run, such as "
+            help="Start a new --run that continues from an older checkpoint of another run, such as "
             "runs/x/checkpoints/step_0002000.",
         ),
     ] = None,
 ) -> None:
-    """Train a model as a config file says, into a run directory.
+    """Train a model from a config file, into a run directory.
 
-    The same command again continues a run that was stopped, exactly where it stopped.
+    The same command again resumes a run that was stopped, exactly where it stopped.
 
     Exit codes:
 
       0  the run is finished.
-      2  something is wrong with the input, said in a sentence.
-     75  stopped by --max-time: saved, and there is more to do.
+      2  the input has a mistake, which a sentence explains.
+     75  stopped by --max-time: saved, and can be resumed.
     129  stopped by SIGHUP, as when the terminal is closed: saved.
     130  stopped by Ctrl-C (SIGINT): saved, unless it was pressed twice.
-    138  stopped by SIGUSR1, as SLURM sends it ahead of the end of a job: saved.
+    138  stopped by SIGUSR1, which SLURM can send before the time limit of a job: saved.
     143  stopped by SIGTERM: saved.
 
-    A signal that is ignored at the start, as SIGHUP is under nohup, stays ignored. Where stderr is lost,
-    training goes on, and the run's train.log has all that would have been said.
+    A signal that is ignored at the start, such as SIGHUP under nohup, stays ignored. If stderr is closed,
+    training continues, and all messages are in the run's train.log.
     """
     from mt.config.load import load_config
     from mt.run_directory import RunDirectory
@@ -69,29 +69,36 @@ def train(
     show_logs()
     if restart and from_checkpoint is not None:
         raise ConfigError(
-            "--restart moves a run aside, and --from-checkpoint begins a new one: give one of the two."
+            "--restart moves a run aside, and --from-checkpoint starts a new one: give one of the two."
         )
     max_seconds = parse_duration(max_time) if max_time is not None else None
     loaded = load_config(config, overrides or [], label="--set")
     directory = RunDirectory(run or RUNS / config.stem)
     directory.refuse_second_writer()
-    # Torch is slow to come, and who is refused need not wait for it.
+    # After the checks above, because importing torch is slow.
     from mt.training.run import run_training
 
     outcome = run_training(
         loaded, directory, restart=restart, from_checkpoint=from_checkpoint, max_seconds=max_seconds
     )
     if outcome.finished is None:
+        _say_how_to_resume(outcome, restart=restart, branches_off=from_checkpoint is not None)
         raise typer.Exit(outcome.exit_code)
     _report(outcome, directory)
 
 
+def _say_how_to_resume(outcome: "Outcome", *, restart: bool, branches_off: bool) -> None:
+    flag = "--restart" if restart else "--from-checkpoint" if branches_off else None
+    without = f" without {flag}" if flag and outcome.was_started else ""
+    typer.echo(f"The same command{without} resumes the run.", err=True)
+
+
 def _report(outcome: "Outcome", run: "RunDirectory") -> None:
-    """Say what can be done now; how it ended is in the log."""
+    """Print what to do next; the log says how the run ended."""
     if outcome.was_finished:
         typer.echo(
             f"{run.path} is finished: {outcome.finished}. "
-            "To train it further, raise that limit; to begin anew, add --restart.",
+            "To train it further, raise that limit; to start over, add --restart.",
             err=True,
         )
         return

@@ -1,4 +1,4 @@
-"""`mt translate`: sentences in, translations out, one line for one line."""
+"""`mt translate`: translate sentences, one line out for one line in."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,23 +9,17 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
-from mt.cli.bad_lines import BadLines, Pairs, Search
-from mt.cli.logs import show_logs
+from mt.cli.logs import invite_typing, show_logs
 from mt.cli.options import (
     BeamOption,
     CheckpointOption,
     DeviceOption,
-    EnsembleOption,
-    LengthNormalizationOption,
-    LengthPenaltyOption,
-    RunOption,
-    find_ensemble,
-    find_run,
-)
-from mt.cli.search_options import (
     DictionaryOption,
+    EnsembleOption,
     FileOption,
     KeepUnkOption,
+    LengthNormalizationOption,
+    LengthPenaltyOption,
     MaxLengthOption,
     MinLengthOption,
     NBestOption,
@@ -33,6 +27,7 @@ from mt.cli.search_options import (
     OnErrorOption,
     PrefixColumnOption,
     PrefixOption,
+    RunOption,
     SampleOption,
     SeedOption,
     StartLineOption,
@@ -40,8 +35,10 @@ from mt.cli.search_options import (
     TopKOption,
     TopPOption,
     choose_strategy,
+    find_ensemble,
+    find_run,
 )
-from mt.cli.unknown_words import UnknownWords
+from mt.cli.unusual_lines import BadLines, Pairs, Search, UnknownWords
 from mt.display import progress_bar, terminal_width
 from mt.errors import ConfigError, DataError
 from mt.inference.arriving_lines import (
@@ -122,7 +119,7 @@ def translate(
         refuse_long=True,
     )
     lines = _Lines(sentences, file, start_line, prefix or "", prefix_column)
-    unknown_words = UnknownWords(translator.reader, copies=translator.carries_over)
+    unknown_words = UnknownWords(translator.reader, copies=translator.copies_words)
     with lines.bar() as bar:
         search = partial(search, advance=bar.update)
         _translate_all(lines, search, BadLines(on_error), unknown_words, is_numbered=n_best is not None)
@@ -151,7 +148,7 @@ def _load(
 def _translate_all(
     lines: "_Lines", search: Search, bad_lines: BadLines, unknown_words: UnknownWords, *, is_numbered: bool
 ) -> None:
-    """Translate and write block by block; then say what was unusual, and which line it stopped at."""
+    """Translate and write block by block, then print the warnings, or the line that stopped it."""
     number = lines.first
     stopped_by = None
     for block in lines.blocks():
@@ -188,12 +185,12 @@ def _refuse_contradictions(
     if sentences and start_line > 1:
         raise ConfigError("--start-line is for the lines of a file or of stdin: leave out other sentences.")
     if prefix is not None and prefix_column:
-        raise ConfigError("--prefix and --prefix-column both say how to begin: give one of the two.")
+        raise ConfigError("--prefix and --prefix-column exclude each other: give one of them.")
     if prefix_column and sentences:
         raise ConfigError("--prefix-column is for lines of a file or of stdin: take --prefix with sentences.")
     if dictionary is not None and keep_unk:
         raise ConfigError(
-            "--dictionary writes unknown words otherwise, and --keep-unk leaves them: give one of the two."
+            "--dictionary replaces unknown words, and --keep-unk keeps them: give one of the two."
         )
 
 
@@ -205,55 +202,55 @@ def _is_file(text: str) -> bool:
 
 
 class _Lines(NamedTuple):
-    """What is to be translated: sentences, the lines of a file, or those of standard input."""
+    """The input: sentences, the lines of a file, or the lines of standard input."""
 
     sentences: list[str] | None
     file: Path | None
     first: int
     """The number of the first line to translate."""
     prefix: str
-    """How every translation begins."""
+    """The prefix of every translation."""
     prefix_column: bool
-    """Whether each line has, after a tab, a beginning of its own."""
+    """Whether each line has the prefix of its translation after a tab."""
 
     @property
     def name(self) -> str:
-        """What to call the place that a line comes from."""
+        """The name of the input, for messages."""
         if self.sentences:
             return "the command line"
         return STDIN_NAME if self.file is None else str(self.file)
 
     def bar(self) -> "tqdm[NoReturn]":
-        """How many lines of a file are done; on a terminal the translations themselves show it."""
+        """A progress bar for a file, unless the translations themselves appear on the terminal."""
         is_needed = self.file is not None and terminal_width() is not None and not sys.stdout.isatty()
         total = count_lines(self.file) if is_needed else None
         left = None if total is None else max(0, total - self.first + 1)
         return progress_bar(left, unit="lines", shown=is_needed)
 
     def blocks(self) -> Iterator[list[str]]:
-        """The lines, as many at a time as have arrived."""
+        """Yield the lines in blocks of what has arrived."""
         if self.sentences:
-            # A sentence with a line break in it is still one sentence.
+            # A sentence that contains a line break is still one sentence.
             yield [" ".join(sentence.split()) for sentence in self.sentences]
         elif self.file is not None:
             yield from arriving(self._from_the_first(lines_of_file(self.file, keep_bad=True)))
         else:
-            lines = lines_of_stdin("Type a sentence and press Enter;", keep_bad=True)
-            yield from arriving(self._from_the_first(lines))
+            invite_typing("Type a sentence and press Enter;")
+            yield from arriving(self._from_the_first(lines_of_stdin(keep_bad=True)))
 
     def read(self, lines: list[str], first_line: int) -> tuple[Pairs, dict[int, str]]:
-        """Of each line the source and the beginning of its translation; which lines are not text, and why."""
+        """Split lines into source and prefix; also return which lines are not text, and why."""
         pairs = []
         reasons: dict[int, str] = {}
         for number, line in enumerate(lines, first_line):
-            source, _, beginning = line.partition("\t") if self.prefix_column else (line, "", self.prefix)
-            pairs.append((source, beginning))
+            source, _, prefix = line.partition("\t") if self.prefix_column else (line, "", self.prefix)
+            pairs.append((source, prefix))
             if reason := why_not_text(line, self.name, number):
                 reasons[number] = reason
         return pairs, reasons
 
     def _from_the_first(self, lines: Iterator[str]) -> Iterator[str]:
-        """The lines that are to be translated; none where the file ends just before the first of them."""
+        """Skip the lines before ``first``; it may be one line after the end of the file."""
         num_skipped = sum(1 for _ in islice(lines, self.first - 1))
         if num_skipped < self.first - 1:
             raise DataError(
@@ -263,7 +260,7 @@ class _Lines(NamedTuple):
 
 
 def _how_to_go_on(line: int) -> str:
-    """What can be done where translating has stopped at this line."""
+    """Say how to continue after translating has stopped at this line."""
     before = "No line is before it" if line == 1 else "All lines before it are translated"
     return (
         f"{before}. Go on after it with --start-line {line + 1}, or past all such lines with "
@@ -272,7 +269,7 @@ def _how_to_go_on(line: int) -> str:
 
 
 def _write(translations: "Sequence[Sequence[Translation]]", first_line: int | None) -> None:
-    """The best of each line; where lines are to be numbered, all of them, with their scores."""
+    """Write the best translation of each line; with ``first_line``, all of them, numbered and scored."""
     if first_line is None:
         written = [best.text for best, *_ in translations]
     else:

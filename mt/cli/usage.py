@@ -1,14 +1,12 @@
-"""How a command is called, and what was probably meant where it is called wrongly."""
+"""Command-line mistakes: what was probably meant."""
 
-import sys
 from typing import Any
 
-import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from mt.errors import ConfigError
 
-# What an option is called here, and what elsewhere; of several that a command has, the first is meant.
+# The name of an option here, and in other tools; if a command has several of them, the first is suggested.
 FLAGS = {
     "--run": "model model-path model-dir run-dir run-path checkpoint-dir checkpoint-path output-dir out-dir "
     "save-dir model-name-or-path experiment",
@@ -39,32 +37,31 @@ SPLITS = {
     **dict.fromkeys(("training", "trn"), "train"),
     **dict.fromkeys(("testing", "tst"), "test"),
 }
-INTERRUPTED = 130
 
 
 class Command(TyperCommand):
-    """A command that answers a wrong option with the right one."""
+    """A command that suggests the right option for a wrong one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments.
 
         Raises:
-            ConfigError: If they are wrong, and what was meant is known.
+            ConfigError: If they are wrong, and the right ones can be suggested.
         """
         if self.name == "init" and args[-1:] == ["--recipe"]:
-            # Without a name, which no option of typer's may lack: all of them are listed.
+            # Typer has no options with an optional value; an empty name lists all recipes.
             args = [*args, ""]
         given = list(args)
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
-            # The classes of these errors are not typer's own in all its versions.
+            # The classes of these errors differ between versions of typer.
             if hasattr(error, "format_message") and (meant := self._meant(given, error)):
                 raise ConfigError(meant) from error
             raise
 
     def _meant(self, args: list[str], error: Any) -> str | None:
-        """The sentence for arguments that were refused, where it is known what they were meant to be."""
+        """The message for arguments that were refused, if the right ones can be suggested."""
         if flag := getattr(error, "option_name", None):
             return self._meant_by_flag(str(flag)) if flag not in self._flags() else None
         wrong_split = next(
@@ -103,26 +100,8 @@ class Command(TyperCommand):
         return {flag for parameter in self.params for flag in parameter.opts}
 
 
-class Commands(TyperGroup):
-    """The group of all commands; Ctrl-C ends each of them alike."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command.
-
-        Raises:
-            typer.Exit: With 130, after Ctrl-C.
-        """
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            if sys.stderr.isatty():
-                # So that the prompt of the shell is not behind the ^C.
-                typer.echo(err=True)
-            raise typer.Exit(INTERRUPTED) from None
-
-
 def _split_in(arg: str, following: str) -> str | None:
-    """The value of --split, where this argument is that."""
+    """The value of --split, if this argument is that option."""
     name, equals, value = arg.partition("=")
     if name != "--split":
         return None

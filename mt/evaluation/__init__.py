@@ -1,1 +1,1 @@
-"""How good translations are: scores, tests of significance, and where a system errs."""
+"""Evaluation: scores of translations, their significance, and an analysis of words and lengths."""

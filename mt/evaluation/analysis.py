@@ -1,4 +1,4 @@
-"""Which words a system gets right: by training frequency, by sentence length, copied, unknown.
+"""Which words a system translates correctly: by training frequency, by sentence length, copied, unknown.
 
 A word is a token of BLEU (sacreBLEU's 13a tokens, cased). Punctuation marks are words too, except in the
 statistics of the source, which count only words with a letter or digit.
@@ -47,7 +47,7 @@ class FrequencyGroup:
 
 @dataclass(frozen=True)
 class SourceWords:
-    """What happens to the words of the source; counts are of running words."""
+    """How many source words (tokens, not types) are copied or unknown."""
 
     num_words: int
     num_copied: int
@@ -55,12 +55,12 @@ class SourceWords:
     num_copied_by_reference: int
     """Words that occur unchanged in its reference."""
     num_unknown: int | None
-    """Words that never occur in the training sources; None if these could not be read."""
+    """Words that never occur in the training sources; None if the training corpus could not be read."""
     num_unknown_copied: int | None
 
 
 def words(line: str) -> list[str]:
-    """The words of a line, as BLEU counts them; in an unsegmented script each letter is one."""
+    """Split a line into the words that BLEU counts; in an unsegmented script each letter is a word."""
     return _TOKENIZE(split_letters(line)).split()
 
 
@@ -124,19 +124,19 @@ def by_training_frequency(
     ]
 
 
-def look_at_source_words(
+def count_source_words(
     sources: Sequence[str],
     hypotheses: Sequence[str],
     references: Sequence[str],
     frequencies: Mapping[str, int] | None,
 ) -> SourceWords:
-    """Count the source words that were copied, and those that are not in the training data.
+    """Count the source words, those that were copied, and those that are not in the training data.
 
     Args:
         sources: The source sentences.
         hypotheses: The translations.
         references: The references.
-        frequencies: How often each word occurs in the training sources, if that is known.
+        frequencies: How often each word occurs in the training sources; None if it is not known.
     """
     num = Counter[str]()
     for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
@@ -185,7 +185,7 @@ class ScoredSentence:
 
 @dataclass(frozen=True)
 class SentenceOfTwo:
-    """A sentence with the translations of two systems, and their scores."""
+    """A sentence with the translations of two systems and their scores."""
 
     number: int
     """Its position in the test set, counted from 1."""
@@ -198,7 +198,7 @@ class SentenceOfTwo:
 def worst_sentences(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], num: int
 ) -> list[ScoredSentence]:
-    """The ``num`` sentences with the lowest chrF2++, the worst first; of equals the earlier first."""
+    """The ``num`` sentences with the lowest chrF2++, the worst first; ties keep their order."""
     scores = sentence_scores(hypotheses, references)
     order = sorted(range(len(scores)), key=scores.__getitem__)[:num]
     return [ScoredSentence(i + 1, sources[i], hypotheses[i], references[i], scores[i]) for i in order]

@@ -1,4 +1,4 @@
-"""`mt compare`: two systems on the same sentences, and whether their difference is more than chance."""
+"""Comparing two systems on the same sentences, with the significance of the difference (`mt compare`)."""
 
 import json
 import re
@@ -12,13 +12,12 @@ from mt.atomic_files import write_output
 from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.data.sources.source import Split
-from mt.errors import ConfigError, DataError
+from mt.errors import ConfigError, DataError, Remedy
 from mt.evaluation.analysis import SentenceOfTwo, most_different_sentences
 from mt.evaluation.evaluate import translate_set
-from mt.evaluation.scores import refuse_empty
-from mt.evaluation.significance import Difference, paired_bootstrap
+from mt.evaluation.scores import Difference, paired_bootstrap, refuse_empty
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, read_lines
-from mt.inference.loaded_model import load_trained
+from mt.inference.loaded_model import load_model
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 from mt.wording import counted
@@ -26,12 +25,12 @@ from mt.wording import counted
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two systems score, and where they differ."""
+    """The scores of two systems, and the sentences in which they differ most."""
 
     systems: tuple[str, str]
     """The files of their translations."""
     data: str
-    """Where the sentences come from."""
+    """The corpus and split of the sentences."""
     num_sentences: int
     scores: dict[str, Difference]
     sentences: list[SentenceOfTwo]
@@ -49,53 +48,53 @@ def run_comparison(
     beam: Beam | None = None,
     num_shown: int = 10,
 ) -> Comparison:
-    """Judge two systems on the same references; what is a run translates them first.
+    """Score two systems against the same references; runs translate the sources first.
 
     Args:
         systems: Run directories, or files of translations, one a line.
-        split: Which part of the corpus of the first run, or, of files, of the run that the first lies in.
-        checkpoint: best, latest, or a checkpoint's name, of both runs.
+        split: The split of the corpus of the first run; of files, the run whose directory they are in.
+        checkpoint: best, latest, or a checkpoint's name, for both runs.
         device: Where to compute.
-        data_path: Another corpus, or a standard test set, as `load_evaluation_set` has it.
+        data_path: Another corpus, or a standard test set, as in `load_evaluation_set`.
         data_name: The configuration of that corpus.
-        references: The references as a file, for two files of translations that belong to no run.
-        beam: Search with a beam; None searches greedily.
-        num_shown: How many of the sentences to find in which they differ most.
+        references: The references as a file, for two files of translations outside run directories.
+        beam: The beam search; None searches greedily.
+        num_shown: How many of the sentences that differ most to return.
 
     Raises:
         MtError: If a system cannot be used, their languages differ, or lines are missing.
     """
     sources: list[str] | None = None
     if references is not None:
-        judged_on = _references_alone(systems, references)
+        test_set = _references_alone(systems, references)
     else:
         data = _corpus_of(systems)
-        judged_on = load_evaluation_set(data, split, path=data_path, name=data_name)
-        sources = judged_on.sources
+        test_set = load_evaluation_set(data, split, path=data_path, name=data_name)
+        sources = test_set.sources
     for system in systems:
-        # What is there already is looked at before anything is translated.
+        # Existing files are checked before anything is translated.
         if not system.is_dir():
             if references is None and data_path is None:
                 _refuse_other_split(system, split)
             if references is None:
-                _refuse_other_sentences(system, judged_on)
-            _refuse_other_length(system, read_lines(system), judged_on)
+                _refuse_other_sentences(system, test_set)
+            _refuse_other_length(system, read_lines(system), test_set)
     files = [
-        _translate(RunDirectory(system), judged_on, checkpoint, device, beam) if system.is_dir() else system
+        _translate(RunDirectory(system), test_set, checkpoint, device, beam) if system.is_dir() else system
         for system in systems
     ]
     first, second = map(read_lines, files)
     return Comparison(
         systems=(str(files[0]), str(files[1])),
-        data=judged_on.where,
-        num_sentences=len(judged_on.references),
-        scores=paired_bootstrap(first, second, judged_on.references),
-        sentences=most_different_sentences(sources, (first, second), judged_on.references, num_shown),
+        data=test_set.where,
+        num_sentences=len(test_set.references),
+        scores=paired_bootstrap(first, second, test_set.references),
+        sentences=most_different_sentences(sources, (first, second), test_set.references, num_shown),
     )
 
 
 def write_comparison(comparison: Comparison, file: Path) -> None:
-    """Write all that was found as JSON, in place of what ``file`` held."""
+    """Write the comparison as JSON; an existing ``file`` is replaced."""
     write_output(file, json.dumps(asdict(comparison), indent=2, ensure_ascii=False) + "\n")
 
 
@@ -103,8 +102,8 @@ def _references_alone(systems: Sequence[Path], references: Path) -> EvaluationSe
     for system in systems:
         if system.is_dir():
             raise ConfigError(
-                f"{system} is a run, which translates sources, and --references FILE has none: leave it out, "
-                "or give two files of translations."
+                f"{system} is a run, which needs sources to translate, and a file of references has none: "
+                "leave the references out, or give two files of translations."
             )
     found = EvaluationSet(references.stem, str(references), [], read_lines(references))
     refuse_empty(found.references, found.where)
@@ -112,14 +111,14 @@ def _references_alone(systems: Sequence[Path], references: Path) -> EvaluationSe
 
 
 def _corpus_of(systems: Sequence[Path]) -> DataConfig:
-    """The corpus of the first system that is a run, or lies in one; all must be of the same languages."""
+    """The corpus of the first system that is a run, or is in one; all must have the same languages."""
     runs = [RunDirectory(system if system.is_dir() else system.parent) for system in systems]
     given = [run.require() for run, system in zip(runs, systems, strict=True) if system.is_dir()]
     given = given or [run for run in runs if run.exists]
     if not given:
         raise ConfigError(
-            f"neither {systems[0]} nor {systems[1]} is a run or lies in one: say what to compare them with, "
-            "with --references FILE."
+            f"neither {systems[0]} nor {systems[1]} is in a run, so there is nothing to compare them with.",
+            Remedy.GIVE_REFERENCES,
         )
     first, *others = [load_config(run.config_file).data for run in given]
     for other in others:
@@ -132,32 +131,36 @@ def _corpus_of(systems: Sequence[Path]) -> DataConfig:
 
 
 def _translate(
-    run: RunDirectory, judged_on: EvaluationSet, checkpoint: str, device: torch.device, beam: Beam | None
+    run: RunDirectory, test_set: EvaluationSet, checkpoint: str, device: torch.device, beam: Beam | None
 ) -> Path:
-    """Let a run translate; the file of its translations."""
-    return translate_set(run, load_trained(run, checkpoint), judged_on, device=device, beam=beam).file
+    """Translate the test set by a run, and return the file of the translations."""
+    return translate_set(run, load_model(run, checkpoint), test_set, device=device, beam=beam).file
 
 
-def _refuse_other_sentences(file: Path, judged_on: EvaluationSet) -> None:
-    """The name of a file of `translate_set` has the checksum of its test set; older ones have none."""
+def _refuse_other_sentences(file: Path, test_set: EvaluationSet) -> None:
+    """Compare checksums: the file names of `translate_set` have one, except those of old versions."""
     named = re.match(r"hypotheses\.(.+-([0-9a-f]{12}))\.(?:step|average)_\d", file.name)
-    if named and named[2] != judged_on.checksum:
+    if named and named[2] != test_set.checksum:
         raise ConfigError(
-            f"{file} holds translations of other sentences than {judged_on.where}: add the --data that they "
-            f"are of, or --references {file.with_name(f'references.{named[1]}.txt')}."
+            f"{file} has translations of other sentences than {test_set.where}; their references are in "
+            f"{file.with_name(f'references.{named[1]}.txt')}.",
+            Remedy.OTHER_TEST_SET,
+            Remedy.GIVE_REFERENCES,
         )
 
 
 def _refuse_other_split(file: Path, split: Split) -> None:
-    """Splits may have as many lines as one another, so that the name alone tells that one was mistaken."""
+    """Compare the split in the file's name; two splits may have the same number of lines."""
     named = re.match(r"hypotheses\.(train|validation|test)(?:-[0-9a-f]{12})?\.(?:step|average)_", file.name)
     if named and named[1] != split:
-        raise ConfigError(f"{file} holds translations of the {named[1]} split: add --split {named[1]}.")
+        raise ConfigError(
+            f"{file} has translations of the {named[1]} split, not of {split}.", Remedy.OTHER_SPLIT
+        )
 
 
-def _refuse_other_length(file: Path, lines: list[str], judged_on: EvaluationSet) -> None:
-    if len(lines) != len(judged_on.references):
+def _refuse_other_length(file: Path, lines: list[str], test_set: EvaluationSet) -> None:
+    if len(lines) != len(test_set.references):
         raise DataError(
-            f"{file} has {counted(len(lines), 'line')}, but {judged_on.where} has "
-            f"{counted(len(judged_on.references), 'reference')}: they do not belong together."
+            f"{file} has {counted(len(lines), 'line')}, but {test_set.where} has "
+            f"{counted(len(test_set.references), 'reference')}: they do not belong together."
         )

@@ -1,4 +1,4 @@
-"""`mt evaluate`: translate a split of the corpus, or another test set, and judge the translations."""
+"""Translating a test set and scoring the translations (`mt evaluate`)."""
 
 import hashlib
 import json
@@ -16,6 +16,7 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.corpus import load_corpus
 from mt.data.sources.source import Split
+from mt.device import choose_device
 from mt.display import markdown_text, progress_bar
 from mt.errors import DataError, RunError
 from mt.evaluation.analysis import (
@@ -25,17 +26,16 @@ from mt.evaluation.analysis import (
     SourceWords,
     by_source_length,
     by_training_frequency,
+    count_source_words,
     count_words,
     length_ratio,
-    look_at_source_words,
     worst_sentences,
 )
-from mt.evaluation.scores import Score, exact_match
-from mt.evaluation.significance import MAX_RESAMPLED_LINES, score_with_confidence
+from mt.evaluation.scores import MAX_RESAMPLED_LINES, Score, exact_match, score_with_confidence
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set
-from mt.inference.loaded_model import Trained, load_trained
+from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.translator import Translator
-from mt.run_directory import RunDirectory
+from mt.run_directory import RunDirectory, as_run
 from mt.search.strategy import Beam
 
 LOG = logging.getLogger(__name__)
@@ -45,10 +45,10 @@ LiteratureScore = Callable[[Sequence[str], Sequence[str], str], Score]
 
 @dataclass(frozen=True)
 class Translations:
-    """What a run makes of an evaluation set."""
+    """A run's translations of a test set."""
 
     setting: str
-    """What decides it: the set, the checkpoint and the search, as the file's name has them."""
+    """The test set, the checkpoint and the decoding strategy, as in the file's name."""
     checkpoint: str
     step: int
     """The optimizer step of the checkpoint."""
@@ -60,24 +60,24 @@ class Translations:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Where a system is good and where it is not."""
+    """Which words and sentences a system translates well."""
 
     length_ratio: float
-    """Words of the translations by words of the references."""
+    """Words of the translations divided by words of the references."""
     source_words: SourceWords
     by_source_length: list[LengthGroup]
     by_training_frequency: list[FrequencyGroup] | None
-    """None where the training corpus cannot be read."""
+    """None if the training corpus cannot be read."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How well a run translates an evaluation set."""
+    """How well a run translates a test set."""
 
     setting: str
-    """The set, the checkpoint and the search."""
+    """The test set, the checkpoint and the decoding strategy."""
     data: str
-    """Where the sentences come from."""
+    """The corpus and split of the sentences."""
     checkpoint: str
     step: int
     """The optimizer step of the checkpoint."""
@@ -85,23 +85,23 @@ class Evaluation:
     hypotheses_file: Path
     """The translations, one a line."""
     references_file: Path
-    """The references, likewise."""
+    """The references, one a line."""
     scores: dict[str, Score]
     literature: Score | None
     exact: float
     """Percentage of translations that equal their reference."""
     exact_by_length: dict[int, tuple[int, float]] | None
-    """For `builtin:reverse`, where length is what is hard: sentences of so many words, percentage exact."""
+    """For `builtin:reverse`, by source words: the number of sentences and the percentage that is exact."""
     analysis: Analysis | None
     worst: list[ScoredSentence]
 
 
 def run_evaluation(
-    run: RunDirectory,
+    run: str | Path | RunDirectory,
     *,
-    split: Split,
-    checkpoint: str,
-    device: torch.device,
+    split: Split = "test",
+    checkpoint: str = "best",
+    device: str | torch.device = "auto",
     data_path: str | None = None,
     data_name: str | None = None,
     beam: Beam | None = None,
@@ -109,43 +109,44 @@ def run_evaluation(
     analyse: bool = True,
     num_worst: int = 10,
 ) -> Evaluation:
-    """Translate every line, score them all, and write the translations into the run directory.
+    """Translate a test set, score the translations, and write them into the run directory.
 
     Args:
-        run: The run.
+        run: The run directory.
         split: train, validation or test.
         checkpoint: best, latest, or a checkpoint's name.
-        device: Where to compute.
-        data_path: Another corpus than the run's own, or a standard test set, as `load_evaluation_set` has it.
+        device: Where to compute: a device, or ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        data_path: Another corpus than the run's own, or a standard test set, as in `load_evaluation_set`.
         data_name: The configuration of that corpus.
-        beam: Search with a beam; None searches greedily.
-        literature: Scores once more in the way of the literature; it is given the target language.
-        analyse: Look at words and lengths as well, for which the training corpus is read.
-        num_worst: How many of the worst sentences to find.
+        beam: The beam search; None searches greedily.
+        literature: An additional score; it is called with the target language as third argument.
+        analyse: Whether to analyse words and lengths too, which reads the training corpus.
+        num_worst: How many of the worst sentences to return.
 
     Raises:
         MtError: If the run, the checkpoint or the corpus cannot be used, or a reference is empty.
     """
-    config = load_config(run.require().config_file)
+    run = as_run(run).require()
+    config = load_config(run.config_file)
     # Before the corpus, which may take long: training may remove this checkpoint at any time.
-    trained = load_trained(run, checkpoint)
-    judged_on = load_evaluation_set(config.data, split, path=data_path, name=data_name)
-    found = translate_set(run, trained, judged_on, device=device, beam=beam)
-    texts = judged_on.sources, found.lines, judged_on.references
+    loaded = load_model(run, checkpoint)
+    test_set = load_evaluation_set(config.data, split, path=data_path, name=data_name)
+    found = translate_set(run, loaded, test_set, device=choose_device(device), beam=beam)
+    texts = test_set.sources, found.lines, test_set.references
     if len(found.lines) > MAX_RESAMPLED_LINES:
         LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
     return Evaluation(
         setting=found.setting,
-        data=judged_on.where,
+        data=test_set.where,
         checkpoint=found.checkpoint,
         step=found.step,
         num_sentences=len(found.lines),
         hypotheses_file=found.file,
         references_file=found.references_file,
-        scores=score_with_confidence(found.lines, judged_on.references),
+        scores=score_with_confidence(found.lines, test_set.references),
         literature=literature(*texts[1:], config.data.tgt) if literature else None,
-        exact=exact_match(found.lines, judged_on.references),
-        exact_by_length=_exact_by_length(*texts) if judged_on.where.startswith("builtin:reverse,") else None,
+        exact=exact_match(found.lines, test_set.references),
+        exact_by_length=_exact_by_length(*texts) if test_set.where.startswith("builtin:reverse,") else None,
         analysis=_analyse(config, *texts) if analyse else None,
         worst=worst_sentences(*texts, num_worst),
     )
@@ -153,36 +154,33 @@ def run_evaluation(
 
 def translate_set(
     run: RunDirectory,
-    trained: Trained,
-    judged_on: EvaluationSet,
+    loaded: LoadedModel,
+    test_set: EvaluationSet,
     *,
     device: torch.device,
     beam: Beam | None,
 ) -> Translations:
-    """Translate an evaluation set and leave the translations in the run, in a file that names the setting.
-
-    The references are written beside it.
-    """
-    saved = trained.checkpoint
+    """Translate a test set and write the translations and the references into the run directory."""
+    saved = loaded.checkpoint
     mean = "-mean" if beam and beam.length_normalization == "mean" else ""
     search = f"beam{beam.size}-lp{beam.length_penalty:g}{mean}" if beam else "greedy"
     of = ""
     if saved.average_of:
-        # An average is replaced by another of the same name.
+        # Another average with the same name may replace this one.
         checksum = hashlib.blake2b(" ".join(saved.average_of).encode(), digest_size=2).hexdigest()
         of = f"-of{len(saved.average_of)}-{checksum}"
-    setting = f"{judged_on.name}.{saved.name}{of}.{search}"
-    translator = Translator.from_trained(trained, device=device)
-    with progress_bar(len(judged_on.sources), unit="sentences") as bar:
-        lines = translator.translate(judged_on.sources, strategy=beam, advance=bar.update)
-    file, references_file = run.hypotheses_file(setting), run.references_file(judged_on.name)
-    _write_lines(references_file, judged_on.references)
+    setting = f"{test_set.name}.{saved.name}{of}.{search}"
+    translator = Translator.from_loaded(loaded, device=device)
+    with progress_bar(len(test_set.sources), unit="sentences") as bar:
+        lines = translator.translate(test_set.sources, strategy=beam, advance=bar.update)
+    file, references_file = run.hypotheses_file(setting), run.references_file(test_set.name)
+    _write_lines(references_file, test_set.references)
     _write_lines(file, lines)
     return Translations(setting, saved.name, saved.step, lines, file, references_file)
 
 
 def _write_lines(file: Path, lines: Sequence[str]) -> None:
-    """Each text on a line of its own; a line break in it becomes a space, which is the same to all scores."""
+    """Write one text a line; line breaks become spaces, which does not change any score."""
     write_text_atomically(file, "".join(line.replace("\n", " ") + "\n" for line in lines))
 
 
@@ -191,7 +189,7 @@ def _analyse(config: Config, sources: list[str], hypotheses: list[str], referenc
     of_sources, of_targets = frequencies or (None, None)
     return Analysis(
         length_ratio(hypotheses, references),
-        look_at_source_words(sources, hypotheses, references, of_sources),
+        count_source_words(sources, hypotheses, references, of_sources),
         by_source_length(sources, hypotheses, references),
         None if of_targets is None else by_training_frequency(hypotheses, references, of_targets),
     )
@@ -200,7 +198,7 @@ def _analyse(config: Config, sources: list[str], hypotheses: list[str], referenc
 def _training_frequencies(
     config: Config, sources: list[str], targets: list[str]
 ) -> tuple[dict[str, int], dict[str, int]] | None:
-    """How often the words of these lines stand in training; None where its corpus is gone."""
+    """How often the words of these lines occur in the training data; None if its corpus is gone."""
     try:
         train = load_corpus(config.data, config.cleaning).train
     except DataError as error:
@@ -222,7 +220,7 @@ def _exact_by_length(
 
 
 def write_json(evaluation: Evaluation, file: Path) -> None:
-    """Write all that was found, each score with its signature, in place of what ``file`` held."""
+    """Write the evaluation as JSON, with the signatures of the scores; an existing ``file`` is replaced."""
     facts = asdict(evaluation) | {
         "hypotheses_file": str(evaluation.hypotheses_file),
         "references_file": str(evaluation.references_file),
@@ -231,10 +229,10 @@ def write_json(evaluation: Evaluation, file: Path) -> None:
 
 
 def show_in_tensorboard(evaluation: Evaluation, run: RunDirectory) -> None:
-    """Draw the scores at the checkpoint's step, and the worst sentences as a table.
+    """Write the scores at the checkpoint's step, and a table of the worst sentences.
 
-    TensorBoard takes the folder for a run of its own, so that nothing that training does to its curves when
-    it is resumed touches these, nor these the curves; the same setting again replaces its figures.
+    They are in a separate folder, which TensorBoard shows as a separate run, so that resumed training leaves
+    them alone. Evaluating the same setting again replaces them.
 
     Raises:
         RunError: If a link leads out of the run directory.

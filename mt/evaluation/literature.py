@@ -6,8 +6,7 @@ from dataclasses import replace
 import sacremoses  # type: ignore[import-untyped]
 from sacrebleu.metrics.bleu import BLEU
 
-from mt.evaluation.scores import Score
-from mt.evaluation.significance import score_with_confidence
+from mt.evaluation.scores import Score, score_with_confidence
 
 
 def literature_tokens(lines: Sequence[str], language: str) -> list[str]:

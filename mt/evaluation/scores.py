@@ -1,20 +1,32 @@
-"""sacreBLEU scores, each with the signature that says how it was computed, and exact matches."""
+"""sacreBLEU scores with their signatures, confidence intervals and significance; exact matches.
 
-from collections.abc import Sequence
+Confidence intervals come from bootstrap resampling. A test set is one sample of possible sentences. Test sets
+drawn from it with replacement show how much a score depends on the sample (Koehn 2004). sacreBLEU draws them,
+with SACREBLEU_SEED or else 12345.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
+from sacrebleu.significance import PairedTest
 
+from mt.display import track
 from mt.errors import DataError
 from mt.unsegmented_scripts import bleu_tokenizer
+
+NUM_RESAMPLES = 1000
+# sacreBLEU keeps the statistics of all resamples in memory: for this many lines chrF2++ takes 1 GB.
+MAX_RESAMPLED_LINES = 10_000
 
 
 @dataclass(frozen=True)
 class Score:
-    """A score in points; BLEU and chrF are better when higher, TER when lower."""
+    """A score in points; higher is better for BLEU and chrF, lower for TER."""
 
     name: str
     value: float
@@ -95,3 +107,95 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """The percentage of translations that equal their reference."""
     pairs = list(zip(hypotheses, references, strict=True))
     return 100.0 * sum(hypothesis == reference for hypothesis, reference in pairs) / len(pairs)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The scores of two systems by one metric."""
+
+    first: Score
+    second: Score
+    p_value: float
+    """The probability of a difference this large if the two were equally good."""
+
+    @property
+    def gain(self) -> float:
+        """Points by which the second score is above the first."""
+        return self.second.value - self.first.value
+
+
+def score_with_confidence(
+    hypotheses: Sequence[str], references: Sequence[str], metrics: Mapping[str, Metric] | None = None
+) -> dict[str, Score]:
+    """The scores of whole texts; up to `MAX_RESAMPLED_LINES` lines each has its confidence interval.
+
+    Args:
+        hypotheses: The translations.
+        references: The references.
+        metrics: The metrics; those of `metrics_of_evaluation` by default.
+
+    Raises:
+        DataError: If there is not one translation for each reference.
+    """
+    refuse_unequal(hypotheses, references)
+    metrics = metrics_of_evaluation(references) if metrics is None else metrics
+    if len(references) > MAX_RESAMPLED_LINES:
+        return {key: score_by(metric, hypotheses, references) for key, metric in _one_by_one(metrics)}
+    return {key: _resampled(metric, [hypotheses], references)[0][0] for key, metric in _one_by_one(metrics)}
+
+
+def paired_bootstrap(
+    first: Sequence[str], second: Sequence[str], references: Sequence[str]
+) -> dict[str, Difference]:
+    """Compare two systems by the metrics of `metrics_of_evaluation`, on the same resampled sentences.
+
+    Raises:
+        DataError: If there is not one translation by each system for each reference, or there are so many
+            that resampling them does not fit into memory.
+    """
+    for hypotheses in (first, second):
+        refuse_unequal(hypotheses, references)
+    if len(references) > MAX_RESAMPLED_LINES:
+        raise DataError(
+            f"{len(references):,} sentences are too many for the paired bootstrap, which would take "
+            f"gigabytes for them: compare at most {MAX_RESAMPLED_LINES:,}."
+        )
+    found = {}
+    for key, metric in _one_by_one(metrics_of_evaluation(references)):
+        (of_first, _), (of_second, p_value) = _resampled(metric, [first, second], references)
+        # For two equal systems sacreBLEU gives p = 0.001, because no resample differs by more than 0.
+        found[key] = Difference(of_first, of_second, p_value if of_first.value != of_second.value else 1.0)
+    return found
+
+
+def _one_by_one(metrics: Mapping[str, Metric]) -> Iterable[tuple[str, Metric]]:
+    return track(metrics.items(), "scoring", unit="metrics")
+
+
+def _resampled(
+    metric: Metric, systems: Sequence[Sequence[str]], references: Sequence[str]
+) -> list[tuple[Score, float]]:
+    """The score of each system, and the p-value of its difference from the first."""
+    # Also for a single system: sacreBLEU's own code for that case fails if a resample scores 0.
+    test = PairedTest(
+        [(f"system {number}", list(hypotheses)) for number, hypotheses in enumerate(systems, start=1)],
+        {"metric": metric},
+        [list(references)],
+        test_type="bs",
+        n_samples=NUM_RESAMPLES,
+    )
+    signatures, scores = test()
+    ((name, signature),) = signatures.items()
+    results: Sequence[Any] = scores[name]
+    return [
+        (
+            Score(
+                name,
+                float(result.score),
+                str(signature),
+                (float(result.mean - result.ci), float(result.mean + result.ci)),
+            ),
+            1.0 if result.p_value is None else float(result.p_value),
+        )
+        for result in results
+    ]

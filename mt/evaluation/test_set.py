@@ -1,4 +1,4 @@
-"""What a system is judged on: a split of its corpus, another corpus, or a standard test set."""
+"""Test sets: a split of the run's corpus, another corpus, or a standard test set of sacreBLEU."""
 
 import hashlib
 import json
@@ -25,24 +25,25 @@ _MAX_BYTES = 2**33
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Sentences with one reference each, none of them empty."""
+    """Sentences to translate, with one reference each."""
 
     name: str
-    """For file names: the split or the data, and a checksum of the sentences."""
+    """The split or the data, and a checksum of the sentences, for file names."""
     where: str
-    """For people."""
+    """The corpus and the split, for messages."""
     sources: list[str]
     references: list[str]
+    """None of them is empty."""
 
     @property
     def checksum(self) -> str:
-        """Twelve hexadecimal digits that tell these sources and references from all others."""
+        """Twelve hexadecimal digits that identify these sources and references."""
         return checksum_of(self.sources, self.references)
 
 
 def checksum_of(sources: Sequence[str], references: Sequence[str]) -> str:
-    """Twelve hexadecimal digits that tell these pairs from all others."""
-    # As JSON, for any text of one sentence may be that of two others joined.
+    """Twelve hexadecimal digits that identify these pairs."""
+    # As JSON, which separates sentences unambiguously.
     pairs = json.dumps([list(sources), list(references)])
     return hashlib.blake2b(pairs.encode(), digest_size=6).hexdigest()
 
@@ -50,22 +51,23 @@ def checksum_of(sources: Sequence[str], references: Sequence[str]) -> str:
 def load_evaluation_set(
     data: DataConfig, split: Split, *, path: str | None = None, name: str | None = None
 ) -> EvaluationSet:
-    """Read the sentences to be judged on.
+    """Load a test set.
 
     Args:
         data: The run's own corpus, which names the languages.
-        split: train, validation or test; of a standard test set there is only one.
-        path: Another corpus, in the same languages, or ``sacrebleu:`` and the name of a standard test set; a
-            single file is taken whole.
-        name: The configuration of that corpus, where it is one of the Hub that has several.
+        split: train, validation or test; ignored for a standard test set.
+        path: Another corpus in the same languages, or ``sacrebleu:`` and the name of a standard test set; a
+            single file is used as a whole.
+        name: The configuration of that corpus, if it is a Hub corpus with several.
 
     Raises:
-        ConfigError: If there is a name without a path.
+        ConfigError: If there is a name without a corpus.
         DataError: If the corpus cannot be read, or a reference is empty.
     """
     if name is not None and (path is None or path.startswith(PREFIX)):
         raise ConfigError(
-            "--name says which configuration of a Hub corpus to take: name the corpus as well, with --data."
+            f"{name!r} is given as the configuration of a Hub corpus, but no corpus is: give its path "
+            "as well, or leave the name out."
         )
     if path is None:
         pairs = load_split(data, split)
@@ -79,7 +81,7 @@ def load_evaluation_set(
         )
         stem, where = _for_file_name(path), path
     else:
-        # How many pairs a built-in corpus has is part of what it is; of another corpus all are judged.
+        # A built-in corpus is generated with a number of pairs; any other corpus is used as a whole.
         limit = data.num_train_pairs if path.startswith("builtin:") else None
         other = data.model_copy(
             update={"path": path, "name": name, "revision": None, "num_train_pairs": limit}
@@ -93,7 +95,7 @@ def load_evaluation_set(
 
 
 def read_lines(file: Path) -> list[str]:
-    """The lines of a UTF-8 file; a line ends at a line feed and nowhere else.
+    """Read the lines of a UTF-8 file; lines end at line feeds only.
 
     Raises:
         DataError: If it cannot be read, or is not UTF-8.
@@ -115,15 +117,15 @@ PREFIX = "sacrebleu:"
 def load_standard_set(
     name: str, src: str, tgt: str, *, timeout_seconds: float
 ) -> tuple[list[str], list[str]]:
-    """Sources and references of a test set, as ``sacrebleu -t NAME -l SRC-TGT`` scores against them.
+    """Load the sources and references that ``sacrebleu -t NAME -l SRC-TGT`` scores against.
 
     Raises:
-        DataError: If there is no such set, it is not of these languages, has several references for a
-            sentence, or cannot be downloaded.
+        DataError: If there is no such set, it has other languages or several references for a sentence, or
+            it cannot be downloaded.
     """
     if name not in DATASETS:
         raise DataError(
-            f"sacreBLEU knows no test set {name!r}: `sacrebleu --list` names those it knows, such as wmt14."
+            f"sacreBLEU has no test set {name!r}: `sacrebleu --list` names those it has, such as wmt14."
         )
     dataset: Any = DATASETS[name]
     languages = f"{src}-{tgt}"
@@ -139,8 +141,8 @@ def load_standard_set(
             raise EOFError
     if others:
         raise DataError(
-            f"sacreBLEU's {name} has several references for a sentence of {languages}, and mt scores against "
-            "one: translate its source with mt translate, and score with sacrebleu."
+            f"sacreBLEU's {name} has several references for each sentence of {languages}, and mt scores "
+            "against one: translate its source as a file, and score the translations with sacrebleu."
         )
     return sources, references
 
@@ -157,11 +159,10 @@ def _explain_failure(name: str, folder: str, timeout_seconds: float) -> Iterator
     socket.setdefaulttimeout(timeout_seconds)
     try:
         yield
-    # Servers, archives and locks fail in many ways; SystemExit is a wrong checksum, on which sacreBLEU has
-    # printed more to stderr.
+    # Servers, archives and locks fail in many ways; sacreBLEU reports a wrong checksum by SystemExit.
     except (Exception, SystemExit) as error:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "it is damaged"
-        # sacreBLEU would take an unfinished download for a whole one the next time.
+        # The next time, sacreBLEU would use an unfinished download as if it were complete.
         raise DataError(
             f"sacreBLEU's test set {name} is not in {folder} as it should be, and could not be downloaded: "
             f"{reason}. Remove that folder and try again with a network, or bring its files from a machine "

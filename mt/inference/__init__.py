@@ -1,1 +1,1 @@
-"""Text in, text out: a run loaded, its translations and scores."""
+"""Inference: a trained model translates and scores text."""

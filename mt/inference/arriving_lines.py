@@ -1,14 +1,11 @@
-"""Lines of a file or of standard input, as many at a time as have arrived while the model worked."""
+"""Lines of a file or of standard input, read in blocks of what arrived while the model was busy."""
 
 import contextlib
-import os
 import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Generic, TypeVar
-
-import typer
 
 from mt.errors import DataError
 
@@ -26,33 +23,31 @@ class _End(Generic[ItemT]):
         self.error = error
 
 
-def lines_of_stdin(invitation: str, *, keep_bad: bool = False) -> Iterator[str]:
-    """The lines of standard input; someone who types them is invited to.
+def lines_of_stdin(*, keep_bad: bool = False) -> Iterator[str]:
+    """Yield the lines of standard input.
 
     Raises:
-        DataError: If a line is not UTF-8, and is not to be kept for `why_not_text`.
+        DataError: If a line is not UTF-8, unless ``keep_bad`` keeps such lines for `why_not_text`.
     """
-    if os.isatty(STDIN):
-        typer.echo(f"{invitation} Ctrl-D ends.", err=True)
     return _lines(STDIN, STDIN_NAME, keep_bad)
 
 
 def lines_of_file(file: Path, *, keep_bad: bool = False) -> Iterator[str]:
-    """The lines of a file.
+    """Yield the lines of a file.
 
     Raises:
-        DataError: If it cannot be read, or a line is not UTF-8, and is not to be kept for `why_not_text`.
+        DataError: If it cannot be read, or a line is not UTF-8, unless ``keep_bad`` keeps such lines.
     """
     return _lines(file, str(file), keep_bad)
 
 
 def why_not_text(line: str, name: str, number: int) -> str | None:
-    """What is wrong with a line that was kept although it is not UTF-8; None for all others.
+    """Describe why a line that was kept is not UTF-8; None for a line that is.
 
     Args:
-        line: With the bytes that are not UTF-8 as Python's ``surrogateescape`` has them.
-        name: Of the file.
-        number: Of the line.
+        line: The line, with undecodable bytes as in Python's ``surrogateescape``.
+        name: The name of the file, for the message.
+        number: The number of the line, for the message.
     """
     try:
         line.encode("utf-8", "surrogateescape").decode("utf-8")
@@ -65,7 +60,7 @@ def why_not_text(line: str, name: str, number: int) -> str | None:
 
 
 def count_lines(file: Path | None) -> int | None:
-    """How many lines a file has; None where only reading it once would tell, as with a pipe."""
+    """Count the lines of a file; None for a pipe, which can be read only once."""
     if file is None or not file.is_file():
         return None
     with contextlib.suppress(OSError), file.open("rb") as stream:
@@ -78,7 +73,7 @@ def count_lines(file: Path | None) -> int | None:
 
 
 def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:
-    """Read ahead in a thread; give what has arrived, be it one line that someone types or a whole file."""
+    """Read ahead in a thread and yield blocks of what has arrived: one typed line, or much of a file."""
     arrived: queue.Queue[ItemT | _End[ItemT]] = queue.Queue(maxsize=10 * MOST_LINES_AT_ONCE)
 
     def read() -> None:
@@ -87,7 +82,7 @@ def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:
                 arrived.put(line)
             arrived.put(_End())
         except Exception as error:
-            # Raised again where it can be answered, once all lines before it are done.
+            # Raised again in the main thread, after all lines before it.
             arrived.put(_End(error))
 
     threading.Thread(target=read, daemon=True).start()
@@ -108,10 +103,10 @@ def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:
 
 
 def _lines(source: Path | int, name: str, keep_bad: bool) -> Iterator[str]:
-    """Lines end at a line feed and nowhere else, so that there are as many out as `wc -l` counts."""
+    """Lines end at line feeds only, so that there are as many as ``wc -l`` counts."""
     try:
-        # The reading thread alone opens and closes: to close, or to end Python, while it waits for input
-        # would wait for it, and sys.stdin would make Python abort.
+        # The reading thread opens and closes the file itself: closing it, or ending Python, from another
+        # thread would wait for input, and using sys.stdin would make Python abort.
         with open(source, "rb", closefd=source != STDIN) as stream:
             for number, raw in enumerate(iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b""), start=1):
                 if len(raw) > MAX_LINE_BYTES:

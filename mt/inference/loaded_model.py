@@ -1,4 +1,4 @@
-"""What a run has learnt, by one of its checkpoints: config, model and tokenizers, loaded and verified."""
+"""Loading a checkpoint of a run: config, model and tokenizers, each verified."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.errors import CheckpointError, RunError
+from mt.errors import CheckpointError, Remedy, RunError
 from mt.regular_files import open_regular
 from mt.run_directory import RunDirectory
 from mt.special_tokens import BOS_ID, EOS_ID
@@ -22,7 +22,7 @@ from mt.transformer.transformer import Transformer
 
 
 def build_model(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> Transformer:
-    """The model of this config for these vocabularies, with first weights."""
+    """Build the model of this config for these vocabularies, with initial weights."""
     return build_transformer(
         config.model,
         src_vocab_size=src_tokenizer.size,
@@ -32,31 +32,31 @@ def build_model(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokeniz
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What a run has learnt by one of its checkpoints."""
+class LoadedModel:
+    """A model from a checkpoint, with its tokenizers."""
 
     config: Config
     model: Transformer
     src_tokenizer: Tokenizer
     tgt_tokenizer: Tokenizer
     checkpoint: Checkpoint
-    """What the checkpoint says of itself."""
+    """The record of the checkpoint: its name, step and metrics."""
     target_ratio: float
-    """Target tokens by source tokens of its training pairs."""
+    """Target tokens per source token in the training data."""
 
 
-def load_trained(run: RunDirectory, checkpoint: str) -> Trained:
-    """Load a run's model, on the CPU, from the named checkpoint and from no other.
+def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
+    """Load a run's model onto the CPU from the named checkpoint, never from another one.
 
-    Training may go on meanwhile and remove the checkpoint: what is loaded is of one save.
+    The checkpoint is held while it is read, so that training in another process cannot remove it halfway.
 
     Raises:
         RunError: If there is no such run, or its config or tokenizers are not those of the checkpoint.
-        CheckpointError: If that checkpoint is missing or damaged, or does not fit the config.
+        CheckpointError: If the checkpoint is missing or damaged, or does not fit the config.
     """
     run.require()
     config = load_config(run.config_file)
-    # First of all: a run that ended before its first checkpoint may lack all else too.
+    # The checkpoint first: a run that ended before its first one may lack the tokenizers too.
     with CheckpointStore(run.checkpoints_dir).hold(checkpoint) as held:
         found = held.checkpoint
         refuse_other_computation(run, config, found)
@@ -67,14 +67,16 @@ def load_trained(run: RunDirectory, checkpoint: str) -> Trained:
         except ValueError as error:
             raise CheckpointError(f"{found.folder} does not fit {run.config_file}: {error}.") from error
         model.adopt_weights(held.load_model())
-    return Trained(config, model, *tokenizers, found, _target_ratio(run))
+    return LoadedModel(config, model, *tokenizers, found, _target_ratio(run))
 
 
 def refuse_other_computation(run: RunDirectory, config: Config, checkpoint: Checkpoint) -> None:
-    """Compare the run's config with what the checkpoint says of it: other heads would fit the same weights.
+    """Check that the options that decide what the weights compute are those of the checkpoint.
+
+    A different number of heads, for example, would fit the same weights.
 
     Raises:
-        RunError: If an option differs that decides what the weights compute.
+        RunError: If such an option differs.
     """
     now = config.computation()
     changed = [
@@ -85,14 +87,15 @@ def refuse_other_computation(run: RunDirectory, config: Config, checkpoint: Chec
     if changed:
         raise RunError(
             f"{run.config_file} is not the config that {checkpoint.name} was trained with: "
-            f"{', '.join(changed)}. Put the old values back, or train into a new directory with --run."
+            f"{', '.join(changed)}. Only the old values fit it.",
+            Remedy.OTHER_RUN,
         )
 
 
 def _model_of_shapes(
     config: Config, tokenizers: tuple[Tokenizer, Tokenizer], shapes: Mapping[str, tuple[int, ...]]
 ) -> Transformer:
-    """The model of this config, without memory: what a config asks for may be larger than any memory.
+    """Build the model on the meta device, because a wrong config may ask for more memory than there is.
 
     Raises:
         ValueError: If weights of these shapes do not fit it.
@@ -104,29 +107,30 @@ def _model_of_shapes(
         with without_memory():
             model = build_model(config, *tokenizers)
     except RuntimeError as error:
-        raise ValueError("the options in model: are too large for any machine") from error
+        raise ValueError("the sizes in model: are too large for any machine") from error
     model.refuse_other_shapes(shapes)
     return model
 
 
 @torch.inference_mode()
-def refuse_overflow(trained: Trained) -> None:
-    """Check that the shortest of all translations has finite logits; the model must be in evaluation mode.
+def refuse_overflow(loaded: LoadedModel) -> None:
+    """Check that the model computes finite logits for an empty sentence; it must be in evaluation mode.
 
     Raises:
-        CheckpointError: If it has not: search would find nothing.
+        CheckpointError: If it does not; search would find nothing.
     """
     see_all = torch.ones(1, 1, 1, 1, dtype=torch.bool)
-    logits = trained.model(torch.tensor([[EOS_ID]]), see_all, torch.tensor([[BOS_ID]]), see_all)
+    logits = loaded.model(torch.tensor([[EOS_ID]]), see_all, torch.tensor([[BOS_ID]]), see_all)
     if not logits.isfinite().all():
         raise CheckpointError(
-            f"Checkpoint {trained.checkpoint.folder} cannot be used: its weights are so large that what they "
-            "compute is NaN or infinite. Take another with --checkpoint."
+            f"Checkpoint {loaded.checkpoint.folder} cannot be used: its weights are so large that its logits "
+            "are NaN or infinite.",
+            Remedy.OTHER_CHECKPOINT,
         )
 
 
 def _target_ratio(run: RunDirectory) -> float:
-    """As `prepare` wrote it down; 1 where it did not, or somebody else has written there."""
+    """The ratio in the corpus report; 1 if the report is missing or does not have a usable one."""
     try:
         ratio = json.loads(run.read_corpus_report())["target_ratio"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
@@ -135,10 +139,10 @@ def _target_ratio(run: RunDirectory) -> float:
 
 
 def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:
-    """SHA-256 of the tokenizer files under ``src`` and ``tgt``, to be kept in each checkpoint.
+    """Compute the SHA-256 of both tokenizer files, as ``src`` and ``tgt``; each checkpoint records them.
 
     Raises:
-        RunError: If one is missing or cannot be read.
+        RunError: If a file is missing or cannot be read.
     """
     checksums = {}
     for side, path in (("src", run.src_tokenizer_file), ("tgt", run.tgt_tokenizer_file)):
@@ -147,26 +151,45 @@ def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:
                 checksums[side] = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise RunError(
-                f"cannot read the tokenizer {path}: {error.strerror}. Restore it from a copy of the run, or "
-                "train anew with --restart."
+                f"cannot read the tokenizer {path}: {error.strerror}. A copy of the run may still have it.",
+                Remedy.START_OVER,
             ) from error
     return checksums
 
 
 def refuse_other_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
-    """Compare the tokenizers in the run with what the checkpoint says of them.
+    """Check that the run's tokenizers are those that the checkpoint was trained with.
 
-    With another tokenizer of equal size all would run, and every word mean another.
+    A different tokenizer of the same size would raise no other error, but all translations would be wrong.
 
     Raises:
-        RunError: If one was changed since, is missing, or cannot be read.
+        RunError: If a tokenizer has changed, is missing, or cannot be read.
     """
     found = tokenizer_checksums(run)
-    # Checkpoints of the first versions do not say.
+    # Checkpoints of the first versions do not record them.
     changed = [side for side, checksum in checkpoint.tokenizers.items() if found.get(side) != checksum]
     if changed:
         raise RunError(
             f"the {' and '.join(changed)} tokenizer in {run.path} is not the one that {checkpoint.name} was "
-            "trained with (its checksum differs). Restore it from a copy of the run, or train anew with "
-            "--restart."
+            "trained with (its checksum differs). A copy of the run may still have it.",
+            Remedy.START_OVER,
         )
+
+
+def refuse_other_vocabularies(
+    run: RunDirectory, loaded: LoadedModel, other_run: RunDirectory, other: LoadedModel
+) -> None:
+    """Check that two models can form an ensemble.
+
+    Raises:
+        RunError: If they have different vocabularies.
+    """
+    for side, one, another in (
+        ("src", loaded.src_tokenizer, other.src_tokenizer),
+        ("tgt", loaded.tgt_tokenizer, other.tgt_tokenizer),
+    ):
+        if one.to_json() != another.to_json():
+            raise RunError(
+                f"{other_run.path} has another {side} vocabulary than {run.path}, and an ensemble needs the "
+                "same: train it on the same corpus with the same tokenizer options."
+            )

@@ -1,4 +1,4 @@
-"""`mt score`: how probable a model thinks translations that are given."""
+"""How probable a model finds given translations: the log-probability of each of their tokens."""
 
 import math
 from collections.abc import Sequence
@@ -8,36 +8,33 @@ import torch
 from torch import Tensor
 
 from mt.data.batches.batch import Batch, collate
-from mt.device import is_out_of_memory
-from mt.errors import DataError
-from mt.inference.source_reader import SourceReader
-from mt.inference.translator import Translator
+from mt.device import split_on_out_of_memory
+from mt.errors import DataError, Remedy
 from mt.search.model import TeacherForced
-from mt.special_tokens import EOS_ID, UNK_ID
 
-# Training never holds those of a whole batch at once: 256 MB of them in float32.
-_MOST_LOGITS = 2**26
+# 256 MB in float32; training never holds the logits of a whole batch at once.
+_MAX_LOGITS = 2**26
 
 
 @dataclass(frozen=True)
 class ScoredPair:
-    """A translation and what the model thinks of it."""
+    """A translation with the log-probabilities of its tokens."""
 
     tokens: Sequence[str]
-    """As the vocabulary has them, with EOS."""
+    """The tokens of the vocabulary, EOS included."""
     log_probs: Sequence[float]
-    """Of each token the natural logarithm of its probability, given the source and the tokens before it."""
+    """The natural log-probability of each token, given the source and the tokens before it."""
     num_unknown: int
-    """Tokens that the model does not know; they count as the unknown word."""
+    """Tokens that are not in the vocabulary; they are scored as UNK."""
 
     @property
     def log_prob(self) -> float:
-        """Of the whole; the score that search gives to the same tokens."""
+        """The sum of ``log_probs``, which is the score of the same hypothesis in search."""
         return math.fsum(self.log_probs)
 
 
 def perplexity(log_prob: float, num_tokens: int) -> float:
-    """``exp(-log_prob / num_tokens)``: among how many equally probable tokens the model chose, as it were."""
+    """``exp(-log_prob / num_tokens)``."""
     return math.exp(min(-log_prob / num_tokens, 700.0))
 
 
@@ -46,88 +43,67 @@ def label_log_probs(model: TeacherForced, batch: Batch) -> Tensor:
 
     Args:
         model: In evaluation mode, on the device of the batch.
-        batch: B sources with a translation of up to T labels each, EOS included.
+        batch: B sources, each with a translation of up to T labels, EOS included.
 
     Returns:
         ``(B, T)`` natural logarithms over the whole vocabulary, meaningless where a label is PAD. The sum of
         a row is the score that search gives to the same hypothesis.
     """
     logits = model.forward(batch.src_ids, batch.src_mask, batch.tgt_ids, batch.tgt_mask).float()
-    # Less memory than a log-softmax, of which one number in V would be read.
+    # A log-softmax would need more memory, and only one of its V values would be used.
     return logits.gather(-1, batch.labels[..., None])[..., 0] - logits.logsumexp(-1)
 
 
-class Scorer:
-    """Scores translations as a `Translator` would have, had it found them."""
+def score_targets(
+    model: TeacherForced,
+    sources: Sequence[list[int]],
+    targets: Sequence[list[int]],
+    *,
+    device: torch.device,
+    batch_tokens: int,
+    vocab_size: int,
+) -> list[list[float]]:
+    """Compute the log-probabilities of the tokens of each target and its EOS.
 
-    def __init__(self, translator: Translator) -> None:
-        self._translator = translator
-        # Both sides are read alike, so that a word that was carried over is one unknown word here too.
-        self._reader = SourceReader(
-            translator.tgt_tokenizer, dictionary={}, carries_over=translator.carries_over
+    Args:
+        model: In evaluation mode, on ``device``.
+        sources: Source ids without EOS.
+        targets: Target ids without BOS and EOS.
+        device: Where the model is.
+        batch_tokens: The most tokens of a batch, padding included; fewer if the logits need much memory.
+        vocab_size: V, the size of the target vocabulary.
+
+    Raises:
+        DataError: If a single pair does not fit into memory.
+    """
+    lengths = [max(len(src), len(tgt)) + 1 for src, tgt in zip(sources, targets, strict=True)]
+    log_probs: dict[int, list[float]] = {}
+    for places in _batches(lengths, min(batch_tokens, _MAX_LOGITS // vocab_size)):
+        batch = collate([sources[place] for place in places], [targets[place] for place in places])
+        rows = torch.cat(
+            split_on_out_of_memory(lambda part: label_log_probs(model, part.to(device)), batch, _halves)
         )
+        for place, row in zip(places, rows.tolist(), strict=True):
+            log_probs[place] = row[: len(targets[place]) + 1]
+    return [log_probs[place] for place in range(len(targets))]
 
-    @torch.inference_mode()
-    def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> list[ScoredPair]:
-        """Score pairs of a source and its translation.
 
-        Args:
-            pairs: At least one.
-            first_line: The number of the first pair, for messages.
+def _batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
+    """Group places of similar length into batches of at most ``max_tokens``, or of one place."""
+    batches: list[list[int]] = []
+    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= max_tokens:
+            batches[-1].append(place)
+        else:
+            batches.append([place])
+    return batches
 
-        Raises:
-            DataError: If a side is too long for the model.
-        """
-        sources, targets = (
-            [[token.id for token in tokens] for tokens in reader.read_batch(texts)]
-            for reader, texts in zip(
-                (self._translator.reader, self._reader), zip(*pairs, strict=True), strict=True
-            )
+
+def _halves(batch: Batch) -> tuple[Batch, Batch]:
+    if len(batch.labels) == 1:
+        raise DataError(
+            f"a pair of {batch.src_ids.size(1)} source and {batch.labels.size(1)} target tokens does not fit "
+            "into memory. A shorter pair may fit.",
+            Remedy.COMPUTE_ON_CPU,
         )
-        for line, (source, target) in enumerate(zip(sources, targets, strict=True), first_line):
-            self._refuse_long(line, "source", source)
-            self._refuse_long(line, "translation", target)
-        log_probs: dict[int, list[float]] = {}
-        for places in self._batches([max(map(len, pair)) + 1 for pair in zip(sources, targets, strict=True)]):
-            batch = collate([sources[place] for place in places], [targets[place] for place in places])
-            for place, row in zip(places, self._log_probs_of_labels(batch).tolist(), strict=True):
-                log_probs[place] = row[: len(targets[place]) + 1]
-        tokens = self._translator.tgt_tokenizer.tokens
-        return [
-            ScoredPair(tokens([*ids, EOS_ID]), log_probs[place], ids.count(UNK_ID))
-            for place, ids in enumerate(targets)
-        ]
-
-    def _log_probs_of_labels(self, batch: Batch) -> Tensor:
-        """``(B, T)``; in two halves where the batch does not fit into memory."""
-        try:
-            return label_log_probs(self._translator.model, batch.to(self._translator.device))
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            if len(batch.labels) == 1:
-                raise DataError(
-                    f"a pair of {batch.src_ids.size(1)} source and {batch.labels.size(1)} target tokens does "
-                    "not fit into memory. Leave it out, or take --device cpu."
-                ) from error
-        # Out of the handler, where the error still holds on to memory.
-        return torch.cat([self._log_probs_of_labels(half) for half in batch.halves()])
-
-    def _batches(self, lengths: Sequence[int]) -> list[list[int]]:
-        """Places of like length: as many tokens as in a batch of training, or fewer, for the logits' sake."""
-        most_logits = _MOST_LOGITS // self._translator.tgt_tokenizer.size
-        most_tokens = min(self._translator.config.training.batch_tokens, most_logits)
-        batches: list[list[int]] = []
-        for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
-            if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= most_tokens:
-                batches[-1].append(place)
-            else:
-                batches.append([place])
-        return batches
-
-    def _refuse_long(self, line: int, side: str, ids: Sequence[int]) -> None:
-        if len(ids) >= self._translator.max_length:
-            raise DataError(
-                f"line {line}: the {side} has {len(ids) + 1} tokens, end mark included, and this model reads "
-                f"at most {self._translator.max_length} (data.max_length when it was trained). Leave it out."
-            )
+    return batch.halves()

@@ -1,4 +1,4 @@
-"""Lines to the pieces that search translates, each perhaps with a beginning, and what it finds to text."""
+"""Splitting lines into the segments that search translates, and turning hypotheses back into text."""
 
 import re
 from collections import Counter
@@ -12,137 +12,84 @@ from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
 from mt.wording import counted
 
+TokenT = TypeVar("TokenT")
+
+# After a full stop and its closing quotes or brackets; after Chinese and Japanese stops no space is needed.
+_SENTENCE_END = re.compile(r"""(?<=[.!?…])\s+|(?<=[.!?…]["'”’»)\]])\s+|(?<=[。！？])""")
+
 
 @dataclass(frozen=True)
 class Translation:
-    """What a line may be translated by."""
+    """One translation of a line."""
 
     text: str
     log_prob: float
-    """Of its tokens and EOS together; the natural logarithm."""
+    """The natural log-probability of its tokens and EOS together."""
     score: float
-    """By which it is ranked: with a beam, what `normalised_score` makes of the log-probability."""
+    """The score that ranks it: in beam search `normalised_score`, otherwise the log-probability."""
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A line, or a sentence of a long line."""
+class Segment:
+    """A line, or one sentence of a line that is too long for the model."""
 
     place: int
-    """Of the line among those that are translated together."""
+    """The index of its line among the lines that are translated together."""
     line: int
-    """The number of the line, for people and for the draws of sampling."""
+    """The number of its line, for messages and for the seed of sampling."""
     number: int
-    """As which of the pieces of its line it comes."""
+    """Its position among the segments of its line, counted from 0."""
     tokens: Sequence[SourceToken]
     prefix: Sequence[SourceToken]
-    """How its translation is to begin; what is unknown there is written as it is given."""
+    """The tokens that its translation starts with; unknown words among them are written as given."""
 
 
-def read_pieces(
+def read_segments(
     texts: Sequence[str],
     prefixes: Sequence[str],
     reader: SourceReader,
     prefix_reader: SourceReader,
     *,
     max_length: int,
-    most_written: int,
+    max_output_length: int,
     first_line: int,
     refuse_long: bool,
-) -> list[Piece]:
-    """What is to be translated for each line; the first piece begins as the line's prefix says.
+) -> list[Segment]:
+    """Read lines as segments; the first segment of a line gets the line's prefix.
 
     Args:
         texts: The lines.
-        prefixes: For each line how its translation begins; empty lets all begin as they will.
-        reader: Of the source language.
-        prefix_reader: Of the target language.
+        prefixes: For each line the text that its translation starts with; an empty sequence for none.
+        reader: Reads the source language.
+        prefix_reader: Reads the target language.
         max_length: The most tokens that the model reads, EOS included.
-        most_written: The most tokens of a translation; a beginning has fewer.
+        max_output_length: The most tokens of a translation; a prefix must have fewer.
         first_line: The number of the first line, for messages.
         refuse_long: Whether a sentence that is too long is an error; if not, it is cut.
 
     Raises:
-        LinesError: If sentences are too long and ``refuse_long``, or beginnings are too long.
+        LinesError: If a prefix is too long, or a sentence is too long and ``refuse_long``.
     """
-    beginnings = prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
+    prefix_tokens = prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
     too_long = {
-        line: f"line {line} is to begin with {counted(len(beginning), 'token')}, and a translation "
-        f"may have at most {most_written}. Give a shorter beginning."
-        for line, beginning in enumerate(beginnings, first_line)
-        if len(beginning) >= most_written
+        line: f"line {line} has a prefix of {counted(len(prefix), 'token')}, and a translation may have at "
+        f"most {max_output_length}. Give a shorter prefix."
+        for line, prefix in enumerate(prefix_tokens, first_line)
+        if len(prefix) >= max_output_length
     }
     if too_long:
         raise LinesError(too_long)
-    pieces: list[Piece] = []
-    for place, tokens in pieces_of(
+    segments: list[Segment] = []
+    for place, tokens in segments_of(
         texts, reader.read_batch, max_length=max_length, first_line=first_line, refuse_long=refuse_long
     ):
-        number = pieces[-1].number + 1 if pieces and pieces[-1].place == place else 0
-        pieces.append(Piece(place, first_line + place, number, tokens, [] if number else beginnings[place]))
-    return pieces
+        number = segments[-1].number + 1 if segments and segments[-1].place == place else 0
+        prefix = [] if number else prefix_tokens[place]
+        segments.append(Segment(place, first_line + place, number, tokens, prefix))
+    return segments
 
 
-def refuse_several_pieces(pieces: Sequence[Piece]) -> None:
-    """Complain of lines that are translated in parts, where the n best of each are asked for.
-
-    Raises:
-        LinesError: If there are any.
-    """
-    reasons = {
-        piece.line: f"line {piece.line} is too long for this model to read at once, and has no n best. Put "
-        "its sentences on lines of their own."
-        for piece in pieces
-        if piece.number > 0
-    }
-    if reasons:
-        raise LinesError(reasons)
-
-
-def write_piece(piece: Piece, hypothesis: Hypothesis, score: float, tgt_tokenizer: Tokenizer) -> Translation:
-    """The text of what search found, with the words that are carried over."""
-    # The unknown words of the beginning come first; what they were taken to stand for, be it the end mark,
-    # does not matter.
-    given = [token.copy for token in piece.prefix if token.copy is not None]
-    carried = [piece.tokens[position].copy or "" for position in hypothesis.copied[len(given) :]]
-    return Translation(tgt_tokenizer.decode(hypothesis.ids, [*given, *carried]), hypothesis.score, score)
-
-
-def joined(parts: Sequence[Translation]) -> Translation:
-    """The parts of a long line one after the other; of none an empty one, which is certain."""
-    return Translation(
-        " ".join(part.text for part in parts),
-        sum(part.log_prob for part in parts),
-        sum(part.score for part in parts),
-    )
-
-
-def count_lines_done(
-    num_lines: int, pieces: Sequence[Piece], advance: Callable[[int], object]
-) -> Callable[[Sequence[Piece]], None]:
-    """What to call after each batch; it calls ``advance`` with the number of lines then complete."""
-    left = Counter(piece.place for piece in pieces)
-    advance(num_lines - len(left))
-
-    def count(batch: Sequence[Piece]) -> None:
-        left.subtract(piece.place for piece in batch)
-        advance(sum(not left[place] for place in {piece.place for piece in batch}))
-
-    return count
-
-
-TokenT = TypeVar("TokenT")
-
-# After a stop and its closing quotes or brackets; Chinese and Japanese stops need no space behind them.
-_SENTENCE_END = re.compile(r"""(?<=[.!?…])\s+|(?<=[.!?…]["'”’»)\]])\s+|(?<=[。！？])""")
-
-
-def split_sentences(text: str) -> list[str]:
-    """The sentences of a line, by their stops; a line without any is one sentence."""
-    return [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip()]
-
-
-def pieces_of(
+def segments_of(
     texts: Sequence[str],
     encode: Callable[[Sequence[str]], list[list[TokenT]]],
     *,
@@ -150,27 +97,27 @@ def pieces_of(
     first_line: int,
     refuse_long: bool,
 ) -> list[tuple[int, Sequence[TokenT]]]:
-    """What is to be translated for each line: nothing for an empty one, several pieces for a long one.
+    """Split lines into segments: none for an empty line, one for most lines, several for a long line.
 
     Args:
         texts: The lines.
-        encode: Lines to tokens, without end mark.
-        max_length: The most tokens the model may read, the end mark included.
+        encode: Turns lines into tokens without EOS.
+        max_length: The most tokens that the model reads, EOS included.
         first_line: The number of the first line, for messages.
-        refuse_long: Whether a *sentence* that is too long is an error, as a translator wants it; if not, it
-            is cut into stretches, as an evaluation needs it, which must score every line.
+        refuse_long: Whether a *sentence* that is too long is an error. If not, it is cut, because an
+            evaluation has to score every line.
 
     Returns:
         Pairs of an index into ``texts`` and tokens, in order.
 
     Raises:
-        LinesError: If sentences are too long and ``refuse_long``.
+        LinesError: If a sentence is too long and ``refuse_long``.
     """
-    pieces: list[tuple[int, Sequence[TokenT]]] = []
+    segments: list[tuple[int, Sequence[TokenT]]] = []
     reasons: dict[int, str] = {}
     for index, tokens in enumerate(encode(texts)):
         if len(tokens) < max_length:
-            pieces += [(index, tokens)] if tokens else []
+            segments += [(index, tokens)] if tokens else []
             continue
         for sentence in encode(split_sentences(texts[index])):
             if refuse_long and len(sentence) >= max_length:
@@ -182,7 +129,61 @@ def pieces_of(
                     "Break it into shorter sentences.",
                 )
             width = max_length - 1
-            pieces += [(index, sentence[at : at + width]) for at in range(0, len(sentence), width)]
+            segments += [(index, sentence[at : at + width]) for at in range(0, len(sentence), width)]
     if reasons:
         raise LinesError(reasons)
-    return pieces
+    return segments
+
+
+def split_sentences(text: str) -> list[str]:
+    """Split a line after each full stop, question mark or exclamation mark."""
+    return [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip()]
+
+
+def refuse_split_lines(segments: Sequence[Segment]) -> None:
+    """Check that no line has several segments, whose n-best lists could not be combined.
+
+    Raises:
+        LinesError: If a line has.
+    """
+    reasons = {
+        segment.line: f"line {segment.line} is too long to be translated as a whole, so it has no n-best "
+        "list. Put each of its sentences on a separate line."
+        for segment in segments
+        if segment.number > 0
+    }
+    if reasons:
+        raise LinesError(reasons)
+
+
+def as_translation(
+    segment: Segment, hypothesis: Hypothesis, score: float, tgt_tokenizer: Tokenizer
+) -> Translation:
+    """Decode a hypothesis, with the copied words in the places of its UNK tokens."""
+    # The unknown words of the prefix come first; the source positions they were aligned with do not matter.
+    given = [token.copy for token in segment.prefix if token.copy is not None]
+    copied = [segment.tokens[position].copy or "" for position in hypothesis.copied[len(given) :]]
+    return Translation(tgt_tokenizer.decode(hypothesis.ids, [*given, *copied]), hypothesis.score, score)
+
+
+def joined(parts: Sequence[Translation]) -> Translation:
+    """Join the translations of the segments of a line; an empty line has log-probability 0."""
+    return Translation(
+        " ".join(part.text for part in parts),
+        sum(part.log_prob for part in parts),
+        sum(part.score for part in parts),
+    )
+
+
+def count_finished_lines(
+    num_lines: int, segments: Sequence[Segment], advance: Callable[[int], object]
+) -> Callable[[Sequence[Segment]], None]:
+    """Return a function to call after each batch, which calls ``advance`` with the lines it finished."""
+    left = Counter(segment.place for segment in segments)
+    advance(num_lines - len(left))
+
+    def count(batch: Sequence[Segment]) -> None:
+        left.subtract(segment.place for segment in batch)
+        advance(sum(not left[place] for place in {segment.place for segment in batch}))
+
+    return count

@@ -1,7 +1,7 @@
-"""Source words that are carried over into the translation: unknown ones, and those of a dictionary.
+"""Source words that are copied into the translation (unknown ones), or replaced by a dictionary's target.
 
-The model reads each as one unknown word, whatever it is made of: ``4711-23`` is one, and so is an entry of
-the dictionary that has several words.
+The model reads each of them as one UNK, however many tokens it consists of: ``4711-23`` is one UNK, and so is
+a dictionary entry of several words.
 """
 
 import re
@@ -18,26 +18,28 @@ _MAX_DICTIONARY_BYTES = 2**28
 
 
 class SourceToken(NamedTuple):
-    """What the model reads, and what is written where that is carried over; None where it is not."""
+    """A token of the source."""
 
     id: int
+    """What the model reads."""
     copy: str | None
+    """The text to write where search copies this token; None if it cannot be copied."""
 
 
 class SourceReader:
-    """Text to source tokens, some of them to be carried over."""
+    """Turns text into source tokens and marks those that can be copied."""
 
-    def __init__(self, tokenizer: Tokenizer, dictionary: Mapping[str, str], *, carries_over: bool) -> None:
-        """Prepare to read.
+    def __init__(self, tokenizer: Tokenizer, dictionary: Mapping[str, str], *, copies: bool) -> None:
+        """Create a reader.
 
         Args:
-            tokenizer: Of the source language.
-            dictionary: Source words, or several with blanks between, and what they are translated by.
-            carries_over: Whether the model has learnt to carry words over; if not, nothing is.
+            tokenizer: The tokenizer of the source language.
+            dictionary: Source words, or several with spaces between them, with their translations.
+            copies: Whether the model has learnt to copy unknown words; if not, no token can be copied.
         """
         self._tokenizer = tokenizer
-        self._carries_over = carries_over
-        # The words of an entry, as the tokenizer cuts them.
+        self._copies = copies
+        # The words of an entry, as the tokenizer splits it.
         self._entries = {
             tuple(tokenizer.encode_with_words(source)[1]): target for source, target in dictionary.items()
         }
@@ -47,16 +49,16 @@ class SourceReader:
         """The source tokens of each text."""
         return [
             self._read(text)
-            if self._carries_over and (self._entries or UNK_ID in ids)
+            if self._copies and (self._entries or UNK_ID in ids)
             else [SourceToken(id_, None) for id_ in ids]
             for text, ids in zip(texts, self._tokenizer.encode_batch(texts), strict=True)
         ]
 
     def unknown_words(self, texts: Sequence[str]) -> tuple[int, list[str]]:
-        """How many words the texts have, punctuation left out, and which of them the model does not know.
+        """Count the words of the texts without punctuation, and list those that the model does not know.
 
-        What the dictionary translates is known, and counts as one word. To a tokenizer that can spell
-        everything in bytes, nothing is unknown.
+        A dictionary entry is known and counts as one word. With a tokenizer that can spell everything in
+        bytes, no word is unknown.
         """
         num_words = 0
         unknown: list[str] = []
@@ -88,24 +90,24 @@ class SourceReader:
                 end = unknown[place]
                 tokens.append(SourceToken(UNK_ID, "".join(words[place:end])))
             else:
-                # Unknown still where an entry of the dictionary has taken a part of what it is joined with.
+                # It may still be unknown, if a dictionary entry covers a part of what it is joined with.
                 tokens.append(SourceToken(ids[place], words[place] if ids[place] == UNK_ID else None))
             place = end
         return tokens
 
     def _entry_at(self, words: list[str], place: int) -> int:
-        """How many words the longest entry has that stands here; 0 for none."""
+        """The number of words of the longest dictionary entry at this place; 0 if there is none."""
         lengths = range(min(self._longest, len(words) - place), 0, -1)
         return next((n for n in lengths if tuple(words[place : place + n]) in self._entries), 0)
 
 
-# Of kinds as `_kind` gives them: unknown words, digits and capital letters without a blank between them, but
-# perhaps with punctuation.
+# Matches the kinds that `_kind` returns: unknown words, digits and upper-case words without a space between
+# them, but perhaps with punctuation.
 _JOINED = re.compile(r"[uUdD](?:P*[UD])*")
 
 
 def _kind(id_: int, word: str, touches: bool) -> str:
-    """Unknown, digits or capitals, punctuation, or another word; in upper case if no blank is before."""
+    """``u`` unknown, ``d`` digits or upper case, ``p`` punctuation, ``w`` other; a capital after no space."""
     if id_ == UNK_ID:
         kind = "u"
     elif word.isupper() or any(character.isdigit() for character in word):
@@ -116,7 +118,7 @@ def _kind(id_: int, word: str, touches: bool) -> str:
 
 
 def _touching(text: str, words: list[str]) -> list[bool]:
-    """For each word of a text whether no blank stands before it."""
+    """For each word of a text, whether it follows the word before it without a space."""
     touching = []
     end = 0
     for word in words:
@@ -127,10 +129,10 @@ def _touching(text: str, words: list[str]) -> list[bool]:
 
 
 def read_dictionary(path: Path) -> dict[str, str]:
-    """Read lines of ``source<TAB>target``; empty ones are passed over.
+    """Read a dictionary from lines of ``source<TAB>target``; empty lines are skipped.
 
     Raises:
-        DataError: If the file cannot be read, or a line is no such pair, or contradicts another.
+        DataError: If the file cannot be read, a line is not such a pair, or a line contradicts another.
     """
     try:
         lines = decode_utf8(read_given(path, max_bytes=_MAX_DICTIONARY_BYTES), path).split("\n")
@@ -147,6 +149,7 @@ def read_dictionary(path: Path) -> dict[str, str]:
             )
         if entries.setdefault(source, target) != target:
             raise DataError(
-                f"{path}, line {number} translates {source!r} otherwise than a line before. Keep one of them."
+                f"{path}, line {number} gives {source!r} another translation than an earlier line. Keep one "
+                "of them."
             )
     return entries

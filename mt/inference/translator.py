@@ -1,30 +1,32 @@
-"""Text in, text out: tokenizers, model and search together."""
+"""Translating and scoring text with a trained model: tokenizers, model and search together."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Self
+from itertools import chain
+from pathlib import Path
+from typing import Self, TypedDict, Unpack
 
 import torch
 
 from mt.config.config import Config
 from mt.data.batches.batch import pad
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import is_out_of_memory, keep_freed_memory
-from mt.errors import ConfigError, LinesError, RunError
-from mt.inference.loaded_model import Trained, load_trained, refuse_overflow
+from mt.device import choose_device, keep_freed_memory, split_on_out_of_memory
+from mt.errors import ConfigError, DataError, LinesError, Remedy
+from mt.inference.loaded_model import LoadedModel, load_model, refuse_other_vocabularies, refuse_overflow
+from mt.inference.score import ScoredPair, score_targets
 from mt.inference.segments import (
-    Piece,
+    Segment,
     Translation,
-    count_lines_done,
+    as_translation,
+    count_finished_lines,
     joined,
-    read_pieces,
-    refuse_several_pieces,
-    write_piece,
+    read_segments,
+    refuse_split_lines,
 )
 from mt.inference.source_reader import SourceReader
-from mt.run_directory import RunDirectory
+from mt.run_directory import RunDirectory, as_run
 from mt.search.beam import beam_search
 from mt.search.ensemble import EnsembleModel, Member
 from mt.search.greedy import greedy_search
@@ -39,8 +41,26 @@ from mt.wording import counted
 LOG = logging.getLogger(__name__)
 
 
+class SearchOptions(TypedDict, total=False):
+    """The options of `Translator.n_best`, which explains them and has their defaults."""
+
+    strategy: Strategy
+    constraints: Constraints
+    max_length: int | None
+    prefixes: Sequence[str]
+    keep_unk: bool
+    refuse_long: bool
+    first_line: int
+    advance: Callable[[int], object]
+    before_each_batch: Callable[[], None]
+
+
 class Translator:
-    """A model, or an ensemble of several, with its tokenizers."""
+    """A trained model, or an ensemble of several, with its tokenizers.
+
+    translator = Translator.from_run("runs/quickstart")
+    translator.translate(["the dog sees a house."], strategy=Beam(5))
+    """
 
     def __init__(
         self,
@@ -49,118 +69,111 @@ class Translator:
         src_tokenizer: Tokenizer,
         tgt_tokenizer: Tokenizer,
         dictionary: Mapping[str, str] | None = None,
-        others: Sequence[Trained] = (),
+        others: Sequence[LoadedModel] = (),
         target_ratio: float = 1.0,
     ) -> None:
-        """Put them together; ``others`` are the rest of an ensemble, with the same tokenizers.
+        """Combine a model, which is in evaluation mode when it is used, with its tokenizers.
 
-        ``target_ratio``, target tokens by source tokens in training, is for `length_limit`.
+        Args:
+            config: The config that the model was built from.
+            model: The model.
+            src_tokenizer: The tokenizer of the source language.
+            tgt_tokenizer: The tokenizer of the target language.
+            dictionary: Source words, with the translations to use for them.
+            others: The other models of an ensemble, with the same vocabularies.
+            target_ratio: Target tokens per source token in the training data, for `length_limit`.
 
         Raises:
-            ConfigError: If there is a dictionary, and the model has not learnt to carry words over.
+            ConfigError: If there is a dictionary, and a model has not learnt to copy words.
         """
         self.config = config
         configs = [config, *(other.config for other in others)]
-        # What one of them cannot do, they cannot do together.
+        # An ensemble can do only what all of its models can.
         self.max_length = min(each.data.max_length for each in configs)
-        self.carries_over = all(each.copies_words for each in configs)
+        self.copies_words = all(each.copies_words for each in configs)
         self._first_model = model
         self._target_ratio = target_ratio
         models = [model, *(other.model for other in others)]
         widths = [each.output.in_features for each in models]
         self.model: Member = EnsembleModel(models, widths) if others else model
         self.tgt_tokenizer = tgt_tokenizer
-        self.reader = SourceReader(src_tokenizer, dictionary or {}, carries_over=self.carries_over)
-        self._prefix_reader = SourceReader(tgt_tokenizer, {}, carries_over=True)
-        if dictionary and not self.carries_over:
+        self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=self.copies_words)
+        self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
+        # For translations to score: read like sources, so that a copied word is one UNK on both sides.
+        self._tgt_reader = SourceReader(tgt_tokenizer, {}, copies=self.copies_words)
+        if dictionary and not self.copies_words:
             raise ConfigError(
-                "a dictionary needs a model that carries words over: one of tokenizer.kind: word that was "
-                "trained with training.guided_alignment above 0."
+                "a dictionary needs a model that copies unknown words: one with tokenizer.kind: word that "
+                "was trained with training.guided_alignment above 0."
             )
 
     @classmethod
     def from_run(
         cls,
-        run: RunDirectory,
+        run: str | Path | RunDirectory,
         *,
         checkpoint: str = "best",
-        device: torch.device,
+        device: str | torch.device = "auto",
         dictionary: Mapping[str, str] | None = None,
-        others: Sequence[RunDirectory] = (),
+        others: Sequence[str | Path | RunDirectory] = (),
     ) -> Self:
-        """Load a run's model from the named checkpoint, and from no other.
+        """Load a run's model from the named checkpoint, never from another one.
 
         Args:
-            run: The run.
-            checkpoint: best, latest, or a checkpoint's name.
-            device: Where to compute.
-            dictionary: Source words and what they are to be translated by.
+            run: The run directory, such as ``runs/quickstart``.
+            checkpoint: ``best``, ``latest``, or a checkpoint's name.
+            device: Where to compute: a device, or ``auto``, ``cpu``, ``cuda`` or ``mps``.
+            dictionary: Source words, with the translations to use for them.
             others: Runs with the same vocabularies, to translate as an ensemble (`mt.search.ensemble`).
 
         Raises:
-            RunError: If there is no such run, or another has other vocabularies.
+            RunError: If there is no such run, or another run has different vocabularies.
             CheckpointError: If that checkpoint is missing or damaged.
-            ConfigError: If there is a dictionary, and the model has not learnt to carry words over.
+            DeviceError: If this machine has no such device.
+            ConfigError: If there is a dictionary, and a model has not learnt to copy words.
         """
+        device = choose_device(device)
         keep_freed_memory()
-        first, *rest = (load_trained(each, checkpoint) for each in (run, *others))
-        for other, trained in zip(others, rest, strict=True):
-            _refuse_other_vocabularies(run, first, other, trained)
-        return cls.from_trained(first, device=device, dictionary=dictionary, others=rest)
+        runs = [as_run(each) for each in (run, *others)]
+        first, *rest = (load_model(each, checkpoint) for each in runs)
+        for other_run, other in zip(runs[1:], rest, strict=True):
+            refuse_other_vocabularies(runs[0], first, other_run, other)
+        return cls.from_loaded(first, device=device, dictionary=dictionary, others=rest)
 
     @classmethod
-    def from_trained(
+    def from_loaded(
         cls,
-        trained: Trained,
+        loaded: LoadedModel,
         *,
         device: torch.device,
         dictionary: Mapping[str, str] | None = None,
-        others: Sequence[Trained] = (),
+        others: Sequence[LoadedModel] = (),
     ) -> Self:
-        """Translate with a model that is loaded, and with ``others`` of the same vocabularies.
+        """Translate with a loaded model, and with ``others`` that have the same vocabularies.
 
         Raises:
-            CheckpointError: If what a model computes is not finite.
-            ConfigError: If there is a dictionary, and the model has not learnt to carry words over.
+            CheckpointError: If the logits of a model are not finite.
+            ConfigError: If there is a dictionary, and a model has not learnt to copy words.
         """
         keep_freed_memory()
-        for each in (trained, *others):
+        for each in (loaded, *others):
             each.model.eval()
             refuse_overflow(each)
             each.model.to(device)
-        tokenizers = trained.src_tokenizer, trained.tgt_tokenizer
-        return cls(trained.config, trained.model, *tokenizers, dictionary, others, trained.target_ratio)
+        tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
+        return cls(loaded.config, loaded.model, *tokenizers, dictionary, others, loaded.target_ratio)
 
     @property
     def device(self) -> torch.device:
-        """Where the model is now; while it is trained it may move."""
+        """The present device of the model."""
         return self._first_model.output.weight.device
 
-    def translate(
-        self,
-        texts: Sequence[str],
-        *,
-        strategy: Strategy = None,
-        keep_unk: bool = False,
-        refuse_long: bool = False,
-        first_line: int = 1,
-        advance: Callable[[int], object] = lambda num_lines: None,
-        before_each_batch: Callable[[], None] = lambda: None,
-    ) -> list[str]:
-        """Translate lines: one out for one in, in order, an empty one for an empty one.
+    def translate(self, texts: Sequence[str], **options: Unpack[SearchOptions]) -> list[str]:
+        """Translate lines and return the best translation of each, in order; that of an empty line is empty.
 
-        Arguments and errors are those of `n_best`.
+        The options and the errors are those of `n_best`.
         """
-        found = self.n_best(
-            texts,
-            strategy=strategy,
-            keep_unk=keep_unk,
-            refuse_long=refuse_long,
-            first_line=first_line,
-            advance=advance,
-            before_each_batch=before_each_batch,
-        )
-        return [best.text for best, *_ in found]
+        return [best.text for best, *_ in self.n_best(texts, **options)]
 
     @torch.inference_mode()
     def n_best(
@@ -178,63 +191,104 @@ class Translator:
         advance: Callable[[int], object] = lambda num_lines: None,
         before_each_batch: Callable[[], None] = lambda: None,
     ) -> list[list[Translation]]:
-        """Translate lines: for each in order its translations, the best first; an empty one for an empty one.
+        """Translate lines and return for each, in order, its best translations, the best first.
 
         Args:
             texts: The lines.
-            num_best: For each line at most so many, and at least one; more than one are those of a beam.
-            strategy: The decoding strategy: a beam, sampling, or, None, greedy search.
-            constraints: What is asked of the translation of each sentence.
-            max_length: The most tokens of each sentence's translation, which is cut there; None leaves the
+            num_best: The most translations of a line; more than 1 need a beam.
+            strategy: The decoding strategy: `Beam`, `Sampling`, or None for greedy search.
+            constraints: Constraints on the translation of each sentence.
+            max_length: The most tokens of each sentence's translation, which is cut there; None for the
                 limit that every translation has (`length_limit`).
-            prefixes: For each line how its translation begins; empty lets all begin as they will.
-            keep_unk: Let the unknown-word token stand in the output.
-            refuse_long: Whether a sentence longer than the model reads is an error, or cut and translated
-                in parts. A long *line* is split at its sentence ends in any case.
-            first_line: The number of the first line, for messages and for the draws of sampling.
-            advance: Called with the number of lines that are done since the call before it.
-            before_each_batch: Called ahead of each batch of sentences; may raise to give up.
+            prefixes: For each line the text that its translation starts with; an empty sequence for none.
+            keep_unk: Whether the translation may contain the unknown-word token.
+            refuse_long: Whether a sentence that is longer than the model can read is an error; if not, it is
+                cut and translated in parts. A long *line* is split into sentences in either case.
+            first_line: The number of the first line, for messages and for the seed of sampling.
+            advance: Called with the number of lines that were finished since the last call.
+            before_each_batch: Called before each batch of sentences; may raise to stop.
 
         Raises:
-            LinesError: If sentences are too long and ``refuse_long``, or one does not fit into memory; if
-                beginnings are too long; if lines have to be split and more than one translation is wanted.
-            ConfigError: If the least length is more than the model, or the greatest length, permits.
+            LinesError: If a sentence is too long and ``refuse_long``, or does not fit into memory; if a
+                prefix is too long; if a line has to be split and ``num_best`` is more than 1.
+            ConfigError: If the minimum length is more than the model, or ``max_length``, permits.
+            TypeError: If ``texts`` is a single string.
         """
-        most = self._most_tokens(constraints.min_length, max_length)
-        pieces = read_pieces(
+        if isinstance(texts, str):
+            raise TypeError("texts must be a sequence of lines, not a single string")
+        most = self._max_output_length(constraints.min_length, max_length)
+        segments = read_segments(
             texts,
             prefixes,
             self.reader,
             self._prefix_reader,
             max_length=self.max_length,
-            most_written=most,
+            max_output_length=most,
             first_line=first_line,
             refuse_long=refuse_long,
         )
         if num_best > 1:
-            refuse_several_pieces(pieces)
-        search = partial(
-            self._search_what_fits,
-            strategy=strategy,
-            keep_unk=keep_unk,
-            constraints=constraints,
-            most=most,
-        )
+            refuse_split_lines(segments)
+
+        def search(batch: list[Segment]) -> list[list[Hypothesis]]:
+            return self._search(self._request(batch, keep_unk, constraints, most), strategy, batch)
+
         found = self._in_batches(
-            pieces, search, before_each_batch, count_lines_done(len(texts), pieces, advance)
+            segments, search, before_each_batch, count_finished_lines(len(texts), segments, advance)
         )
         lines: list[list[list[Translation]]] = [[] for _ in texts]
-        for piece, hypotheses in zip(pieces, found, strict=True):
-            lines[piece.place].append(
+        for segment, hypotheses in zip(segments, found, strict=True):
+            lines[segment.place].append(
                 [
-                    write_piece(piece, each, self._score(each, strategy), self.tgt_tokenizer)
+                    as_translation(segment, each, _ranking_score(each, strategy), self.tgt_tokenizer)
                     for each in hypotheses[:num_best]
                 ]
             )
         return [parts[0] if len(parts) == 1 else [joined([part[0] for part in parts])] for parts in lines]
 
-    def _most_tokens(self, min_length: int, max_length: int | None) -> int:
-        """The most tokens of a translation: what the model writes, or less where less is asked for."""
+    @torch.inference_mode()
+    def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> list[ScoredPair]:
+        """Compute how probable the model finds given translations.
+
+        Args:
+            pairs: Sources, each with its translation.
+            first_line: The number of the first pair, for messages.
+
+        Raises:
+            DataError: If a side is too long for the model, or a pair does not fit into memory.
+        """
+        sources, targets = (
+            [[token.id for token in tokens] for tokens in reader.read_batch(texts)]
+            for reader, texts in (
+                (self.reader, [source for source, _ in pairs]),
+                (self._tgt_reader, [target for _, target in pairs]),
+            )
+        )
+        for line, (source, target) in enumerate(zip(sources, targets, strict=True), first_line):
+            self._refuse_long(line, "source", source)
+            self._refuse_long(line, "translation", target)
+        log_probs = score_targets(
+            self.model,
+            sources,
+            targets,
+            device=self.device,
+            batch_tokens=self.config.training.batch_tokens,
+            vocab_size=self.tgt_tokenizer.size,
+        )
+        return [
+            ScoredPair(self.tgt_tokenizer.tokens([*ids, EOS_ID]), scores, ids.count(UNK_ID))
+            for ids, scores in zip(targets, log_probs, strict=True)
+        ]
+
+    def _refuse_long(self, line: int, side: str, ids: Sequence[int]) -> None:
+        if len(ids) >= self.max_length:
+            raise DataError(
+                f"line {line}: the {side} has {len(ids) + 1} tokens, EOS included, and this model reads at "
+                f"most {self.max_length} (data.max_length when it was trained). Leave it out."
+            )
+
+    def _max_output_length(self, min_length: int, max_length: int | None) -> int:
+        """The most tokens of a translation, EOS included: the model's limit, or ``max_length`` if lower."""
         if max_length is not None and min_length > max_length:
             raise ConfigError(
                 f"translations of at least {counted(min_length, 'token')} cannot have at most {max_length}. "
@@ -242,113 +296,85 @@ class Translator:
             )
         if min_length >= self.max_length:
             raise ConfigError(
-                f"translations of at least {counted(min_length, 'token')} and an end mark are longer than "
-                f"the {self.max_length} that this model writes (data.max_length when it was trained)."
+                f"translations of at least {counted(min_length, 'token')} and EOS are longer than the "
+                f"{self.max_length} tokens that this model writes (data.max_length when it was trained)."
             )
         return self.max_length if max_length is None else min(self.max_length, max_length)
 
     def _in_batches(
         self,
-        pieces: Sequence[Piece],
-        search: Callable[[list[Piece]], list[list[Hypothesis]]],
+        segments: Sequence[Segment],
+        search: Callable[[list[Segment]], list[list[Hypothesis]]],
         before_each_batch: Callable[[], None],
-        after_each_batch: Callable[[list[Piece]], None],
+        after_each_batch: Callable[[Sequence[Segment]], None],
     ) -> list[list[Hypothesis]]:
-        """What search finds for each piece, in order."""
-        # Long ones first: what does not fit into memory fails at once, not at the end.
-        order = sorted(range(len(pieces)), key=lambda place: -len(pieces[place].tokens))
+        """The hypotheses of each segment, in order; segments of similar length are searched together."""
+        # The longest first: what does not fit into memory fails at once, not at the end.
+        order = sorted(range(len(segments)), key=lambda place: -len(segments[place].tokens))
         width = self.config.validation.batch_sentences
         found: dict[int, list[Hypothesis]] = {}
         for start in range(0, len(order), width):
             before_each_batch()
             places = order[start : start + width]
-            batch = [pieces[place] for place in places]
-            found |= zip(places, search(batch), strict=True)
+            batch = [segments[place] for place in places]
+            parts = split_on_out_of_memory(search, batch, _halves)
+            found |= zip(places, chain.from_iterable(parts), strict=True)
             after_each_batch(batch)
-        return [found[place] for place in range(len(pieces))]
+        return [found[place] for place in range(len(segments))]
 
-    def _score(self, hypothesis: Hypothesis, strategy: Strategy) -> float:
-        if not isinstance(strategy, Beam):
-            return hypothesis.score
-        return normalised_score(hypothesis, strategy.length_penalty, strategy.length_normalization)
-
-    def _search_what_fits(
-        self,
-        pieces: list[Piece],
-        strategy: Strategy,
-        keep_unk: bool,
-        constraints: Constraints,
-        most: int,
-    ) -> list[list[Hypothesis]]:
-        """Search; in two halves where it does not fit into memory, which gives the same translations."""
-        try:
-            return self._search(pieces, strategy, keep_unk, constraints, most)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            if len(pieces) == 1:
-                line = pieces[0].line
-                reason = (
-                    f"line {line} has a sentence of {counted(len(pieces[0].tokens), 'token')} that does not "
-                    "fit into memory. Split it, or take --device cpu."
-                )
-                raise LinesError({line: reason}) from error
-        # Out of the handler, where the error still holds on to memory.
-        LOG.warning(
-            "out of memory: a batch of %d sentences was split in two. Lower validation.batch_sentences.",
-            len(pieces),
-        )
-        middle = len(pieces) // 2
-        return [
-            hypotheses
-            for half in (pieces[:middle], pieces[middle:])
-            for hypotheses in self._search_what_fits(half, strategy, keep_unk, constraints, most)
-        ]
-
-    def _search(
-        self,
-        pieces: list[Piece],
-        strategy: Strategy,
-        keep_unk: bool,
-        constraints: Constraints,
-        most: int,
-    ) -> list[list[Hypothesis]]:
-        """Search; a translation has at most ``most`` tokens, EOS included where there is room for it."""
-        src_ids = pad([[token.id for token in piece.tokens] for piece in pieces], last=EOS_ID).to(self.device)
+    def _request(
+        self, segments: Sequence[Segment], keep_unk: bool, constraints: Constraints, most: int
+    ) -> SearchRequest:
+        """What to search for; a translation has at most ``most`` tokens, EOS included if there is room."""
+        src_ids = pad([[token.id for token in segment.tokens] for segment in segments], last=EOS_ID)
         limits = [
-            length_limit(len(piece.tokens) + 1, self.max_length, target_ratio=self._target_ratio)
-            for piece in pieces
+            length_limit(len(segment.tokens) + 1, self.max_length, target_ratio=self._target_ratio)
+            for segment in segments
         ]
-        if any(piece.prefix for piece in pieces):
-            prefixes = [[token.id for token in piece.prefix] for piece in pieces]
+        if any(segment.prefix for segment in segments):
+            prefixes = [[token.id for token in segment.prefix] for segment in segments]
             constraints = replace(constraints, prefixes=prefixes)
         if constraints != NO_CONSTRAINTS:
-            # What has to be written fits in, and EOS after it.
-            least = [max(constraints.min_length, len(piece.prefix)) + 1 for piece in pieces]
+            # Room for the tokens that must be written, and for EOS after them.
+            least = [max(constraints.min_length, len(segment.prefix)) + 1 for segment in segments]
             limits = [*map(max, limits, least)]
         limits = [min(limit, most) for limit in limits]
-        copyable = src_ids == UNK_ID if self.carries_over else None
-        request = SearchRequest(src_ids, limits, keep_unk, copyable, constraints)
+        src_ids = src_ids.to(self.device)
+        copyable = src_ids == UNK_ID if self.copies_words else None
+        return SearchRequest(src_ids, limits, keep_unk, copyable, constraints)
+
+    def _search(
+        self, request: SearchRequest, strategy: Strategy, segments: Sequence[Segment]
+    ) -> list[list[Hypothesis]]:
         match strategy:
             case None:
                 return [[found] for found in greedy_search(self.model, request)]
             case Beam():
                 return beam_search(self.model, request, strategy)
             case Sampling():
-                # Sentences of one line, and neighbouring lines, are numbered far apart.
-                numbers = [piece.line + piece.number * 1_000_000_007 for piece in pieces]
+                # Segments of one line, and neighbouring lines, get numbers that are far apart.
+                numbers = [segment.line + segment.number * 1_000_000_007 for segment in segments]
                 return [[found] for found in sample(self.model, request, strategy, numbers)]
 
 
-def _refuse_other_vocabularies(
-    run: RunDirectory, trained: Trained, other_run: RunDirectory, other: Trained
-) -> None:
-    for side, one, another in (
-        ("src", trained.src_tokenizer, other.src_tokenizer),
-        ("tgt", trained.tgt_tokenizer, other.tgt_tokenizer),
-    ):
-        if one.to_json() != another.to_json():
-            raise RunError(
-                f"{other_run.path} has another {side} vocabulary than {run.path}, and an ensemble needs the "
-                "same: train it on the same corpus with the same tokenizer options."
-            )
+def _ranking_score(hypothesis: Hypothesis, strategy: Strategy) -> float:
+    if not isinstance(strategy, Beam):
+        return hypothesis.score
+    return normalised_score(hypothesis, strategy.length_penalty, strategy.length_normalization)
+
+
+def _halves(segments: list[Segment]) -> tuple[list[Segment], list[Segment]]:
+    """Split a batch that does not fit into memory, which does not change the translations."""
+    if len(segments) == 1:
+        [segment] = segments
+        reason = (
+            f"line {segment.line} has a sentence of {counted(len(segment.tokens), 'token')} that does not "
+            "fit into memory. Shorter sentences may fit."
+        )
+        raise LinesError({segment.line: reason}, Remedy.COMPUTE_ON_CPU)
+    LOG.warning(
+        "out of memory: a batch of %d sentences was split in two. Lower validation.batch_sentences.",
+        len(segments),
+    )
+    middle = len(segments) // 2
+    return segments[:middle], segments[middle:]

@@ -1,4 +1,4 @@
-"""`mt check --config`: what a run will be like, found out before it begins; only the cache is written."""
+"""`mt check --config`: what a run will be like, found out before training; only the cache is written."""
 
 import os
 import shutil
@@ -12,13 +12,19 @@ from mt.config.config import Config
 from mt.data.batches.stream import BatchStream, Epoch, training_batches
 from mt.data.corpus import load_corpus
 from mt.data.prepared_cache import aligned_places
-from mt.device import choose_device
-from mt.errors import RunError
+from mt.device import Precision, choose_device
+from mt.errors import Remedy, RunError
 from mt.inference.loaded_model import build_model
-from mt.preflight import warnings
-from mt.preflight.forecast import Pace, disk_space, forecast
+from mt.preflight.forecast import (
+    Pace,
+    disk_space,
+    forecast,
+    warn_of_disk,
+    warn_of_other_work,
+    warn_of_schedule,
+    warn_of_validation,
+)
 from mt.preflight.layout import Part, between, count, duration, size, table
-from mt.preflight.speed import Speed
 from mt.preflight.text import (
     Text,
     batch_part,
@@ -30,6 +36,7 @@ from mt.preflight.text import (
 )
 from mt.preflight.trial import (
     FLOAT_BYTES,
+    Speed,
     Trial,
     count_parameters,
     largest_batches,
@@ -37,7 +44,6 @@ from mt.preflight.trial import (
 )
 from mt.run_directory import RunDirectory
 from mt.seeding import seed_everything
-from mt.training.precision import Precision
 from mt.training.resume import explain_out_of_memory, refuse_changed_config, refuse_config_of_others
 from mt.wording import counted
 
@@ -46,10 +52,10 @@ MOST_TIMED_SECONDS = 12.0
 
 
 def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
-    """Find out, part by part, what training ``config`` into ``run`` will be like.
+    """Report, part by part, what training with ``config`` in ``run`` will be like.
 
     Raises:
-        MtError: If it could not begin, or not save its first checkpoint.
+        MtError: If training could not begin, or could not save its first checkpoint.
     """
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device)
@@ -76,7 +82,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
         f"model: {count(num_parameters)} parameters",
         table([(name, count(number)) for name, number in parameters.items()], right=True),
     )
-    # The weights, their gradients, Adam's two averages, and perhaps that of the weights.
+    # The weights, their gradients, Adam's two moments, and the moving average of the weights, if any.
     refuse_too_large(num_parameters, 4 if training.ema_decay is None else 5, device)
     seed_everything(training.seed)
     with explain_out_of_memory(config):
@@ -154,17 +160,18 @@ def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, num_p
     free = _free_disk(run)
     if one > free:
         raise RunError(
-            f"a checkpoint takes {size(one)}, and {size(free)} are free where {run.path} will be. Free some "
-            "space, or train into another directory with --run."
+            f"a checkpoint takes {size(one)}, and {size(free)} are free where {run.path} will be. "
+            "Free some space.",
+            Remedy.OTHER_RUN,
         )
-    busy = list(warnings.warn_of_other_work(os.getloadavg()[0], os.cpu_count() or 1, speed.processor_share))
-    # Without the other work, the fastest quarter would have been faster still.
+    busy = list(warn_of_other_work(os.getloadavg()[0], os.cpu_count() or 1, speed.processor_share))
+    # On an idle machine, the fastest quarter would have been faster still.
     slowest, fastest = speed.range[0], speed.range[1] / speed.processor_share
     least, most = (forecast(config, pace.at(each)).seconds for each in (fastest, slowest))
     not_compiled = ", not compiled" if config.training.compile else ""
     rows = [
         *(
-            ("machine", "busy with other work: the longer time is beside it, the shorter one without it")
+            ("machine", "busy with other work: the longer time is with it, the shorter one without it")
             for _ in busy
         ),
         (
@@ -185,14 +192,14 @@ def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, num_p
     ]
     found = [
         *busy,
-        *warnings.warn_of_schedule(config, expected),
-        *warnings.warn_of_validation(config, expected),
-        *warnings.warn_of_disk(altogether, free, str(run.path)),
+        *warn_of_schedule(config, expected),
+        *warn_of_validation(config, expected),
+        *warn_of_disk(altogether, free, str(run.path)),
     ]
     return Part("the run", table(rows), found)
 
 
 def _free_disk(run: RunDirectory) -> int:
-    """Bytes free where the run will be: in the nearest folder above it that is there."""
+    """Bytes free where the run will be: in its nearest parent folder that exists."""
     place = run.path.absolute()
     return shutil.disk_usage(next(path for path in (place, *place.parents) if path.exists())).free

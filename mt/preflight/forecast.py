@@ -1,33 +1,52 @@
-"""How long the run will be, by its limits: steps, epochs, validations, time and disk space."""
+"""How long a run will be, by its limits, and warnings of what will not go as intended."""
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
 from mt.config.config import Config
+from mt.config.training import ScheduleConfig
+from mt.training.schedule import learning_rate
+from mt.wording import counted
+
+FEWEST_PAIRS = 100
+MOST_UNKNOWN = 0.1
+LOWEST_CEILING = 95.0
+MOST_DROPPED = 0.05
+MOST_VALIDATING = 1 / 3
+# The check itself makes a load of one per core.
+MOST_LOAD = 2
+# On an idle machine the thread that trains has a processor nearly always.
+LEAST_PROCESSOR_SHARE = 0.8
+LARGER_VOCABULARY = (
+    "Take parts of words (tokenizer.kind: bpe), lower tokenizer.min_frequency, or raise tokenizer.max_size."
+)
+# The share of the peak learning rate below which a cosine counts as finished.
+HARDLY_ANY = 0.01
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What was measured or counted ahead of the run."""
+    """What was measured or counted before the run."""
 
     steps_per_epoch: float
     target_tokens_per_epoch: float
     tokens_per_second: float
     """Target tokens, padding not counted."""
     epoch_seconds: float
-    """Of what is done as an epoch begins."""
+    """The time that an epoch takes to begin."""
     validation_seconds: float
-    """Of one validation."""
+    """The time that one validation takes."""
 
     @property
     def seconds_per_step(self) -> float:
-        """Of an average step, with its share of what is done once an epoch."""
+        """The time of an average step, including its share of the work that is done once an epoch."""
         on_batches = self.target_tokens_per_epoch / self.tokens_per_second
         return (on_batches + self.epoch_seconds) / self.steps_per_epoch
 
     def at(self, tokens_per_second: float) -> Self:
-        """This pace where everything that computes is as much faster or slower as training is."""
+        """This pace at another training speed, with validation faster or slower by the same factor."""
         return replace(
             self,
             tokens_per_second=tokens_per_second,
@@ -37,28 +56,28 @@ class Pace:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The run as its limits and its pace will make it."""
+    """The run, as its limits and its pace determine it."""
 
     num_steps: int
     ended_by: str
-    """The option that ends it."""
+    """The config option that ends it."""
     is_certain: bool
-    """False where patience alone ends it: then this is the earliest end."""
+    """False if only patience ends it; then this is the earliest end."""
     num_epochs: float
     num_validations: int
     num_checkpoints: int
-    """Those saved for their step; each new best is saved besides."""
+    """The checkpoints of the intervals; each new best is saved as well."""
     training_seconds: float
     validating_seconds: float
 
     @property
     def slack(self) -> float:
-        """A factor on the steps within which the forecast may be wrong."""
+        """The factor by which the number of steps may be wrong."""
         return {"training.max_steps": 1.0, "training.max_minutes": 2.0}.get(self.ended_by, 1.05)
 
     @property
     def seconds(self) -> float:
-        """Of the whole run."""
+        """The time of the whole run."""
         return self.training_seconds + self.validating_seconds
 
 
@@ -101,15 +120,131 @@ def forecast(config: Config, pace: Pace) -> Forecast:
 
 
 def disk_space(config: Config, num_parameters: int) -> tuple[int, int]:
-    """Bytes of one checkpoint, and of all at most: those kept, the best, and the one being saved.
+    """Bytes of one checkpoint, and of all of them at most: those kept, the best, and the one being saved.
 
-    It holds the weights, Adam's two averages, and where there is a moving average also that, in float32; the
-    rest is small.
+    A checkpoint holds the weights, Adam's two moments and the moving average, if any, in float32; the rest is
+    small.
     """
     one = (12 if config.training.ema_decay is None else 16) * num_parameters
     return one, (config.checkpoint.keep + 2) * one
 
 
+def warn_of_small_splits(sizes: Mapping[str, int]) -> Iterator[str]:
+    """Scores on a few sentences are mostly chance."""
+    for split, size in sizes.items():
+        if split != "train" and size < FEWEST_PAIRS:
+            yield (
+                f"the {split} split has {counted(size, 'pair')}: below {FEWEST_PAIRS} a score is mostly "
+                "chance. Bring more pairs, or raise data.held_out_fraction where the split is carved out."
+            )
+
+
+def warn_of_vocabulary(unknown: Mapping[str, float], ceilings: Mapping[str, float]) -> Iterator[str]:
+    """Words that cannot be read or written, and text that is not the same after decoding.
+
+    Args:
+        unknown: The share of unknown words, from 0 to 1, by the name of the text.
+        ceilings: The highest BLEU that the vocabulary permits, by the name of the split.
+    """
+    where, share = max(unknown.items(), key=lambda item: item[1])
+    if share > MOST_UNKNOWN:
+        yield f"{share:.1%} of the words of the {where} are unknown. {LARGER_VOCABULARY}"
+    where, bleu = min(ceilings.items(), key=lambda item: item[1])
+    if bleu < LOWEST_CEILING:
+        yield (
+            f"with this vocabulary a model that makes no mistake scores {bleu:.2f} BLEU on the {where}. "
+            f"{LARGER_VOCABULARY}"
+        )
+
+
+def warn_of_lengths(config: Config, num_too_long: int, num_pairs: int, longest: int) -> Iterator[str]:
+    """Pairs that are dropped, and batches that are larger than requested."""
+    share = num_too_long / num_pairs
+    if share > MOST_DROPPED:
+        yield (
+            f"data.max_length ({config.data.max_length}) drops {share:.1%} of the training pairs; the "
+            f"longest sentence has {counted(longest, 'token')}. Raise it."
+        )
+    if config.training.batch_tokens < config.data.max_length:
+        yield (
+            f"training.batch_tokens ({config.training.batch_tokens}) is smaller than data.max_length "
+            f"({config.data.max_length}): a longer pair becomes a batch larger than requested. "
+            "Raise the first or lower the second."
+        )
+
+
+def warn_of_schedule(config: Config, run: Forecast) -> Iterator[str]:
+    """A learning rate that never reaches its peak, or reaches its end too late or too early."""
+    if not run.is_certain:
+        return
+    schedule = config.schedule
+    if schedule.warmup_steps > run.num_steps * run.slack:
+        yield (
+            f"schedule.warmup_steps ({schedule.warmup_steps:,}) is not over when the run ends at step "
+            f"{run.num_steps:,}, so that the learning rate never reaches its peak. Lower it, or raise "
+            f"{run.ended_by}."
+        )
+    if schedule.kind == "cosine":
+        yield from _warn_of_cosine(schedule, config.model.d_model, run)
+
+
+def _warn_of_cosine(schedule: ScheduleConfig, d_model: int, run: Forecast) -> Iterator[str]:
+    assert schedule.total_steps is not None
+    total, end = schedule.total_steps, run.num_steps
+    left = learning_rate(end, schedule, d_model=d_model) / schedule.learning_rate
+    if end > total * run.slack:
+        yield (
+            f"the cosine is down at zero at schedule.total_steps ({total:,}), and the run goes on to about "
+            f"step {end:,} ({run.ended_by}), learning nothing more. Raise the one or lower the other."
+        )
+    elif total > end * run.slack and left > HARDLY_ANY:
+        yield (
+            f"the run ends at about step {end:,} ({run.ended_by}), before the cosine does at "
+            f"schedule.total_steps ({total:,}): the learning rate is still at {left:.0%} of its peak. Lower "
+            "the one or raise the other."
+        )
+
+
+def warn_of_validation(config: Config, run: Forecast) -> Iterator[str]:
+    """Validations that are too few to be useful, or take too much time."""
+    validation = config.validation
+    if run.num_validations == 1 and validation.every_steps > run.num_steps:
+        yield (
+            f"validation.every_steps ({validation.every_steps:,}) is more than the run's {run.num_steps:,} "
+            "steps: the one validation is at the end, and there is no best to choose. Lower it."
+        )
+    elif run.validating_seconds > MOST_VALIDATING * run.seconds:
+        yield (
+            f"{run.validating_seconds / run.seconds:.0%} of the run's time goes into "
+            f"{counted(run.num_validations, 'validation')}. Raise validation.every_steps, or validate on "
+            "fewer pairs."
+        )
+    if run.is_certain and validation.patience is not None and validation.patience >= run.num_validations:
+        yield (
+            f"validation.patience ({validation.patience}) can never stop this run, which ends after "
+            f"{counted(run.num_validations, 'validation')}. Lower it, or lower validation.every_steps."
+        )
+
+
+def warn_of_disk(needed: int, free: int, path: str) -> Iterator[str]:
+    """Checkpoints that will not fit on the disk."""
+    if needed > free:
+        yield (
+            f"the checkpoints take up to {needed / 1e9:.2f} GB, and {free / 1e9:.2f} GB are free where "
+            f"{path} will be. Free some space, or lower checkpoint.keep."
+        )
+
+
+def warn_of_other_work(load: float, cores: int, processor_share: float) -> Iterator[str]:
+    """Speeds that were measured while other programs were running."""
+    if load > MOST_LOAD * cores or processor_share < LEAST_PROCESSOR_SHARE:
+        yield (
+            f"other work keeps this machine busy (load {load:.1f} on {cores} cores; training had a processor "
+            f"for {processor_share:.0%} of the time): speed and time were measured beside it. Check again "
+            "without it."
+        )
+
+
 def _times(num_steps: int, every: int) -> int:
-    """How often something happens that is done each so many steps, and at the last."""
+    """How often something happens that is done every so many steps and at the last one."""
     return -(-num_steps // every)

@@ -16,10 +16,10 @@ from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import make_tokenizers, unsegmented_hint
 from mt.errors import ConfigError
+from mt.preflight.forecast import warn_of_small_splits
 from mt.preflight.text import look_at, vocabulary_part
-from mt.preflight.warnings import warn_of_small_splits
 
-# What a reader decides first; every other option keeps its default.
+# The options that are decided first; every other option keeps its default.
 KEYS = (
     "data.path",
     "data.name",
@@ -49,7 +49,7 @@ KEYS = (
 )
 
 
-# More than `mt check` asks for, since the hash that holds pairs out does not hold out exactly as many.
+# More than `mt check` requires, because the hash that holds pairs out is not exact.
 HELD_OUT = 140
 LARGEST_HELD_OUT_FRACTION = 0.15
 ALIGNMENT_WEIGHT = 0.1
@@ -57,7 +57,7 @@ ALIGNMENT_WEIGHT = 0.1
 
 @dataclass(frozen=True)
 class Size:
-    """A model for corpora of up to so many pairs."""
+    """A model size for corpora of up to so many pairs."""
 
     most_pairs: float
     model: ModelConfig
@@ -65,10 +65,10 @@ class Size:
     warmup_steps: int
     max_epochs: int
     bpe_size: int
-    """Entries of a BPE vocabulary, where words do not do."""
+    """The size of a BPE vocabulary, if words are not enough."""
 
 
-# Small corpora are learnt by heart, so they get a small model and much dropout; large ones the paper's base.
+# Small corpora overfit, so they get a small model and much dropout; large ones get the paper's base model.
 SIZES = (
     Size(20_000, ModelConfig(d_model=128, num_heads=4, d_ff=512, dropout=0.3), 2e-3, 500, 60, 4000),
     Size(1_000_000, ModelConfig(d_model=256, num_heads=4, d_ff=1024, dropout=0.2), 1e-3, 1000, 30, 8000),
@@ -94,7 +94,7 @@ def propose_config(
     columns: str | None = None,
     delimiter: Delimiter = "auto",
 ) -> str:
-    """A commented config for the corpus at ``path``, with what was seen there at its head.
+    """A commented config for the corpus at ``path``, with a summary of the corpus at the top.
 
     Raises:
         ConfigError: If ``columns`` are not two.
@@ -115,7 +115,7 @@ def propose_config(
         data=data,
         model=size.model,
         schedule=ScheduleConfig(learning_rate=size.learning_rate, warmup_steps=size.warmup_steps),
-        # Costs two steps in a hundred, and names and numbers arrive.
+        # Costs 2 % of the speed, and lets names and numbers be copied.
         training=TrainingConfig(
             precision="auto", max_epochs=size.max_epochs, guided_alignment=ALIGNMENT_WEIGHT
         ),
@@ -124,7 +124,7 @@ def propose_config(
     config, about_words = _choose_tokenizer(corpus, config, size.bpe_size)
     config, seen = _look_at_lengths(corpus, config)
     seen += about_words
-    # What mt check will say of them too.
+    # The same warnings as those of `mt check`.
     sizes = {"validation": len(corpus.validation), "test": len(corpus.test)}
     seen += [warning[0].upper() + warning[1:] for warning in warn_of_small_splits(sizes)]
     head = [
@@ -139,7 +139,7 @@ def propose_config(
 
 
 def _keys(config: Config) -> list[str]:
-    """What is written of a config: what somebody will want to change, and what differs from its default."""
+    """The options to write: those that users often change, and those that differ from their defaults."""
     is_word = config.tokenizer.kind == "word"
     left_out = {
         "data.name": config.data.name is None,
@@ -155,7 +155,7 @@ def _keys(config: Config) -> list[str]:
 
 
 def _held_out_fraction(corpus: Corpus) -> float:
-    """The share of all pairs that makes a carved validation or test split large enough to be scored on."""
+    """The share of all pairs that makes a carved validation or test split large enough to score on."""
     splits = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
     carved = [name for name, split in corpus.report.splits.by_name().items() if split.origin == "carved"]
     if not carved:
@@ -165,26 +165,26 @@ def _held_out_fraction(corpus: Corpus) -> float:
 
 
 def _choose_tokenizer(corpus: Corpus, config: Config, bpe_size: int) -> tuple[Config, list[str]]:
-    """Words where the vocabulary has nearly all of them, or else parts of words; and why.
+    """Choose words if the vocabulary contains nearly all of them, otherwise subwords, and say why.
 
-    `mt check` judges by the same figures, so that it has nothing to say against what is chosen here.
+    `mt check` uses the same figures, so that it does not warn of what is chosen here.
     """
     hint = unsegmented_hint(config, corpus.train)
     reasons = [hint] if hint else vocabulary_part(look_at(corpus, config)).warnings
     if not reasons:
         return config, []
     tokenizer = config.tokenizer.model_copy(update={"kind": "bpe", "max_size": bpe_size})
-    # Parts of words are never unknown, so that none has to be copied.
+    # Subwords are never unknown, so that none has to be copied.
     training = config.training.model_copy(update={"guided_alignment": 0.0})
     why = "Words alone would not do: " + reasons[0].split(". ")[0] + ". Hence tokenizer.kind: bpe."
     return config.model_copy(update={"tokenizer": tokenizer, "training": training}), [why]
 
 
 def _look_at_lengths(corpus: Corpus, config: Config) -> tuple[Config, list[str]]:
-    """Choose what depends on lengths and on how much there is, and say what was seen.
+    """Choose what depends on the lengths and the number of sentences, and summarise them.
 
-    All but the longest of a thousand pairs fit into data.max_length. An epoch has fifty steps or more, and of
-    all steps a tenth at most are warm-up, so that a small corpus is learnt too.
+    All but the longest of a thousand pairs fit into data.max_length. An epoch has fifty steps or more, and at
+    most a tenth of all steps are warm-up, so that a small corpus can be learnt too.
     """
     src_tokenizer, tgt_tokenizer = make_tokenizers(corpus.train, config)
     pairs, _ = encode_pairs(corpus.train, src_tokenizer, tgt_tokenizer, max_length=None)
@@ -194,7 +194,7 @@ def _look_at_lengths(corpus: Corpus, config: Config) -> tuple[Config, list[str]]
     num_tokens = int(pairs.tgt.lengths.sum())
     batch_tokens = min(4096, max(256, 2 ** int(math.log2(max(num_tokens // 50, 1)))))
     assert config.training.max_epochs is not None
-    # A longer pair would make a batch of its own.
+    # A longer pair would become a batch by itself.
     batch_tokens = max(batch_tokens, max_length)
     num_steps = config.training.max_epochs * max(1, num_tokens // batch_tokens)
     tenth = max(1, num_steps // 10)

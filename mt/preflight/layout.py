@@ -1,4 +1,4 @@
-"""Plain aligned text: tables, and figures with their units."""
+"""Plain aligned text: tables, and numbers with their units."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of what was found out."""
+    """A section of the report."""
 
     title: str
     lines: list[str]
@@ -40,7 +40,7 @@ def size(num_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in the unit that suits it."""
+    """A time in a suitable unit."""
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"
@@ -48,7 +48,7 @@ def duration(seconds: float) -> str:
 
 
 def between(least: float, most: float) -> str:
-    """A time that is roughly known, by its ends; once where both read the same."""
+    """A range of times; one time if both ends read the same."""
     shortest, longest = duration(least), duration(most)
     if shortest == longest:
         return f"about {longest}"

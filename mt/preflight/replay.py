@@ -1,4 +1,4 @@
-"""`mt check --batch`: compute a batch again whose loss or gradient was no number, and find out where."""
+"""`mt check --batch`: compute a batch again whose loss or gradient was not finite, and find out where."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mt.checkpoint.store import CheckpointStore
 from mt.data.batches.batch import collate
 from mt.errors import CheckpointError
-from mt.inference.loaded_model import Trained, load_trained
+from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory
 from mt.training.bad_batches import BadBatch, read_bad_batch
 from mt.training.loss import Objective
@@ -32,17 +32,17 @@ class PairLoss:
 
 @dataclass
 class Watch:
-    """Names of what was no number first, in the order of computing."""
+    """Names of the first values that are not finite, in the order of computation."""
 
     output: str | None = None
-    """The innermost module whose output it was."""
+    """The innermost module with such an output."""
     gradient: str | None = None
-    """The first parameter that the backward pass gave such a gradient."""
+    """The parameter with such a gradient."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What became of the batch."""
+    """The result of computing the batch again."""
 
     bad: BadBatch
     checkpoint: str
@@ -53,11 +53,11 @@ class Replay:
     first_bad_output: str | None
     first_bad_gradient: str | None
     pairs: list[PairLoss] = field(repr=False)
-    """The highest loss first."""
+    """Its sentence pairs, the highest loss first."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether all of it is numbers."""
+        """Whether loss and gradient are finite."""
         return math.isfinite(self.loss) and math.isfinite(self.gradient_norm)
 
 
@@ -65,15 +65,15 @@ def replay(run: RunDirectory, file: Path, *, checkpoint: str, device: torch.devi
     """Compute loss and gradient of the batch in ``file`` in float32, without dropout.
 
     Args:
-        run: The run that it is from.
-        file: What training kept.
-        checkpoint: Whose weights: best, latest, or a name.
+        run: The run that the batch is from.
+        file: A file of its folder ``bad_batches``.
+        checkpoint: The checkpoint with the weights: best, latest, or a name.
         device: Where to compute.
 
     Raises:
         MtError: If the run, the checkpoint or the file cannot be used.
     """
-    trained = load_trained(run, checkpoint)
+    trained = load_model(run, checkpoint)
     _take_weights_of_the_step(trained, CheckpointStore(run.checkpoints_dir))
     src_tokenizer, tgt_tokenizer, config = trained.src_tokenizer, trained.tgt_tokenizer, trained.config
     bad = read_bad_batch(
@@ -109,8 +109,8 @@ def replay(run: RunDirectory, file: Path, *, checkpoint: str, device: torch.devi
     )
 
 
-def _take_weights_of_the_step(trained: Trained, store: CheckpointStore) -> None:
-    """Where a moving average is saved as the model, steps are taken by other weights, saved beside it."""
+def _take_weights_of_the_step(trained: LoadedModel, store: CheckpointStore) -> None:
+    """Take the trained weights from the training state if the model is a moving average of them."""
     saved = trained.checkpoint
     if trained.config.training.ema_decay is not None and not saved.average_of:
         try:
@@ -128,7 +128,7 @@ def _loss(objective: Objective, src: list[int], tgt: list[int], device: torch.de
 
 @contextmanager
 def _watching(objective: Objective) -> Iterator[Watch]:
-    """Note where the first number that is none comes up, forward and backward."""
+    """Find the first value that is not finite, in the forward and in the backward pass."""
     watch = Watch()
 
     def watch_module(name: str, module: nn.Module) -> torch.utils.hooks.RemovableHandle:
@@ -146,7 +146,7 @@ def _watching(objective: Objective) -> Iterator[Watch]:
         handle: torch.utils.hooks.RemovableHandle = parameter.register_post_accumulate_grad_hook(look)  # type: ignore[no-untyped-call]
         return handle
 
-    # A module is done after those in it, so that the first to be seen is the innermost.
+    # A module finishes after its submodules, so that the first one seen is the innermost.
     handles = [watch_module(*named) for named in objective.named_modules()]
     handles += [watch_parameter(*named) for named in objective.named_parameters()]
     try:

@@ -1,9 +1,11 @@
 """The parts of `mt check --config` on the text: corpus, samples, vocabularies, lengths, batches."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import datasets
 import numpy as np
+import numpy.typing as npt
 
 from mt.config.config import Config
 from mt.data.batches.dataset import EncodedPairs, encode_pairs
@@ -11,43 +13,88 @@ from mt.data.batches.sampler import Indices, Share
 from mt.data.corpus import Corpus
 from mt.data.corpus_report import cleaning_table, leak_sentence
 from mt.data.prepare import make_tokenizers, refuse_nothing_left, warn_of_tokenizer
-from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.preflight import warnings
+from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
+from mt.evaluation.scores import Score, score_translations
+from mt.preflight.forecast import warn_of_lengths, warn_of_small_splits, warn_of_vocabulary
 from mt.preflight.layout import Part, count, percent, table
-from mt.preflight.text_figures import (
-    count_unknown,
-    describe_lengths,
-    find_ceiling,
-    measure_padding,
-    spread,
-)
+from mt.special_tokens import UNK, UNK_ID
 from mt.wording import counted
 
-# So much is looked at, spread evenly; all rows of the corpus are read and checked in any case.
+# At most so many are examined, evenly spread; all rows of the corpus are read and checked in any case.
 MOST_TRAINING_PAIRS = 300_000
 MOST_EVALUATION_PAIRS = 5_000
 NUM_SAMPLES = 3
+# A private-use character, which no reference contains.
+WRONG_WORD = "\uf8fe"
 
 
 @dataclass(frozen=True)
 class Text:
-    """What is looked at of the corpus, and its tokenizers."""
+    """The examined part of a corpus, and its tokenizers."""
 
     train: datasets.Dataset
     evaluation: dict[str, datasets.Dataset]
     tokenizers: tuple[Tokenizer, Tokenizer]
-    """Of source and target."""
+    """The source and the target tokenizer."""
     shares: tuple[Share, ...]
-    """Of the sources of the training pairs, where all of these are looked at."""
+    """The shares of the corpora of a mix, if all training pairs are examined."""
     scale: float
-    """Training pairs for each that is looked at."""
+    """The number of training pairs divided by those examined."""
     validation_scale: float
-    """Validation pairs for each that is looked at."""
+    """The number of validation pairs divided by those examined."""
 
     @property
     def sides(self) -> list[tuple[str, str, Tokenizer]]:
-        """Of each side the column, the name, and the tokenizer."""
+        """For each side the column, the name, and the tokenizer."""
         return [("src", "source", self.tokenizers[0]), ("tgt", "target", self.tokenizers[1])]
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Words of a text that are not in the vocabulary: tokens (running words) and types (different words)."""
+
+    num_tokens: int
+    num_unknown_tokens: int
+    num_types: int
+    num_unknown_types: int
+
+    @property
+    def share(self) -> float:
+        """The unknown share of the running words, from 0 to 1."""
+        return self.num_unknown_tokens / max(self.num_tokens, 1)
+
+    @property
+    def share_of_types(self) -> float:
+        """The unknown share of the different words, from 0 to 1."""
+        return self.num_unknown_types / max(self.num_types, 1)
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The score of a model that makes no mistake, whose translations go through the tokenizer."""
+
+    bleu: Score
+    num_lines: int
+    num_changed: int
+    """Lines that are different after encoding and decoding, apart from spacing."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Lengths of the sentences of one side, in tokens, including EOS."""
+
+    mean: float
+    most: int
+    """The 95th percentile."""
+    longest: int
+
+
+@dataclass(frozen=True)
+class Padding:
+    """The share of padding in the training batches on each side, from 0 to 1."""
+
+    src: float
+    tgt: float
 
 
 def corpus_part(corpus: Corpus) -> Part:
@@ -66,12 +113,12 @@ def corpus_part(corpus: Corpus) -> Part:
     sizes = {"validation": splits.validation.pairs, "test": splits.test.pairs}
     for name, num_pairs in sizes.items():
         if num_pairs > MOST_EVALUATION_PAIRS:
-            lines.append(f"{count(MOST_EVALUATION_PAIRS)} pairs of the {name} split are looked at")
-    return Part("corpus", lines, [*warnings.warn_of_small_splits(sizes), *([leaks] if has_leaked else [])])
+            lines.append(f"{count(MOST_EVALUATION_PAIRS)} pairs of the {name} split are examined")
+    return Part("corpus", lines, [*warn_of_small_splits(sizes), *([leaks] if has_leaked else [])])
 
 
 def look_at(corpus: Corpus, config: Config) -> Text:
-    """Choose what is looked at, and make the tokenizers from it."""
+    """Choose the part to examine, and train the tokenizers on it."""
     warn_of_tokenizer(config, corpus.train)
     train = spread(corpus.train, MOST_TRAINING_PAIRS)
     validation = spread(corpus.validation, MOST_EVALUATION_PAIRS)
@@ -102,7 +149,7 @@ def sample_part(text: Text) -> Part:
 
 
 def vocabulary_part(text: Text) -> Part:
-    """Sizes, unknown words, and the score that the vocabulary permits."""
+    """Vocabulary sizes, unknown words, and the highest score that the vocabulary permits."""
     unknown = {
         f"{split} {name}s": count_unknown(pairs[side], tokenizer)
         for split, pairs in text.evaluation.items()
@@ -126,12 +173,15 @@ def vocabulary_part(text: Text) -> Part:
             f"({count(ceiling.num_changed)} of {count(ceiling.num_lines)} lines come back changed)"
         )
     lines.append(f"signature: {signature}")
+    shares = {where: found.share for where, found in unknown.items()}
+    # Sentences of fewer than four words score below 100 even against themselves.
+    permitted = {where: found.bleu.value if found.num_changed else 100.0 for where, found in ceilings.items()}
     sizes = " and ".join(f"{count(tokenizer.size)} {name}" for _, name, tokenizer in text.sides)
-    return Part(f"vocabulary: {sizes} entries", lines, list(warnings.warn_of_vocabulary(unknown, ceilings)))
+    return Part(f"vocabulary: {sizes} entries", lines, list(warn_of_vocabulary(shares, permitted)))
 
 
 def length_part(config: Config, text: Text) -> tuple[EncodedPairs, Part]:
-    """The pairs that are trained on, and how long sentences are.
+    """The training pairs, and the lengths of sentences.
 
     Raises:
         DataError: If no pair is left.
@@ -139,7 +189,7 @@ def length_part(config: Config, text: Text) -> tuple[EncodedPairs, Part]:
     max_length = config.data.max_length
     everything, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
     pairs, dropped = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
-    rows = [("in tokens, with the end mark", "mean", "95 %", "longest", f"beyond {max_length}")]
+    rows = [("in tokens, with EOS", "mean", "95 %", "longest", f"beyond {max_length}")]
     for side, name, _ in text.sides:
         lengths = getattr(everything, side).lengths
         found = describe_lengths(lengths)
@@ -160,12 +210,12 @@ def length_part(config: Config, text: Text) -> tuple[EncodedPairs, Part]:
         if number
     ]
     longest = max(int(everything.src.lengths.max()), int(everything.tgt.lengths.max()))
-    found_wrong = warnings.warn_of_lengths(config, dropped["too long"], len(everything), longest)
+    found_wrong = warn_of_lengths(config, dropped["too long"], len(everything), longest)
     return pairs, Part("lengths", lines, list(found_wrong))
 
 
 def batch_part(pairs: EncodedPairs, batches: list[Indices], scale: float) -> Part:
-    """How many, and how much of them is padding."""
+    """The number of batches, and their padding."""
     padding = measure_padding(pairs, batches)
     mean = sum(map(len, batches)) / len(batches)
     rows = [
@@ -177,3 +227,57 @@ def batch_part(pairs: EncodedPairs, batches: list[Indices], scale: float) -> Par
         ("padding", f"{percent(padding.src)} of the source, {percent(padding.tgt)} of the target"),
     ]
     return Part("batches", table(rows))
+
+
+def spread(pairs: datasets.Dataset, most: int) -> datasets.Dataset:
+    """All pairs, or ``most`` of them, spread evenly."""
+    if len(pairs) <= most:
+        return pairs
+    return pairs.select([len(pairs) * number // most for number in range(most)])
+
+
+def count_unknown(texts: Sequence[str], tokenizer: Tokenizer) -> Unknown:
+    """Count the words of ``texts`` that are UNK to the tokenizer."""
+    num_tokens = num_unknown = 0
+    types: set[str] = set()
+    unknown_types: set[str] = set()
+    for text in texts:
+        ids, words = tokenizer.encode_with_words(text)
+        unknown = [word for token_id, word in zip(ids, words, strict=True) if token_id == UNK_ID]
+        num_tokens += len(ids)
+        num_unknown += len(unknown)
+        types.update(words)
+        unknown_types.update(unknown)
+    return Unknown(num_tokens, num_unknown, len(types), len(unknown_types))
+
+
+def find_ceiling(references: Sequence[str], tokenizer: Tokenizer) -> Ceiling:
+    """Encode and decode the references, and score them against themselves.
+
+    An unknown word counts as one wrong word, because the model outputs another word instead of UNK.
+    """
+    decoded = []
+    num_changed = 0
+    for reference, ids in zip(references, tokenizer.encode_batch(references), strict=True):
+        text = tokenizer.decode(ids)
+        num_changed += normalise_spacing(text) != normalise_spacing(reference)
+        # sacreBLEU would split <unk> into three.
+        decoded.append(text.replace(UNK, WRONG_WORD) if UNK_ID in ids else text)
+    return Ceiling(score_translations(decoded, references)["bleu"], len(references), num_changed)
+
+
+def describe_lengths(lengths: npt.NDArray[np.integer]) -> Lengths:
+    """Mean, 95th percentile and maximum of at least one length."""
+    most = int(np.quantile(lengths, 0.95, method="inverted_cdf"))
+    return Lengths(float(lengths.mean()), most, int(lengths.max()))
+
+
+def measure_padding(pairs: EncodedPairs, batches: Sequence[Indices]) -> Padding:
+    """How much of the rectangles that `collate` makes of these batches is padding."""
+
+    def waste(lengths: npt.NDArray[np.integer]) -> float:
+        positions = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
+        tokens = sum(int(lengths[batch].sum()) for batch in batches)
+        return 1 - tokens / positions
+
+    return Padding(waste(pairs.src.lengths), waste(pairs.tgt.lengths))

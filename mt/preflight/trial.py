@@ -1,4 +1,4 @@
-"""A model like that of the run, put to the trial: its parameters, its largest step, its speed."""
+"""A model like that of the run, tried out: its parameters, its largest step, its speed."""
 
 import re
 import time
@@ -12,30 +12,30 @@ import numpy as np
 import torch
 
 from mt.config.config import Config
-from mt.data.batches.batch import Batch, collate, pad
+from mt.data.batches.batch import collate, pad
 from mt.data.batches.dataset import EncodedPairs
 from mt.data.batches.sampler import Indices
 from mt.data.batches.stream import BatchStream
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import is_out_of_memory
+from mt.device import Precision, is_out_of_memory
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
-from mt.preflight.speed import Speed
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, length_limit
 from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID
-from mt.training.precision import Precision
-from mt.training.schedule import learning_rate
-from mt.training.state import TrainingState
-from mt.training.step import StepResult, train_step
-from mt.training.train_state import new_trainee
+from mt.training.counters import Counters
+from mt.training.step import StepResult
+from mt.training.train_state import new_train_state
 from mt.training.validation import validate
 from mt.transformer.transformer import Transformer
 
 FLOAT_BYTES = 4
-# Where steps are not equally fast, so many times as many are timed.
+# Where steps are not equally fast, this many times as many are timed.
 MOST_EFFORT = 3
+# Training steps are compared a quarter at a time: single steps differ by their sentences alone.
+NUM_PARTS = 4
+STEADY = 1.2
 PARTS = {
     "src_embedding": "embeddings",
     "tgt_embedding": "embeddings",
@@ -50,17 +50,65 @@ class LargestStep:
     """One training step on the largest batches."""
 
     shapes: list[tuple[int, int, int]]
-    """Of each batch: pairs, source and target tokens of a row."""
+    """For each batch, the pairs, and the source and target tokens of a row."""
     result: StepResult
     seconds: float
     activations: int | None
-    """Bytes at the peak above weights, gradients and Adam's averages; None where nothing tells."""
+    """Bytes at the peak, without weights, gradients and Adam's moments; None if unknown."""
     peak: int | None
-    """Bytes at the peak altogether."""
+    """Bytes at the peak in total; None if unknown."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Some training steps on ordinary batches, timed."""
+
+    step_target_tokens: Sequence[int]
+    """The target tokens of each step, without padding."""
+    step_seconds: Sequence[float]
+    """The time of each step."""
+    processor_seconds: float | None
+    """How much of that time the training thread had a processor; None if it waits for a GPU."""
+
+    @property
+    def num_steps(self) -> int:
+        """How many were timed."""
+        return len(self.step_seconds)
+
+    @property
+    def seconds(self) -> float:
+        """The time of all of them together."""
+        return sum(self.step_seconds)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Target tokens per second, without padding."""
+        return sum(self.step_target_tokens) / self.seconds
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Tokens per second in the slowest and the fastest quarter of consecutive steps."""
+        tokens, seconds = (
+            [float(part.sum()) for part in np.array_split(each, min(NUM_PARTS, self.num_steps))]
+            for each in (np.array(self.step_target_tokens), np.array(self.step_seconds))
+        )
+        speeds = [part / time for part, time in zip(tokens, seconds, strict=True)]
+        return min(speeds), max(speeds)
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether no quarter of the steps is much slower than another."""
+        slowest, fastest = self.range
+        return self.num_steps >= NUM_PARTS and fastest <= STEADY * slowest
+
+    @property
+    def processor_share(self) -> float:
+        """The share of the time, above 0 and at most 1, in which the training thread had a processor."""
+        return min(1.0, self.processor_seconds / self.seconds) if self.processor_seconds else 1.0
 
 
 def count_parameters(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> dict[str, int]:
-    """Parameters by part; what is shared or tied counts once, where it stands first. Takes no memory."""
+    """Parameters by part; shared or tied ones count once, in their first part. Takes no memory."""
     counts = Counter(dict.fromkeys(PARTS.values(), 0))
     with torch.device("meta"):
         model = build_model(config, src_tokenizer, tgt_tokenizer)
@@ -70,7 +118,7 @@ def count_parameters(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: To
 
 
 def refuse_too_large(num_parameters: int, num_copies: int, device: torch.device) -> None:
-    """Refuse a model that cannot be trained whatever its batches are like.
+    """Refuse a model that cannot be trained, whatever the size of its batches.
 
     Raises:
         TrainingError: If ``num_copies`` of its parameters do not fit into memory.
@@ -78,14 +126,14 @@ def refuse_too_large(num_parameters: int, num_copies: int, device: torch.device)
     needed, free = num_copies * FLOAT_BYTES * num_parameters, free_memory(device)
     if free is not None and needed > free:
         raise TrainingError(
-            f"the model's {num_parameters:,} parameters with their gradients and averages take "
+            f"the model's {num_parameters:,} parameters with their gradients and moments take "
             f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory are free. Lower model.d_model, "
             "model.d_ff or tokenizer.max_size."
         )
 
 
 def largest_batches(pairs: EncodedPairs, batches: Sequence[Indices]) -> list[Indices]:
-    """The batch of most positions, padding included, and the one with the longest sentence, if another."""
+    """The batch with most positions, padding included, and the one with the longest sentence."""
     src, tgt = pairs.src.lengths, pairs.tgt.lengths
 
     def num_positions(batch: Indices) -> int:
@@ -99,32 +147,28 @@ def largest_batches(pairs: EncodedPairs, batches: Sequence[Indices]) -> list[Ind
 
 
 class Trial:
-    """A model with first weights and its optimizer; nothing of it is kept."""
+    """A newly initialised model and its optimizer, which are thrown away afterwards."""
 
     def __init__(self, config: Config, model: Transformer, precision: Precision) -> None:
-        trainee = new_trainee(model, config, precision, TrainingState())
+        self._train_state = new_train_state(model, config, precision, Counters())
         self._config = config
         self.model = model
-        self._objective = trainee.objective
-        self._optimizer = trainee.optimizer
-        self._precision = precision
         self._device = model.output.weight.device
-        self._num_steps = 0
 
     def take_largest_step(self, stream: BatchStream, largest: Sequence[Indices]) -> LargestStep:
-        """Train on these batches of the first epoch as on one step's micro-batches.
+        """Train on these batches of the first epoch as the micro-batches of one step.
 
         Raises:
             TrainingError: If not even a single pair fits into memory.
         """
-        # A first step on a little pair makes what stays: gradients, Adam's averages, the libraries' own.
+        # A first step on a single pair allocates what stays: gradients, moments, buffers of the libraries.
         generator = np.random.default_rng(self._config.training.seed)
-        self._train([stream.batch_of(largest[0][:1], 0, generator)])
+        self._train_state.step([stream.batch_of(largest[0][:1], 0, generator)])
         batches = [stream.batch_of(indices, 0, generator) for indices in largest]
         can_tell = forget_peak(self._device)
         before = taken_memory(self._device)
         started = time.perf_counter()
-        result = self._train(batches)
+        result = self._train_state.step(batches)
         seconds = time.perf_counter() - started
         peak = peak_memory(self._device) if can_tell else None
         activations = max(0, peak - before) if peak is not None and before is not None else None
@@ -132,11 +176,11 @@ class Trial:
         return LargestStep(shapes, result, seconds, activations, peak)
 
     def measure_speed(self, stream: BatchStream, *, max_steps: int, max_seconds: float) -> Speed:
-        """Take the first steps of the run, after one that is not counted.
+        """Time the first steps of the run, after one that is not counted.
 
         Args:
-            stream: Of the run's batches.
-            max_steps: So many are enough where they are about equally fast; three times as many always.
+            stream: The run's batches.
+            max_steps: Enough steps if they are about equally fast; at most three times as many are timed.
             max_seconds: Likewise, their time.
         """
         _, epoch, batch = self._take(stream, 0, 0)
@@ -154,7 +198,7 @@ class Trial:
                 return speed
 
     def write_longest(self, pairs: EncodedPairs, batch: Indices) -> tuple[int, Hypothesis, float]:
-        """Translate the longest source of a batch: its tokens, what was written, and the seconds taken."""
+        """Translate the longest source of a batch: its length in tokens, the translation, and the seconds."""
         sentence = max((pairs.src[i] for i in batch), key=len)
         length = len(sentence) + 1
         started = time.perf_counter()
@@ -163,16 +207,16 @@ class Trial:
         return length, written, time.perf_counter() - started
 
     def measure_validation(self, text: datasets.Dataset, tokenizers: tuple[Tokenizer, Tokenizer]) -> float:
-        """Seconds that a validation on ``text`` will take, once the model has learnt how long sentences are.
+        """Seconds that a validation on ``text`` will take, once translations have about the right length.
 
-        Measured on one batch of middling length, with the lengths of the references as limits.
+        It is measured on one batch of medium length, with the lengths of the references as limits.
         """
         most = self._config.data.max_length - 1
         src, tgt = (
             [ids[:most] for ids in tokenizer.encode_batch(text[side])]
             for tokenizer, side in zip(tokenizers, ("src", "tgt"), strict=True)
         )
-        # Translating goes by length.
+        # Translation sorts by length.
         order = np.argsort([len(ids) for ids in src], kind="stable")
         width = self._config.validation.batch_sentences
         start = max(0, (len(order) - width) // 2)
@@ -181,9 +225,9 @@ class Trial:
         rows = text.select(middle)
         started = time.perf_counter()
         validate(
-            self._objective,
+            self._train_state.objective,
             [collate(src, tgt)],
-            self._precision,
+            self._train_state.precision,
             translate=lambda _: [
                 tokenizers[1].decode(written.ids)
                 for written in self._write(src, [len(ids) + 1 for ids in tgt])
@@ -195,26 +239,12 @@ class Trial:
 
     def _take(self, stream: BatchStream, epoch: int, batch: int) -> tuple[StepResult, int, int]:
         micro_batches, epoch, batch = stream.take(epoch, batch)
-        return self._train(micro_batches), epoch, batch
-
-    def _train(self, micro_batches: Sequence[Batch]) -> StepResult:
-        self._num_steps += 1
-        self._objective.train()
-        config = self._config
-        return train_step(
-            self._objective,
-            micro_batches,
-            self._optimizer,
-            self._precision,
-            learning_rate=learning_rate(self._num_steps, config.schedule, d_model=config.model.d_model),
-            smoothing=config.training.label_smoothing,
-            clip_norm=config.training.clip_norm,
-        )
+        return self._train_state.step(micro_batches), epoch, batch
 
     @torch.inference_mode()
     def _write(self, sentences: Sequence[Sequence[int]], limits: Sequence[int]) -> list[Hypothesis]:
-        """Greedy search, in two halves where it does not fit into memory, as translating does it."""
-        self._objective.eval()
+        """Greedy search, in two halves if it does not fit into memory, as in translation."""
+        self._train_state.objective.eval()
         src_ids = pad(sentences, last=EOS_ID).to(self._device)
         try:
             return greedy_search(self.model, SearchRequest(src_ids, limits))
@@ -231,33 +261,33 @@ _MEMINFO = Path("/proc/meminfo")
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that can still be had there; None where nothing tells."""
+    """Free bytes there; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return _field(_MEMINFO, "MemAvailable") if device.type == "cpu" else None
 
 
 def taken_memory(device: torch.device) -> int | None:
-    """Bytes taken: by tensors on CUDA, by the whole process on the CPU."""
+    """Bytes in use: by tensors on CUDA, by the whole process on the CPU."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
     return _field(_STATUS, "VmRSS") if device.type == "cpu" else None
 
 
 def peak_memory(device: torch.device) -> int | None:
-    """The most that was taken since `forget_peak`."""
+    """The most bytes in use since `forget_peak`."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return _field(_STATUS, "VmHWM") if device.type == "cpu" else None
 
 
 def forget_peak(device: torch.device) -> bool:
-    """Let the peak begin anew; return whether that can be done here."""
+    """Reset the peak; return whether that is possible here."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return True
     try:
-        # Linux: 5 sets the peak to what is taken now (man 5 proc).
+        # Linux: 5 sets the peak to what is in use now (man 5 proc).
         _CLEAR.write_text("5")
     except OSError:
         return False
@@ -265,7 +295,7 @@ def forget_peak(device: torch.device) -> bool:
 
 
 def _field(file: Path, name: str) -> int | None:
-    """A line such as ``VmRSS:  12345 kB`` of a file that Linux has, in bytes."""
+    """A line such as ``VmRSS:  12345 kB`` of a file in ``/proc``, in bytes."""
     try:
         match = re.search(rf"^{name}:\s+(\d+) kB$", file.read_text(), re.MULTILINE)
     except OSError:

@@ -57,7 +57,7 @@ class ConstrainedRows:
         """Keep these rows ``(R',)``, each with its newest token ``(R',)``."""
         self._copying.select(rows, newest)
         if self._active:
-            # Two UNK are two different words, so each gets a number of its own that no token has.
+            # Two UNK are two different words, so each gets a different number that no token has.
             distinct = newest.masked_fill(newest == UNK_ID, -1 - self._history.size(1))
             self._history = torch.cat((self._history[rows], distinct[:, None]), dim=1)
             self._prefixes = self._prefixes[rows]

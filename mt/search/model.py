@@ -1,4 +1,4 @@
-"""What search needs of a model: any encoder-decoder that satisfies these Protocols will do."""
+"""The Protocols that a model must satisfy to be searched: any encoder-decoder will do."""
 
 from typing import Protocol, TypeVar
 
@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 class Cache(Protocol):
-    """What a model keeps between two decoding steps: of each source, and of each row decoded for it."""
+    """The state of a model between two decoding steps, for each source and for each row decoded for it."""
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order; None keeps all sentences."""

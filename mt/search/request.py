@@ -1,4 +1,4 @@
-"""What every decoding strategy is given: a batch to translate, and the rules that its translations obey."""
+"""The request that every decoding strategy gets: a batch to translate, and constraints on the output."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ NO_CONSTRAINTS = Constraints()
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """A batch of B source sentences, what may be written for them, and how long it may become."""
+    """A batch of B source sentences, with the length limits of and constraints on their translations."""
 
     src_ids: Tensor
     """``(B, S)``, padded with PAD."""
@@ -37,7 +37,7 @@ class SearchRequest:
     """``(B, S)``, True where an unknown source word may be copied, as UNK (`mt.search.copying`); None copies
     nothing."""
     constraints: Constraints = NO_CONSTRAINTS
-    """What else every translation must fulfil."""
+    """Further constraints on every translation."""
 
     @property
     def src_mask(self) -> Tensor:

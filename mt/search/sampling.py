@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from mt.search.greedy import write_stepwise
 from mt.search.hypothesis import Hypothesis
 from mt.search.model import CacheT, EncoderDecoder
 from mt.search.request import SearchRequest
-from mt.search.stepwise import write_stepwise
 from mt.search.strategy import Sampling
 
 
@@ -22,7 +22,7 @@ def sample(
         request: The batch and its rules.
         sampling: Temperature, seed and cut-offs.
         numbers: The number of each sentence, for example its line, which with the seed determines what is
-            drawn for it, whatever else is in the batch.
+            drawn for it, independently of the rest of the batch.
 
     Returns:
         One hypothesis for each sentence, in order.

@@ -1,4 +1,4 @@
-"""`mt average`: the mean of several checkpoints of a run, as one to translate with."""
+"""Averaging several checkpoints of a run into one to translate with."""
 
 import logging
 
@@ -13,13 +13,13 @@ LOG = logging.getLogger(__name__)
 
 
 def average_checkpoints(run: RunDirectory, number: int, *, best: bool) -> Checkpoint:
-    """Average the last ``number`` checkpoints, or those with the best validation score; the new checkpoint.
+    """Average the last ``number`` checkpoints, or the ``number`` best ones; return the new checkpoint.
 
-    Where there are fewer, all of them are averaged.
+    If there are fewer, all of them are averaged.
 
     Raises:
-        RunError: If there is no such run, or somebody trains in it, who would remove what is being read.
-        CheckpointError: If only one checkpoint will do where more are asked for, or none, or one is damaged.
+        RunError: If there is no such run, or it is being trained and might remove the checkpoints.
+        CheckpointError: If there are too few checkpoints for an average, or one is damaged.
     """
     run.require()
     store = CheckpointStore(run.checkpoints_dir)
@@ -28,19 +28,20 @@ def average_checkpoints(run: RunDirectory, number: int, *, best: bool) -> Checkp
         what = ""
         if best:
             metric = load_config(run.config_file).validation.metric
-            what = f" with a {metric} of their own"
+            what = f" with a validation {metric}"
             found = [checkpoint for checkpoint in found if metric in checkpoint.metrics]
-            # Of a loss, less is better.
+            # A lower loss is better.
             sign = -1 if metric == "loss" else 1
             found.sort(key=lambda checkpoint: sign * checkpoint.metrics[metric])
         if len(found) < min(number, 2):
             raise CheckpointError(
                 f"{run.path} has {counted(len(found), 'checkpoint')}{what}, and an average needs 2 or more. "
-                "Train it further, or with a greater checkpoint.keep."
+                "Train it further, or with a larger checkpoint.keep."
             )
         if len(found) < number:
             LOG.warning(
-                "%s has only %s%s: the average is of these, not of %d. checkpoint.keep says how many stay.",
+                "%s has only %s%s: the average is of these, not of %d. checkpoint.keep sets how many "
+                "are kept.",
                 run.path,
                 counted(len(found), "checkpoint"),
                 what,

@@ -1,4 +1,4 @@
-"""Batches whose loss or gradient was no number, kept as plain JSON so that `mt check` can look into them."""
+"""Batches whose loss or gradient was not finite, kept as plain JSON so that `mt check` can examine them."""
 
 import json
 import logging
@@ -10,20 +10,20 @@ from pydantic import TypeAdapter, ValidationError
 
 from mt.atomic_files import make_folder, write_text_atomically
 from mt.data.batches.batch import Batch
-from mt.errors import DataError
+from mt.errors import DataError, Remedy
 from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
 from mt.training.step import StepResult
 
 LOG = logging.getLogger(__name__)
-# One is enough to find a fault; a run that goes wrong again and again must not fill the disk.
+# A few are enough to find a fault; a run that fails again and again must not fill the disk.
 MOST_KEPT = 100
 MAX_BYTES = 50_000_000
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """The raw ids of a micro-batch, with neither BOS nor EOS."""
+    """The ids of a micro-batch, without BOS and EOS."""
 
     src_ids: list[list[int]]
     tgt_ids: list[list[int]]
@@ -31,14 +31,14 @@ class Pairs:
 
 @dataclass(frozen=True)
 class BadBatch:
-    """What a step was made of that was skipped."""
+    """The batch of a skipped step."""
 
     step: int
     """The number of the step."""
     after_checkpoint: str | None
-    """The newest checkpoint at that time."""
+    """The newest checkpoint at that step."""
     loss: str
-    """As text, since JSON knows no NaN."""
+    """As text, because JSON has no NaN."""
     gradient_norm: str
     micro_batches: list[Pairs]
 
@@ -50,7 +50,7 @@ def keep_bad_batch(
     micro_batches: Sequence[Batch],
     result: StepResult,
 ) -> None:
-    """Write the batches of a step into the run directory, and say where."""
+    """Write the batch of a step into the run directory, and log the path."""
     file = run.bad_batch_file(step)
     make_folder(file.parent)
     if not file.exists() and sum(1 for _ in file.parent.iterdir()) >= MOST_KEPT:
@@ -64,14 +64,14 @@ def keep_bad_batch(
         [Pairs(*batch.sentences()) for batch in micro_batches],
     )
     write_text_atomically(file, json.dumps(asdict(bad)) + "\n")
-    LOG.warning("its batch is kept; look into it with  mt check --batch %s", file)
+    LOG.warning("the batch of step %d is kept in %s, and can be checked", step, file)
 
 
 def read_bad_batch(file: Path, *, src_vocab_size: int, tgt_vocab_size: int, max_length: int) -> BadBatch:
-    """What `keep_bad_batch` wrote.
+    """Read what `keep_bad_batch` wrote.
 
     Raises:
-        DataError: If the file cannot be read, is none, or does not fit vocabularies and length.
+        DataError: If the file cannot be read, is not such a file, or does not fit vocabularies and length.
     """
     try:
         text = read_bytes(file, max_bytes=MAX_BYTES)
@@ -81,7 +81,7 @@ def read_bad_batch(file: Path, *, src_vocab_size: int, tgt_vocab_size: int, max_
         bad = TypeAdapter(BadBatch).validate_json(text, strict=True)
     except ValidationError as error:
         raise DataError(
-            f"{file} is not a batch that mt train kept. They lie in the bad_batches folder of a run."
+            f"{file} is not a batch that training kept. They are in the bad_batches folder of a run."
         ) from error
     fits = bool(bad.micro_batches)
     for pairs in bad.micro_batches:
@@ -89,5 +89,7 @@ def read_bad_batch(file: Path, *, src_vocab_size: int, tgt_vocab_size: int, max_
         for sentences, size in ((pairs.src_ids, src_vocab_size), (pairs.tgt_ids, tgt_vocab_size)):
             fits &= all(len(ids) < max_length and all(0 <= i < size for i in ids) for ids in sentences)
     if not fits:
-        raise DataError(f"{file} does not belong to this run: give the run it is from with --run.")
+        raise DataError(
+            f"{file} does not belong to this run. Name the run that it is from.", Remedy.OTHER_RUN
+        )
     return bad

@@ -1,4 +1,4 @@
-"""A new run that continues from an older checkpoint of another one: `mt train --from-checkpoint`."""
+"""Branching off: a new run that continues from an older checkpoint of another run."""
 
 import contextlib
 import logging
@@ -7,23 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mt.atomic_files import make_folder, partial_path, sync_folder, write_synced
-from mt.checkpoint.parts import parts_of
 from mt.checkpoint.record import RECORD, Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
-from mt.errors import CheckpointError, RunError
+from mt.errors import CheckpointError, Remedy, RunError
 from mt.inference.loaded_model import refuse_other_tokenizers
 from mt.run_directory import RunDirectory
-from mt.training.progress import read_metrics
+from mt.training.progress import log_file, read_metrics
 from mt.training.resume import refuse_changed_config, write_config
-from mt.training.run_log import log_file
 
 LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a new run branches off."""
+    """The checkpoint at which a new run branches off."""
 
     run: RunDirectory
     store: CheckpointStore
@@ -34,20 +32,21 @@ def find_origin(path: Path, new: RunDirectory, config: Config) -> Origin:
     """The checkpoint in the folder ``path``, from which ``new`` is to continue under ``config``.
 
     Raises:
-        RunError: If ``path`` is no checkpoint of a run, ``new`` is there already, or config or tokenizers are
-            not those that the checkpoint was made with.
+        RunError: If ``path`` is not a checkpoint of a run, ``new`` exists already, or the checkpoint was
+            saved with another config or other tokenizers.
         CheckpointError: If it is damaged, or an average.
     """
     folder = path.absolute()
     run = RunDirectory(folder.parent.parent)
     if folder.parent != run.checkpoints_dir or not run.exists:
         raise RunError(
-            f"{path} is no checkpoint of a run: name a folder such as runs/NAME/checkpoints/step_0004000."
+            f"{path} is not a checkpoint of a run: name a folder such as runs/NAME/checkpoints/step_0004000."
         )
     if new.path.exists() and (not new.path.is_dir() or any(new.path.iterdir())):
         raise RunError(
-            f"{new.path} exists already, and --from-checkpoint begins a new run: choose another --run. "
-            "If it was begun like this, the same command without --from-checkpoint goes on."
+            f"{new.path} exists already, and only a new run can continue from a checkpoint of another.",
+            Remedy.OTHER_RUN,
+            Remedy.RESUME,
         )
     store = CheckpointStore(run.checkpoints_dir)
     checkpoint = store.require(folder.name)
@@ -55,21 +54,21 @@ def find_origin(path: Path, new: RunDirectory, config: Config) -> Origin:
         raise CheckpointError(
             f"{path} is an average, which cannot be trained further. Name one of its parts."
         )
-    refuse_changed_config(run, config, way_out="Take the config of that run, or train from the beginning.")
+    refuse_changed_config(run, config, remedies=())
     refuse_other_tokenizers(run, checkpoint)
     return Origin(run, store, checkpoint)
 
 
 def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
-    """Let ``new`` appear as the run at ``origin`` was at that checkpoint, ready to be resumed, or not at all.
+    """Create ``new`` as a copy of the run at ``origin`` as it was at that checkpoint, atomically.
 
-    What the figures and curves hold of later steps is taken back when it is resumed.
+    Figures and curves of later steps are removed when the new run is resumed.
 
     Raises:
         CheckpointError: If the checkpoint is damaged.
-        OSError: If the disk refuses.
+        OSError: If the copy cannot be written.
     """
-    path = new.path.absolute()  # "." has no name to add to.
+    path = new.path.absolute()  # "." has no name.
     partial = RunDirectory(partial_path(path))
     shutil.rmtree(partial.path, ignore_errors=True)
     try:
@@ -77,7 +76,7 @@ def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
         for file in _files(origin.run):
             write_synced(partial.path / file.relative_to(origin.run.path), file.read_bytes())
         _copy_checkpoints(origin, CheckpointStore(partial.checkpoints_dir))
-        # Last, for it makes the folder a run.
+        # Last, because it makes the folder a run.
         write_config(partial, config)
         partial.path.rename(path)
     except BaseException:
@@ -89,7 +88,7 @@ def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
 
 
 def _files(run: RunDirectory) -> list[Path]:
-    """What resuming reads besides config and checkpoints."""
+    """The files that resuming reads besides config and checkpoints."""
     found = [
         run.src_tokenizer_file,
         run.tgt_tokenizer_file,
@@ -101,24 +100,24 @@ def _files(run: RunDirectory) -> list[Path]:
 
 
 def _copy_checkpoints(origin: Origin, store: CheckpointStore) -> None:
-    """The one at the origin, and before it the best until then, where that is still there."""
+    """Copy the checkpoint at the origin, and the best one before it if that still exists."""
     checkpoint = origin.checkpoint
     best = checkpoint if checkpoint.best else _best_before(origin)
     if best is None and _was_validated(origin):
         LOG.warning(
-            "the best checkpoint until step %s is no longer in %s: none is marked best before a validation "
-            "is better",
+            "the best checkpoint up to step %s is no longer in %s: no checkpoint is marked best until a "
+            "validation is better",
             f"{checkpoint.step:,}",
             origin.run.path,
         )
     for each in (checkpoint,) if best in (None, checkpoint) else (best, checkpoint):
         assert each is not None
-        # For their sentences: what is copied has to be sound.
+        # Loaded only to verify them before they are copied.
         origin.store.load_model(each)
         origin.store.load_training_state(each)
         folder = store.directory / each.name
         make_folder(folder)
-        for part in (RECORD, *parts_of(each)):
+        for part in (RECORD, *each.parts):
             write_synced(folder / part, (each.folder / part).read_bytes())
     store.recover()
 
@@ -132,7 +131,7 @@ def _was_validated(origin: Origin) -> bool:
 
 def _best_before(origin: Origin) -> Checkpoint | None:
     for name in reversed(origin.store.names()):
-        # One that is damaged cannot be had.
+        # A damaged one is skipped.
         with contextlib.suppress(CheckpointError):
             found = origin.store.require(name)
             if found.step < origin.checkpoint.step and found.best:

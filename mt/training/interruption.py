@@ -1,4 +1,4 @@
-"""What asks a run to stop: a signal, or the end of its time. The step is finished and saved first."""
+"""Requests to stop a run: a signal, or a time limit. The current step is finished and saved first."""
 
 import contextlib
 import os
@@ -7,23 +7,22 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Self
 
-# SIGHUP is the end of the terminal; SIGUSR1 is what SLURM sends ahead of the end of a job's time.
+# SIGHUP is sent when the terminal is closed; SLURM can send SIGUSR1 before the time limit of a job.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 MORE_TO_DO = 75
-"""The exit code of a run whose time is up: EX_TEMPFAIL, at which a job script may queue the run again."""
+"""The exit code at a time limit: EX_TEMPFAIL, after which a job script may queue the run again."""
 STDERR = 2
 
 
 class Interrupted(BaseException):
-    """The run is to stop, and what was under way is given up; no Exception, for libraries swallow these."""
+    """The run must stop, and its current work is abandoned. Not an Exception, which libraries may swallow."""
 
 
 class Interruption:
-    """While entered, remembers the first such signal; asking it is calling it.
+    """Remembers, as a context manager, the first signal that asks the run to stop.
 
-    A signal that is ignored when it is entered stays ignored: SIGINT in a script's background jobs, SIGHUP
-    under nohup. A second Ctrl-C ends the process at once, which harms nothing: files appear whole or not at
-    all.
+    A signal that was ignored before stays ignored: SIGINT in background jobs of a script, SIGHUP under nohup.
+    A second Ctrl-C ends the process at once, which is safe, because files are written atomically.
     """
 
     def __init__(self, max_seconds: float | None = None) -> None:
@@ -31,18 +30,14 @@ class Interruption:
         self._max_seconds = max_seconds
         self._is_at_once = False
 
-    def __call__(self) -> bool:
-        """Whether the run has been asked to stop."""
-        return self.signal is not None
-
     def check(self) -> None:
-        """For work that can be given up and done again: raise `Interrupted` if the run is to stop."""
-        if self():
+        """Raise `Interrupted` if the run must stop; for work that can be abandoned and repeated."""
+        if self.signal is not None:
             raise Interrupted
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """For work that has nothing to save: a signal raises `Interrupted` wherever it strikes."""
+        """Let a signal raise `Interrupted` at once; for work that has nothing to save."""
         self._is_at_once = True
         try:
             self.check()
@@ -52,14 +47,14 @@ class Interruption:
 
     @property
     def exit_code(self) -> int:
-        """What shells expect of a process that stopped for a signal, 128 and its number; 75 if time is up."""
+        """128 plus the number of the signal, as shells expect; 75 at the time limit."""
         if self.signal is None:
             return 0
         return MORE_TO_DO if self.signal == signal.SIGALRM else 128 + self.signal
 
     @property
     def reason(self) -> str:
-        """What asked, for people."""
+        """The name of the signal, or the time limit, in words."""
         if self.signal is None:
             return "nothing"
         return "the time is up" if self.signal == signal.SIGALRM else self.signal.name
@@ -89,7 +84,7 @@ class Interruption:
         self.signal = signal.Signals(number)
         if self._is_at_once:
             raise Interrupted
-        # Not through logging: the signal may have struck in the middle of writing a log line.
+        # Not through logging: the signal may have come while a log line was being written.
         with contextlib.suppress(OSError):
-            text = f"\n{self.reason}: finishing this step and saving; Ctrl-C once more stops at once\n"
+            text = f"\n{self.reason}: finishing this step and saving; press Ctrl-C again to stop at once\n"
             os.write(STDERR, text.encode())

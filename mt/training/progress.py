@@ -1,4 +1,4 @@
-"""Watching a run: TensorBoard, `metrics.jsonl`, and a progress bar or log lines."""
+"""Watching a run: TensorBoard, `metrics.jsonl`, the log file, and a progress bar or log lines."""
 
 import contextlib
 import json
@@ -6,7 +6,7 @@ import logging
 import math
 import textwrap
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,49 +17,52 @@ from tqdm import tqdm
 from mt.atomic_files import write_text_atomically
 from mt.display import markdown_text, terminal_width, visible
 from mt.regular_files import read_bytes
-from mt.training.state import TrainingState
+from mt.run_directory import RunDirectory
+from mt.training.counters import Counters, CurvePoint
 from mt.training.step import StepResult
 from mt.training.validation import ValidationResult
 
 LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN_LINES = 10.0
-# One nat above its average, a loss has a perplexity of e times what it was: far beyond noise.
+# A loss one nat above its average means that the perplexity is e times as high, which is far beyond noise.
 SPIKE = 1.0
 _MAX_METRICS_BYTES = 2**30
-# Of a whole number; JSON knows longer ones than a float can hold.
+# JSON allows integers that are larger than any float.
 _MAX_FIGURE = 1e300
-# The time left follows from the pace of about so many steps: one slow step hardly shows, a busy machine
-# soon does.
+# Steps in the running average for the remaining time: one slow step hardly changes it, a busy machine does.
 STEPS_OF_PACE = 100
 BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps{postfix}"
 
 
 class Progress:
-    """Writes each figure to TensorBoard and `metrics.jsonl` alike, and shows the run to whoever watches."""
+    """Writes each figure to both TensorBoard and `metrics.jsonl`, and shows the progress of the run.
+
+    It changes nothing that is saved in a checkpoint.
+    """
 
     def __init__(
         self,
         tensorboard_dir: Path,
         metrics_file: Path,
         *,
-        state: TrainingState,
+        counters: Counters,
         total_steps: int | None,
         metric: str,
     ) -> None:
-        """Open the files at the state's step; whatever they hold of later steps is taken back.
+        """Open the files at the current step; what they hold of later steps is removed.
 
         Args:
             tensorboard_dir: Where TensorBoard's files are.
             metrics_file: Where the same figures are, as JSON.
-            state: Where the run is.
-            total_steps: At which step it will end; None where nobody knows.
-            metric: The name of the figure that `TrainingState.best_value` is of.
+            counters: Position of the run.
+            total_steps: The step at which it will end; None if that is unknown.
+            metric: The metric of `Counters.best_value`.
         """
         _let_older_events_be_read_first(tensorboard_dir)
-        # Steps after the checkpoint that is resumed from will be taken again, and logged again; so will a
-        # validation that it owes, which a process that was killed may have logged already.
-        kept = _forget_after(metrics_file, state)
-        first_again = state.step if state.owes_validation else state.step + 1
+        # Steps after the checkpoint that training resumes from are repeated and logged again. So is a
+        # validation that is still owed: a process that was killed may have logged it already.
+        kept = _forget_after(metrics_file, counters)
+        first_again = counters.step if counters.owes_validation else counters.step + 1
         self._tensorboard = SummaryWriter(str(tensorboard_dir), purge_step=first_again)
         for line in kept:
             if line["step"] >= first_again:
@@ -67,7 +70,7 @@ class Progress:
         self._metrics = metrics_file.open("a", encoding="utf-8")
         self._bar = tqdm(
             total=total_steps,
-            initial=state.step,
+            initial=counters.step,
             disable=terminal_width() is None,
             bar_format="{desc}step {n_fmt}{postfix}" if total_steps is None else BAR,
             dynamic_ncols=True,
@@ -92,34 +95,33 @@ class Progress:
         self._tensorboard.close()
         self._metrics.close()
 
-    def corpus(self, report: str, dropped: Mapping[str, int]) -> None:
+    def show_corpus(self, report: str, dropped: Mapping[str, int]) -> None:
         """Show in TensorBoard, at the first step, what was dropped from the corpus and why."""
-        # Four blanks make Markdown leave a table as it is.
+        # Markdown leaves a table as it is when it is indented by four spaces.
         self._tensorboard.add_text("corpus/report", textwrap.indent(visible(report), "    "), 1)
         for reason, count in dropped.items():
             self._tensorboard.add_scalar(f"corpus/dropped/{reason.replace(' ', '_')}", count, 1)
 
-    def step(self, state: TrainingState, result: StepResult, learning_rate: float, *, log: bool) -> None:
-        """Move on by one step; where ``log``, add a point to the training curves."""
+    def step(self, counters: Counters, result: StepResult, point: CurvePoint | None) -> None:
+        """Show one more step, and add a point to the training curves if there is one."""
         now = time.perf_counter()
         self._pace.add(now - self._last_step)
         self._last_step = now
         self._tokens_since += result.num_target_tokens
-        if log and state.logged_tokens:
-            self._point(state, result, learning_rate, now)
-        self._show_bar(state)
+        if point is not None:
+            self._add_point(counters, result, point, now)
+        self._show_bar(counters)
 
-    def _point(self, state: TrainingState, result: StepResult, learning_rate: float, now: float) -> None:
-        """Add a point to the training curves."""
-        loss, above_average = state.end_window()
+    def _add_point(self, counters: Counters, result: StepResult, point: CurvePoint, now: float) -> None:
+        loss, above_average = point
         tokens_per_second = self._tokens_since / (now - self._since)
         self._since, self._tokens_since = now, 0
         self._write(
             "train",
-            state,
+            counters,
             {
                 "loss": loss,
-                "learning_rate": learning_rate,
+                "learning_rate": result.learning_rate,
                 "gradient_norm": result.gradient_norm,
                 "tokens_per_second": tokens_per_second,
                 **({"loss_spike": above_average} if above_average > SPIKE else {}),
@@ -128,7 +130,7 @@ class Progress:
         if above_average > SPIKE:
             LOG.warning(
                 "step %s: the loss has jumped to %.3f, %.3f above its running average",
-                f"{state.step:,}",
+                f"{counters.step:,}",
                 loss,
                 above_average,
             )
@@ -137,30 +139,30 @@ class Progress:
             self._last_line = now
             LOG.info(
                 "step %s  epoch %d  loss %.3f  learning rate %.2e  %s tokens/s%s",
-                f"{state.step:,}",
-                state.epoch + 1,
+                f"{counters.step:,}",
+                counters.epoch + 1,
                 loss,
-                learning_rate,
+                result.learning_rate,
                 f"{tokens_per_second:,.0f}",
-                f"  {left}" if (left := self._time_left(state.step)) else "",
+                f"  {left}" if (left := self._time_left(counters.step)) else "",
             )
 
-    def _show_bar(self, state: TrainingState) -> None:
-        best = "" if state.best_value is None else f"best {self._metric} {state.best_value:.2f}"
-        shown = (self._time_left(state.step), best, self._newest_loss)
-        self._bar.set_description_str(f"epoch {state.epoch + 1}  ", refresh=False)
+    def _show_bar(self, counters: Counters) -> None:
+        best = "" if counters.best_value is None else f"best {self._metric} {counters.best_value:.2f}"
+        shown = (self._time_left(counters.step), best, self._newest_loss)
+        self._bar.set_description_str(f"epoch {counters.epoch + 1}  ", refresh=False)
         self._bar.set_postfix_str(", ".join(filter(None, shown)), refresh=False)
         self._bar.update()
 
     def validation(
-        self, state: TrainingState, result: ValidationResult, samples: list[tuple[str, str, str]]
+        self, counters: Counters, result: ValidationResult, samples: list[tuple[str, str, str]]
     ) -> None:
         """Show a validation; ``samples`` are triples of source, translation, and reference."""
-        self._write("validation", state, result.values())
+        self._write("validation", counters, result.values())
         scores = "  ".join(f"{score.name} {score.value:.2f}" for score in result.scores.values())
         LOG.info(
             "validation at step %s: loss %.3f  perplexity %.2f  %s",
-            f"{state.step:,}",
+            f"{counters.step:,}",
             result.loss,
             result.perplexity,
             scores,
@@ -173,26 +175,26 @@ class Progress:
             LOG.info("  source      %s\n  translation %s\n  reference   %s", source, hypothesis, reference)
             shown = [markdown_text(text) for text in (source, hypothesis, reference)]
             text = "**source** {}\n\n**translation** {}\n\n**reference** {}".format(*shown)
-            self._tensorboard.add_text(f"samples/{number}", text, state.step)
+            self._tensorboard.add_text(f"samples/{number}", text, counters.step)
         self._tensorboard.flush()
-        # What validating took is no part of the training speed.
+        # The training speed does not include validation.
         self._since, self._tokens_since = time.perf_counter(), 0
         self._last_step = self._since
 
     def leave_out(self, seconds: float) -> None:
-        """What saving took is no part of the training speed either."""
+        """Exclude the time that saving took from the training speed."""
         self._since += seconds
         self._last_step += seconds
 
-    def _write(self, group: str, state: TrainingState, values: dict[str, float]) -> None:
-        self._draw(group, state.step, values)
+    def _write(self, group: str, counters: Counters, values: dict[str, float]) -> None:
+        self._draw(group, counters.step, values)
         line = {
-            "step": state.step,
-            "epoch": state.epoch,
-            "num_target_tokens": state.num_target_tokens,
-            "minutes": round(state.seconds / 60, 3),
+            "step": counters.step,
+            "epoch": counters.epoch,
+            "num_target_tokens": counters.num_target_tokens,
+            "minutes": round(counters.seconds / 60, 3),
             "kind": group,
-            # Strict readers of JSON know no NaN.
+            # JSON has no NaN.
             **{name: value if math.isfinite(value) else None for name, value in values.items()},
         }
         self._metrics.write(json.dumps(line) + "\n")
@@ -203,14 +205,14 @@ class Progress:
             self._tensorboard.add_scalar(f"{group}/{name}", value, step)
 
     def _time_left(self, step: int) -> str:
-        """Of training: validating and saving are not in it."""
+        """The time left for training, without validation and saving."""
         if self._total_steps is None or step >= self._total_steps:
             return ""
         return f"{tqdm.format_interval(self._pace.seconds_per_step * (self._total_steps - step))} left"
 
 
 class _Pace:
-    """The running mean of what a step takes, in which recent steps weigh more."""
+    """The running mean of the duration of a step, in which recent steps weigh more."""
 
     def __init__(self) -> None:
         self.seconds_per_step = 0.0
@@ -223,7 +225,7 @@ class _Pace:
 
 
 def read_metrics(metrics_file: Path) -> list[dict[str, Any]]:
-    """The points in a metrics file, which may be missing; no line that a crash cut short, or that is none."""
+    """The points in a metrics file, if it exists, without lines that are incomplete or not points."""
     if not metrics_file.exists():
         return []
     lines = []
@@ -236,7 +238,7 @@ def read_metrics(metrics_file: Path) -> list[dict[str, Any]]:
 
 
 def _is_point(line: object) -> bool:
-    """Whether it has a step, a kind, and besides these only figures."""
+    """Whether a line has a step, a kind, and otherwise only figures."""
     if not isinstance(line, dict) or type(line.get("step")) is not int:
         return False
     figures = [value for name, value in line.items() if name not in ("step", "kind")]
@@ -246,10 +248,10 @@ def _is_point(line: object) -> bool:
 
 
 def _let_older_events_be_read_first(tensorboard_dir: Path) -> None:
-    """Give event files of earlier sittings names that come before that of the next one.
+    """Rename event files of earlier sessions so that their names sort before that of the next one.
 
-    TensorBoard reads them in the order of their names, which begin with the second they were made in; a clock
-    that went backwards would mix up the curves.
+    TensorBoard reads them in the order of their names, which start with the second of their creation; a clock
+    that was set back would mix up the curves.
     """
     newest = int(time.time()) - 1
     renamed = []
@@ -260,29 +262,50 @@ def _let_older_events_be_read_first(tensorboard_dir: Path) -> None:
         newest = min(newest, int(second))
         renamed.append((file, file.with_name(".".join([*head, f"{newest:010d}", tail]))))
         newest -= 1
-    # The oldest first, so that their order is right at every moment.
+    # The oldest first, so that the order is right even if this is interrupted.
     for file, new_name in reversed(renamed):
         file.rename(new_name)
 
 
-def _forget_after(metrics_file: Path, state: TrainingState) -> list[dict[str, Any]]:
-    """Keep the lines up to the state's step, and none that a crash cut short; return them."""
+def _forget_after(metrics_file: Path, counters: Counters) -> list[dict[str, Any]]:
+    """Keep and return the complete lines up to the current step."""
     if not metrics_file.exists():
         return []
-    owed = (state.step, "validation") if state.owes_validation else None
+    owed = (counters.step, "validation") if counters.owes_validation else None
     kept = [
         line
         for line in read_metrics(metrics_file)
-        if line["step"] <= state.step and (line["step"], line["kind"]) != owed
+        if line["step"] <= counters.step and (line["step"], line["kind"]) != owed
     ]
     write_text_atomically(metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
     return kept
 
 
 def _figures(line: dict[str, Any]) -> dict[str, float]:
-    """What stands in a line of the metrics besides where it stands."""
+    """The figures of a line, without its position."""
     return {
         name: math.nan if value is None else value
         for name, value in line.items()
         if name not in ("step", "epoch", "num_target_tokens", "minutes", "kind")
     }
+
+
+@contextlib.contextmanager
+def log_file(run: RunDirectory) -> Iterator[None]:
+    """Write log messages to the run's own log file as well."""
+    handler = logging.FileHandler(run.log_file, encoding="utf-8")
+    handler.setFormatter(_VisibleFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("mt")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+
+
+class _VisibleFormatter(logging.Formatter):
+    """Makes control characters visible, because the file may be shown in a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))

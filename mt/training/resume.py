@@ -1,30 +1,120 @@
-"""What a run directory must be for training to begin or to go on there: its config, and nothing lost."""
+"""Starting and resuming a run: what has to fit, and the checkpoint to continue from."""
 
+import logging
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 
 import torch
 
 import mt
 from mt.atomic_files import write_text_atomically
+from mt.checkpoint.record import FORMAT_VERSION, Checkpoint, DamagedError
 from mt.checkpoint.store import CheckpointStore
+from mt.checkpoint.training_state import SavedTraining
 from mt.config.config import Config
 from mt.config.load import MAX_CONFIG_BYTES, load_config
 from mt.config.write import config_to_yaml, differences
-from mt.device import is_out_of_memory
-from mt.errors import ConfigError, RunError, TrainingError
+from mt.device import Precision, is_out_of_memory
+from mt.errors import CheckpointError, ConfigError, Remedy, RunError, TrainingError
+from mt.inference.loaded_model import refuse_other_computation, refuse_other_tokenizers
 from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
-from mt.training.precision import Precision
+from mt.training.counters import SavedValues, read_values
 from mt.training.progress import read_metrics
+from mt.training.train_state import TrainState
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """A checkpoint to continue from, with its training state."""
+
+    checkpoint: Checkpoint
+    saved: SavedTraining
+    values: SavedValues
+
+    def restore(self, train_state: TrainState, store: CheckpointStore, run: RunDirectory) -> None:
+        """Load the checkpoint into a new train state.
+
+        Raises:
+            CheckpointError: If it does not fit the model or the tokenizers.
+        """
+        weights = store.load_model(self.checkpoint)
+        try:
+            with _explain_unusable(self.checkpoint):
+                train_state.restore(weights, self.saved, self.values)
+        except ValueError as error:
+            raise CheckpointError(
+                f"{self.checkpoint.folder} does not fit the tokenizers in {run.path}: {error}. "
+                "Put the old ones back.",
+                Remedy.START_OVER,
+            ) from error
+
+
+def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config) -> ResumePoint | None:
+    """The newest sound checkpoint; None for a new run, whose config is then written.
+
+    Raises:
+        RunError: If config or tokenizers do not fit the checkpoint, or a file of the user's is in the way.
+        CheckpointError: If checkpoints are lost or damaged.
+    """
+    checkpoint, damaged = store.recover()
+    for name, reason in damaged.items():
+        LOG.warning("checkpoint %s is damaged and skipped: %s", store.directory / name, reason)
+    if checkpoint is None:
+        refuse_lost_checkpoints(run, store, config)
+        refuse_config_of_others(run)
+        # Its steps were never saved; next to the new config they would be misleading.
+        run.metrics_file.unlink(missing_ok=True)
+        write_config(run, config)
+        return None
+    refuse_changed_config(run, config)
+    refuse_other_computation(run, config, checkpoint)
+    refuse_other_tokenizers(run, checkpoint)
+    saved = store.load_training_state(checkpoint)
+    with _explain_unusable(checkpoint):
+        return ResumePoint(checkpoint, saved, read_values(saved, checkpoint.step))
+
+
+@contextmanager
+def _explain_unusable(checkpoint: Checkpoint) -> Iterator[None]:
+    try:
+        yield
+    except DamagedError as error:
+        raise CheckpointError(
+            f"Cannot continue from {checkpoint.folder}: {error}. Remove it to continue from the checkpoint "
+            "before it.",
+            Remedy.START_OVER,
+        ) from error
+
+
+def report_resuming(
+    run: RunDirectory, config: Config, checkpoint: Checkpoint, environment: dict[str, str | int]
+) -> None:
+    """Log where training continues, and any reason why it may not be exact to the bit."""
+    LOG.info("resuming %s from step %s", run.path, f"{checkpoint.step:,}")
+    if checkpoint.format_version == 1:
+        LOG.warning(
+            "resuming is not exact to the bit, because the checkpoint has format 1: from now on dropout and "
+            "the replacement of words with UNK are seeded for each batch%s. The next checkpoint has format "
+            "%d.",
+            ", and norms, biases and embeddings are exempt from weight decay"
+            if config.training.weight_decay
+            else "",
+            FORMAT_VERSION,
+        )
+    for difference in environment_differences(checkpoint.environment, environment):
+        LOG.warning("resuming is not exact to the bit, because this has changed: %s", difference)
 
 
 def refuse_config_of_others(run: RunDirectory) -> None:
-    """Before a run begins: check that no file of the user's stands where its config will.
+    """Before a run starts: check that its ``config.yaml`` would not replace a file of the user's.
 
-    What a first attempt left that failed may be overwritten; it is written here, and to the letter.
+    The config of an earlier attempt that failed may be replaced; it is recognised by its exact text.
 
     Raises:
         RunError: If ``config.yaml`` is anything else.
@@ -37,13 +127,13 @@ def refuse_config_of_others(run: RunDirectory) -> None:
         ours = ""
     if _content(run) != ours.encode():
         raise RunError(
-            f"{run.config_file} was not written by training, which would replace it: train into a folder of "
-            "its own with --run, or rename that file."
+            f"{run.config_file} was not written by training, which would replace it. Rename that file.",
+            Remedy.OTHER_RUN,
         )
 
 
 def _content(run: RunDirectory) -> bytes | None:
-    """What ``config.yaml`` holds; None where it is not a file that training wrote."""
+    """The content of ``config.yaml``; None if it cannot be a file that training wrote."""
     try:
         return read_bytes(run.config_file, max_bytes=MAX_CONFIG_BYTES)
     except OSError:
@@ -51,32 +141,30 @@ def _content(run: RunDirectory) -> bytes | None:
 
 
 def refuse_lost_checkpoints(run: RunDirectory, store: CheckpointStore, config: Config) -> None:
-    """Before a run without a checkpoint begins: check that it never had one.
+    """Before a run without checkpoints starts: check that it never had one.
 
-    Steps in the metrics alone do not tell: a run that was killed before it first saved has them too. They do
-    where they go on after a step that was saved, as a first validation is, which is the best so far.
+    Steps in the metrics do not prove it, because a run that was killed before its first checkpoint has them,
+    too. They do if they continue after a step that must have been saved, such as the first validation.
 
     Raises:
-        RunError: If it had one; the message names what tells of it.
+        RunError: If it had one; the message names the files that prove it.
     """
-    told = [f"checkpoints/{name}" for name in store.traces()]
+    traces = [f"checkpoints/{name}" for name in store.traces()]
     points = read_metrics(run.metrics_file)
     validated = [point["step"] for point in points if point["kind"] == "validation"]
-    first_saved = min([_begun_with(run, config).checkpoint.every_steps, *validated])
+    first_saved = min([_earlier_config(run, config).checkpoint.every_steps, *validated])
     if any(point["step"] > first_saved for point in points):
-        told.append(run.metrics_file.name)
-    if told:
-        way_out = (
-            "start over with --restart, which moves this run aside" if run.exists else "choose another --run"
-        )
+        traces.append(run.metrics_file.name)
+    if traces:
         raise RunError(
-            f"{run.path} has no checkpoint any more, though {' and '.join(told)} tell of one. "
-            f"Put the checkpoints back from a copy, or {way_out}."
+            f"{run.path} has lost its checkpoints: {' and '.join(traces)} show that it had some. "
+            "Put them back from a copy.",
+            Remedy.START_OVER if run.exists else Remedy.OTHER_RUN,
         )
 
 
-def _begun_with(run: RunDirectory, config: Config) -> Config:
-    """The config that the steps in the metrics were taken with, as far as anything tells."""
+def _earlier_config(run: RunDirectory, config: Config) -> Config:
+    """The config that the metrics were written with, as far as it is known."""
     try:
         return load_config(run.config_file) if run.exists else config
     except ConfigError:
@@ -86,28 +174,29 @@ def _begun_with(run: RunDirectory, config: Config) -> Config:
 def refuse_changed_config(
     run: RunDirectory,
     config: Config,
-    *,
-    way_out: str = "Train into a new directory with --run, or start over with --restart, which moves it "
-    "aside.",
+    remedies: Sequence[Remedy] = (Remedy.OTHER_RUN, Remedy.START_OVER),
 ) -> None:
-    """Before a run goes on: check that its mathematics would stay what they are.
+    """Before a run is resumed: check that no option has changed that changes the mathematics.
 
     Raises:
-        RunError: If they would not; the message names the options.
+        RunError: If an option has changed; the message names all of them.
     """
     changed = differences(load_config(run.config_file), config)
     if changed:
         fields = "\n  ".join(changed)
-        raise RunError(f"{run.path} was begun with another config:\n  {fields}\n{way_out}")
+        raise RunError(
+            f"{run.path} was started with another config:\n  {fields}\nSet these options as they were.",
+            *remedies,
+        )
 
 
 def write_config(run: RunDirectory, config: Config) -> None:
-    """Put the config, with every default written out, where the run is known by it."""
+    """Write the config, with all defaults, which makes the directory a run."""
     write_text_atomically(run.config_file, config_to_yaml(config))
 
 
 def describe_environment(device: torch.device, precision: Precision) -> dict[str, str | int]:
-    """Plain names and values, for a checkpoint."""
+    """Versions, device, precision and threads, for a checkpoint."""
     on_gpu = device.type == "cuda"
     return {
         "mt": mt.__version__,
@@ -126,16 +215,16 @@ def describe_environment(device: torch.device, precision: Precision) -> dict[str
 
 
 def environment_differences(then: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
-    """What differs between two environments, as ``torch: 2.12 -> 2.13``, of what is known of both."""
+    """The differences between two environments, such as ``torch: 2.12 -> 2.13``, in what both contain."""
     return [f"{name}: {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
 
 
 @contextmanager
 def explain_out_of_memory(config: Config) -> Iterator[None]:
-    """Say what can be made smaller, where splitting batches does not help.
+    """Explain what can be made smaller if splitting batches does not help.
 
     Raises:
-        TrainingError: Where what is done meanwhile does not fit.
+        TrainingError: If the block of the ``with`` runs out of memory.
     """
     try:
         yield

@@ -6,13 +6,13 @@ from mt.config.training import ScheduleConfig
 
 
 def noam_learning_rate(step: int, *, d_model: int, warmup_steps: int, factor: float = 1.0) -> float:
-    """The paper's own curve (equation 3): a linear rise, then a fall with the square root of the step.
+    """The paper's schedule (equation 3): a linear rise, then a fall with the inverse square root of the step.
 
     Args:
         step: Optimizer steps, counted from 1 (not micro-batches).
-        d_model: Width of the model; a wider one learns with smaller steps.
+        d_model: Width of the model; a wider model gets a lower learning rate.
         warmup_steps: Steps of linear rise.
-        factor: A factor on the whole curve.
+        factor: A factor for the whole schedule.
 
     Raises:
         ValueError: If ``step`` is below 1, where the formula is not defined.
@@ -23,7 +23,7 @@ def noam_learning_rate(step: int, *, d_model: int, warmup_steps: int, factor: fl
 
 
 def learning_rate(step: int, config: ScheduleConfig, *, d_model: int) -> float:
-    """The learning rate of optimizer step ``step``, counted from 1, by the schedule's kind.
+    """The learning rate of optimizer step ``step``, counted from 1, for any kind of schedule.
 
     Raises:
         ValueError: If ``step`` is below 1.
@@ -40,12 +40,12 @@ def learning_rate(step: int, config: ScheduleConfig, *, d_model: int) -> float:
 
 
 def _after_warmup(step: int, config: ScheduleConfig) -> float:
-    """The share of the peak that is left at ``step``, which is not before the end of the warm-up."""
+    """The factor on the peak learning rate at ``step``, which is after the warm-up."""
     match config.kind:
         case "inverse_sqrt":
             return math.sqrt(max(config.warmup_steps, 1) / step)
         case "cosine":
-            # The config demands a total beyond the warm-up; past it the rate stays at zero.
+            # The config requires a total beyond the warm-up; after it the rate stays at zero.
             assert config.total_steps is not None
             done = (step - config.warmup_steps) / (config.total_steps - config.warmup_steps)
             return 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))

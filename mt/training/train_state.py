@@ -1,44 +1,142 @@
-"""What learns: the model with its loss, its optimizer, and all else that a checkpoint holds."""
+"""The state of training: the model, its optimizer, and everything else that a checkpoint holds."""
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
 
 from mt.checkpoint.record import DamagedError
 from mt.checkpoint.training_state import EXP_AVG, EXP_AVG_SQ, WEIGHTS, SavedTraining
 from mt.config.config import Config
+from mt.data.batches.batch import Batch
+from mt.device import Precision
+from mt.training.counters import Counters, SavedValues
 from mt.training.loss import Objective
-from mt.training.moving_average import MovingAverage
-from mt.training.precision import Precision
-from mt.training.saved_values import SavedValues
-from mt.training.state import TrainingState
+from mt.training.schedule import learning_rate
+from mt.training.step import StepResult, accumulate_gradients
 from mt.transformer.transformer import Transformer
 
 
+class MovingAverage:
+    """An exponential moving average of the weights, which translates better than the latest weights.
+
+    After the n-th update ``average = decay_n * average + (1 - decay_n) * weights`` with
+    ``decay_n = min(decay, (1 + n) / (10 + n))``, so that the untrained first weights are soon forgotten
+    (Polyak and Juditsky 1992).
+    """
+
+    def __init__(self, model: Transformer, decay: float) -> None:
+        self.num_updates = 0
+        self._model = model
+        self._decay = decay
+        self._other = _copies(model.weights())
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Include the model's weights; call it after each optimizer step that changed them."""
+        self.num_updates += 1
+        decay = min(self._decay, (1 + self.num_updates) / (10 + self.num_updates))
+        torch._foreach_lerp_(list(self._other.values()), list(self._model.weights().values()), 1 - decay)
+
+    @contextmanager
+    def in_the_model(self) -> Iterator[None]:
+        """Inside of the ``with`` block the model has the averaged weights, afterwards its own again."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def trained_weights(self) -> dict[str, Tensor]:
+        """A copy of the model's own weights; not to be called within `in_the_model`."""
+        return _copies(self._model.weights())
+
+    def restore(
+        self, num_updates: int, average: Mapping[str, Tensor], trained_weights: Mapping[str, Tensor]
+    ) -> None:
+        """Continue from this average of so many updates.
+
+        Raises:
+            ValueError: If names or shapes are not those of the model.
+        """
+        self._model.load_weights(average)
+        self._other = _copies(self._model.weights())
+        self._model.load_weights(trained_weights)
+        self.num_updates = num_updates
+
+    def _swap(self) -> None:
+        own = _copies(self._model.weights())
+        self._model.load_weights(self._other)
+        self._other = own
+
+
+def _copies(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: weight.clone() for name, weight in weights.items()}
+
+
 @dataclass
-class Trainee:
-    """All that changes while a run learns, and so all that a checkpoint holds."""
+class TrainState:
+    """Everything that changes while a model is trained, and therefore everything that a checkpoint holds."""
 
     objective: Objective
+    """The model with its loss, on the device to compute on."""
     optimizer: torch.optim.Optimizer
     precision: Precision
-    state: TrainingState
-    average: MovingAverage | None
-    """What is validated and saved as the model, where there is one."""
+    learning_rate: Callable[[int], float]
+    """The learning rate of each optimizer step, counted from 1."""
+    label_smoothing: float = 0.0
+    clip_norm: float | None = None
+    """Largest norm of the gradient; None for no limit."""
+    average: MovingAverage | None = None
+    """If there is one, it is validated and saved as the model."""
+    counters: Counters = field(default_factory=Counters)
 
-    def __post_init__(self) -> None:
-        if self.average is not None:
-            average = self.average
-            self.optimizer.register_step_post_hook(lambda *_: average.update())
+    def step(self, micro_batches: Sequence[Batch]) -> StepResult:
+        """Accumulate the gradients of the micro-batches, update the parameters once, and count the step.
 
-    def judged_weights(self) -> AbstractContextManager[None]:
-        """For the length of a ``with`` the model has the weights that are validated and saved."""
+        A loss or gradient that is not finite changes no parameter.
+
+        Args:
+            micro_batches: On any device.
+
+        Raises:
+            TrainingError: If a single sentence pair does not fit into memory.
+        """
+        counters, optimizer, scaler = self.counters, self.optimizer, self.precision.scaler
+        self.objective.train()
+        loss, counters.positions_too_large = accumulate_gradients(
+            self.objective, micro_batches, self.precision, self.label_smoothing, counters.positions_too_large
+        )
+        # Before clipping, which needs the true norm, not that of the scaled gradient.
+        scaler.unscale_(optimizer)
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        norm = float(clip_grad_norm_(parameters, math.inf if self.clip_norm is None else self.clip_norm))
+        updated = math.isfinite(norm) and math.isfinite(loss)
+        # At a scale of 1 or less, the scale cannot be the reason.
+        scale_too_large = not updated and math.isfinite(loss) and scaler.get_scale() > 1
+        rate = self.learning_rate(counters.step + 1)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        if updated:
+            scaler.step(optimizer)
+            if self.average is not None:
+                self.average.update()
+        # The scaler has checked the gradient itself, and lowers its scale if it was not finite.
+        scaler.update()
+        num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
+        counters.record_step(loss, num_target_tokens, updated=updated, scale_too_large=scale_too_large)
+        return StepResult(loss, num_target_tokens, norm, updated, scale_too_large, rate)
+
+    def evaluation_weights(self) -> AbstractContextManager[None]:
+        """Inside of the ``with`` block the model has the weights that are validated and saved."""
         return nullcontext() if self.average is None else self.average.in_the_model()
 
-    def training_state(self) -> SavedTraining:
+    def save(self) -> SavedTraining:
         """Everything besides the weights that are saved as the model."""
         scaler = self.precision.scaler
         tensors: dict[str, Tensor] = {}
@@ -53,7 +151,7 @@ class Trainee:
             average = {"num_updates": self.average.num_updates}
             tensors |= {WEIGHTS + name: weight for name, weight in self.average.trained_weights().items()}
         values = {
-            "state": self.state.to_dict(),
+            "state": self.counters.to_dict(),
             "optimizer": {"num_updates": num_updates},
             "scaler": {"scale": scaler.get_scale(), "growth_tracker": scaler.state_dict()["_growth_tracker"]}
             if scaler.is_enabled()
@@ -63,16 +161,16 @@ class Trainee:
         return SavedTraining(values, tensors)
 
     def restore(self, weights: Mapping[str, Tensor], saved: SavedTraining, values: SavedValues) -> None:
-        """Take up where `training_state` was taken; nothing is changed before all of it is verified.
+        """Continue from what `save` returned; nothing is changed before all of it is verified.
 
         Args:
-            weights: Those that were saved as the model.
-            saved: What was taken.
-            values: Its plain values.
+            weights: The weights that were saved as the model.
+            saved: What `save` returned.
+            values: Its plain values, verified (`read_values`).
 
         Raises:
-            DamagedError: If the training state is not that of this model, optimizer and precision.
-            ValueError: If the weights are not those of this model.
+            DamagedError: If the training state does not belong to this model, optimizer and precision.
+            ValueError: If the weights do not belong to this model.
         """
         model = self.objective.model
         if saved.is_format_1:
@@ -88,6 +186,7 @@ class Trainee:
         if values.scaler is not None:
             restored = {"scale": values.scaler.scale, "_growth_tracker": values.scaler.growth_tracker}
             scaler.load_state_dict(scaler.state_dict() | restored)
+        self.counters = values.counters
 
     def _refuse_other_values(self, values: SavedValues) -> None:
         for what, is_there, belongs_there in (
@@ -96,13 +195,13 @@ class Trainee:
         ):
             if is_there != belongs_there:
                 raise DamagedError(
-                    f"its training state has {what}, and this run has none"
+                    f"its training state has {what}, which this run does not have"
                     if is_there
                     else f"its training state lacks {what}"
                 )
 
     def _refuse_other_tensors(self, tensors: Mapping[str, Tensor], *, has_moments: bool) -> None:
-        """The kernels that update parameters look at no shape, and write past the end of a small tensor."""
+        # The fused kernel of Adam checks no shapes and would write past the end of a smaller tensor.
         own = self.objective.model.weights()
         kinds = [*([EXP_AVG, EXP_AVG_SQ] if has_moments else []), *([WEIGHTS] if self.average else [])]
         expected = {kind + name: weight for kind in kinds for name, weight in own.items()}
@@ -117,12 +216,12 @@ class Trainee:
             weight = expected[name]
             if tensor.shape != weight.shape or tensor.dtype != weight.dtype:
                 raise DamagedError(
-                    f"{name} in its training state is not as large, or not of the type, as its parameter"
+                    f"{name} in its training state does not have the shape and type of its parameter"
                 )
-            # A square may overflow; a sum of squares is never negative, and NaN is neither.
+            # A square may overflow to infinity, but is neither negative nor NaN.
             is_sound = tensor >= 0 if name.startswith(EXP_AVG_SQ) else tensor.isfinite()
             if not is_sound.all():
-                raise DamagedError(f"{name} in its training state has values that training never gives it")
+                raise DamagedError(f"{name} in its training state has values that are impossible in training")
 
     def _restore_optimizer(self, tensors: Mapping[str, Tensor], num_updates: int) -> None:
         names = {parameter: name for name, parameter in self.objective.model.named_parameters()}
@@ -135,25 +234,41 @@ class Trainee:
             }
             for number, parameter in enumerate(parameters if num_updates else [])
         }
-        # The groups are the optimizer's own: all that is in them comes from the config.
+        # The groups are the optimizer's current ones: all that they hold comes from the config.
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
 
-def new_trainee(model: Transformer, config: Config, precision: Precision, state: TrainingState) -> Trainee:
-    """This model, where it will stay, with everything else as the config has it."""
+def new_train_state(
+    model: Transformer, config: Config, precision: Precision, counters: Counters
+) -> TrainState:
+    """The state before the first step or before it is restored, for a model on its device."""
     training = config.training
-    objective = Objective(model, guided_alignment=training.guided_alignment, r_drop=training.r_drop)
-    decay = training.ema_decay
-    average = None if decay is None else MovingAverage(model, decay)
-    return Trainee(objective, _optimizer(model, config), precision, state, average)
+    return TrainState(
+        Objective(model, guided_alignment=training.guided_alignment, r_drop=training.r_drop),
+        # The fused kernel updates all parameters in one pass; the learning rate is set at each step.
+        torch.optim.AdamW(
+            parameter_groups(model, training.weight_decay),
+            lr=0.0,
+            betas=(training.adam_beta1, training.adam_beta2),
+            eps=training.adam_epsilon,
+            fused=True,
+        ),
+        precision,
+        partial(learning_rate, config=config.schedule, d_model=config.model.d_model),
+        training.label_smoothing,
+        training.clip_norm,
+        None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
+        counters,
+    )
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """The matrices of linear layers, and all else, which is exempt from weight decay.
+    """Two groups: the matrices of linear layers, and everything else, which is exempt from weight decay.
 
-    Norms, biases and embeddings are exempt: pulled towards zero, a norm scales its layer down, and words too
-    rare for a gradient to speak for them fade. An output matrix that is tied to an embedding is one.
+    Norms, biases and embeddings are exempt: decay would scale down the output of a norm, and shrink the
+    embeddings of words that are too rare to receive gradients. An output matrix tied to an embedding counts
+    as an embedding.
     """
     embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
     matrices: list[nn.Parameter] = []
@@ -164,15 +279,3 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, ob
         {"params": matrices, "weight_decay": weight_decay},
         {"params": exempt, "weight_decay": 0.0},
     ]
-
-
-def _optimizer(model: Transformer, config: Config) -> torch.optim.Optimizer:
-    training = config.training
-    # The fused kernel updates all parameters in one pass; the learning rate is set at each step.
-    return torch.optim.AdamW(
-        parameter_groups(model, training.weight_decay),
-        lr=0.0,
-        betas=(training.adam_beta1, training.adam_beta2),
-        eps=training.adam_epsilon,
-        fused=True,
-    )

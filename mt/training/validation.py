@@ -1,4 +1,4 @@
-"""How good the model is by now: its loss, and the scores of what it translates."""
+"""Validation: the loss of the model, and the scores of its translations."""
 
 import logging
 import math
@@ -8,18 +8,17 @@ from dataclasses import dataclass
 import torch
 
 from mt.data.batches.batch import Batch
-from mt.device import split_on_out_of_memory
+from mt.device import Precision, split_on_out_of_memory
 from mt.errors import TrainingError
 from mt.evaluation.scores import Score, score_translations
 from mt.training.loss import Objective
-from mt.training.precision import Precision
 
 LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """What one validation found."""
+    """The result of one validation."""
 
     loss: float
     """Cross-entropy without smoothing, in nats per real target token."""
@@ -28,11 +27,11 @@ class ValidationResult:
 
     @property
     def perplexity(self) -> float:
-        """``exp(loss)``: among how many tokens the model seems to choose."""
+        """``exp(loss)``: the number of tokens that the model is effectively choosing from."""
         return math.exp(min(self.loss, 700.0))
 
     def values(self) -> dict[str, float]:
-        """All figures by name, the names that `validation.metric` knows among them."""
+        """All figures by name, including every choice of `validation.metric`."""
         scores = {name: score.value for name, score in self.scores.items()}
         return {"loss": self.loss, "perplexity": self.perplexity, **scores}
 
@@ -46,15 +45,15 @@ def validate(
     sources: Sequence[str],
     references: Sequence[str],
 ) -> ValidationResult:
-    """Judge the model in evaluation mode, and put it back as it was.
+    """Evaluate the model in evaluation mode, and restore its mode.
 
     Args:
         objective: The model with its loss.
         batches: The validation pairs.
-        precision: The numbers to compute the loss in.
-        translate: Sources to translations, one for each, in order.
+        precision: The precision to compute the loss in.
+        translate: Maps sources to translations, in the same order.
         sources: The text of the validation split.
-        references: Its translations.
+        references: The text of its targets.
     """
     was_training = objective.training
     objective.eval()
@@ -68,7 +67,7 @@ def validate(
 
 @torch.inference_mode()
 def validation_loss(objective: Objective, batches: Iterable[Batch], precision: Precision) -> float:
-    """Cross-entropy without smoothing, in nats per real target token; NaN where there is no batch."""
+    """Cross-entropy without smoothing, in nats per real target token; NaN if there are no batches."""
     device = next(objective.parameters()).device
 
     def summed_loss(batch: Batch) -> float:

@@ -77,7 +77,7 @@ def initialise(model: nn.Module) -> None:
 
 @contextmanager
 def without_memory() -> Iterator[None]:
-    """Let what is built within have names and shapes, but neither memory nor values."""
+    """Build modules on the meta device: their parameters have names and shapes, but no memory."""
     with torch.device("meta"), _NothingDrawn():
         yield
 
@@ -86,7 +86,7 @@ _DRAWING = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.
 
 
 class _NothingDrawn(TorchFunctionMode):
-    """Draws no first weights: where there is no memory, torch would import its compiler to draw them."""
+    """Skips random initialisation, for which torch would import its compiler on the meta device."""
 
     def __torch_function__(
         self,
@@ -95,5 +95,5 @@ class _NothingDrawn(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call ``func``, unless it draws: what draws gives back nothing that is used."""
+        """Call ``func``, unless it initialises at random; the result of that is never used."""
         return None if func in _DRAWING else func(*args, **(kwargs or {}))

@@ -1,4 +1,4 @@
-"""The key/value cache: what decoding one token at a time does not have to compute again.
+"""The key/value cache for decoding one token at a time.
 
 It is an object that is passed as an argument, never an attribute of a module. One or more rows are decoded
 for each of B sentences, R in all: one in greedy search, one for each beam in beam search.

@@ -29,8 +29,7 @@ class PositionalEmbedding(nn.Module):
         self.word_dropout = Dropout(word_dropout)
         self.dropout = Dropout(dropout)
         self.max_length = max_length
-        # Computed when sentences need it and no longer than they need, whatever length is allowed; so it is
-        # not part of what is saved.
+        # Computed on demand, only as long as sentences need it, and therefore not saved.
         self.register_buffer("positions", tokens.weight.new_empty(0, tokens.embedding_dim), persistent=False)
 
     def forward(self, ids: Tensor, start: int = 0) -> Tensor:
@@ -48,13 +47,13 @@ class PositionalEmbedding(nn.Module):
         return embedded
 
     def _grow(self, num_positions: int) -> None:
-        """Make the table at least so long, and twice as long as it was."""
+        """Extend the table to at least this length, and at least double it."""
         if num_positions > self.max_length:
             # A slice beyond the table is short or empty, and broadcasting would hide it.
             raise ValueError(
-                f"there is no position {num_positions - 1} in a model of {self.max_length} positions"
+                f"position {num_positions - 1} is beyond the {self.max_length} positions of the model"
             )
         length = min(self.max_length, max(num_positions, 2 * self.positions.size(0), _FIRST_POSITIONS))
-        # Training may use it after a validation has made it.
+        # Training may use a table that was computed in validation.
         with torch.inference_mode(mode=False):
             self.positions = positional_encoding(length, self.tokens.embedding_dim).to(self.positions)

@@ -1,12 +1,35 @@
-"""The sub-layers that encoder and decoder layers consist of, made from one set of sizes."""
+"""What encoder and decoder layers are built from: sub-layers of one shape, each in a residual connection."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
 from mt.transformer.attention import MultiHeadAttention
+from mt.transformer.dropout import Dropout
 from mt.transformer.feed_forward import Activation, FeedForward
-from mt.transformer.residual import Residual
+
+
+class Residual(nn.Module):
+    """A residual connection around a sub-layer, with dropout and layer norm (sections 3.1 and 5.4).
+
+    The paper uses post-norm. Pre-norm keeps the residual path free of norms from bottom to top, which makes
+    training more stable (Xiong et al. 2020), and needs one more norm at the top of the stack.
+    """
+
+    def __init__(self, d_model: int, *, dropout: float, norm_first: bool, bias: bool = True) -> None:
+        super().__init__()
+        self.norm_first = norm_first
+        self.norm = nn.LayerNorm(d_model, bias=bias)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Apply ``sublayer``, which keeps the shape, and add its input ``(B, T, D)``: ``(B, T, D)``."""
+        if self.norm_first:
+            output: Tensor = x + self.dropout(sublayer(self.norm(x)))
+        else:
+            output = self.norm(x + self.dropout(sublayer(x)))
+        return output
 
 
 @dataclass(frozen=True)

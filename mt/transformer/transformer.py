@@ -107,7 +107,7 @@ class Transformer(nn.Module):
             weight.copy_(weights[name])
 
     def adopt_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Take what `weights` gave for parameters, without a copy; for a model that was built without memory.
+        """Use these tensors as the parameters, without a copy, in a model that was built without memory.
 
         Raises:
             ValueError: If the names or shapes are not those of this model.
@@ -122,11 +122,11 @@ class Transformer(nn.Module):
             for name, parameter in list(module.named_parameters(recurse=False)):
                 setattr(module, name, new[parameter])
             for name, buffer in list(module.named_buffers(recurse=False)):
-                # None of them holds anything before the model is used.
+                # Buffers are empty before the model is used.
                 setattr(module, name, torch.empty(buffer.shape, dtype=buffer.dtype))
 
     def refuse_other_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Check that weights of these shapes would fit; a model on the meta device needs no memory for that.
+        """Check that weights of these shapes would fit; this works on the meta device too.
 
         Raises:
             ValueError: If the names or shapes are not those of this model.
@@ -134,7 +134,7 @@ class Transformer(nn.Module):
         own = {name: tuple(weight.shape) for name, weight in self.weights().items()}
         if own.keys() != shapes.keys():
             odd = sorted(own.keys() ^ shapes.keys())
-            raise ValueError(f"these weights belong to another model: it differs in {', '.join(odd[:3])}")
+            raise ValueError(f"these weights belong to another model: they differ in {', '.join(odd[:3])}")
         for name, shape in own.items():
             if shape != shapes[name]:
                 raise ValueError(f"{name} has the shape {shapes[name]}, and not {shape}")

@@ -22,18 +22,17 @@ from mt.config.data import DataConfig
 from mt.data.batches.batch import Batch
 from mt.data.corpus import load_split
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import multiplies_bf16_fast
+from mt.device import Precision, multiplies_bf16_fast
 from mt.evaluation.scores import score_translations
 from mt.inference.translator import Translator
 from mt.training.loss import Objective
-from mt.training.precision import Precision
-from mt.training.step import train_step
+from mt.training.train_state import TrainState
 from mt.transformer.transformer import Transformer
 from scripts.benchmark.mt_config import run_config
 from scripts.benchmark.session import Job
 from scripts.benchmark.sides.mt_train import adam, batch_stream, new_model
 from scripts.benchmark.sides.plain_loop import LABEL_SMOOTHING, PaddedBatch, plain_adam, step
-from scripts.benchmark.sides.prepare import LEARNING_BATCH_TOKENS, LEARNING_RATE, WARMUP_STEPS, Preparation
+from scripts.benchmark.sides.prepare import LEARNING_BATCH_TOKENS, Preparation, learning_rate
 from scripts.benchmark.sides.torch_loop import TorchTransformer, state_from_mt
 from scripts.benchmark.sizes import SIZES
 from scripts.benchmark.workload import Workload
@@ -46,28 +45,27 @@ Step = Callable[[Batch], float]
 
 
 def learning_rates() -> Iterator[float]:
-    """Warm-up, then the inverse square root."""
-    return (LEARNING_RATE * min(n / WARMUP_STEPS, (WARMUP_STEPS / n) ** 0.5) for n in itertools.count(1))
+    """The learning rates of all steps."""
+    return map(learning_rate, itertools.count(1))
 
 
 def fast_path(model: Transformer, seed: int, precision: Precision) -> Step:
     """What `mt train` does with a batch."""
-    objective, optimizer, rates = Objective(model).train(), adam(model), learning_rates()
+    train_state = TrainState(
+        Objective(model),
+        adam(model),
+        precision,
+        learning_rate,
+        label_smoothing=LABEL_SMOOTHING,
+        clip_norm=1.0,
+    )
     generator = torch.Generator().manual_seed(seed).get_state()
 
     def take(batch: Batch) -> float:
         nonlocal generator
         # Each training draws from a generator of its own, though they take turns.
         torch.set_rng_state(generator)
-        result = train_step(
-            objective,
-            [batch],
-            optimizer,
-            precision,
-            learning_rate=next(rates),
-            smoothing=LABEL_SMOOTHING,
-            clip_norm=1.0,
-        )
+        result = train_state.step([batch])
         generator = torch.get_rng_state()
         return result.loss
 

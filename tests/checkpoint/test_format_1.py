@@ -59,7 +59,7 @@ def rewrite(path: Path, change: Callable[[bytes], bytes]) -> None:
 def test_it_is_read_as_torch_reads_it(path: Path) -> None:
     torch.save(content(), path)
     theirs = torch.load(path, weights_only=True)
-    saved = read_format_1(path)
+    saved = read_format_1(path.read_bytes())
     assert saved.is_format_1
     assert str(saved.values["state"]) == str(theirs["state"])
     assert saved.values["optimizer"] == {"num_updates": 2}
@@ -80,7 +80,7 @@ def test_the_scale_of_fp16_is_read(path: Path) -> None:
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     scaler.scale(torch.ones(()))
     torch.save(content(scaler=scaler.state_dict()), path)
-    assert read_format_1(path).values["scaler"] == {"scale": 1024.0, "growth_tracker": 0}
+    assert read_format_1(path.read_bytes()).values["scaler"] == {"scale": 1024.0, "growth_tracker": 0}
 
 
 class Malicious:
@@ -104,7 +104,7 @@ def test_a_malicious_pickle_is_refused_and_not_executed(path: Path, tmp_path: Pa
         torch.load(path, weights_only=False)
     trace.rmdir()  # Opened without care it does its harm.
     with pytest.raises(DamagedError, match="not a training state that mt wrote"):
-        read_format_1(path)
+        read_format_1(path.read_bytes())
     assert not trace.exists()
 
 
@@ -117,7 +117,7 @@ def test_a_decompression_bomb_is_refused_before_it_is_unpacked(path: Path) -> No
             archive.writestr(name, data)
     assert path.stat().st_size < 100_000
     with pytest.raises(DamagedError, match="is compressed"):
-        read_format_1(path)
+        read_format_1(path.read_bytes())
 
 
 def test_records_that_share_their_bytes_are_refused(path: Path) -> None:
@@ -135,7 +135,7 @@ def test_records_that_share_their_bytes_are_refused(path: Path) -> None:
             archive.NameToInfo[entry.filename] = entry
     assert path.stat().st_size < 1_100_000
     with pytest.raises(DamagedError, match="is compressed"):
-        read_format_1(path)
+        read_format_1(path.read_bytes())
 
 
 def test_two_records_of_one_name_are_refused(path: Path) -> None:
@@ -143,13 +143,13 @@ def test_two_records_of_one_name_are_refused(path: Path) -> None:
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr(archive.namelist()[0], b"")
     with pytest.raises(DamagedError):
-        read_format_1(path)
+        read_format_1(path.read_bytes())
 
 
 def test_a_pickle_larger_than_any_that_mt_wrote_is_not_read(path: Path) -> None:
     torch.save(content(state={str(number): number for number in range(400_000)}), path)
     with pytest.raises(DamagedError):
-        read_format_1(path)
+        read_format_1(path.read_bytes())
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_pickle_larger_than_any_that_mt_wrote_is_not_read(path: Path) -> None:
 def test_a_tensor_must_own_exactly_what_its_shape_says(path: Path, tensor: object) -> None:
     torch.save(content(average={"num_updates": 2, "weights": {"a": tensor}}), path)
     with pytest.raises(DamagedError):
-        read_format_1(path)
+        read_format_1(path.read_bytes())
 
 
 @pytest.mark.parametrize("is_view", [False, True])
@@ -188,7 +188,7 @@ def test_a_storage_that_two_tensors_share_is_refused(path: Path, is_view: bool) 
     weights = {"a": shared, "b": shared.view(3) if is_view else shared}
     torch.save(content(average={"num_updates": 2, "weights": weights}), path)
     with pytest.raises(DamagedError):
-        read_format_1(path)
+        read_format_1(path.read_bytes())
 
 
 def test_a_storage_that_claims_more_than_its_record_has_is_refused(path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_storage_that_claims_more_than_its_record_has_is_refused(path: Path) -
     torch.save(content(average={"num_updates": 2, "weights": {"a": torch.zeros(77)}}), path)
     rewrite(path, lambda data: data.replace(b"K\x4d", b"K\x7f"))
     with pytest.raises(DamagedError):
-        read_format_1(path)
+        read_format_1(path.read_bytes())
 
 
 def test_a_large_piece_of_memory_is_not_made_on_the_pickles_word(path: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_large_piece_of_memory_is_not_made_on_the_pickles_word(path: Path) -> 
     call = b"cbuiltins\nbytearray\n\x8a\x06" + struct.pack("<q", 10**12)[:6] + b"\x85R"
     rewrite(path, lambda data: b"\x80\x02}X\x01\x00\x00\x00a" + call + b"s.")
     with pytest.raises(DamagedError):
-        read_format_1(path)
+        read_format_1(path.read_bytes())
 
 
 def test_nested_tuples_as_a_key_do_not_hang(path: Path) -> None:
@@ -214,7 +214,7 @@ def test_nested_tuples_as_a_key_do_not_hang(path: Path) -> None:
     nested = b")" + b"q\x00h\x00\x86" * 60
     rewrite(path, lambda data: b"\x80\x02}" + nested + b"K\x01s.")
     with pytest.raises(DamagedError):
-        read_format_1(path)
+        read_format_1(path.read_bytes())
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_nested_tuples_as_a_key_do_not_hang(path: Path) -> None:
 def test_another_content_is_refused(path: Path, changed: object) -> None:
     torch.save(changed, path)
     with pytest.raises(DamagedError, match=r"training_state\.pt is not a training state"):
-        read_format_1(path)
+        read_format_1(path.read_bytes())
 
 
 @pytest.mark.parametrize("step", [float("nan"), float("inf"), 1.5])
@@ -248,7 +248,7 @@ def test_a_count_of_steps_that_is_none_is_refused(path: Path, step: float) -> No
     changed["optimizer"]["state"][1]["step"].fill_(step)
     torch.save(changed, path)
     with pytest.raises(DamagedError):
-        read_format_1(path)
+        read_format_1(path.read_bytes())
 
 
 def test_no_flipped_byte_gets_out_of_hand(path: Path) -> None:
@@ -261,7 +261,7 @@ def test_no_flipped_byte_gets_out_of_hand(path: Path) -> None:
         damaged[position] ^= 1 << position % 8
         path.write_bytes(damaged)
         try:
-            read_format_1(path)
+            read_format_1(path.read_bytes())
             read += 1
         except DamagedError:
             pass

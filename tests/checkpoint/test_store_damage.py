@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from io import BufferedReader
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from mt.checkpoint import record
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.errors import CheckpointError
+from mt.regular_files import open_regular
 
 Save = Callable[..., Checkpoint]
 IsWhole = Callable[[Checkpoint], bool]
@@ -80,6 +82,35 @@ def test_whoever_asks_for_a_damaged_one_gets_an_error_and_never_another(
         load(store.require("best"))
 
 
+def test_plain_values_have_a_largest_size(store: CheckpointStore, save: Save) -> None:
+    saved = save(1)
+    (saved.folder / "training_state.json").write_bytes(b"{" + b" " * 100_000 + b"}")
+    forge(saved, "training_state.json")
+    with pytest.raises(
+        CheckpointError, match=r"training_state\.json cannot be read \(it is larger than 100,000"
+    ):
+        store.load_training_state(store.require("latest"))
+
+
+@pytest.mark.parametrize("part", ["training_state.safetensors", "training_state.json"])
+def test_the_bytes_that_were_verified_are_the_bytes_that_are_parsed(
+    store: CheckpointStore, save: Save, is_whole: IsWhole, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = save(1)
+    path = checkpoint.folder / part
+
+    def open_and_replace(opened: Path, *, folder: int | None = None) -> BufferedReader:
+        file = open_regular(opened, folder=folder)
+        if opened == path:
+            replace_by_pipe(path)
+        return file
+
+    for module in ("mt.checkpoint.record", "mt.regular_files"):
+        monkeypatch.setattr(f"{module}.open_regular", open_and_replace)
+    assert is_whole(checkpoint)
+    assert path.is_fifo()
+
+
 def test_a_flipped_bit_in_any_byte_of_the_record_is_found(save: Save) -> None:
     path = save(1).folder / "checkpoint.json"
     sound = path.read_bytes()
@@ -93,10 +124,12 @@ def test_a_flipped_bit_in_any_byte_of_the_record_is_found(save: Save) -> None:
     assert record.read_record(path.parent).step == 1
 
 
-def test_where_none_is_sound_training_does_not_begin_afresh(store: CheckpointStore, save: Save) -> None:
+def test_where_none_is_sound_training_does_not_start_over(store: CheckpointStore, save: Save) -> None:
     for step in (1, 2):
         (save(step).folder / "model.safetensors").unlink()
-    with pytest.raises(CheckpointError, match=r"step_0000002: model.*step_0000001: model.*--restart"):
+    with pytest.raises(
+        CheckpointError, match=r"step_0000002: model.*step_0000001: model.*Start the run over"
+    ):
         store.recover()
     assert len(store.names()) == 2
     with pytest.raises(CheckpointError, match="There is no sound one"):
@@ -215,5 +248,5 @@ def test_a_forged_model_is_refused(store: CheckpointStore, save: Save, header: d
     text = json.dumps(header).encode()
     (saved.folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
     forge(saved, "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"model\.safetensors is no model that mt wrote"):
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is not a model that mt wrote"):
         store.load_model(store.require("latest"))

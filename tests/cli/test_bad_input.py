@@ -111,7 +111,7 @@ def test_corpus(
 @pytest.mark.parametrize("command", [["translate", "A dog."], ["evaluate"]], ids=["translate", "evaluate"])
 class TestNothingToUse:
     def test_no_run(self, command: list[str], refuse: Callable[..., str]) -> None:
-        assert "No run in runs has a checkpoint yet. Train one: mt init --recipe" in refuse(*command)
+        assert "No run in runs has a checkpoint yet. Train one with mt init --recipe" in refuse(*command)
         assert "There is no run in mine" in refuse(*command, "--run", "mine")
 
     def test_no_sound_checkpoint(

@@ -93,7 +93,7 @@ def test_the_primer_from_end_to_end(call: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "give either --config FILE, for a run that is to begin, or --batch FILE"),
+        ([], "give either --config FILE, to check a run before it begins, or --batch FILE"),
         (["--config", "a.yaml", "--batch", "b.json"], "give either --config FILE"),
         (["--config", "a.yaml", "--checkpoint", "best"], "--checkpoint goes with --batch only."),
         (["--config", "a.yaml", "--device", "cpu"], "--device goes with --batch only."),
@@ -176,7 +176,7 @@ def test_times(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "90", "0s", "0d0h", "50m3h", "3 h", "-1h", "1.5h", "3H", "1h1h", "٣h"])
 def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"is no time\. Write it as 90s, 45m, 3h50m or 1d2h"):
+    with pytest.raises(ConfigError, match=r"is not a duration\. Write it as 90s, 45m, 3h50m or 1d2h"):
         parse_duration(text)
 
 
@@ -191,11 +191,12 @@ def test_time_that_is_up_is_answered_with_75(call: Call, tiny_config_file: Path)
         patch.setattr(Progress, "step", ring)
         code, _, err = call("train", "-c", tiny_config_file, "--max-time", "1h")
     assert code == 75
-    assert "Stopped at step 1, saved: the time is up. The same command goes on from there." in err
+    assert "Stopped at step 1, saved: the time is up." in err
+    assert "The same command resumes the run." in err
     assert call("train", "-c", tiny_config_file, "--max-time", "1h")[0] == 0
     code, _, err = call("train", "-c", tiny_config_file, "--max-time", "soon")
     assert code == 2
-    assert err.startswith("mt: --max-time: 'soon' is no time.")
+    assert err.startswith("mt: --max-time: 'soon' is not a duration.")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
@@ -205,5 +206,6 @@ def test_a_signal_while_data_is_loaded(
     monkeypatch.setattr(mt.data.prepare, "load_corpus", lambda *_: os.kill(os.getpid(), number))
     code, _, err = call("train", "-c", tiny_config_file)
     assert code == 128 + number
-    assert f"Stopped before the first step: {number.name}. The same command goes on from there." in err
+    assert f"Stopped before the first step: {number.name}." in err
+    assert "The same command resumes the run." in err
     assert "Traceback" not in err

@@ -20,7 +20,7 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     references = (tiny_corpus / "test.de").read_text(encoding="utf-8").splitlines()
     second.write_text("".join(f"{line}\n" for line in ["nichts", *references[1:]]), encoding="utf-8")
     refused = call("compare", first, second, "--beam", "5")
-    assert (refused[0], "both of these are translated already" in refused[2]) == (2, True)
+    assert (refused[0], "both A and B are files of translations" in refused[2]) == (2, True)
     code, out, _ = call("compare", first, second, "--show", "1", "--json", tmp_path / "c.json")
     assert code == 0
     lines = out.splitlines()
@@ -44,22 +44,20 @@ def test_what_comes_out_is_utf_8_whatever_the_locale(start: Start, tmp_path: Pat
     assert "  B          „Ja“\n" in out
 
 
-def test_what_is_a_run_translates_with_the_search_that_is_asked_for(
-    call: Call, trained: RunDirectory
-) -> None:
+def test_runs_translate_with_the_given_decoding_strategy(call: Call, trained: RunDirectory) -> None:
     search = ["--beam", "2", "--length-penalty", "0.5", "--length-normalization", "mean"]
     code, out, _ = call("compare", trained.path, trained.path, "--checkpoint", "latest", *search)
     (file,) = trained.path.glob("hypotheses.test-*.step_0000200.beam2-lp0.5-mean.txt")
     assert (code, out.splitlines()[0]) == (0, f"A  {file}")
 
 
-def test_what_is_not_there_is_one_sentence(call: Call, trained: RunDirectory) -> None:
+def test_missing_files_and_contradictory_options_are_refused(call: Call, trained: RunDirectory) -> None:
     code, _, err = call("compare", trained.path, "nowhere")
     assert (code, err) == (2, "mt: there is no nowhere: give a run directory or a file of translations.\n")
     refused = call("compare", trained.path, trained.path, "--references", "x", "--name", "y")
-    assert (refused[0], "--name is of a corpus to compare with" in refused[2]) == (2, True)
+    assert (refused[0], "--name goes with --data" in refused[2]) == (2, True)
     code, _, err = call("compare", trained.path, trained.path, "--references", "x", "--data", "y")
     assert (code, err) == (
         2,
-        "mt: --references and --data both say what to compare with: give one of the two.\n",
+        "mt: --references and --data exclude each other: give one of them.\n",
     )

@@ -41,7 +41,7 @@ def test_scores_alone(call: Call, trained: RunDirectory) -> None:
     assert [line[: len(start)] for line, start in zip(out.splitlines(), starts, strict=True)] == starts
 
 
-def test_the_search_is_said_and_named(call: Call, trained: RunDirectory) -> None:
+def test_the_decoding_strategy_is_printed_and_in_the_file_name(call: Call, trained: RunDirectory) -> None:
     options = ["--scores-only", "--beam", "2", "--length-normalization", "mean"]
     _, _, err = call("evaluate", "--checkpoint", "latest", *options)
     assert "test: beam of 2, length penalty 1 (mean)\n" in err
@@ -68,7 +68,7 @@ def test_figures_as_json(call: Call, trained: RunDirectory, tmp_path: Path) -> N
     assert facts["num_sentences"] == len(Path(facts["hypotheses_file"]).read_text().splitlines())
 
 
-def test_a_json_file_nowhere_is_refused_before_anything_is_translated(
+def test_a_json_file_in_a_missing_folder_is_refused_before_translating(
     call: Call, trained: RunDirectory, tmp_path: Path
 ) -> None:
     code, _, err = call("evaluate", "--json", tmp_path / "no" / "scores.json")

@@ -55,12 +55,12 @@ def test_an_open_pipe_is_answered_line_by_line(start: Start) -> None:
         assert sum(float(pair[1]) for pair in pairs) == pytest.approx(float(log_prob), abs=1e-3)
         process.stdin.write("no tab\n")
         process.stdin.flush()
-        assert process.wait(timeout=60) == 2
+        assert process.wait(timeout=120) == 2
         assert "standard input, line 2 has 0 tabs, and should have one" in process.stderr.read()
 
 
 @pytest.mark.usefixtures("trained")
-def test_files_of_unequal_length_are_refused_after_what_both_have(call: Call) -> None:
+def test_files_of_unequal_length_are_refused_after_their_common_lines(call: Call) -> None:
     short, long = Path("short"), Path("long")
     short.write_text("milk\n")
     long.write_text("milk\nmilk\n")
@@ -78,7 +78,7 @@ def test_files_of_unequal_length_are_refused_after_what_both_have(call: Call) ->
 
 
 @pytest.mark.usefixtures("trained")
-def test_beginnings_by_option_and_by_column(call: Call) -> None:
+def test_prefixes_by_option_and_by_column(call: Call) -> None:
     assert call("translate", "--prefix", "ein Kind", "the dog sees milk.")[1].startswith("ein Kind")
     file = Path("lines.txt")
     file.write_text("the dog sees milk.\tein Kind\nthe dog sees milk.\n\n")
@@ -92,17 +92,17 @@ def test_beginnings_by_option_and_by_column(call: Call) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--n-best", "2"], "--n-best 2 needs a beam that is as large: add --beam 2."),
-        (["--n-best", "1", "--sample"], "--n-best is for a beam"),
-        (["--top-k", "2"], "--top-k, --top-p and --seed are for drawing: add --sample."),
-        (["--top-p", "0.5"], "are for drawing: add --sample."),
-        (["--prefix", "a", "--prefix-column"], "--prefix and --prefix-column both say"),
+        (["--n-best", "2"], "--n-best 2 needs a beam of at least that size: add --beam 2."),
+        (["--n-best", "1", "--sample"], "--n-best needs a beam"),
+        (["--top-k", "2"], "--top-k, --top-p and --seed are for sampling: add --sample."),
+        (["--top-p", "0.5"], "are for sampling: add --sample."),
+        (["--prefix", "a", "--prefix-column"], "--prefix and --prefix-column exclude each other"),
         (["--prefix-column"], "take --prefix with sentences"),
         (["--ensemble", "nowhere"], "no run in nowhere"),
     ],
 )
 @pytest.mark.usefixtures("trained")
-def test_what_does_not_go_together(options: list[str], says: str, call: Call) -> None:
+def test_contradictory_options_are_refused(options: list[str], says: str, call: Call) -> None:
     code, out, err = call("translate", *options, "milk")
     assert (code, out) == (2, "")
     assert says in err

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mt.cli import streams
-from mt.cli.streams import escape_on_terminal, survive_losing_stderr
+from mt.cli import logs
+from mt.cli.logs import escape_on_terminal, survive_losing_stderr
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def _streams_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def on(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this descriptor be what the module takes for stderr."""
-    monkeypatch.setattr(streams, "STDERR", descriptor)
+    monkeypatch.setattr(logs, "STDERR", descriptor)
     for name in ("stderr", "__stderr__"):
         monkeypatch.setattr(sys, name, None)
 

@@ -100,10 +100,6 @@ def test_who_has_no_configs_is_sent_to_a_recipe(call: Call) -> None:
         assert "mt init --recipe quickstart > quickstart.yaml" in err
     Path("quickstart.yaml").write_text(call("init", "--recipe", "quickstart")[1])
     assert load_config(Path("quickstart.yaml")).data.path == "builtin:primer"
-    # In the repository the file itself is there.
-    Path("configs").mkdir()
-    Path("quickstart.yaml").rename("configs/quickstart.yaml")
-    assert "mt train --config configs/quickstart.yaml" in call("translate", "Hello")[2]
 
 
 def test_the_recipes_are_in_the_wheel(tmp_path: Path) -> None:
@@ -138,6 +134,6 @@ def test_ctrl_c_ends_the_line_of_a_terminal() -> None:
         os.close(theirs)
         assert b"Type a sentence" in os.read(ours, 1000)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 130
+        assert process.wait(timeout=120) == 130
     assert os.read(ours, 1000) == b"\r\n"
     os.close(ours)

@@ -51,7 +51,9 @@ def test_two_runs(trained: RunDirectory, other: RunDirectory, tiny_corpus: Path,
     assert facts["scores"]["bleu"]["p_value"] == bleu.p_value
 
 
-def test_files_of_a_run_are_as_good_as_the_run(trained: RunDirectory, other: RunDirectory) -> None:
+def test_comparing_files_of_a_run_equals_comparing_the_run(
+    trained: RunDirectory, other: RunDirectory
+) -> None:
     of_runs = run_comparison((other.path, trained.path), **ARGUMENTS)
     files = Path(of_runs.systems[0]), Path(of_runs.systems[1])
     assert run_comparison(files, **ARGUMENTS) == of_runs
@@ -88,9 +90,9 @@ def test_what_does_not_belong_together_is_refused(trained: RunDirectory, tmp_pat
         run_comparison((short, short), **ARGUMENTS, references=references)
     with pytest.raises(DataError, match="latin cannot be read: line 2 is not UTF-8"):
         run_comparison((latin, trained.path), **ARGUMENTS)
-    with pytest.raises(ConfigError, match="--references FILE has none"):
+    with pytest.raises(ConfigError, match="a file of references has none"):
         run_comparison((short, trained.path), **ARGUMENTS, references=references)
-    with pytest.raises(ConfigError, match=f"neither {short} nor {short} is a run or lies in one"):
+    with pytest.raises(ConfigError, match=f"neither {short} nor {short} is in a run"):
         run_comparison((short, short), **ARGUMENTS)
     with pytest.raises(RunError, match="There is no run in"):
         run_comparison((trained.path, tmp_path), **ARGUMENTS)
@@ -99,9 +101,7 @@ def test_what_does_not_belong_together_is_refused(trained: RunDirectory, tmp_pat
 def test_translations_of_another_split_are_refused(trained: RunDirectory) -> None:
     arguments = ARGUMENTS | {"split": "validation"}
     file = run_evaluation(trained, **arguments, analyse=False).hypotheses_file
-    with pytest.raises(
-        ConfigError, match=f"{file} holds translations of the validation split: add --split validation"
-    ):
+    with pytest.raises(ConfigError, match=f"{file} has translations of the validation split, not of test"):
         run_comparison((file, file), **ARGUMENTS)
     assert run_comparison((file, file), **arguments).num_sentences == 12
 
@@ -137,7 +137,7 @@ def set_corpus(run: RunDirectory, corpus: Path) -> None:
     run.config_file.write_text(text.replace(old, f'  path: "{corpus}"'))
 
 
-def test_translations_of_another_corpus_do_not_replace_those_of_the_own(
+def test_translations_of_another_corpus_are_kept_in_another_file(
     trained: RunDirectory, other: RunDirectory, other_corpus: Path
 ) -> None:
     set_corpus(other, other_corpus)
@@ -148,7 +148,7 @@ def test_translations_of_another_corpus_do_not_replace_those_of_the_own(
     assert Path(files[1]).parent == other.path
     assert files[1] != str(own)
     # Those of other sentences are refused where the references are not theirs, though there are as many.
-    with pytest.raises(ConfigError, match=r"holds translations of other sentences than .* --references"):
+    with pytest.raises(ConfigError, match=r"has translations of other sentences than .* references"):
         run_comparison((Path(files[0]), own), **ARGUMENTS)
     assert run_comparison((own, own), **ARGUMENTS).data.startswith(str(other_corpus))
 

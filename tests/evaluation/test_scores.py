@@ -106,7 +106,7 @@ def test_exact_match_is_a_share_in_percent() -> None:
         exact_match(["a"], ["a", "b"])
 
 
-def test_an_interval_stands_beside_its_score() -> None:
+def test_an_interval_is_printed_after_its_score() -> None:
     assert str(Score("TER", 43.217, "sig", (41.0, 45.555))) == "TER 43.22  [41.00, 45.55]  (sig)"
 
 

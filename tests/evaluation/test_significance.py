@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mt.errors import DataError
-from mt.evaluation import significance
-from mt.evaluation.significance import paired_bootstrap, score_with_confidence
+from mt.evaluation import scores
+from mt.evaluation.scores import paired_bootstrap, score_with_confidence
 
 REFERENCES = [f"der {word} Hund läuft über die Straße Nummer {i}." for i, word in enumerate("abcdefghij" * 3)]
 GOOD = [line.replace("Hund", "Mund") if i % 5 == 0 else line for i, line in enumerate(REFERENCES)]
@@ -33,7 +33,7 @@ def test_figures_equal_the_command_line(table_of_command_line: Callable[..., lis
         assert 0 < difference.p_value < 1
 
 
-def test_what_is_clearly_better_is_no_chance_and_what_is_equal_is() -> None:
+def test_a_clear_difference_is_significant_and_none_is_not() -> None:
     assert paired_bootstrap(BAD, REFERENCES, REFERENCES)["bleu"].p_value < 0.01
     same = paired_bootstrap(GOOD, GOOD, REFERENCES)["bleu"]
     assert same.gain == 0
@@ -44,7 +44,7 @@ def test_what_is_clearly_better_is_no_chance_and_what_is_equal_is() -> None:
 def test_missing_lines_and_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"29 translations .* 30 references"):
         paired_bootstrap(GOOD, BAD[1:], REFERENCES)
-    monkeypatch.setattr(significance, "MAX_RESAMPLED_LINES", 29)
+    monkeypatch.setattr(scores, "MAX_RESAMPLED_LINES", 29)
     with pytest.raises(DataError, match="30 sentences are too many for the paired bootstrap"):
         paired_bootstrap(GOOD, BAD, REFERENCES)
 
@@ -73,14 +73,14 @@ def test_resampling_is_seeded() -> None:
 
 def test_more_lines_than_fit_are_scored_without_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     with_interval = score_with_confidence(GOOD, REFERENCES)
-    monkeypatch.setattr(significance, "MAX_RESAMPLED_LINES", 29)
+    monkeypatch.setattr(scores, "MAX_RESAMPLED_LINES", 29)
     for key, score in score_with_confidence(GOOD, REFERENCES).items():
         assert score.value == with_interval[key].value
         assert score.interval is None
         assert "bs:" not in score.signature
 
 
-def test_a_resample_that_scores_nothing_is_a_score_like_others() -> None:
+def test_a_resample_that_scores_zero_is_counted() -> None:
     # sacreBLEU's own corpus_score(n_bootstrap=...) ends in a TypeError here.
     score = score_with_confidence(["a b c d", "x"], ["a b c d", "y"])["bleu"]
     assert score.interval is not None

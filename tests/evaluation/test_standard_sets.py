@@ -52,8 +52,8 @@ def test_lines_are_those_that_sacrebleu_scores_against(cache: Path) -> None:
     assert found == pytest.approx(expected, abs=1e-9)
 
 
-def test_sets_and_languages_that_sacrebleu_has_not(cache: Path) -> None:
-    with pytest.raises(DataError, match="knows no test set 'wmt1'"):
+def test_unknown_test_sets_and_languages_are_refused(cache: Path) -> None:
+    with pytest.raises(DataError, match="has no test set 'wmt1'"):
         load_standard_set("wmt1", "en", "de", timeout_seconds=1)
     with pytest.raises(DataError, match=r"wmt14 has no en-it, only .*en-de"):
         load_standard_set("wmt14", "en", "it", timeout_seconds=1)
@@ -65,7 +65,7 @@ def test_several_references_are_refused(cache: Path, monkeypatch: pytest.MonkeyP
     for field in fields:
         Path(wmt14._get_txt_file_path("en-de", field)).write_text("x\n")
     monkeypatch.setattr(wmt14, "fieldnames", lambda languages: fields)
-    with pytest.raises(DataError, match="several references for a sentence of en-de"):
+    with pytest.raises(DataError, match="several references for each sentence of en-de"):
         load_standard_set("wmt14", "en", "de", timeout_seconds=1)
 
 
@@ -87,7 +87,7 @@ def test_a_download_that_breaks_off_is_one_sentence(cache: Path, monkeypatch: py
         load_standard_set("wmt14", "fr", "en", timeout_seconds=1)
 
 
-def test_files_of_which_one_is_cut_short_are_not_used(cache: Path) -> None:
+def test_a_truncated_file_is_refused(cache: Path) -> None:
     wmt14: Any = DATASETS["wmt14"]
     Path(wmt14._get_txt_file_path("en-de", "ref")).write_text("Der Hund.\n")
     with pytest.raises(DataError, match=r"it is damaged. Remove that folder"):

@@ -10,9 +10,9 @@ from mt.evaluation.analysis import (
     SourceWords,
     by_source_length,
     by_training_frequency,
+    count_source_words,
     count_words,
     length_ratio,
-    look_at_source_words,
     words,
 )
 
@@ -38,7 +38,7 @@ def test_the_length_ratio_is_that_of_bleu() -> None:
     assert length_ratio(hypotheses, references) == sacrebleu.corpus_bleu(hypotheses, [references]).ratio
 
 
-def test_words_are_counted_where_they_are_wanted() -> None:
+def test_only_words_of_the_vocabulary_are_counted() -> None:
     counts = count_words(["a b b.", "B c"], ["b .", "d"])
     assert counts == {"b": 2, ".": 1, "d": 0}
 
@@ -97,9 +97,9 @@ def test_source_words_by_hand() -> None:
     hypotheses = ["Anna sieht Anna ,", "das blorb !"]
     references = ["Anna sieht Xyzzy ,", "der Blorb !"]
     known = Counter({"Anna": 5, "sees": 2, "the": 9})
-    found = look_at_source_words(sources, hypotheses, references, known)
+    found = count_source_words(sources, hypotheses, references, known)
     # Punctuation is left out; both Annas are in the output, and the blorb; in the reference Anna and Xyzzy.
     assert found == SourceWords(
         num_words=6, num_copied=3, num_copied_by_reference=3, num_unknown=2, num_unknown_copied=1
     )
-    assert look_at_source_words(sources, hypotheses, references, None) == SourceWords(6, 3, 3, None, None)
+    assert count_source_words(sources, hypotheses, references, None) == SourceWords(6, 3, 3, None, None)

@@ -1,4 +1,4 @@
-"""Hundreds of altered training states, resealed: each is refused in a sentence, and nothing is lost."""
+"""Altered training states, resealed: each is refused in a sentence, and nothing is lost."""
 
 import re
 import shutil
@@ -17,7 +17,8 @@ from .torture.hostile import FORMATS, resume_hostile, sample
 from .torture.processes import Driver
 from .torture.trial import Arena
 
-COUNT = 200
+COUNT = 60
+"""At least one variant of each kind; `scripts/torture` tries hundreds."""
 
 
 @pytest.fixture
@@ -71,10 +72,10 @@ def test_the_unaltered_run_is_resumed(format_version: int, tmp_path: Path) -> No
     golden = Path(shutil.copytree(FORMATS[format_version], tmp_path / "golden"))
     run = RunDirectory(golden / "run")
     config = load_config(run.config_file, [f"data.path={golden / 'corpus'}", "training.max_steps=608"])
-    assert run_training(config, run).state.step == 608
+    assert run_training(config, run).counters.step == 608
 
 
 @pytest.mark.parametrize("format_version", FORMATS)
 def test_as_a_process(format_version: int, arena: Arena, driver: Driver) -> None:
-    for variant in sample(format_version, 3, seed=2):
+    for variant in sample(format_version, 1, seed=2):
         assert resume_hostile(format_version, variant)(arena, driver).problems == []

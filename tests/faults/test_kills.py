@@ -18,6 +18,14 @@ POINTS = {
 }
 
 
-@pytest.mark.parametrize(("point", "occurrence", "happens"), POINTS.values(), ids=POINTS)
+# The store's own tests are killed at every point of a save; these see the whole command once more.
+SLOW = {"before anything is written", "between two parts", "before the rename", "after the pointer"}
+CASES = [
+    pytest.param(*case, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
+    for name, case in POINTS.items()
+]
+
+
+@pytest.mark.parametrize(("point", "occurrence", "happens"), CASES)
 def test_killed(arena: Arena, driver: Driver, point: str, occurrence: int, happens: str) -> None:
     assert named_kill(point, occurrence, happens)(arena, driver).problems == []

@@ -23,7 +23,7 @@ from mt.training.run import run_training
 from .torture.pipes import FILES, PLACES, path_of, put
 from .torture.trial import Arena
 
-SECONDS = 20
+SECONDS = 120
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,16 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("point", "occurrence", "names"), CASES.values(), ids=CASES)
+SLOW = {"training", "validating"}
+"""The same ways out as another case, at another moment."""
+
+
+@pytest.mark.parametrize(
+    ("point", "occurrence", "names"),
+    [
+        pytest.param(*case, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
+        for name, case in CASES.items()
+    ],
+)
 def test_asked_to_stop(arena: Arena, driver: Driver, point: str, occurrence: int, names: str) -> None:
     assert send_signal(point, occurrence, names)(arena, driver).problems == []

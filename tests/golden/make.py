@@ -23,9 +23,9 @@ from mt.checkpoint.record import FORMAT_VERSION
 from mt.config.load import load_config
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.training.counters import Counters
 from mt.training.progress import Progress
 from mt.training.run import run_training
-from mt.training.state import TrainingState
 
 GOLDEN = Path(__file__).parent
 CONFIG = """\
@@ -81,7 +81,7 @@ def interrupted_after(step: int | None) -> Iterator[None]:
     """Let this process get SIGTERM while it takes ``step``."""
     show_step = Progress.step
 
-    def interrupt(self: Progress, state: TrainingState, *arguments: Any, **named: Any) -> None:
+    def interrupt(self: Progress, state: Counters, *arguments: Any, **named: Any) -> None:
         show_step(self, state, *arguments, **named)
         if state.step == step:
             os.kill(os.getpid(), signal.SIGTERM)

@@ -16,7 +16,7 @@ from mt.config.load import load_config
 from mt.data.batches.batch import collate
 from mt.errors import CheckpointError
 from mt.evaluation.evaluate import run_evaluation
-from mt.inference.loaded_model import load_trained
+from mt.inference.loaded_model import load_model
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
@@ -69,7 +69,7 @@ def test_it_translates_as_it_did(path: Path, tmp_path: Path) -> None:
 
 def test_it_computes_the_loss_that_it_had(golden: Path) -> None:
     # Translations alone would not show a formula that has changed by a little.
-    trained = load_trained(RunDirectory(golden / "run"), "latest")
+    trained = load_model(RunDirectory(golden / "run"), "latest")
     src, tgt = (
         tokenizer.encode_batch((golden / "corpus" / file).read_text(encoding="utf-8").splitlines())
         for tokenizer, file in (
@@ -91,11 +91,11 @@ def test_training_goes_on(golden: Path, caplog: pytest.LogCaptureFixture) -> Non
     more = [f"data.path={golden / 'corpus'}", "training.max_steps=603", "validation.every_steps=603"]
     outcome = run_training(load_config(run.config_file, more), run)
     assert outcome.finished == "training.max_steps (603) reached"
-    assert outcome.state.num_target_tokens > 0
+    assert outcome.counters.num_target_tokens > 0
     assert begun_with.training.max_steps == 600
     assert "from step 600" in caplog.text
     # What was learnt is still there.
-    assert outcome.state.best_value == pytest.approx(100.0)
+    assert outcome.counters.best_value == pytest.approx(100.0)
 
 
 def interrupted_format(golden: Path) -> int:
@@ -113,8 +113,8 @@ def test_training_goes_on_from_the_middle_of_an_epoch(
     assert outcome.finished == "training.max_steps (620) reached"
     assert "from step 605" in caplog.text
     # Nine steps of three batches make an epoch; seven of epoch 67 were still to be taken.
-    assert (outcome.state.epoch, outcome.state.batch) == (68, 8 * 3)
-    assert ("not exact to the bit, for the checkpoint has format 1" in caplog.text) == (
+    assert (outcome.counters.epoch, outcome.counters.batch) == (68, 8 * 3)
+    assert ("not exact to the bit, because the checkpoint has format 1" in caplog.text) == (
         interrupted_format(interrupted) == 1
     )
     # What is saved next has the present format, beside the old one.
@@ -124,11 +124,11 @@ def test_training_goes_on_from_the_middle_of_an_epoch(
         "step_0000620": FORMAT_VERSION,
     }
     # With the moments and the average of before, nothing is unlearnt.
-    assert outcome.state.best_value == pytest.approx(100.0)
-    assert outcome.state.average_loss < 1.0
+    assert outcome.counters.best_value == pytest.approx(100.0)
+    assert outcome.counters.average_loss < 1.0
     # Where the new one is lost, the old one is gone on from again.
     shutil.rmtree(run.checkpoints_dir / "step_0000620")
-    assert run_training(load_config(run.config_file, more), run).state.step == 620
+    assert run_training(load_config(run.config_file, more), run).counters.step == 620
     assert caplog.text.count("from step 605") == 2
 
 

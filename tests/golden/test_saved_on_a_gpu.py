@@ -37,7 +37,7 @@ def weights_after_three_more_steps(folder: Path, *, saved_on_a_gpu: bool) -> dic
         save_as_on_a_gpu(run.checkpoints_dir / "step_0000600")
     more = [f"data.path={folder / 'corpus'}", "training.max_steps=603", "validation.every_steps=603"]
     outcome = run_training(load_config(run.config_file, [*more, "training.device=cpu"]), run)
-    assert outcome.state.step == 603
+    assert outcome.counters.step == 603
     store = CheckpointStore(run.checkpoints_dir)
     return store.load_model(store.require("latest"))
 

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mt.inference.segments import pieces_of, split_sentences
+from mt.inference.segments import segments_of, split_sentences
 
 
 @pytest.mark.parametrize(
@@ -27,9 +27,9 @@ def test_nothing_is_lost_and_nothing_is_too_long(max_length: int) -> None:
         return [[int(word.rstrip(".")) for word in text.split()] for text in texts]
 
     texts = ["1 2 3", "", "4 5 6. 7 8 9 10 11 12 13 14. 15", "16 17 18 19", "20."]
-    pieces = pieces_of(texts, encode, max_length=max_length, first_line=1, refuse_long=False)
-    assert [number for _, ids in pieces for number in ids] == list(range(1, 21))
-    assert [index for index, _ in pieces] == sorted(index for index, _ in pieces)
-    assert {index for index, _ in pieces} == {0, 2, 3, 4}
-    # With the end mark there is room for one token less.
-    assert max(len(ids) for _, ids in pieces) <= max_length - 1
+    segments = segments_of(texts, encode, max_length=max_length, first_line=1, refuse_long=False)
+    assert [number for _, ids in segments for number in ids] == list(range(1, 21))
+    assert [index for index, _ in segments] == sorted(index for index, _ in segments)
+    assert {index for index, _ in segments} == {0, 2, 3, 4}
+    # With EOS there is room for one token less.
+    assert max(len(ids) for _, ids in segments) <= max_length - 1

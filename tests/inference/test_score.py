@@ -9,8 +9,8 @@ from torch import Tensor
 
 from mt.data.batches.batch import Batch
 from mt.errors import DataError
-from mt.inference.loaded_model import load_trained
-from mt.inference.score import Scorer, label_log_probs, perplexity
+from mt.inference.loaded_model import load_model
+from mt.inference.score import label_log_probs, perplexity
 from mt.inference.translator import Translator
 from mt.masks import padding_mask, target_mask
 from mt.run_directory import RunDirectory
@@ -28,15 +28,15 @@ def test_scores_are_those_of_the_search(strategy: Strategy, num_runs: int, train
     translator = Translator.from_run(trained, device=CPU, others=[trained] * (num_runs - 1))
     found = translator.n_best(SENTENCES, num_best=4, strategy=strategy)
     pairs = [(source, each.text) for source, best in zip(SENTENCES, found, strict=True) for each in best]
-    scored = Scorer(translator).score(pairs)
+    scored = translator.score(pairs)
     expected = [each.log_prob for best in found for each in best]
     assert [pair.log_prob for pair in scored] == pytest.approx(expected, abs=1e-4)
 
 
 @torch.no_grad()
-def test_each_token_by_a_pass_of_its_own(trained: RunDirectory) -> None:
+def test_each_token_equals_a_separate_forward_pass(trained: RunDirectory) -> None:
     source, target = SENTENCES[0], "der Hund malt ein Quux."
-    best = load_trained(trained, "best")
+    best = load_model(trained, "best")
     ids = best.tgt_tokenizer.encode(target)
     src_ids = torch.tensor([[*best.src_tokenizer.encode(source), EOS_ID]])
     log_probs = []
@@ -44,7 +44,7 @@ def test_each_token_by_a_pass_of_its_own(trained: RunDirectory) -> None:
         tgt_ids = torch.tensor([[BOS_ID, *ids[:place]]])
         logits = best.model.eval()(src_ids, padding_mask(src_ids), tgt_ids, target_mask(tgt_ids))
         log_probs.append(float(logits[0, -1].double().log_softmax(-1)[label]))
-    [scored] = Scorer(Translator.from_run(trained, device=CPU)).score([(source, target)])
+    [scored] = Translator.from_run(trained, device=CPU).score([(source, target)])
     assert list(scored.log_probs) == pytest.approx(log_probs, abs=1e-4)
     assert scored.log_prob == pytest.approx(sum(log_probs), abs=1e-4)
     assert scored.num_unknown == 1
@@ -58,8 +58,8 @@ def test_neither_batch_nor_order_makes_a_difference(trained: RunDirectory) -> No
     pairs = [(source, target) for source in SENTENCES for target in ("", "Milch", "der Hund sieht das Auto.")]
 
     def score(pairs: Sequence[tuple[str, str]]) -> list[float]:
-        scorer = Scorer(Translator.from_run(trained, device=CPU))
-        return [scored.log_prob for scored in scorer.score(pairs)]
+        translator = Translator.from_run(trained, device=CPU)
+        return [scored.log_prob for scored in translator.score(pairs)]
 
     together = score(pairs)
     assert score(pairs[::-1])[::-1] == pytest.approx(together, abs=1e-4)
@@ -71,9 +71,9 @@ def test_neither_batch_nor_order_makes_a_difference(trained: RunDirectory) -> No
 def test_a_batch_that_does_not_fit_into_memory_is_split(
     trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scorer = Scorer(Translator.from_run(trained, device=CPU))
+    translator = Translator.from_run(trained, device=CPU)
     pairs = [(source, "der Hund sieht das Auto.") for source in SENTENCES]
-    together = [scored.log_prob for scored in scorer.score(pairs)]
+    together = [scored.log_prob for scored in translator.score(pairs)]
     sizes: list[int] = []
 
     def cramped(model: Member, batch: Batch) -> Tensor:
@@ -84,32 +84,39 @@ def test_a_batch_that_does_not_fit_into_memory_is_split(
 
     monkeypatch.setattr("mt.inference.score.label_log_probs", cramped)
     room = 1
-    assert [scored.log_prob for scored in scorer.score(pairs)] == pytest.approx(together, abs=1e-4)
+    assert [scored.log_prob for scored in translator.score(pairs)] == pytest.approx(together, abs=1e-4)
     assert max(sizes) > 1
     room = 0
     with pytest.raises(DataError, match="source and 7 target tokens does not fit into memory"):
-        scorer.score(pairs)
+        translator.score(pairs)
 
 
-def test_logits_decide_how_many_are_scored_at_once(
+def test_the_memory_of_the_logits_limits_how_many_pairs_are_scored_at_once(
     trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = Translator.from_run(trained, device=CPU)
-    assert Scorer(translator)._batches([5] * 4) == [[0, 1, 2, 3]]
-    monkeypatch.setattr("mt.inference.score._MOST_LOGITS", 10 * translator.tgt_tokenizer.size)
-    assert Scorer(translator)._batches([5] * 4) == [[0, 1], [2, 3]]
+    sizes: list[int] = []
+
+    def counted(model: Member, batch: Batch) -> Tensor:
+        sizes.append(len(batch.labels))
+        return label_log_probs(model, batch)
+
+    monkeypatch.setattr("mt.inference.score.label_log_probs", counted)
+    pairs = [("milk milk milk milk", "Milch Milch Milch Milch")] * 4
+    translator.score(pairs)
+    monkeypatch.setattr("mt.inference.score._MAX_LOGITS", 10 * translator.tgt_tokenizer.size)
+    translator.score(pairs)
+    assert sizes == [4, 2, 2]
 
 
 def test_what_is_too_long_is_named(trained: RunDirectory) -> None:
-    scorer = Scorer(Translator.from_run(trained, device=CPU))
-    assert scorer.score([("the car " * 7 + "the", "das Auto " * 7 + "das")])
-    with pytest.raises(
-        DataError, match="line 6: the source has 17 tokens, end mark included, and this model"
-    ):
-        scorer.score([("milk", "Milch"), ("the car " * 8, "Auto")], first_line=5)
+    translator = Translator.from_run(trained, device=CPU)
+    assert translator.score([("the car " * 7 + "the", "das Auto " * 7 + "das")])
+    with pytest.raises(DataError, match="line 6: the source has 17 tokens, EOS included, and this model"):
+        translator.score([("milk", "Milch"), ("the car " * 8, "Auto")], first_line=5)
     with pytest.raises(DataError, match="line 5: the translation has 17 tokens"):
-        scorer.score([("milk", "das Auto " * 8)], first_line=5)
+        translator.score([("milk", "das Auto " * 8)], first_line=5)
 
 
-def test_improbable_is_no_overflow() -> None:
+def test_the_perplexity_of_an_improbable_translation_is_finite() -> None:
     assert math.isfinite(perplexity(-1e9, 2))

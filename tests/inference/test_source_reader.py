@@ -1,4 +1,4 @@
-"""Which source words are carried over as one, and a model that learns to carry them."""
+"""Which source words are copied as one word, and a model that learns to copy them."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from mt.config.config import Config
 from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
 from mt.errors import ConfigError, DataError
-from mt.inference.segments import Piece, write_piece
+from mt.inference.segments import Segment, as_translation
 from mt.inference.source_reader import SourceReader, read_dictionary
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
@@ -57,8 +57,8 @@ def tokenizer() -> Tokenizer:
         ("  the\tZorblat \n man  ", ["Zorblat"]),
     ],
 )
-def test_what_is_carried_over(text: str, copies: list[str], tokenizer: Tokenizer) -> None:
-    (tokens,) = SourceReader(tokenizer, {}, carries_over=True).read_batch([text])
+def test_which_words_are_copied(text: str, copies: list[str], tokenizer: Tokenizer) -> None:
+    (tokens,) = SourceReader(tokenizer, {}, copies=True).read_batch([text])
     assert [token.copy for token in tokens if token.copy is not None] == copies
     assert all((token.id == UNK_ID) == (token.copy is not None) for token in tokens)
     # What is not carried over is read as ever.
@@ -66,21 +66,21 @@ def test_what_is_carried_over(text: str, copies: list[str], tokenizer: Tokenizer
     assert {token.id for token in tokens} - {UNK_ID} <= set(known)
 
 
-def test_a_model_that_does_not_carry_over_reads_as_ever(tokenizer: Tokenizer) -> None:
+def test_a_model_that_copies_nothing_reads_every_token(tokenizer: Tokenizer) -> None:
     texts = ["the Zorblat saw 4711-23", "a dog"]
-    read = SourceReader(tokenizer, {}, carries_over=False).read_batch(texts)
+    read = SourceReader(tokenizer, {}, copies=False).read_batch(texts)
     assert [[token.id for token in tokens] for tokens in read] == tokenizer.encode_batch(texts)
     assert not any(token.copy for tokens in read for token in tokens)
 
 
-def test_a_long_chain_is_read_in_no_time(tokenizer: Tokenizer) -> None:
-    (tokens,) = SourceReader(tokenizer, {}, carries_over=True).read_batch(["3," * 30_000 + "Zorblat 3"])
+def test_a_long_chain_is_read_as_one_word(tokenizer: Tokenizer) -> None:
+    (tokens,) = SourceReader(tokenizer, {}, copies=True).read_batch(["3," * 30_000 + "Zorblat 3"])
     assert len(tokens) == 2
 
 
 def test_entries_of_a_dictionary_are_one_word_each_the_longest_first(tokenizer: Tokenizer) -> None:
     dictionary = {"dog": "Hund", "hot dog": "Würstchen", "well-known": "berühmt", "Quux": "Kwuks"}
-    reader = SourceReader(tokenizer, dictionary, carries_over=True)
+    reader = SourceReader(tokenizer, dictionary, copies=True)
     texts = ["a dog saw a hot dog.", "a well-known Quux", "Zorblat-Quux"]
     copies = [[token.copy for token in tokens if token.copy] for tokens in reader.read_batch(texts)]
     assert copies == [["Hund", "Würstchen"], ["berühmt", "Kwuks"], ["Zorblat-Quux"]]
@@ -97,18 +97,18 @@ def test_a_dictionary_file(tmp_path: Path) -> None:
     [
         (b"dog\tHund\ncat\n", "line 2 is not a word, a tab and its translation: 'cat'"),
         (b"dog\t \n", "line 1 is not a word, a tab and its translation"),
-        (b"dog\tHund\ndog\tKatze\n", "line 2 translates 'dog' otherwise than a line before"),
+        (b"dog\tHund\ndog\tKatze\n", "line 2 gives 'dog' another translation"),
         (b"dog\tH\xfcnd\n", "is not UTF-8"),
     ],
 )
-def test_a_dictionary_file_that_is_none(content: bytes, message: str, tmp_path: Path) -> None:
+def test_bad_dictionary_files_are_refused(content: bytes, message: str, tmp_path: Path) -> None:
     file = tmp_path / "words.tsv"
     file.write_bytes(content)
     with pytest.raises(DataError, match=message):
         read_dictionary(file)
 
 
-def test_a_dictionary_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_dictionary_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read: No such file"):
         read_dictionary(tmp_path / "words.tsv")
 
@@ -121,13 +121,13 @@ def test_copies_are_put_where_the_unknown_words_are(tokenizer: Tokenizer) -> Non
     assert tokenizer.decode([*tokenizer.encode("他是"), *unk], ["鱷魚"]) == "他是鱷魚"
 
 
-def test_what_a_beginning_is_taken_to_stand_for_does_not_matter(tokenizer: Tokenizer) -> None:
-    reader = SourceReader(tokenizer, {}, carries_over=True)
+def test_the_alignment_of_a_prefix_does_not_matter(tokenizer: Tokenizer) -> None:
+    reader = SourceReader(tokenizer, {}, copies=True)
     source, beginning = reader.read_batch(["the Quux saw", "a Zorblat"])
     ids = [*(token.id for token in beginning), UNK_ID]
     # The first unknown word was taken for the end mark, which stands behind the last token.
     hypothesis = Hypothesis(ids, -1.0, finished=True, copied=(len(source), 1))
-    written = write_piece(Piece(0, 1, 0, source, beginning), hypothesis, -1.0, tokenizer)
+    written = as_translation(Segment(0, 1, 0, source, beginning), hypothesis, -1.0, tokenizer)
     assert written.text == "a Zorblat Quux"
 
 
@@ -135,9 +135,9 @@ CARRYING = ("training.guided_alignment=0.5", "training.unknown_share=0.4")
 
 
 @pytest.fixture(scope="module")
-def carrying(make_config: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """A run of 300 steps that has learnt its little language, and to carry words over."""
-    run = RunDirectory(tmp_path_factory.mktemp("carrying") / "run")
+def copying(make_config: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A run of 300 steps that has learnt its little language, and to copy unknown words."""
+    run = RunDirectory(tmp_path_factory.mktemp("copying") / "run")
     config = make_config(
         *CARRYING,
         "training.max_steps=300",
@@ -164,12 +164,12 @@ def arrived(translations: Sequence[str], words: Sequence[str]) -> int:
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(3, 1.0), Sampling(0.3, 1)], ids=["greedy", "beam", "sample"])
-def test_it_learns_to_carry_words_over(strategy: Strategy, carrying: RunDirectory) -> None:
-    translator = Translator.from_run(carrying, device=CPU)
+def test_it_learns_to_copy_unknown_words(strategy: Strategy, copying: RunDirectory) -> None:
+    translator = Translator.from_run(copying, device=CPU)
     translations = translator.translate(list(SENTENCES), strategy=strategy)
     assert arrived(translations, list(SENTENCES.values())) >= 3
     assert not any("<unk>" in line for line in translations)
-    # A sentence of known words has nothing to carry, whatever stands beside it.
+    # A sentence of known words has nothing to copy, whatever else is in the batch.
     (alone,) = translator.translate(["a child buys milk."], strategy=strategy)
     assert (
         translator.translate([*SENTENCES, "a child buys milk."])[-1]
@@ -178,16 +178,16 @@ def test_it_learns_to_carry_words_over(strategy: Strategy, carrying: RunDirector
     assert alone == "ein Kind kauft Milch."
 
 
-def test_a_dictionary_has_the_last_word(carrying: RunDirectory) -> None:
+def test_a_dictionary_overrides_the_model(copying: RunDirectory) -> None:
     translator = Translator.from_run(
-        carrying, device=CPU, dictionary={"zebra": "Steppenpferd", "milk": "Saft"}
+        copying, device=CPU, dictionary={"zebra": "Steppenpferd", "milk": "Saft"}
     )
     (translation,) = translator.translate(["my aunt sees milk."])
     assert translation == "meine Tante sieht Saft."
     assert "Steppenpferd" in translator.translate(["the zebra sees a house."])[0]
 
 
-def test_a_dictionary_needs_a_model_that_carries_words_over(trained: RunDirectory) -> None:
+def test_a_dictionary_needs_a_model_that_copies_words(trained: RunDirectory) -> None:
     with pytest.raises(ConfigError, match="guided_alignment above 0"):
         Translator.from_run(trained, device=CPU, dictionary={"dog": "Hund"})
 

@@ -12,7 +12,7 @@ from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError, ConfigError, DataError, RunError
-from mt.inference.loaded_model import load_trained
+from mt.inference.loaded_model import load_model
 from mt.inference.translator import Translator
 from mt.masks import padding_mask, target_mask
 from mt.run_directory import RunDirectory
@@ -122,9 +122,7 @@ def test_text_that_looks_like_a_special_token_is_text(
     assert not {tokenizer.encode(token)[0], *tokenizer.encode(line)} & {0, 2, 3}
 
 
-def test_unknown_words_are_written_only_where_asked_for(
-    make_config: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_unk_is_written_only_with_keep_unk(make_config: Callable[..., Config], tmp_path: Path) -> None:
     # To this tokenizer all but the most frequent words are unknown, so that the model learns to write <unk>.
     run = RunDirectory(tmp_path)
     run_training(make_config("tokenizer.min_frequency=45", "training.max_steps=30"), run)
@@ -143,7 +141,7 @@ def test_the_run_may_be_moved_and_its_corpus_gone(trained: RunDirectory, tmp_pat
     assert Translator.from_run(moved, device=CPU).translate(SENTENCES) == before
 
 
-def test_no_other_checkpoint_than_the_one_asked_for(trained: RunDirectory) -> None:
+def test_another_checkpoint_is_never_used_instead(trained: RunDirectory) -> None:
     for name in ("step_0000042", "newest", "../latest", ""):
         with pytest.raises(CheckpointError, match=r"has no checkpoint .*Sound ones there: step_0000100"):
             Translator.from_run(trained, checkpoint=name, device=CPU)
@@ -155,7 +153,7 @@ def test_no_other_checkpoint_than_the_one_asked_for(trained: RunDirectory) -> No
     assert latest.translate(SENTENCES) == named.translate(SENTENCES)
 
 
-def test_a_run_that_does_not_fit_together(trained: RunDirectory, tmp_path: Path) -> None:
+def test_a_run_with_inconsistent_files_is_refused(trained: RunDirectory, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"no run in .*Runs beside it: tiny\."):
         Translator.from_run(RunDirectory(trained.path.parent / "other"), device=CPU)
     text = trained.config_file.read_text()
@@ -187,14 +185,14 @@ def test_n_best_are_in_order_and_the_first_is_the_translation(
     assert (empty.text, empty.log_prob, empty.score) == ("", 0.0, 0.0)
 
 
-def test_a_line_in_parts_has_no_n_best(translator: Translator) -> None:
+def test_a_split_line_has_no_n_best_list(translator: Translator) -> None:
     long = " ".join(["my aunt paints the car!"] * 4)
-    with pytest.raises(DataError, match="line 8 is too long for this model to read at once, and has no n"):
+    with pytest.raises(DataError, match="line 8 is too long to be translated as a whole, so it has no n"):
         translator.n_best([SENTENCES[0], long], num_best=2, strategy=Beam(2, 1.0), first_line=7)
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(3, 1.0), Sampling(0.5, 1, top_k=5, top_p=0.9)])
-def test_a_beginning_stands_as_it_is_given(strategy: Strategy, translator: Translator) -> None:
+def test_a_translation_starts_with_its_prefix(strategy: Strategy, translator: Translator) -> None:
     prefixes = ["der Hund malt", "", "das Quux und  Wixnub-7", "ein", "", "", ""]
     found = [best.text for best, *_ in translator.n_best(SENTENCES, strategy=strategy, prefixes=prefixes)]
     for text, prefix in zip(found, prefixes, strict=True):
@@ -205,7 +203,7 @@ def test_a_beginning_stands_as_it_is_given(strategy: Strategy, translator: Trans
             [SENTENCES[place]], strategy=strategy, prefixes=[prefix], first_line=place + 1
         )
         assert alone.text == found[place]
-    # Of a long line the first sentence begins so, and the others are what they are without it.
+    # Only the first sentence of a long line has the prefix; the others are as without it.
     long = "the dog sees milk. my aunt paints the car! Anna buys two red apples today."
     [[parts]] = translator.n_best([long], strategy=strategy, prefixes=["meine Tante"])
     [[free]] = translator.n_best([long], strategy=strategy)
@@ -215,17 +213,17 @@ def test_a_beginning_stands_as_it_is_given(strategy: Strategy, translator: Trans
     assert not free.text.startswith("meine Tante")
 
 
-def test_what_is_asked_for_has_room_or_is_refused(translator: Translator) -> None:
+def test_a_prefix_or_minimum_length_fits_or_is_refused(translator: Translator) -> None:
     prefix = "der Hund " * 7
     [[found]] = translator.n_best(["milk"], prefixes=[prefix])
     assert found.text.startswith(prefix.strip())
     with pytest.raises(
-        DataError, match="line 4 is to begin with 16 tokens, and a translation may have at most 16"
+        DataError, match="line 4 has a prefix of 16 tokens, and a translation may have at most 16"
     ):
         translator.n_best(["milk"], prefixes=["der Hund " * 8], first_line=4)
     [[found]] = translator.n_best(["milk"], constraints=Constraints(min_length=15))
     assert len(found.text.replace(".", " .").replace("!", " !").split()) >= 15
-    with pytest.raises(ConfigError, match="at least 16 tokens and an end mark are longer than the 16 that"):
+    with pytest.raises(ConfigError, match="at least 16 tokens and EOS are longer than the 16 tokens that"):
         translator.n_best(["milk"], constraints=Constraints(min_length=16))
 
 
@@ -233,11 +231,11 @@ def test_what_is_asked_for_has_room_or_is_refused(translator: Translator) -> Non
     ("written", "factor"),
     [("3.5", 7), ("0.5", 2), ('"4"', 2), ("NaN", 2), ("Infinity", 2), ("-1.0", 2), (None, 2)],
 )
-def test_how_long_translations_may_become_follows_from_training(
+def test_the_length_limit_follows_from_the_training_data(
     written: str | None, factor: int, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = json.loads(trained.corpus_file.read_text(encoding="utf-8"))
-    src, tgt = (load_trained(trained, "best").src_tokenizer, load_trained(trained, "best").tgt_tokenizer)
+    src, tgt = (load_model(trained, "best").src_tokenizer, load_model(trained, "best").tgt_tokenizer)
     pairs = load_split(load_config(trained.config_file).data, "train")
     num_src, num_tgt = (
         sum(len(ids) + 1 for ids in tokenizer.encode_batch(list(pairs[side])))
@@ -269,7 +267,7 @@ def test_an_ensemble_of_a_run_with_itself_is_that_run(trained: RunDirectory, tra
 
 @torch.inference_mode()
 def test_an_ensemble_of_two_takes_the_mean_of_their_probabilities(trained: RunDirectory) -> None:
-    one, two = (load_trained(trained, name) for name in ("step_0000100", "step_0000200"))
+    one, two = (load_model(trained, name) for name in ("step_0000100", "step_0000200"))
     translator = Translator(one.config, one.model.eval(), one.src_tokenizer, one.tgt_tokenizer, others=[two])
     two.model.eval()
     [[found]] = translator.n_best(SENTENCES[:1])

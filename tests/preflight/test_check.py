@@ -18,9 +18,10 @@ from mt.data.batches.batch import Batch
 from mt.errors import DataError, RunError, TrainingError
 from mt.preflight.check import preflight
 from mt.preflight.layout import Part
-from mt.preflight.speed import Speed
+from mt.preflight.trial import Speed
 from mt.run_directory import RunDirectory
-from mt.training.step import StepResult, train_step
+from mt.training.step import StepResult
+from mt.training.train_state import TrainState
 
 MakeConfig = Callable[..., Config]
 Check = Callable[..., dict[str, Part]]
@@ -96,7 +97,7 @@ def test_a_corpus_too_large_to_look_at_whole(check: Check, monkeypatch: pytest.M
     monkeypatch.setattr(mt.preflight.text, "MOST_EVALUATION_PAIRS", 6)
     sample = check(*small_batches)
     assert "what follows is estimated from 80 of the training pairs" in sample["corpus"].lines
-    assert "6 pairs of the test split are looked at" in sample["corpus"].lines
+    assert "6 pairs of the test split are examined" in sample["corpus"].lines
     # An epoch of the whole corpus is foretold from half of it.
     steps = [float(value_of(parts["the"], "length").split()[0]) for parts in (whole, sample)]
     assert steps[1] == pytest.approx(steps[0], rel=0.1)
@@ -121,7 +122,7 @@ DUE = [
     (["training.batch_tokens=15"], "training.batch_tokens (15) is smaller than data.max_length (16)"),
     (["data.max_length=8"], "data.max_length (8) drops "),
     (["tokenizer.min_frequency=60"], "of the words of the test"),
-    (["tokenizer.min_frequency=60"], "with this vocabulary a model without a mistake scores "),
+    (["tokenizer.min_frequency=60"], "with this vocabulary a model that makes no mistake scores "),
     ([], "the test split has 22 pairs: below 100 a score is mostly chance"),
     ([], "the validation split has 12 pairs"),
 ]  # fmt: skip
@@ -161,7 +162,9 @@ def test_other_work_is_said(check: Check, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_run_that_is_there_already(check: Check, trained: RunDirectory) -> None:
     # As training refuses it: "&& mt train" is not to fail after a check that has not.
-    with pytest.raises(RunError, match=r"begun with another config:\n  model.d_model: 32 -> 16\n  model.dr"):
+    with pytest.raises(
+        RunError, match=r"started with another config:\n  model.d_model: 32 -> 16\n  model.dr"
+    ):
         check(run=str(trained.path))
     same = check("model.d_model=32", "model.dropout=0.1", run=str(trained.path))
     assert same["config"].warnings == []
@@ -207,11 +210,13 @@ def test_all_steps_that_are_tried_are_steps_of_this_config(
 ) -> None:
     is_aligned: list[bool] = []
 
-    def noted(objective: Any, batches: Sequence[Batch], *arguments: Any, **more: Any) -> StepResult:
-        is_aligned.extend(batch.alignment is not None for batch in batches)
-        return train_step(objective, batches, *arguments, **more)
+    take_step = TrainState.step
 
-    monkeypatch.setattr(mt.preflight.trial, "train_step", noted)
+    def noted(self: TrainState, batches: Sequence[Batch]) -> StepResult:
+        is_aligned.extend(batch.alignment is not None for batch in batches)
+        return take_step(self, batches)
+
+    monkeypatch.setattr(TrainState, "step", noted)
     check(f"training.guided_alignment={weight}")
     assert set(is_aligned) == {weight > 0}
 
@@ -234,6 +239,6 @@ def test_batches_are_those_of_sentences_as_they_are_cut(check: Check) -> None:
 def test_it_says_which_numbers_auto_takes(
     is_fast: bool, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mt.training.precision.multiplies_bf16_fast", lambda _: is_fast)
+    monkeypatch.setattr("mt.device.multiplies_bf16_fast", lambda _: is_fast)
     step = value_of(check("training.precision=auto")["config"], "step")
     assert step.endswith("in bf16" if is_fast else "in float32")

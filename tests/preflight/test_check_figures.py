@@ -11,7 +11,7 @@ from mt.config.data import TokenizerConfig
 from mt.data.batches.dataset import EncodedPairs, encode_pairs
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
 from mt.preflight.layout import between, duration, size, table
-from mt.preflight.text_figures import (
+from mt.preflight.text import (
     Unknown,
     count_unknown,
     describe_lengths,
@@ -26,7 +26,7 @@ def tokenizer_of(text: str) -> Tokenizer:
 
 
 def pairs_of(src_lengths: Sequence[int], tgt_lengths: Sequence[int]) -> EncodedPairs:
-    """Sentences of as many tokens, end mark included."""
+    """Sentences of as many tokens, EOS included."""
     src, tgt = (["w " * (length - 1) for length in lengths] for lengths in (src_lengths, tgt_lengths))
     pairs = datasets.Dataset.from_dict({"src": src, "tgt": tgt})
     return encode_pairs(pairs, tokenizer_of("w"), tokenizer_of("w"), max_length=None)[0]

@@ -6,7 +6,7 @@ import pytest
 
 from mt.config.config import Config
 from mt.config.load import load_config
-from mt.inference.loaded_model import load_trained
+from mt.inference.loaded_model import load_model
 from mt.preflight.forecast import Pace, disk_space, forecast
 from mt.run_directory import RunDirectory
 
@@ -78,7 +78,7 @@ def test_how_often_against_counting(make_config: MakeConfig, every: int) -> None
 def test_disk_space_is_that_of_a_real_checkpoint(trained: RunDirectory) -> None:
     folder = trained.checkpoints_dir / "step_0000200"
     num_bytes = sum(file.stat().st_size for file in folder.iterdir())
-    model = load_trained(trained, "latest").model
+    model = load_model(trained, "latest").model
     num_parameters = sum(weight.numel() for weight in model.parameters())
     one, altogether = disk_space(load_config(trained.config_file), num_parameters)
     # Names, shapes, random state and record are besides: little, however large the model is.

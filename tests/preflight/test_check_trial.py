@@ -18,15 +18,14 @@ from mt.data.batches.stream import BatchStream
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
+from mt.device import Precision
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight import trial as trial_module
-from mt.preflight.speed import Speed
-from mt.preflight.trial import Trial, count_parameters, forget_peak, largest_batches, refuse_too_large
+from mt.preflight.trial import Speed, Trial, count_parameters, forget_peak, largest_batches, refuse_too_large
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, length_limit
 from mt.search.request import SearchRequest
-from mt.training.precision import Precision
 from mt.transformer.transformer import Transformer
 
 MakeConfig = Callable[..., Config]

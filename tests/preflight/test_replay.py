@@ -16,14 +16,14 @@ import mt.training.run
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.batches.batch import Batch, collate
+from mt.device import Precision
 from mt.errors import DataError, RunError
-from mt.inference.loaded_model import load_trained
+from mt.inference.loaded_model import load_model
 from mt.preflight.replay import replay
 from mt.run_directory import RunDirectory
 from mt.special_tokens import PAD_ID
 from mt.training.bad_batches import read_bad_batch
 from mt.training.loss import Objective
-from mt.training.precision import Precision
 from mt.training.run import run_training
 from mt.transformer.feed_forward import FeedForward
 
@@ -97,7 +97,7 @@ def test_the_weights_are_those_that_take_the_steps_not_their_average(
     found = replay(run, file, checkpoint="step_0000012", device=CPU)
     store = CheckpointStore(run.checkpoints_dir)
     weights = store.load_training_state(store.require("step_0000012")).weights()
-    trained = load_trained(run, "step_0000012")
+    trained = load_model(run, "step_0000012")
     losses = []
     for each in (trained.model.weights(), weights):
         trained.model.load_weights(each)
@@ -113,7 +113,7 @@ def test_the_weights_are_those_that_take_the_steps_not_their_average(
 def test_the_replay_computes_the_batch(kept: list[Batch], run: RunDirectory) -> None:
     (file,) = (run.path / "bad_batches").iterdir()
     found = replay(run, file, checkpoint="step_0000012", device=CPU)
-    trained = load_trained(run, "step_0000012")
+    trained = load_model(run, "step_0000012")
     model = trained.model.eval()
     total, tokens = torch.zeros(()), 0
     for batch in kept:
@@ -185,18 +185,18 @@ def test_weights_that_are_no_number_are_named(
     (file,) = (run.path / "bad_batches").iterdir()
 
     def spoilt(*arguments: Any) -> Any:
-        trained = load_trained(*arguments)
+        trained = load_model(*arguments)
         next(trained.model.decoder.parameters()).data.fill_(math.nan)
         return trained
 
-    monkeypatch.setattr(mt.preflight.replay, "load_trained", spoilt)
+    monkeypatch.setattr(mt.preflight.replay, "load_model", spoilt)
     found = replay(run, file, checkpoint="latest", device=CPU)
-    name = next(name for name, _ in load_trained(run, "latest").model.decoder.named_parameters())
+    name = next(name for name, _ in load_model(run, "latest").model.decoder.named_parameters())
     assert found.first_bad_weight == f"decoder.{name}"
 
 
 def vocabulary(run: RunDirectory) -> dict[str, int]:
-    trained = load_trained(run, "latest")
+    trained = load_model(run, "latest")
     return {"src_vocab_size": trained.src_tokenizer.size, "tgt_vocab_size": trained.tgt_tokenizer.size}
 
 
@@ -270,7 +270,7 @@ def test_a_scale_of_fp16_that_falls_is_no_bad_batch(
     forward = Objective.forward
     monkeypatch.setattr(Objective, "forward", lambda self, *a: forward(self, *a) * 50)
     outcome = run_training(make_config("training.max_skipped_steps=1"), run)
-    state = outcome.state
+    state = outcome.counters
     assert state.step == 12
     assert 1 < state.num_scaler_skips < 12
     assert (state.num_skipped_steps, state.num_skipped_in_a_row) == (0, 0)

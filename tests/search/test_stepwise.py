@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from mt.search.greedy import write_stepwise
 from mt.search.hypothesis import Hypothesis
 from mt.search.request import SearchRequest
-from mt.search.stepwise import write_stepwise
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 A, B, C = 4, 5, 6

@@ -62,8 +62,7 @@ def test_the_best_are_those_with_the_best_score(
     assert average_checkpoints(trained, 1, best=True).average_of == [judged[best]]
     assert sorted(average_checkpoints(trained, 9, best=True).average_of or []) == sorted(judged)
     assert (
-        f"has only 2 checkpoints with a {metric} of their own: the average is of these, not of 9"
-        in caplog.text
+        f"has only 2 checkpoints with a validation {metric}: the average is of these, not of 9" in caplog.text
     )
 
 
@@ -101,7 +100,7 @@ def test_training_goes_on_beside_it(trained: RunDirectory) -> None:
     average = average_checkpoints(trained, 2, best=False)
     content = (average.folder / "model.safetensors").read_bytes()
     config = load_config(trained.config_file, ["training.max_steps=202", "checkpoint.keep=1"])
-    assert run_training(config, trained).state.step == 202
+    assert run_training(config, trained).counters.step == 202
     assert (average.folder / "model.safetensors").read_bytes() == content
     assert (trained.checkpoints_dir / "latest").read_text() == "step_0000202\n"
 

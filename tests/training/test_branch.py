@@ -60,7 +60,7 @@ def test_it_ends_as_the_run_that_it_comes_from(
     before = contents(old)
     outcome = run_training(make_config(), new, from_checkpoint=old.checkpoints_dir / f"step_{step:07}")
     assert contents(old) == before
-    assert outcome.state.step == 12
+    assert outcome.counters.step == 12
     for pointer in ("latest", "best"):
         names = [(run.checkpoints_dir / pointer).read_text() for run in (old, new)]
         assert names[0] == names[1]
@@ -74,7 +74,7 @@ def test_it_ends_as_the_run_that_it_comes_from(
     assert f"resuming {new.path} from step {step}" in new.log_file.read_text()
     # It is a run like any other.
     assert run_training(make_config(), new).was_finished
-    assert run_training(make_config("training.max_steps=13"), new).state.step == 13
+    assert run_training(make_config("training.max_steps=13"), new).counters.step == 13
 
 
 def test_the_best_until_then_comes_along(
@@ -92,7 +92,7 @@ def test_the_best_until_then_comes_along(
     # Unless rotation has removed it.
     shutil.rmtree(old.checkpoints_dir / "step_0000004")
     run_training(config, RunDirectory(new.path.with_name("newer")), from_checkpoint=checkpoint)
-    assert "the best checkpoint until step 6 is no longer in" in caplog.text
+    assert "the best checkpoint up to step 6 is no longer in" in caplog.text
 
 
 def test_a_relative_path_and_limits_that_differ(
@@ -102,7 +102,7 @@ def test_a_relative_path_and_limits_that_differ(
     outcome = run_training(
         make_config("training.max_steps=7", "checkpoint.keep=1"), new, from_checkpoint=Path("step_0000006")
     )
-    assert outcome.state.step == 7
+    assert outcome.counters.step == 7
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_relative_path_and_limits_that_differ(
             "checkpoints/step_0000006",
             ["model.dropout=0.3"],
             RunError,
-            r"(?s)dropout: 0.2 -> 0.3.*Take the config",
+            r"(?s)dropout: 0.2 -> 0.3.*Set these options as they were",
         ),
         (
             "checkpoints/step_0000005",
@@ -126,8 +126,8 @@ def test_a_relative_path_and_limits_that_differ(
             CheckpointError,
             "is an average, which cannot be trained further",
         ),
-        ("tensorboard", [], RunError, "is no checkpoint of a run: name a folder such as"),
-        ("", [], RunError, "is no checkpoint of a run"),
+        ("tensorboard", [], RunError, "is not a checkpoint of a run: name a folder such as"),
+        ("", [], RunError, "is not a checkpoint of a run"),
     ],
 )
 def test_what_cannot_be_continued_is_refused_and_nothing_made(
@@ -190,7 +190,7 @@ def test_a_run_that_is_there_is_not_touched(
     (new.path / "letter.txt").write_text("mine")
     for run in (new, old):
         before = contents(run)
-        with pytest.raises(RunError, match="exists already, and --from-checkpoint begins a new run"):
+        with pytest.raises(RunError, match=r"exists already.*[Uu]se another run directory, or resume"):
             run_training(make_config(), run, from_checkpoint=old.checkpoints_dir / "step_0000006")
         assert contents(run) == before
 

@@ -3,7 +3,7 @@ import platform
 import numpy as np
 import torch
 
-from mt.training.precision import Precision
+from mt.device import Precision
 from mt.training.resume import describe_environment, environment_differences
 
 CPU = torch.device("cpu")

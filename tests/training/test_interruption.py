@@ -21,10 +21,10 @@ from mt.training.interruption import SIGNALS, Interruption
 def test_a_signal_is_remembered_and_the_handlers_come_back(number: signal.Signals, code: int) -> None:
     before = [signal.getsignal(each) for each in SIGNALS]
     with Interruption() as interruption:
-        assert not interruption()
+        assert interruption.signal is None
         assert interruption.exit_code == 0
         os.kill(os.getpid(), number)
-        assert interruption()
+        assert interruption.signal == number
         assert interruption.exit_code == code
         # Schedulers may send theirs more than once: the first counts, and no harm is done.
         os.kill(os.getpid(), signal.SIGTERM)
@@ -48,7 +48,7 @@ def test_a_signal_that_was_ignored_stays_ignored(
     try:
         with Interruption() as interruption:
             os.kill(os.getpid(), number)
-            assert not interruption()
+            assert interruption.signal is None
         assert signal.getsignal(number) is signal.SIG_IGN
     finally:
         signal.signal(number, before)

@@ -9,13 +9,13 @@ import torch
 from mt.config.model import ModelConfig
 from mt.config.training import ScheduleConfig
 from mt.data.batches.batch import collate, pad
+from mt.device import Precision
 from mt.search.greedy import greedy_search
 from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID
 from mt.training.loss import Objective
-from mt.training.precision import Precision
 from mt.training.schedule import learning_rate
-from mt.training.step import train_step
+from mt.training.train_state import TrainState
 from mt.transformer.build import build_transformer
 
 SYMBOLS = range(4, 12)
@@ -29,7 +29,7 @@ def test_tiny_transformer_learns_to_reverse(
 ) -> None:
     """Three symbols of eight, a quarter of all 512 sentences held out."""
     # Any CPU computes in bf16, be it slowly.
-    monkeypatch.setattr("mt.training.precision.multiplies_bf16_fast", lambda _: True)
+    monkeypatch.setattr("mt.device.multiplies_bf16_fast", lambda _: True)
     torch.manual_seed(1)
     sentences = [list(symbols) for symbols in product(SYMBOLS, repeat=3)]
     order = torch.randperm(len(sentences)).tolist()
@@ -41,17 +41,17 @@ def test_tiny_transformer_learns_to_reverse(
     optimizer = torch.optim.Adam(objective.parameters(), betas=(0.9, 0.98), eps=1e-9)
     precision = Precision(numbers, torch.device("cpu"))
     schedule = ScheduleConfig(learning_rate=0.01, warmup_steps=40)
-    for step in range(1, 301):
+    train_state = TrainState(
+        objective,
+        optimizer,
+        precision,
+        lambda step: learning_rate(step, schedule, d_model=config.d_model),
+        label_smoothing=0.1,
+        clip_norm=1.0,
+    )
+    for _ in range(300):
         rows = [training[i] for i in torch.randint(len(training), (64,)).tolist()]
-        train_step(
-            objective,
-            [collate(rows, [row[::-1] for row in rows])],
-            optimizer,
-            precision,
-            learning_rate=learning_rate(step, schedule, d_model=config.d_model),
-            smoothing=0.1,
-            clip_norm=1.0,
-        )
+        train_state.step([collate(rows, [row[::-1] for row in rows])])
     objective.eval()
     src_ids = pad(held_out, last=EOS_ID)
     with torch.inference_mode():

@@ -1,7 +1,8 @@
 """When the loop steps, validates, saves and stops, told from outside by the calls that it makes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -11,15 +12,21 @@ import torch
 
 from mt.config.config import Config
 from mt.config.model import ModelConfig
+from mt.data.batches.batch import Batch
 from mt.data.batches.dataset import EncodedPairs, EncodedSentences
 from mt.data.batches.stream import BatchStream
+from mt.device import Precision
 from mt.errors import TrainingError
 from mt.evaluation.scores import Score
-from mt.training.loop import Callbacks, train
+from mt.training.counters import Counters
+from mt.training.interruption import Interrupted, Interruption
+from mt.training.loop import train
 from mt.training.loss import Objective
-from mt.training.precision import Precision
 from mt.training.progress import Progress
-from mt.training.state import TrainingState
+from mt.training.schedule import learning_rate
+from mt.training.session import Session
+from mt.training.step import StepResult
+from mt.training.train_state import TrainState
 from mt.training.validation import ValidationResult
 from mt.transformer.build import build_transformer
 
@@ -32,7 +39,7 @@ class Bench:
 
     folder: Path
     config: Config
-    state: TrainingState = field(default_factory=TrainingState)
+    state: Counters = field(default_factory=Counters)
     bleu: Iterator[float] = field(default_factory=lambda: repeat(1.0))
     stop_at: int | None = None
     validated: list[int] = field(default_factory=list)
@@ -64,31 +71,61 @@ class Bench:
         with Progress(
             self.folder / "tensorboard",
             self.folder / "metrics.jsonl",
-            state=self.state,
+            counters=self.state,
             total_steps=None,
             metric="bleu",
         ) as progress:
-            callbacks = Callbacks(
-                validate=self._validate,
-                show=lambda result: None,
-                save=lambda figures, best: self.saved.append((self.state.step, figures, best)),
-                interrupted=lambda: self.state.step == self.stop_at,
-            )
-            return train(
+            train_state = TrainState(
                 self.objective,
-                stream,
                 self.optimizer,
                 Precision("float32", torch.device("cpu")),
-                config=self.config,
-                state=self.state,
-                callbacks=callbacks,
-                progress=progress,
+                partial(learning_rate, config=self.config.schedule, d_model=self.config.model.d_model),
+                self.config.training.label_smoothing,
+                self.config.training.clip_norm,
+                counters=self.state,
             )
+            return train(train_state, stream, NotingSession(self, progress))
 
-    def _validate(self) -> ValidationResult:
-        self.validated.append(self.state.step)
-        value = next(self.bleu)
+
+class NotingSession(Session):
+    """Validates and saves nothing, but takes notes."""
+
+    def __init__(self, bench: Bench, progress: Progress) -> None:
+        self.config, self.progress = bench.config, progress
+        self.interruption = StopAt(bench)
+        self._bench = bench
+        self._saved_step = bench.state.step
+
+    def validate(self, train_state: TrainState) -> ValidationResult:
+        self._bench.validated.append(train_state.counters.step)
+        value = next(self._bench.bleu)
         return ValidationResult(1.0, {"bleu": Score("BLEU", value, ""), "chrf": Score("chrF2", 0.0, "")}, [])
+
+    def show(self, counters: Counters, result: ValidationResult) -> None:
+        pass
+
+    def save(self, train_state: TrainState, figures: dict[str, float], *, is_best: bool) -> None:
+        self._saved_step = train_state.counters.step
+        self._bench.saved.append((self._saved_step, figures, is_best))
+
+    def save_new_steps(self, train_state: TrainState) -> None:
+        if train_state.counters.step != self._saved_step:
+            self.save(train_state, {}, is_best=False)
+
+    def keep_bad_batch(self, step: int, micro_batches: Sequence[Batch], result: StepResult) -> None:
+        pass
+
+
+class StopAt(Interruption):
+    """Interrupts the bench at its step."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__()
+        self._bench = bench
+
+    def check(self) -> None:
+        if self._bench.state.step == self._bench.stop_at:
+            raise Interrupted
 
 
 @pytest.fixture
@@ -170,7 +207,7 @@ def spoil_gradients(it: Bench, factor: float) -> None:
     parameter.register_hook(lambda gradient: gradient * factor)  # type: ignore[no-untyped-call]
 
 
-def test_a_step_that_is_no_number_changes_nothing(bench: Callable[..., Bench]) -> None:
+def test_a_step_that_is_not_finite_changes_nothing(bench: Callable[..., Bench]) -> None:
     it = bench("training.max_steps=1")
     before = [parameter.clone() for parameter in it.objective.parameters()]
     spoil_gradients(it, torch.inf)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mt.config.config import Config
-from mt.errors import RunError
+from mt.errors import Remedy, RunError
 from mt.run_directory import RunDirectory
 from mt.training.run import Outcome, run_training
 
@@ -58,20 +58,22 @@ def test_where_the_checkpoints_are_gone_nothing_begins_afresh(
     run_training(make_config("training.max_steps=8"), run)
     remove(run)
     before = contents(run)
-    with pytest.raises(RunError, match=rf"no checkpoint any more, though {told_by} tell.* --restart"):
+    with pytest.raises(RunError, match=rf"lost its checkpoints: {told_by} show") as refusal:
         run_training(make_config(), run)
+    assert refusal.value.remedies == (Remedy.START_OVER,)
     assert contents(run) == before
     # Without its config it is no run that could be moved aside.
     run.config_file.unlink()
-    with pytest.raises(RunError, match="choose another --run"):
+    with pytest.raises(RunError) as refusal:
         run_training(make_config(), run, restart=True)
+    assert refusal.value.remedies == (Remedy.OTHER_RUN,)
 
 
 def test_with_restart_the_rest_is_moved_aside(make_config: MakeConfig, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     run_training(make_config(), run)
     remove_steps(run)
-    assert run_training(make_config("training.max_steps=1"), run, restart=True).state.step == 1
+    assert run_training(make_config("training.max_steps=1"), run, restart=True).counters.step == 1
     assert (tmp_path / "run.old-1" / "metrics.jsonl").exists()
 
 
@@ -94,7 +96,7 @@ def test_killed_before_the_first_save_it_begins_again(
         patch.setattr("mt.training.run.prepare", crash)
         with pytest.raises(CrashError):
             run_training(again, run)
-    assert run_training(again, run).state.step == 12
+    assert run_training(again, run).counters.step == 12
 
 
 class CrashError(Exception):

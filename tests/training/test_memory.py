@@ -103,15 +103,16 @@ def test_resuming_elsewhere_says_what_differs_and_goes_on(
             "describe_environment",
             lambda *known: describe_environment(*known) | {"num_threads": 64, "torch": "9.9"},
         )
-        assert run_training(make_config("training.max_steps=4"), run).state.step == 4
+        assert run_training(make_config("training.max_steps=4"), run).counters.step == 4
     warnings = [message for message in caplog.messages if "not exact" in message]
     assert warnings == [
-        f"resuming is not exact to the bit, for this differs: torch: {torch.__version__} -> 9.9",
-        f"resuming is not exact to the bit, for this differs: num_threads: {torch.get_num_threads()} -> 64",
+        f"resuming is not exact to the bit, because this has changed: torch: {torch.__version__} -> 9.9",
+        "resuming is not exact to the bit, because this has changed: "
+        f"num_threads: {torch.get_num_threads()} -> 64",
     ]
     caplog.clear()
     # And where nothing differs, nothing is said; the newest checkpoint is of the other place.
-    assert run_training(make_config("training.max_steps=5"), run).state.step == 5
+    assert run_training(make_config("training.max_steps=5"), run).counters.step == 5
     assert caplog.text.count("not exact") == 2
     caplog.clear()
     run_training(make_config("training.max_steps=6"), run)

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from mt.data.batches.batch import Batch
-from mt.device import is_out_of_memory
+from mt.device import Precision, is_out_of_memory
 from mt.errors import TrainingError
+from mt.training.counters import Counters
 from mt.training.loss import Objective
-from mt.training.precision import Precision
-from mt.training.step import StepResult, train_step
+from mt.training.step import StepResult
+from mt.training.train_state import TrainState
 from mt.training.validation import validation_loss
 
 MakeObjective = Callable[..., Objective]
@@ -50,11 +51,15 @@ class Cramped(Objective):
         raise self.error
 
 
-def step(objective: Objective, batches: list[Batch], **changes: Any) -> StepResult:
+def state_of(objective: Objective, positions_too_large: int | None = None) -> TrainState:
     optimizer = torch.optim.SGD(objective.parameters())
-    settings: dict[str, Any] = {"learning_rate": 1.0, "smoothing": 0.1, "clip_norm": None}
     precision = Precision("float32", torch.device("cpu"))
-    return train_step(objective, batches, optimizer, precision, **(settings | changes))
+    counters = Counters(positions_too_large=positions_too_large)
+    return TrainState(objective, optimizer, precision, lambda _: 1.0, label_smoothing=0.1, counters=counters)
+
+
+def step(objective: Objective, batches: list[Batch]) -> StepResult:
+    return state_of(objective).step(batches)
 
 
 def gradients(objective: Objective) -> list[Tensor]:
@@ -109,7 +114,7 @@ def test_the_size_that_was_too_large_is_said(
     (message,) = caplog.messages
     lengths = f"{batch.src_ids.size(1)} source and {batch.labels.size(1)} target tokens long"
     assert f"a batch of 11 pairs, {lengths}, was split in two" in message
-    assert "from now on" in message
+    assert "From now on" in message
     assert "lower training.batch_tokens" in message
 
 
@@ -138,9 +143,12 @@ def test_with_dropout_the_outcome_is_that_of_a_step_that_knew_what_does_not_fit(
     # So that a run resumed from before the step, or from after it, goes on as the one that never stopped.
     finding, knowing = cramped(4, where, dropout=0.3), cramped(4, where, dropout=0.3)
     first, second = (replace(batch, dropout_seed=seed) for seed, batch in enumerate(make_batches([3, 8])))
-    found = step(finding, [first, second])
-    known = step(knowing, [first, second], positions_too_large=found.positions_too_large)
-    assert found.positions_too_large == known.positions_too_large == second.num_positions
+    state = state_of(finding)
+    found = state.step([first, second])
+    assert state.counters.positions_too_large == second.num_positions
+    state = state_of(knowing, second.num_positions)
+    known = state.step([first, second])
+    assert state.counters.positions_too_large == second.num_positions
     assert (knowing.tried, finding.tried) == ([3, 4, 4], [3, 8, 3, 4, 4])
     assert found.loss == known.loss
     assert all(map(torch.equal, gradients(finding), gradients(knowing)))
@@ -153,9 +161,9 @@ def test_what_did_not_fit_costs_one_step_and_no_later_one(
     # Four micro-batches of like size, each a little too large.
     micro_batches = [make_batches([11])[0] for _ in range(4)]
     objective = cramped(10, where)
-    known = None
+    state = state_of(objective)
     for _ in range(3):
-        known = step(objective, micro_batches, positions_too_large=known).positions_too_large
+        state.step(micro_batches)
     assert objective.tried == [11, *[5, 6] * 4 * 3]
 
 
@@ -165,16 +173,17 @@ def test_a_size_just_below_one_that_did_not_fit_is_not_tried(
     (batch,) = make_batches([11])
     for share, rows in ((1.0, [5, 6]), (1.1, [5, 6]), (1.2, [11]), (3.0, [11])):
         objective = cramped(100)
-        result = step(objective, [batch], positions_too_large=round(share * batch.num_positions))
+        state = state_of(objective, round(share * batch.num_positions))
+        state.step([batch])
         assert objective.tried == rows
-        assert result.positions_too_large == round(share * batch.num_positions)
+        assert state.counters.positions_too_large == round(share * batch.num_positions)
 
 
 def test_a_single_pair_is_tried_however_large(
     cramped: Callable[..., Cramped], make_batches: MakeBatches
 ) -> None:
     objective = cramped(1)
-    step(objective, make_batches([3]), positions_too_large=1)
+    state_of(objective, 1).step(make_batches([3]))
     assert objective.tried == [1, 1, 1]
 
 

@@ -5,9 +5,8 @@ from typing import Literal
 import pytest
 import torch
 
-from mt.device import multiplies_bf16_fast
+from mt.device import Precision, multiplies_bf16_fast
 from mt.errors import DeviceError
-from mt.training.precision import Precision
 
 
 @pytest.mark.parametrize("device", ["cpu", "mps", "cuda"])

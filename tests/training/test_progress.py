@@ -18,8 +18,8 @@ import pytest
 
 import mt.training.progress
 from mt.evaluation.scores import Score
+from mt.training.counters import Counters
 from mt.training.progress import Progress
-from mt.training.state import TrainingState
 from mt.training.step import StepResult
 from mt.training.validation import ValidationResult
 
@@ -29,22 +29,22 @@ RESULT = ValidationResult(
 SAMPLES = [("A dog.", "Ein Hund.", "Der Hund.")]
 
 
-def take_steps(folder: Path, state: TrainingState, until: int, *, log_every: int = 2) -> None:
+def take_steps(folder: Path, state: Counters, until: int, *, log_every: int = 2) -> None:
     """Steps whose loss is their number, ten target tokens each; a validation at every fourth."""
     with Progress(
-        folder / "tensorboard", folder / "metrics.jsonl", state=state, total_steps=20, metric="bleu"
+        folder / "tensorboard", folder / "metrics.jsonl", counters=state, total_steps=20, metric="bleu"
     ) as progress:
         while state.step < until:
             loss = float(state.step + 1)
             state.record_step(loss, 10, updated=True)
-            result = StepResult(loss, 10, 0.5, updated=True)
-            progress.step(state, result, 1e-3 * state.step, log=state.step % log_every == 0)
+            result = StepResult(loss, 10, 0.5, updated=True, learning_rate=1e-3 * state.step)
+            progress.step(state, result, state.next_point() if state.step % log_every == 0 else None)
             if state.step % 4 == 0:
                 progress.validation(state, RESULT, SAMPLES)
 
 
 def test_the_event_file_holds_every_tag(tmp_path: Path, read_curves: Callable[[Path], Any]) -> None:
-    take_steps(tmp_path, TrainingState(), 8)
+    take_steps(tmp_path, Counters(), 8)
     curves = read_curves(tmp_path / "tensorboard")
     assert set(curves) == {
         "train/loss",
@@ -74,11 +74,11 @@ def test_the_corpus_is_shown_once_however_often_a_run_begins(
     # The first two were killed before they had saved anything.
     for _ in range(3):
         with Progress(
-            tmp_path, tmp_path / "metrics.jsonl", state=TrainingState(), total_steps=9, metric="bleu"
+            tmp_path, tmp_path / "metrics.jsonl", counters=Counters(), total_steps=9, metric="bleu"
         ) as progress:
-            progress.corpus("reason  pairs\ntoo long  3", {"too long": 3, "the source is empty": 1})
+            progress.show_corpus("reason  pairs\ntoo long  3", {"too long": 3, "the source is empty": 1})
     with Progress(
-        tmp_path, tmp_path / "metrics.jsonl", state=TrainingState(step=1), total_steps=9, metric="bleu"
+        tmp_path, tmp_path / "metrics.jsonl", counters=Counters(step=1), total_steps=9, metric="bleu"
     ):
         pass
     curves = read_curves(tmp_path)
@@ -89,7 +89,7 @@ def test_the_corpus_is_shown_once_however_often_a_run_begins(
 
 
 def test_metrics_hold_the_same_figures(tmp_path: Path, read_curves: Callable[[Path], Any]) -> None:
-    take_steps(tmp_path, TrainingState(seconds=90.0), 8)
+    take_steps(tmp_path, Counters(seconds=90.0), 8)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     curves = read_curves(tmp_path / "tensorboard")
     from_lines: dict[str, list[tuple[int, object]]] = {}
@@ -106,14 +106,14 @@ def test_metrics_hold_the_same_figures(tmp_path: Path, read_curves: Callable[[Pa
 def test_the_speed_is_that_of_training_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("time.perf_counter", lambda: now)
-    state, result = TrainingState(), StepResult(1.0, 10, 0.5, updated=True)
+    state, result = Counters(), StepResult(1.0, 10, 0.5, updated=True)
     with Progress(
-        tmp_path, tmp_path / "metrics.jsonl", state=state, total_steps=4, metric="bleu"
+        tmp_path, tmp_path / "metrics.jsonl", counters=state, total_steps=4, metric="bleu"
     ) as progress:
         for step in range(1, 5):
             now += 2.0
             state.record_step(1.0, 10, updated=True)
-            progress.step(state, result, 1e-3, log=step % 2 == 0)
+            progress.step(state, result, state.next_point() if step % 2 == 0 else None)
             now += 40.0  # Somebody saves.
             progress.leave_out(40.0)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -126,13 +126,13 @@ def test_the_time_left_is_that_of_training_alone(
     caplog.set_level(logging.INFO, "mt")
     now = 0.0
     monkeypatch.setattr("time.perf_counter", lambda: now)
-    state, result = TrainingState(step=100), StepResult(1.0, 10, 0.5, updated=True)
+    state, result = Counters(step=100), StepResult(1.0, 10, 0.5, updated=True)
     files = tmp_path, tmp_path / "metrics.jsonl"
-    with Progress(*files, state=state, total_steps=3701, metric="bleu") as progress:
+    with Progress(*files, counters=state, total_steps=3701, metric="bleu") as progress:
         for _ in range(300):
             now += 2.0
             state.record_step(1.0, 10, updated=True)
-            progress.step(state, result, 1e-3, log=True)
+            progress.step(state, result, state.next_point())
             if state.step % 50 == 0:
                 now += 2000.0
                 progress.validation(state, RESULT, [])
@@ -148,7 +148,7 @@ def test_the_time_left_is_that_of_training_alone(
         for _ in range(400):
             now += 6.0
             state.record_step(1.0, 10, updated=True)
-            progress.step(state, result, 1e-3, log=True)
+            progress.step(state, result, state.next_point())
     hours, minutes, _ = map(int, caplog.messages[-1].split()[-2].split(":"))
     assert hours + minutes / 60 == pytest.approx(6 * (3701 - 800) / 3600, rel=0.05)
 
@@ -159,10 +159,10 @@ def test_what_came_after_the_resumed_step_is_taken_back(
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
     for folder in (unbroken, broken):
         folder.mkdir()
-    take_steps(unbroken, TrainingState(), 12)
-    state = TrainingState()
+    take_steps(unbroken, Counters(), 12)
+    state = Counters()
     take_steps(broken, state, 5)
-    saved = TrainingState(**state.to_dict())
+    saved = Counters(**state.to_dict())
     take_steps(broken, state, 11)
     with (broken / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "epoch": 0, "num_tar')  # Where a crash cut it.
@@ -176,11 +176,13 @@ def test_what_came_after_the_resumed_step_is_taken_back(
 
 
 def test_an_interval_without_any_update_has_no_point(tmp_path: Path) -> None:
-    state = TrainingState()
+    state = Counters()
     figures = tmp_path / "metrics.jsonl"
-    with Progress(tmp_path / "tensorboard", figures, state=state, total_steps=1, metric="bleu") as progress:
+    with Progress(
+        tmp_path / "tensorboard", figures, counters=state, total_steps=1, metric="bleu"
+    ) as progress:
         state.record_step(math.nan, 10, updated=False)
-        progress.step(state, StepResult(math.nan, 10, math.nan, updated=False), 1e-3, log=True)
+        progress.step(state, StepResult(math.nan, 10, math.nan, updated=False), state.next_point())
     assert figures.read_text() == ""
 
 
@@ -191,10 +193,10 @@ def test_log_lines_where_stderr_is_no_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     caplog.set_level(logging.INFO, "mt")
-    take_steps(tmp_path, TrainingState(), 4)
+    take_steps(tmp_path, Counters(), 4)
     assert "epoch" not in caplog.text  # Ten seconds have not passed.
     monkeypatch.setattr(mt.training.progress, "SECONDS_BETWEEN_LINES", 0.0)
-    take_steps(tmp_path, TrainingState(), 8)
+    take_steps(tmp_path, Counters(), 8)
     (line, *_) = [message for message in caplog.messages if message.startswith("step")]
     assert line.startswith("step 2  epoch 1  loss 1.500  learning rate 2.00e-03  ")
     assert "tokens/s" in line
@@ -211,18 +213,18 @@ from pathlib import Path
 import mt.training.progress
 from mt.cli.logs import show_logs
 from mt.training.progress import Progress
-from mt.training.state import TrainingState
+from mt.training.counters import Counters
 from mt.training.step import StepResult
 from mt.training.validation import ValidationResult
 show_logs()
 mt.training.progress.SECONDS_BETWEEN_LINES = 0
-state = TrainingState(best_value=31.5)
+state = Counters(best_value=31.5)
 folder = Path(sys.argv[1])
 files = folder / "tensorboard", folder / "metrics.jsonl"
-with Progress(*files, state=state, total_steps=3, metric="bleu") as progress:
+with Progress(*files, counters=state, total_steps=3, metric="bleu") as progress:
     for _ in range(3):
         state.record_step(2.5, 10, updated=True)
-        progress.step(state, StepResult(2.5, 10, 0.5, updated=True), 1e-3, log=True)
+        progress.step(state, StepResult(2.5, 10, 0.5, updated=True), state.next_point())
         time.sleep(0.2)  # A bar is not drawn more often.
     progress.validation(state, ValidationResult(1.0, {}, []), [(" ".join(["extraordinary"] * 12), "", "")])
 """

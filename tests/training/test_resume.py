@@ -100,7 +100,7 @@ def test_signals_at_any_step(
     for step in stops:
         outcome = train_until(make_config(), path, step=step)
         assert outcome is not None
-        assert (outcome.finished, outcome.exit_code, outcome.state.step) == (None, 143, step)
+        assert (outcome.finished, outcome.exit_code, outcome.counters.step) == (None, 143, step)
         assert (path / "checkpoints" / "latest").read_text() == f"step_{step:07}\n"
         path = path.rename(tmp_path / f"moved-{step}")
     outcome = train_until(make_config(), path)
@@ -115,7 +115,7 @@ def test_limits_that_are_raised(
     run = RunDirectory(tmp_path / "run")
     for steps in (4, 8, 12):
         outcome = run_training(make_config(f"training.max_steps={steps}"), run)
-        assert outcome.state.step == steps
+        assert outcome.counters.step == steps
         assert not outcome.was_finished
     assert_same(run, unbroken)
 
@@ -159,7 +159,7 @@ def test_with_other_ways_of_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Any CPU computes in bf16, be it slowly.
-    monkeypatch.setattr("mt.training.precision.multiplies_bf16_fast", lambda _: True)
+    monkeypatch.setattr("mt.device.multiplies_bf16_fast", lambda _: True)
     config = make_config(*options)
     other = RunDirectory(tmp_path / "other")
     run_training(config, other)
@@ -228,14 +228,14 @@ def test_early_stopping_counts_on(
         "training.max_steps=null", "validation.every_steps=2", "validation.patience=3", "checkpoint.keep=1"
     )
     for path, stops in ((tmp_path / "unbroken", ()), (tmp_path / "stopped", (1, 7, 9))):
-        monkeypatch.setattr(mt.training.run, "validate", scripted_bleu([5, 9, 8, 9, 8.5, 99]))
+        monkeypatch.setattr(mt.training.session, "validate", scripted_bleu([5, 9, 8, 9, 8.5, 99]))
         for step in stops:
             train_until(config, path, step=step)
         outcome = train_until(config, path)
         assert outcome is not None
         assert outcome.finished == "no gain in 3 validations (validation.patience)"
-        assert outcome.state.step == 10
-        assert outcome.state.best_value == 9
+        assert outcome.counters.step == 10
+        assert outcome.counters.best_value == 9
         checkpoints = path / "checkpoints"
         assert (checkpoints / "best").read_text() == "step_0000004\n"
         assert sorted(folder.name for folder in checkpoints.glob("step*")) == ["step_0000004", "step_0000010"]
@@ -244,7 +244,7 @@ def test_early_stopping_counts_on(
         make_config("training.max_steps=null", "validation.every_steps=2", "validation.patience=4"),
         RunDirectory(path),
     )
-    assert outcome.state.best_value == 99
+    assert outcome.counters.best_value == 99
 
 
 def scripted_bleu(values: Sequence[float]) -> Callable[..., ValidationResult]:

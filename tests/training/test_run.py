@@ -17,15 +17,15 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import config_to_yaml
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.errors import CheckpointError, DataError, DeviceError, RunError, TrainingError
+from mt.errors import CheckpointError, DataError, DeviceError, Remedy, RunError, TrainingError
 from mt.evaluation.scores import Score
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK
+from mt.training.counters import Counters
 from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.run import run_training
-from mt.training.state import TrainingState
 from mt.training.validation import ValidationResult
 
 MakeConfig = Callable[..., Config]
@@ -68,11 +68,11 @@ def test_a_finished_run_is_left_as_it_is(make_config: MakeConfig, run: RunDirect
     outcome = run_training(config, run)
     assert outcome.was_finished
     assert outcome.finished == "training.max_steps (2) reached"
-    assert (outcome.state.step, outcome.exit_code) == (2, 0)
+    assert (outcome.counters.step, outcome.exit_code) == (2, 0)
     # Nor does it take over a path that the next experiment is to have.
     assert run_training(make_config("training.max_steps=2", "data.path=elsewhere"), run).was_finished
     assert contents(run.path) == before
-    assert run_training(make_config("training.max_steps=3"), run).state.step == 3
+    assert run_training(make_config("training.max_steps=3"), run).counters.step == 3
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_a_finished_run_is_left_as_it_is(make_config: MakeConfig, run: RunDirect
 def test_each_limit_ends_a_run(limit: str, reason: str, make_config: MakeConfig, run: RunDirectory) -> None:
     outcome = run_training(make_config("training.max_steps=null", f"training.{limit}"), run)
     assert outcome.finished == reason
-    assert outcome.state.step <= 12
+    assert outcome.counters.step <= 12
     last = json.loads(run.metrics_file.read_text().splitlines()[-1])
-    assert (last["kind"], last["step"]) == ("validation", outcome.state.step)
-    assert outcome.state.epoch == 2 or "epochs" not in limit
-    assert outcome.state.num_target_tokens >= 300 or "tokens" not in limit
+    assert (last["kind"], last["step"]) == ("validation", outcome.counters.step)
+    assert outcome.counters.epoch == 2 or "epochs" not in limit
+    assert outcome.counters.num_target_tokens >= 300 or "tokens" not in limit
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,11 @@ def test_another_config_is_refused(
 ) -> None:
     run_training(make_config("training.max_steps=1"), run)
     before = contents(run.path)
-    with pytest.raises(RunError, match="begun with another config") as refusal:
+    with pytest.raises(RunError, match="started with another config") as refusal:
         run_training(make_config("training.max_steps=3", change), run)
     lines = str(refusal.value).splitlines()
     assert lines[1:-1] == [f"  {difference}"]
-    assert "--run" in lines[-1]
-    assert "--restart" in lines[-1]
+    assert refusal.value.remedies == (Remedy.OTHER_RUN, Remedy.START_OVER)
     assert contents(run.path) == before
 
 
@@ -133,7 +132,7 @@ def test_restart_moves_the_old_run_aside(
     run_training(make_config("training.max_steps=2"), run)
     before = contents(run.path)
     outcome = run_training(make_config("training.max_steps=1", "training.seed=2"), run, restart=True)
-    assert outcome.state.step == 1
+    assert outcome.counters.step == 1
     assert contents(run.path.with_name("mine.old-1")) == before
     assert "mine.old-1" in caplog.text
     run_training(make_config("training.max_steps=1"), run, restart=True)
@@ -160,7 +159,7 @@ def test_restart_with_a_wrong_path_leaves_the_old_run_where_it_is(
 
 
 def test_restart_where_there_is_nothing_begins(make_config: MakeConfig, run: RunDirectory) -> None:
-    assert run_training(make_config("training.max_steps=1"), run, restart=True).state.step == 1
+    assert run_training(make_config("training.max_steps=1"), run, restart=True).counters.step == 1
     assert [path.name for path in run.path.parent.iterdir()] == ["mine"]
 
 
@@ -172,7 +171,7 @@ def test_a_config_of_the_users_is_not_written_over(
     run.path.mkdir(parents=True)
     text = text.format(config=config_to_yaml(config))
     run.config_file.write_text(text)
-    with pytest.raises(RunError, match=r"config.yaml was not written by training, .* or rename that file"):
+    with pytest.raises(RunError, match=r"config.yaml was not written by training, .*Rename that file"):
         run_training(config, run)
     assert run.config_file.read_text() == text
 
@@ -228,7 +227,7 @@ def test_validation_knows_how_long_translations_are(
             ratios.append(named["target_ratio"])
             super().__init__(*arguments, **named)
 
-    monkeypatch.setattr(mt.training.run, "Translator", Noted)
+    monkeypatch.setattr(mt.training.session, "Translator", Noted)
     run_training(make_config("training.max_steps=1"), run)
     assert ratios == [json.loads(run.corpus_file.read_text(encoding="utf-8"))["target_ratio"]]
 
@@ -316,7 +315,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_taken(
             with pytest.raises(CheckpointError, match=f"step_0000004 is damaged.*{sound}"):
                 Translator.from_run(run, checkpoint=name, device=torch.device("cpu"))
     caplog.clear()
-    assert run_training(make_config("training.max_steps=5"), run).state.step == 5
+    assert run_training(make_config("training.max_steps=5"), run).counters.step == 5
     assert "step_0000004 is damaged" in caplog.text
     assert "from step 3" in caplog.text
     assert (run.checkpoints_dir / "latest").read_text() == "step_0000005\n"
@@ -348,7 +347,7 @@ def scripted(values: Sequence[float]) -> Callable[..., ValidationResult]:
 def test_best_is_the_best_by_the_metric(
     metric: str, best: int, make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mt.training.run, "validate", scripted([3, 2, 4, 1, 3]))
+    monkeypatch.setattr(mt.training.session, "validate", scripted([3, 2, 4, 1, 3]))
     config = make_config(
         f"validation.metric={metric}",
         "validation.every_steps=2",
@@ -365,7 +364,7 @@ def test_best_is_the_best_by_the_metric(
 def test_checkpoints_at_their_interval_and_the_last_to_keep(
     make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mt.training.run, "validate", scripted([1] * 9))
+    monkeypatch.setattr(mt.training.session, "validate", scripted([1] * 9))
     run_training(make_config("training.max_steps=11", "checkpoint.keep=3", "validation.every_steps=100"), run)
     # Each third step, of which 6 and 9 are among the last three, and the last.
     assert checkpoints(run) == ["step_0000006", "step_0000009", "step_0000011"]
@@ -393,7 +392,7 @@ def test_nan_gradients_are_skipped_counted_and_in_the_end_an_error(
     # What was saved last is not spoilt: resuming goes on from there, with the counters as they were.
     monkeypatch.setattr(Objective, "forward", forward)
     outcome = run_training(config, run)
-    assert (outcome.state.step, outcome.state.num_skipped_steps) == (12, 4)
+    assert (outcome.counters.step, outcome.counters.num_skipped_steps) == (12, 4)
 
 
 def test_what_the_device_cannot_do_is_refused_before_anything_is_written(
@@ -448,13 +447,13 @@ def test_the_bar_knows_where_the_run_will_end(
 
     class NotingProgress(Progress):
         def __init__(
-            self, *arguments: Path, state: TrainingState, total_steps: int | None, metric: str
+            self, *arguments: Path, counters: Counters, total_steps: int | None, metric: str
         ) -> None:
             assert total_steps is not None
             totals.append(total_steps)
-            super().__init__(*arguments, state=state, total_steps=total_steps, metric=metric)
+            super().__init__(*arguments, counters=counters, total_steps=total_steps, metric=metric)
 
     monkeypatch.setattr(mt.training.run, "Progress", NotingProgress)
     outcome = run_training(make_config("training.max_steps=null", f"training.{limit}"), run)
     # Tokens a step are an average.
-    assert totals == [pytest.approx(outcome.state.step, abs=1 if "tokens" in limit else 0)]
+    assert totals == [pytest.approx(outcome.counters.step, abs=1 if "tokens" in limit else 0)]

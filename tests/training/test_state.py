@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from mt.config.training import TrainingConfig, ValidationConfig
-from mt.training.state import TrainingState
+from mt.training.counters import Counters
 
 
 def test_state_goes_out_as_json_and_in() -> None:
-    state = TrainingState(3, 1, 2, 500, 61.5, 0.25, 4, 5, 6, 7.5, 80)
-    assert TrainingState(**json.loads(json.dumps(state.to_dict()))) == state
-    fresh = TrainingState()
-    assert TrainingState(**json.loads(json.dumps(fresh.to_dict()))) == fresh
+    state = Counters(3, 1, 2, 500, 61.5, 0.25, 4, 5, 6, 7.5, 80)
+    assert Counters(**json.loads(json.dumps(state.to_dict()))) == state
+    fresh = Counters()
+    assert Counters(**json.loads(json.dumps(fresh.to_dict()))) == fresh
     assert fresh.to_dict()["best_value"] is None
 
 
 def test_steps_are_counted_and_their_loss_summed_by_token() -> None:
-    state = TrainingState()
+    state = Counters()
     state.record_step(2.0, 10, updated=True)
     state.record_step(4.0, 30, updated=True)
     assert (state.step, state.num_target_tokens, state.logged_tokens) == (2, 40, 40)
@@ -27,7 +27,7 @@ def test_steps_are_counted_and_their_loss_summed_by_token() -> None:
 
 
 def test_skipped_steps_are_counted_and_leave_no_loss() -> None:
-    state = TrainingState()
+    state = Counters()
     state.record_step(1.0, 10, updated=True)
     for _ in range(2):
         state.record_step(math.nan, 10, updated=False)
@@ -46,7 +46,7 @@ def test_skipped_steps_are_counted_and_leave_no_loss() -> None:
     ],
 )
 def test_best_value_and_patience(metric: str, values: list[float]) -> None:
-    state = TrainingState()
+    state = Counters()
     seen = [
         (state.record_validation(value, metric), state.best_value, state.num_validations_without_gain)
         for value in values
@@ -63,7 +63,7 @@ def test_best_value_and_patience(metric: str, values: list[float]) -> None:
 
 @pytest.mark.parametrize("metric", ["bleu", "loss"])
 def test_value_that_is_no_number_is_better_than_nothing_and_worse_than_any(metric: str) -> None:
-    state = TrainingState()
+    state = Counters()
     assert state.record_validation(math.nan, metric)
     assert state.record_validation(5.0, metric)
     assert not state.record_validation(math.nan, metric)
@@ -89,13 +89,13 @@ def test_each_limit_is_reached_when_it_is_and_not_before(
     limits: dict[str, Any], just_before: dict[str, Any], reached: dict[str, Any], reason: str
 ) -> None:
     training, validation = TrainingConfig(**limits), ValidationConfig()
-    assert TrainingState(**just_before).reached_limit(training, validation) is None
-    assert TrainingState(**reached).reached_limit(training, validation) == reason
+    assert Counters(**just_before).reached_limit(training, validation) is None
+    assert Counters(**reached).reached_limit(training, validation) == reason
 
 
 def test_patience_ends_the_run() -> None:
     validation = ValidationConfig(patience=2)
-    state = TrainingState()
+    state = Counters()
     reasons = []
     for value in (5.0, 4.0, 6.0, 5.0, 6.0):
         state.record_validation(value, "bleu")
@@ -104,5 +104,5 @@ def test_patience_ends_the_run() -> None:
 
 
 def test_without_limits_a_run_goes_on() -> None:
-    state = TrainingState(10**9, 10**6, 0, 10**12, 1e9, num_validations_without_gain=10**6)
+    state = Counters(10**9, 10**6, 0, 10**12, 1e9, num_validations_without_gain=10**6)
     assert state.reached_limit(TrainingConfig(), ValidationConfig()) is None

@@ -3,7 +3,6 @@
 import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 import torch
@@ -11,10 +10,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mt.data.batches.batch import Batch
+from mt.device import Precision
 from mt.special_tokens import PAD_ID
 from mt.training.loss import Objective
-from mt.training.precision import Precision
-from mt.training.step import StepResult, train_step
+from mt.training.step import StepResult
+from mt.training.train_state import TrainState
 
 MakeObjective = Callable[..., Objective]
 MakeBatches = Callable[[Sequence[int]], list[Batch]]
@@ -29,12 +29,16 @@ def step(
     batches: list[Batch],
     optimizer: torch.optim.Optimizer,
     precision: Precision | None = None,
-    **settings: Any,
+    *,
+    learning_rate: float = 0.01,
+    clip_norm: float | None = None,
 ) -> StepResult:
-    defaults: dict[str, Any] = {"learning_rate": 0.01, "smoothing": 0.1, "clip_norm": None}
     if precision is None:
         precision = Precision("float32", torch.device("cpu"))
-    return train_step(objective, batches, optimizer, precision, **(defaults | settings))
+    train_state = TrainState(
+        objective, optimizer, precision, lambda _: learning_rate, label_smoothing=0.1, clip_norm=clip_norm
+    )
+    return train_state.step(batches)
 
 
 def parameters(objective: Objective) -> list[Tensor]:
@@ -158,7 +162,7 @@ def test_learning_rate_is_written_into_the_optimizer(
 
 
 class TimesFactor(Objective):
-    """Multiplies the loss by what may be no number."""
+    """Multiplies the loss by a factor that may not be finite."""
 
     factor = 1.0
 
@@ -168,7 +172,7 @@ class TimesFactor(Objective):
 
 @pytest.mark.parametrize("factor", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("clip_norm", [None, 1.0])
-def test_gradient_that_is_no_number_changes_nothing(
+def test_a_gradient_that_is_not_finite_changes_nothing(
     clip_norm: float | None, factor: float, make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
     objective = TimesFactor(make_objective().model)

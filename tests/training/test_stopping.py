@@ -96,12 +96,12 @@ def test_a_validation_is_given_up_between_two_batches_of_sentences(
         calls = kill_at_call(patch, Translator, "_search", call)
         outcome = run_training(config, run)
     step = 4 if call <= 3 else 8
-    assert (outcome.finished, outcome.exit_code, outcome.state.step) == (None, 143, step)
+    assert (outcome.finished, outcome.exit_code, outcome.counters.step) == (None, 143, step)
     assert len(calls) == call  # Not one more batch was translated.
     # The last one was through with all it had: its validation counts.
-    assert outcome.state.owes_validation == (call % 3 != 0)
+    assert outcome.counters.owes_validation == (call % 3 != 0)
     assert (run.checkpoints_dir / "latest").read_text() == f"step_{step:07}\n"
-    assert run_training(config, run).state.step == 12
+    assert run_training(config, run).counters.step == 12
     assert_same(run, unbroken)
 
 
@@ -120,7 +120,7 @@ def test_a_validation_is_given_up_between_two_batches_of_its_loss(
         patch.setattr(Objective, "forward", kill)
         translated = kill_at_call(patch, Translator, "_search", 99)
         outcome = run_training(make_config(), run)
-    assert outcome.state.step == 4
+    assert outcome.counters.step == 4
     assert (judged, translated) == ([1], [])
     run_training(make_config(), run)
     assert_same(run, unbroken)
@@ -136,8 +136,8 @@ def test_the_last_validation_too_is_owed_and_made_good(
     outcome = train_until(make_config(), run.path, step=12)
     for _ in range(2):
         assert outcome is not None
-        assert (outcome.finished, outcome.state.step, outcome.exit_code) == (None, 12, 143)
-        assert outcome.state.owes_validation
+        assert (outcome.finished, outcome.counters.step, outcome.exit_code) == (None, 12, 143)
+        assert outcome.counters.owes_validation
         with pytest.MonkeyPatch.context() as patch:
             kill_at_call(patch, Translator, "_search", 1)
             outcome = run_training(make_config(), run)
@@ -192,14 +192,14 @@ def test_loading_data_ends_at_once(
         patch.setattr(mt.data.prepare, name, interrupted)
         outcome = run_training(make_config(), run)
     assert after == []
-    assert (outcome.finished, outcome.exit_code, outcome.state.step) == (None, 128 + number, 0)
+    assert (outcome.finished, outcome.exit_code, outcome.counters.step) == (None, 128 + number, 0)
     assert not run.checkpoints_dir.exists()
     run_training(make_config("training.max_steps=5"), run)
     if name != "train_tokenizer":  # Which a resumed run does not do.
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(mt.data.prepare, name, interrupted)
             outcome = run_training(make_config(), run)
-        assert (outcome.exit_code, outcome.state.step) == (128 + number, 5)
+        assert (outcome.exit_code, outcome.counters.step) == (128 + number, 5)
     run_training(make_config("checkpoint.every_steps=1"), run)
     weights = [load_file(r.checkpoints_dir / "step_0000012" / "model.safetensors") for r in (run, unbroken)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
@@ -216,7 +216,7 @@ def test_a_save_is_completed(
     with pytest.MonkeyPatch.context() as patch:
         calls = kill_at_call(patch, mt.checkpoint.store, "write_synced", call)
         outcome = run_training(make_config(), run)
-    assert (outcome.exit_code, outcome.state.step) == (143, 3)
+    assert (outcome.exit_code, outcome.counters.step) == (143, 3)
     assert len(calls) == 4  # It was saved once, in so many files.
     checkpoint, damaged = CheckpointStore(run.checkpoints_dir).recover()
     assert checkpoint is not None
@@ -240,7 +240,7 @@ def test_a_second_ctrl_c_ends_a_save_at_once_and_harms_nothing(
             run_training(config, run)
     assert len(calls) == call
     assert [path.name for path in run.checkpoints_dir.glob("*step*")] == ["step_0000002"]
-    assert run_training(make_config(), run).state.step == 12
+    assert run_training(make_config(), run).counters.step == 12
     assert_same(run, unbroken)
 
 
@@ -256,11 +256,11 @@ def test_when_the_time_is_up_the_run_is_saved_and_there_is_more_to_do(
         # The alarm that rings when the time is up; how fast this machine is makes no difference so.
         kill_at_call(patch, Progress, "step", 7, signal.SIGALRM)
         outcome = run_training(make_config(), run, max_seconds=1234.5)
-    assert (outcome.finished, outcome.exit_code, outcome.state.step) == (None, 75, 7)
+    assert (outcome.finished, outcome.exit_code, outcome.counters.step) == (None, 75, 7)
     assert "Stopped at step 7, saved: the time is up." in run.log_file.read_text()
     # It is a limit of the sitting, not of the run.
     assert "1234" not in run.config_file.read_text()
-    assert "1234" not in str(outcome.state.to_dict())
+    assert "1234" not in str(outcome.counters.to_dict())
     run_training(make_config(), run)
     assert_same(run, unbroken)
 
@@ -328,7 +328,7 @@ def test_while_sentences_are_cut_anew(
     if call == 3:
         assert not latest.exists()
     else:
-        assert 0 < outcome.state.step < 12
-        assert latest.read_text() == f"step_{outcome.state.step:07}\n"
+        assert 0 < outcome.counters.step < 12
+        assert latest.read_text() == f"step_{outcome.counters.step:07}\n"
     assert run_training(config, run).finished
     assert_same(run, unbroken)

@@ -18,12 +18,11 @@ from mt.checkpoint.training_state import (
 )
 from mt.config.config import Config
 from mt.config.load import load_config
-from mt.inference.loaded_model import load_trained
+from mt.device import Precision
+from mt.inference.loaded_model import load_model
 from mt.run_directory import RunDirectory
-from mt.training.precision import Precision
-from mt.training.saved_values import read_values
-from mt.training.state import TrainingState
-from mt.training.train_state import Trainee, new_trainee
+from mt.training.counters import Counters, read_values
+from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.build import build_transformer
 
 FORMAT_1 = Path(__file__).parent.parent / "golden" / "format_1_interrupted" / "run"
@@ -31,10 +30,10 @@ MakeConfig = Callable[..., Config]
 
 
 @pytest.fixture
-def make_trainee(make_config: MakeConfig) -> Callable[..., Trainee]:
+def make_state(make_config: MakeConfig) -> Callable[..., TrainState]:
     """A tiny model, the same every time; ``steps`` updates with gradients that are a function of the step."""
 
-    def make(*overrides: str, steps: int = 0, fp16: bool = False) -> Trainee:
+    def make(*overrides: str, steps: int = 0, fp16: bool = False) -> TrainState:
         config = make_config(*overrides)
         torch.manual_seed(2)
         model = build_transformer(config.model, src_vocab_size=9, tgt_vocab_size=9, max_length=8)
@@ -42,50 +41,52 @@ def make_trainee(make_config: MakeConfig) -> Callable[..., Trainee]:
         if fp16:  # Which a CPU does not compute in.
             precision.scaler = torch.amp.GradScaler("cpu", init_scale=512.0, growth_interval=2)
             precision.scaler.scale(torch.ones(()))
-        trainee = new_trainee(model, config, precision, TrainingState())
+        state = new_train_state(model, config, precision, Counters())
         for _ in range(steps):
-            take_step(trainee)
-        return trainee
+            take_step(state)
+        return state
 
     return make
 
 
-def take_step(trainee: Trainee) -> None:
-    trainee.state.step += 1
-    generator = torch.Generator().manual_seed(trainee.state.step)
-    for group in trainee.optimizer.param_groups:
+def take_step(state: TrainState) -> None:
+    state.counters.step += 1
+    generator = torch.Generator().manual_seed(state.counters.step)
+    for group in state.optimizer.param_groups:
         group["lr"] = 0.01
-    for parameter in trainee.objective.parameters():
+    for parameter in state.objective.parameters():
         parameter.grad = torch.randn(parameter.shape, generator=generator)
-    trainee.precision.scaler.step(trainee.optimizer)
-    trainee.precision.scaler.update()
+    state.precision.scaler.step(state.optimizer)
+    if state.average is not None:
+        state.average.update()
+    state.precision.scaler.update()
 
 
 def through_files(saved: SavedTraining, folder: Path) -> SavedTraining:
     tensors, values = folder / "tensors", folder / "values"
     tensors.write_bytes(tensors_bytes(saved))
     values.write_bytes(values_bytes(saved))
-    return read_training_state(tensors, values)
+    return read_training_state(tensors.read_bytes(), values.read_bytes())
 
 
-def judged(trainee: Trainee) -> dict[str, Tensor]:
-    with trainee.judged_weights():
-        return {name: weight.clone() for name, weight in trainee.objective.model.weights().items()}
+def evaluated(state: TrainState) -> dict[str, Tensor]:
+    with state.evaluation_weights():
+        return {name: weight.clone() for name, weight in state.objective.model.weights().items()}
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_weight_decay_takes_off_a_share_of_matrices_beside_adams_step(
-    tied: bool, make_trainee: Callable[..., Trainee]
+    tied: bool, make_state: Callable[..., TrainState]
 ) -> None:
     """Loshchilov and Hutter 2019, algorithm 2: the decay is no part of the gradient."""
-    trainee = make_trainee("training.weight_decay=0.1", f"model.tie_output={str(tied).lower()}")
-    model = trainee.objective.model
+    state = make_state("training.weight_decay=0.1", f"model.tie_output={str(tied).lower()}")
+    model = state.objective.model
     before = {name: weight.clone() for name, weight in model.weights().items()}
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
-    for group in trainee.optimizer.param_groups:
+    for group in state.optimizer.param_groups:
         group["lr"] = 0.01
-    trainee.optimizer.step()
+    state.optimizer.step()
     exempt = set()
     for name, weight in model.weights().items():
         # The first step of Adam is the learning rate, in the direction of the gradient.
@@ -99,12 +100,12 @@ def test_weight_decay_takes_off_a_share_of_matrices_beside_adams_step(
     assert {name for name in before if name.endswith("bias") or "norm" in name} <= exempt
     assert ("output.weight" in before) == (not tied)
     # Each parameter is updated once.
-    parameters = [p for group in trainee.optimizer.param_groups for p in group["params"]]
+    parameters = [p for group in state.optimizer.param_groups for p in group["params"]]
     assert sorted(map(id, parameters)) == sorted(map(id, model.parameters()))
 
 
-def test_the_weights_of_the_losses_reach_the_objective(make_trainee: Callable[..., Trainee]) -> None:
-    objective = make_trainee("training.r_drop=5", "training.guided_alignment=0.3").objective
+def test_the_weights_of_the_losses_reach_the_objective(make_state: Callable[..., TrainState]) -> None:
+    objective = make_state("training.r_drop=5", "training.guided_alignment=0.3").objective
     assert (objective.r_drop, objective.guided_alignment) == (5.0, 0.3)
 
 
@@ -115,25 +116,24 @@ def test_what_is_restored_goes_on_as_what_was_saved(
     overrides: tuple[str, ...],
     fp16: bool,
     steps: int,
-    make_trainee: Callable[..., Trainee],
+    make_state: Callable[..., TrainState],
     tmp_path: Path,
 ) -> None:
-    one = make_trainee("training.weight_decay=0.1", *overrides, steps=steps, fp16=fp16)
-    saved, weights = through_files(one.training_state(), tmp_path), judged(one)
-    other = make_trainee("training.weight_decay=0.1", *overrides, fp16=fp16)
+    one = make_state("training.weight_decay=0.1", *overrides, steps=steps, fp16=fp16)
+    saved, weights = through_files(one.save(), tmp_path), evaluated(one)
+    other = make_state("training.weight_decay=0.1", *overrides, fp16=fp16)
     for parameter in other.objective.parameters():
         parameter.data.zero_()
     values = read_values(saved, steps)
     other.restore(weights, saved, values)
-    other.state = values.state
     for each in (one, other):
         take_step(each)
         take_step(each)
-    assert one.state == other.state
+    assert one.counters == other.counters
     assert one.precision.scaler.state_dict() == other.precision.scaler.state_dict()
-    for name, weight in judged(one).items():
-        assert torch.equal(weight, judged(other)[name])
-    left, right = one.training_state(), other.training_state()
+    for name, weight in evaluated(one).items():
+        assert torch.equal(weight, evaluated(other)[name])
+    left, right = one.save(), other.save()
     assert left.values == right.values
     assert all(torch.equal(left.tensors[name], right.tensors[name]) for name in left.tensors)
 
@@ -149,18 +149,18 @@ ALTERATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("alter", ALTERATIONS.values(), ids=ALTERATIONS)
 @pytest.mark.parametrize("kind", ["optimizer.exp_avg/", "optimizer.exp_avg_sq/", "weights/"])
 def test_a_tensor_that_does_not_fit_its_parameter_is_refused_and_nothing_is_changed(
-    kind: str, alter: Callable[[Tensor], Tensor], make_trainee: Callable[..., Trainee]
+    kind: str, alter: Callable[[Tensor], Tensor], make_state: Callable[..., TrainState]
 ) -> None:
     # The fused kernel of Adam compares no sizes: it would write beyond the end of a smaller one.
-    saved = make_trainee("training.ema_decay=0.9", steps=2).training_state()
+    saved = make_state("training.ema_decay=0.9", steps=2).save()
     name = f"{kind}decoder.norm.weight"
     altered = SavedTraining(saved.values, {**saved.tensors, name: alter(saved.tensors[name])})
-    trainee = make_trainee("training.ema_decay=0.9")
-    before = {key: weight.clone() for key, weight in trainee.objective.model.weights().items()}
+    state = make_state("training.ema_decay=0.9")
+    before = {key: weight.clone() for key, weight in state.objective.model.weights().items()}
     with pytest.raises(DamagedError, match=name):
-        trainee.restore(judged(trainee), altered, read_values(altered, 2))
-    assert all(torch.equal(w, before[key]) for key, w in trainee.objective.model.weights().items())
-    assert not trainee.optimizer.state
+        state.restore(evaluated(state), altered, read_values(altered, 2))
+    assert all(torch.equal(w, before[key]) for key, w in state.objective.model.weights().items())
+    assert not state.optimizer.state
 
 
 def without(saved: SavedTraining, beginning: str) -> SavedTraining:
@@ -169,28 +169,28 @@ def without(saved: SavedTraining, beginning: str) -> SavedTraining:
 
 
 def test_tensors_and_values_that_are_missing_or_too_many_are_refused(
-    make_trainee: Callable[..., Trainee],
+    make_state: Callable[..., TrainState],
 ) -> None:
-    plain, average = make_trainee(steps=2), make_trainee("training.ema_decay=0.9", steps=2)
-    scaled = make_trainee(steps=2, fp16=True)
-    state = plain.training_state()
+    plain, average = make_state(steps=2), make_state("training.ema_decay=0.9", steps=2)
+    scaled = make_state(steps=2, fp16=True)
+    saved_plain = plain.save()
     norm = "optimizer.exp_avg/decoder.norm.bias"
-    cases: list[tuple[Trainee, SavedTraining, str]] = [
-        (plain, without(state, norm), f"lacks {norm}"),
-        (plain, without(state, "optimizer"), "lacks optimizer.exp_avg/"),
+    cases: list[tuple[TrainState, SavedTraining, str]] = [
+        (plain, without(saved_plain, norm), f"lacks {norm}"),
+        (plain, without(saved_plain, "optimizer"), "lacks optimizer.exp_avg/"),
         (
             plain,
-            SavedTraining(state.values, {**state.tensors, "more": torch.ones(1)}),
+            SavedTraining(saved_plain.values, {**saved_plain.tensors, "more": torch.ones(1)}),
             "belong to no parameter",
         ),
-        (plain, average.training_state(), "has a moving average"),
-        (average, state, "lacks a moving average"),
-        (plain, scaled.training_state(), "has the scale of fp16"),
-        (scaled, state, "lacks the scale of fp16"),
+        (plain, average.save(), "has a moving average"),
+        (average, saved_plain, "lacks a moving average"),
+        (plain, scaled.save(), "has the scale of fp16"),
+        (scaled, saved_plain, "lacks the scale of fp16"),
     ]
-    for trainee, saved, message in cases:
+    for state, saved, message in cases:
         with pytest.raises(DamagedError, match=message):
-            trainee.restore(judged(trainee), saved, read_values(saved, 2))
+            state.restore(evaluated(state), saved, read_values(saved, 2))
 
 
 @pytest.mark.parametrize(
@@ -207,9 +207,9 @@ def test_tensors_and_values_that_are_missing_or_too_many_are_refused(
     ],
 )
 def test_counters_that_training_never_comes_to_are_refused(
-    changes: dict[str, Any], message: str, make_trainee: Callable[..., Trainee]
+    changes: dict[str, Any], message: str, make_state: Callable[..., TrainState]
 ) -> None:
-    saved = make_trainee(steps=2).training_state()
+    saved = make_state(steps=2).save()
     altered = SavedTraining({**saved.values, "state": {**saved.values["state"], **changes}}, saved.tensors)
     with pytest.raises(DamagedError, match=message):
         read_values(altered, 2)
@@ -217,16 +217,16 @@ def test_counters_that_training_never_comes_to_are_refused(
 
 def test_moments_of_format_1_are_put_to_the_parameters_that_they_are_of() -> None:
     run = RunDirectory(FORMAT_1)
-    config, model = load_config(run.config_file), load_trained(run, "latest").model
-    trainee = new_trainee(model, config, Precision("float32", torch.device("cpu")), TrainingState())
+    config, model = load_config(run.config_file), load_model(run, "latest").model
+    state = new_train_state(model, config, Precision("float32", torch.device("cpu")), Counters())
     store = CheckpointStore(run.checkpoints_dir)
     checkpoint = store.require("latest")
     saved = store.load_training_state(checkpoint)
-    trainee.restore(store.load_model(checkpoint), saved, read_values(saved, checkpoint.step))
+    state.restore(store.load_model(checkpoint), saved, read_values(saved, checkpoint.step))
     theirs = torch.load(checkpoint.folder / "training_state.pt", weights_only=True)
     # In format 1 there was one group, in the order of the parameters.
     for number, (name, parameter) in enumerate(model.named_parameters()):
-        ours = trainee.optimizer.state[parameter]
+        ours = state.optimizer.state[parameter]
         assert all(
             torch.equal(ours[kind], tensor) for kind, tensor in theirs["optimizer"]["state"][number].items()
         )

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from mt.config.training import ValidationConfig
 from mt.data.batches.batch import Batch
+from mt.device import Precision
 from mt.training.loss import Objective
-from mt.training.precision import Precision
 from mt.training.validation import ValidationResult, validate, validation_loss
 
 MakeObjective = Callable[..., Objective]

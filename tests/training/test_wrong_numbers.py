@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from mt.data.batches.batch import Batch
+from mt.device import Precision
+from mt.training.counters import Counters
 from mt.training.loss import Objective
-from mt.training.precision import Precision
 from mt.training.progress import Progress
-from mt.training.state import TrainingState
-from mt.training.step import StepResult, train_step
+from mt.training.step import StepResult
+from mt.training.train_state import TrainState
 
 MakeObjective = Callable[..., Objective]
 MakeBatches = Callable[[Sequence[int]], list[Batch]]
@@ -39,14 +40,15 @@ def step(objective: Objective, batches: list[Batch], scale: float | None = None)
     if scale is not None:  # The loss scaling of fp16, which a CPU can do as well.
         precision.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
     optimizer = torch.optim.SGD(objective.parameters())
-    return train_step(
-        objective, batches, optimizer, precision, learning_rate=0.1, smoothing=0.1, clip_norm=1.0
+    train_state = TrainState(
+        objective, optimizer, precision, lambda _: 0.1, label_smoothing=0.1, clip_norm=1.0
     )
+    return train_state.step(batches)
 
 
 @pytest.mark.parametrize("scale", [None, 1024.0])
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
-def test_a_loss_that_is_no_number_is_skipped_though_its_gradient_is_one(
+def test_a_loss_that_is_not_finite_is_skipped_though_its_gradient_is_finite(
     loss: float, scale: float | None, make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
     objective = Spoilt(make_objective().model)
@@ -85,7 +87,7 @@ def test_the_scale_of_fp16_is_blamed_only_for_what_it_does(
 
 
 def test_a_scale_that_falls_is_counted_apart() -> None:
-    state = TrainingState()
+    state = Counters()
     state.record_step(math.nan, 10, updated=False)
     for _ in range(30):
         state.record_step(2.0, 10, updated=False, scale_too_large=True)
@@ -93,14 +95,14 @@ def test_a_scale_that_falls_is_counted_apart() -> None:
     assert (state.step, state.logged_tokens) == (31, 0)
 
 
-def curve(folder: Path, losses: Sequence[float], state: TrainingState) -> None:
+def curve(folder: Path, losses: Sequence[float], state: Counters) -> None:
     """A step for each loss, and a point of the curve for each step."""
     with Progress(
-        folder / "tensorboard", folder / "metrics.jsonl", state=state, total_steps=None, metric="bleu"
+        folder / "tensorboard", folder / "metrics.jsonl", counters=state, total_steps=None, metric="bleu"
     ) as progress:
         for loss in losses:
             state.record_step(loss, 10, updated=True)
-            progress.step(state, StepResult(loss, 10, 1.0, updated=True), 1e-3, log=True)
+            progress.step(state, StepResult(loss, 10, 1.0, updated=True), state.next_point())
 
 
 def spikes(folder: Path) -> dict[int, float]:
@@ -114,7 +116,7 @@ def test_a_jump_of_the_loss_is_reported(
     caplog.set_level(logging.WARNING, "mt")
     falling = [9.0 * 0.9**n for n in range(20)]
     noisy = [2.0 + 0.4 * (-1) ** n for n in range(20)]
-    curve(tmp_path, [*falling, *noisy, 5.0, *noisy], TrainingState())
+    curve(tmp_path, [*falling, *noisy, 5.0, *noisy], Counters())
     (message,) = caplog.messages
     assert message.startswith("step 41: the loss has jumped to 5.000, ")
     ((step, height),) = spikes(tmp_path).items()
@@ -124,10 +126,10 @@ def test_a_jump_of_the_loss_is_reported(
 
 
 def test_too_few_points_tell_nothing(tmp_path: Path) -> None:
-    curve(tmp_path, [1.0] * 9 + [9.0], TrainingState())
+    curve(tmp_path, [1.0] * 9 + [9.0], Counters())
     assert spikes(tmp_path) == {}
     (tmp_path / "more").mkdir()
-    curve(tmp_path / "more", [1.0] * 10 + [9.0], TrainingState())
+    curve(tmp_path / "more", [1.0] * 10 + [9.0], Counters())
     assert spikes(tmp_path / "more") == {11: pytest.approx(8.0)}
 
 
@@ -136,10 +138,10 @@ def test_the_average_outlives_a_resume(tmp_path: Path) -> None:
     for folder in (unbroken, broken):
         folder.mkdir()
     losses = [3.0 + n % 3 / 10 for n in range(14)] + [4.3, 4.2, 3.0, 8.0]
-    curve(unbroken, losses, TrainingState())
-    state = TrainingState()
+    curve(unbroken, losses, Counters())
+    state = Counters()
     for start in range(0, len(losses), 5):
-        state = TrainingState(**json.loads(json.dumps(state.to_dict())))
+        state = Counters(**json.loads(json.dumps(state.to_dict())))
         curve(broken, losses[start : start + 5], state)
     assert spikes(broken) == spikes(unbroken)
     assert spikes(unbroken).keys() == {15, 18}

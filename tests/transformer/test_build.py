@@ -196,7 +196,7 @@ def test_no_embedding_has_a_row_that_never_learns(make_model: Make) -> None:
 
 
 @torch.no_grad()
-def test_what_the_row_of_padding_holds_changes_nothing_that_is_predicted(make_model: Make) -> None:
+def test_the_padding_row_of_an_embedding_changes_no_prediction(make_model: Make) -> None:
     model = make_model(tie_output=False)
     src_ids = torch.tensor([[5, 6, 7, 3], [8, 3, PAD_ID, PAD_ID]])
     tgt_ids = torch.tensor([[2, 5, 6, 7], [2, 9, PAD_ID, PAD_ID]])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mt.transformer.residual import Residual
+from mt.transformer.layer import Residual
 
 
 def norm_by_hand(x: torch.Tensor, residual: Residual) -> torch.Tensor:

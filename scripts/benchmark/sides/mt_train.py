@@ -6,10 +6,9 @@ from safetensors.torch import load_file
 
 from mt.data.batches.dataset import EncodedPairs, EncodedSentences
 from mt.data.batches.stream import BatchStream
-from mt.device import keep_freed_memory
+from mt.device import Precision, keep_freed_memory
 from mt.training.loss import Objective
-from mt.training.precision import Precision
-from mt.training.step import train_step
+from mt.training.train_state import TrainState
 from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
 from scripts.benchmark.mt_config import model_config
@@ -51,8 +50,14 @@ def run(channel: Channel, job: Job) -> None:
     model = new_model(job.size, workload.description)
     model.load_weights(load_file(job.first_weights))
     objective = Objective(model.to(device))
-    optimizer = adam(model)
-    precision = Precision(job.precision, device)
+    train_state = TrainState(
+        objective,
+        adam(model),
+        Precision(job.precision, device),
+        learning_rate=lambda step: 1e-4,
+        label_smoothing=LABEL_SMOOTHING,
+        clip_norm=1.0,
+    )
     stream = batch_stream(workload, batch_tokens=workload.description.batch_tokens)
     session = TrainingSession(channel, job, workload.description.tgt_vocabulary_size)
 
@@ -66,15 +71,7 @@ def run(channel: Channel, job: Job) -> None:
     epoch = position = number = 0
     while True:
         micro_batches, epoch, position = stream.take(epoch, position)
-        train_step(
-            objective,
-            [batch.to(device) for batch in micro_batches],
-            optimizer,
-            precision,
-            learning_rate=1e-4,
-            smoothing=LABEL_SMOOTHING,
-            clip_norm=1.0,
-        )
+        train_state.step([batch.to(device) for batch in micro_batches])
         pairs = workload.pairs_of_batch(number)
         [batch] = micro_batches
         session.after_step(

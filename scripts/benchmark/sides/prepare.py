@@ -1,6 +1,7 @@
 """What comes before measuring: the corpus as ids, first weights, and a small model that can translate."""
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,13 +17,13 @@ from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.sampler import epoch_batches
 from mt.data.corpus import load_corpus
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
+from mt.device import Precision
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import length_limit
 from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID, SPECIAL_TOKENS
 from mt.training.loss import Objective
-from mt.training.precision import Precision
-from mt.training.step import train_step
+from mt.training.train_state import TrainState
 from mt.transformer.transformer import Transformer
 from scripts.benchmark.session import Channel, Job, serve
 from scripts.benchmark.sides.mt_train import adam, batch_stream, new_model
@@ -34,6 +35,11 @@ VOCABULARY_SIZE = 8_000
 SEED = 1
 LEARNING_BATCH_TOKENS = 1_024
 LEARNING_RATE, WARMUP_STEPS = 1e-3, 150
+
+
+def learning_rate(step: int) -> float:
+    """Warm-up, then the inverse square root."""
+    return LEARNING_RATE * min(step / WARMUP_STEPS, math.sqrt(WARMUP_STEPS / step))
 
 
 class Preparation:
@@ -95,29 +101,24 @@ class Preparation:
         """Train a model for so long, and find sentences whose translation it ends by itself."""
         workload = self._job.workload
         model = new_model(self._job.size, workload.description)
-        objective, optimizer = Objective(model).train(), adam(model)
         stream = batch_stream(workload, batch_tokens=LEARNING_BATCH_TOKENS)
-        precision = Precision("auto", torch.device("cpu"))
+        train_state = TrainState(
+            Objective(model),
+            adam(model),
+            Precision("auto", torch.device("cpu")),
+            learning_rate,
+            label_smoothing=LABEL_SMOOTHING,
+            clip_norm=1.0,
+        )
         started = time.perf_counter()
-        epoch = position = step = 0
+        epoch = position = 0
         loss = float("nan")
         while time.perf_counter() - started < seconds:
-            step += 1
             batches, epoch, position = stream.take(epoch, position)
-            rate = LEARNING_RATE * min(step / WARMUP_STEPS, (WARMUP_STEPS / step) ** 0.5)
-            result = train_step(
-                objective,
-                batches,
-                optimizer,
-                precision,
-                learning_rate=rate,
-                smoothing=LABEL_SMOOTHING,
-                clip_norm=1.0,
-            )
-            loss = result.loss
+            loss = train_state.step(batches).loss
         save_file(model.weights(), self._job.folder / "decoding.safetensors")
         num_left_out = self._choose_sentences(model.eval(), num_sentences)
-        facts = {"steps": step, "loss": loss, "left_out": num_left_out}
+        facts = {"steps": train_state.counters.step, "loss": loss, "left_out": num_left_out}
         (self._job.folder / "decoding.json").write_text(json.dumps(facts))
         return facts
 

@@ -1,0 +1,122 @@
+"""The folder ``checkpoints/``: the names in it, the pointers ``latest`` and ``best``, and what is removed."""
+
+import contextlib
+import math
+import os
+import re
+from pathlib import Path
+
+from mt.atomic_files import remove_folder_atomically, sync_folder, write_text_atomically
+from mt.checkpoint.record import Checkpoint, read_record
+from mt.errors import CheckpointError
+from mt.regular_files import read_text
+
+LATEST, BEST = "latest", "best"
+_STEP_NAME = re.compile(r"step_\d{7,18}")
+_AVERAGE_NAME = re.compile(r"average_\d{7,18}")
+_ASIDE_NAME = re.compile(r"\.((?:step|average)_\d{7,18})\.aside")
+_MAX_POINTER_BYTES = 100
+
+
+def step_names(directory: Path) -> list[str]:
+    """The checkpoints that training saved, sound or not, from the oldest step to the newest.
+
+    Raises:
+        CheckpointError: If the folder cannot be read; a missing one has none.
+    """
+    return _names_in(directory, _STEP_NAME)
+
+
+def average_names(directory: Path) -> list[str]:
+    """The averages, likewise."""
+    return _names_in(directory, _AVERAGE_NAME)
+
+
+def read_pointer(directory: Path, pointer: str) -> str | None:
+    """The name of a checkpoint in a pointer file; None if the file is missing or names no checkpoint."""
+    try:
+        text = read_text(directory / pointer, max_bytes=_MAX_POINTER_BYTES).strip()
+    except OSError:
+        return None
+    return text if _STEP_NAME.fullmatch(text) else None
+
+
+def point_at(directory: Path, newest: Checkpoint) -> None:
+    """Update the pointers, now that ``newest`` is the last checkpoint of the run."""
+    best = last_best(directory, newest.step)
+    if best is not None and best != read_pointer(directory, BEST):
+        write_text_atomically(directory / BEST, f"{best}\n")
+    if newest.name != read_pointer(directory, LATEST):
+        write_text_atomically(directory / LATEST, f"{newest.name}\n")
+
+
+def has_no_best_yet(directory: Path) -> bool:
+    """Whether no validation has marked a checkpoint; a damaged or lost pointer does not prove that."""
+    return not os.path.lexists(directory / BEST) and last_best(directory) is None
+
+
+def last_best(directory: Path, up_to_step: float = math.inf) -> str | None:
+    """The best checkpoint up to a step: the last one that was the best of the run when it was saved."""
+    for name in reversed(step_names(directory)):
+        with contextlib.suppress(CheckpointError):
+            if _step_of(name) <= up_to_step and read_record(directory / name).best:
+                return name
+    return None
+
+
+def prune(directory: Path, newest: Checkpoint, keep: int) -> None:
+    """Remove all but the last ``keep`` up to ``newest``, the best, and those that the pointers name.
+
+    Later steps than ``newest`` are left alone: they were found damaged, and will be saved again.
+    """
+    done = [name for name in step_names(directory) if _step_of(name) <= newest.step]
+    kept = {*done[-keep:], newest.name, read_pointer(directory, BEST), read_pointer(directory, LATEST)}
+    for name in done:
+        folder = directory / name
+        # A link to a folder was not made by us.
+        if name not in kept and folder.is_dir() and not folder.is_symlink():
+            remove_folder_atomically(folder)
+
+
+def put_back_set_aside(directory: Path) -> None:
+    """Undo a replacement that was killed between its two renames, or finish one killed after them."""
+    for aside in list(directory.iterdir()):
+        match = _ASIDE_NAME.fullmatch(aside.name)
+        if match is None:
+            continue
+        folder = directory / match[1]
+        if folder.exists():
+            remove_folder_atomically(aside)
+        else:
+            aside.rename(folder)
+            sync_folder(directory)
+
+
+def refuse_non_folder(path: Path) -> None:
+    """Check that nothing but a folder has the name of a checkpoint.
+
+    Raises:
+        CheckpointError: If there is a link, a file or anything else.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        what = "a symbolic link" if path.is_symlink() else "not a folder"
+        raise CheckpointError(
+            f"{path} is {what}, where the folder of a checkpoint belongs. Remove it, or put the folder "
+            "itself there, and run the same command again."
+        )
+
+
+def _names_in(directory: Path, pattern: re.Pattern[str]) -> list[str]:
+    try:
+        paths = list(directory.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise CheckpointError(
+            f"Cannot read {directory}: {error.strerror}. Check its permissions and its disk."
+        ) from error
+    return sorted((path.name for path in paths if pattern.fullmatch(path.name)), key=_step_of)
+
+
+def _step_of(name: str) -> int:
+    return int(name.rpartition("_")[2])

@@ -1,0 +1,210 @@
+"""The weights of a checkpoint: written and read as safetensors, held open, and averaged.
+
+Reading executes nothing. The checksum guards against accidents; the other checks guard against somebody who
+made the checksums fit.
+"""
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from mt.checkpoint.record import (
+    MODEL,
+    Checkpoint,
+    DamagedError,
+    explain_unreadable,
+    opened_folder,
+    read_record,
+    refuse_other_checksum,
+    unless_vanished,
+)
+from mt.regular_files import open_regular
+
+# The limit of the safetensors library.
+_MAX_HEADER_BYTES = 100_000_000
+_METADATA = "__metadata__"
+
+
+@dataclass(frozen=True)
+class HeldCheckpoint:
+    """A checkpoint whose weights are open, so that all of it comes from one save, even if it is pruned."""
+
+    checkpoint: Checkpoint
+    """Its record."""
+    weights: BufferedReader
+    """The open file of its weights."""
+
+    def model_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each weight, from the header of the file alone; not verified.
+
+        Raises:
+            DamagedError: If the file holds no weights.
+        """
+        return model_shapes(self.weights)
+
+    def load_model(self) -> dict[str, Tensor]:
+        """Its weights by name, on the CPU, verified.
+
+        Raises:
+            DamagedError: If they are not what was saved, or not finite.
+        """
+        return read_model(self.weights, self.checkpoint)
+
+
+@contextmanager
+def open_checkpoint(folder: Path) -> Iterator[HeldCheckpoint]:
+    """Open record and weights of the checkpoint in ``folder``, for the length of a ``with``.
+
+    Raises:
+        VanishedError: If the folder is missing, or was replaced before both were open.
+        DamagedError: If the record or the weights are missing, or the record is not what was saved.
+    """
+    with opened_folder(folder) as opened:
+        with unless_vanished(folder, opened), explain_unreadable(MODEL):
+            weights = open_regular(Path(MODEL), folder=opened)
+        with weights:
+            with unless_vanished(folder, opened):
+                checkpoint = read_record(folder, opened=opened)
+            yield HeldCheckpoint(checkpoint, weights)
+
+
+def load_model(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The weights of a checkpoint that no other process can remove; see `HeldCheckpoint.load_model`."""
+    with explain_unreadable(MODEL):
+        file = open_regular(checkpoint.folder / MODEL)
+    with file:
+        return read_model(file, checkpoint)
+
+
+def model_bytes(model: Mapping[str, Tensor]) -> bytes:
+    """A state dict in the safetensors format.
+
+    A tensor with several names, such as a tied embedding, is written once, its other names in the header.
+
+    Raises:
+        RuntimeError: If two different tensors share memory, which the format cannot express.
+    """
+    first_name: dict[tuple[object, ...], str] = {}
+    tensors: dict[str, Tensor] = {}
+    other_names: dict[str, str] = {}
+    for name, tensor in model.items():
+        place = tensor.data_ptr() or name  # An empty tensor has no address.
+        first = first_name.setdefault(
+            (tensor.device, place, tensor.shape, tensor.stride(), tensor.dtype), name
+        )
+        if first == name:
+            tensors[name] = tensor.detach().cpu().contiguous()
+        else:
+            other_names[name] = first
+    # In one entry: the order of several would differ from process to process, and so would the bytes.
+    return safetensors.torch.save(tensors, {"other_names": json.dumps(other_names, sort_keys=True)})
+
+
+def read_model(file: BinaryIO, checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The state dict that `model_bytes` wrote for this checkpoint, on the CPU.
+
+    Args:
+        file: The open file, which is read once: the bytes that are verified are the bytes that are parsed.
+        checkpoint: The checkpoint that it belongs to.
+
+    Raises:
+        DamagedError: If it is not what was saved, not a model, or has weights that are NaN or infinite.
+    """
+    with explain_unreadable(MODEL):
+        file.seek(0)
+        content = file.read()
+    refuse_other_checksum(checkpoint, MODEL, content)
+    with _explain_forgery():
+        other_names = _other_names(_header(io.BytesIO(content)))
+        tensors: dict[str, Tensor] = safetensors.torch.load(content)
+        del content
+        for name in tensors:
+            # Into memory that torch allocated, which is aligned as its kernels need it.
+            tensors[name] = tensors[name].clone()
+        tensors |= {name: tensors[first] for name, first in other_names.items()}
+    for name, tensor in tensors.items():
+        if not _is_finite(tensor):
+            raise DamagedError(f"the weight {name} in {MODEL} holds NaN or infinite values")
+    return tensors
+
+
+def model_shapes(file: BinaryIO) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor that `model_bytes` wrote, by its name, from the file's header alone.
+
+    Raises:
+        DamagedError: If there is no such header.
+    """
+    with explain_unreadable(MODEL), _explain_forgery():
+        file.seek(0)
+        header = _header(file)
+        shapes = {
+            name: tuple(map(int, entry["shape"])) for name, entry in header.items() if name != _METADATA
+        }
+        return shapes | {name: shapes[first] for name, first in _other_names(header).items()}
+
+
+def mean_of(models: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of each weight (Vaswani et al. 2017, section 6.1), in the weight's own dtype.
+
+    Args:
+        models: Weights by name. They are read one after another, so that only two are in memory at a time.
+
+    Raises:
+        ValueError: If there are none, or names or shapes differ.
+    """
+    sums: dict[str, Tensor] = {}
+    dtypes: dict[str, torch.dtype] = {}
+    num_models = 0
+    for weights in models:
+        if not num_models:
+            dtypes = {name: weight.dtype for name, weight in weights.items()}
+            sums = {name: torch.zeros_like(weight, dtype=torch.float64) for name, weight in weights.items()}
+        num_models += 1
+        if {name: sum_.shape for name, sum_ in sums.items()} != {n: w.shape for n, w in weights.items()}:
+            raise ValueError("their weights have other names or shapes")
+        for name, weight in weights.items():
+            sums[name] += weight
+    if not num_models:
+        raise ValueError("there are none")
+    return {name: (sum_ / num_models).to(dtypes[name]) for name, sum_ in sums.items()}
+
+
+def _header(file: BinaryIO) -> dict[str, Any]:
+    """The header of a safetensors file: its length in 8 bytes, then JSON."""
+    length = int.from_bytes(file.read(8), "little")
+    if length > _MAX_HEADER_BYTES:
+        raise ValueError("the header is too long")
+    header = json.loads(file.read(length))
+    if not isinstance(header, dict):
+        raise TypeError("the header is not a mapping")
+    return header
+
+
+def _other_names(header: Mapping[str, Any]) -> dict[str, str]:
+    names: dict[str, str] = json.loads(header[_METADATA]["other_names"])
+    return names
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    if not tensor.is_floating_point() or not tensor.numel():
+        return True
+    # aminmax propagates NaN, and unlike isfinite().all() needs no second tensor of that size.
+    return all(bound.isfinite() for bound in torch.aminmax(tensor))
+
+
+@contextmanager
+def _explain_forgery() -> Iterator[None]:
+    try:
+        yield
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedError(f"{MODEL} is not a model that mt wrote") from error

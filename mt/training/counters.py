@@ -1,0 +1,203 @@
+"""The plain numbers of a run: how far it has come and how well it did, as a checkpoint's JSON has them."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, NamedTuple
+
+import torch
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from mt.checkpoint.record import DamagedError
+from mt.checkpoint.training_state import SavedTraining
+from mt.config.training import TrainingConfig, ValidationConfig
+
+# The number of points in the running average of the training curve, about; older points weigh less.
+POINTS_AVERAGED = 10
+
+# More than any run can reach, and few enough to be computed and printed.
+_MAX_COUNT = 10**14
+
+
+def _is_score(value: float) -> float:
+    """Accept NaN and infinity, which a loss can be."""
+    if value < -1 or _MAX_COUNT < value < math.inf:
+        raise ValueError("must be a score")
+    return value
+
+
+Count = Annotated[int, Field(strict=True, ge=0, le=_MAX_COUNT)]
+# What is never negative may be so by a rounding error.
+Amount = Annotated[float, Field(strict=True, ge=-1, le=_MAX_COUNT, allow_inf_nan=False)]
+Score = Annotated[float, Field(strict=True), AfterValidator(_is_score)]
+Flag = Annotated[bool, Field(strict=True)]
+
+
+class CurvePoint(NamedTuple):
+    """A point of the training curve."""
+
+    loss: float
+    """Mean loss per target token since the point before."""
+    above_average: float
+    """Difference to the running average of earlier points; 0 while there are too few of them."""
+
+
+@dataclass
+class Counters:
+    """Position, totals and best score of a run. The types bound which values are accepted from a file."""
+
+    step: Count = 0
+    """Optimizer steps taken."""
+    epoch: Count = 0
+    """Complete passes over the training split."""
+    batch: Count = 0
+    """Batches of the current epoch that have been used."""
+    num_target_tokens: Count = 0
+    """Real target tokens trained on."""
+    seconds: Amount = 0.0
+    """Time spent on training and validation, over all sessions."""
+    best_value: Score | None = None
+    """Best value so far of ``validation.metric``."""
+    num_validations_without_gain: Count = 0
+    num_skipped_steps: Count = 0
+    """Steps skipped because the loss or the gradient was not finite."""
+    num_skipped_in_a_row: Count = 0
+    logged_loss: Amount = 0.0
+    """Summed loss, in nats, of the steps since the last point of the training curve."""
+    logged_tokens: Count = 0
+    """Target tokens of those steps. Saved so that a resumed run draws the same curves."""
+    average_loss: Amount = 0.0
+    """Running average of the points of the training curve, to recognise a spike."""
+    num_points: Count = 0
+    """Points of the training curve so far."""
+    num_scaler_skips: Count = 0
+    """Steps skipped only because the loss scale of fp16 was too large, which is normal."""
+    owes_validation: Flag = False
+    """Whether the validation at this step was interrupted and still has to be done."""
+    positions_too_large: Count | None = None
+    """Positions of the smallest batch that ran out of memory; saved because halves draw other dropout."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Names and values, for a checkpoint."""
+        return asdict(self)
+
+    def record_step(
+        self, loss: float, num_target_tokens: int, *, updated: bool, scale_too_large: bool = False
+    ) -> None:
+        """Count a step with this loss per token. A step without an update counts as skipped, without loss."""
+        self.step += 1
+        self.num_target_tokens += num_target_tokens
+        if updated:
+            self.num_skipped_in_a_row = 0
+            self.logged_loss += loss * num_target_tokens
+            self.logged_tokens += num_target_tokens
+        elif scale_too_large:
+            self.num_scaler_skips += 1
+        else:
+            self.num_skipped_steps += 1
+            self.num_skipped_in_a_row += 1
+
+    def next_point(self) -> CurvePoint | None:
+        """Finish a point of the training curve and start the next; None if all its steps were skipped."""
+        if not self.logged_tokens:
+            return None
+        loss = self.logged_loss / self.logged_tokens
+        self.logged_loss, self.logged_tokens = 0.0, 0
+        above = loss - self.average_loss
+        self.num_points += 1
+        self.average_loss += above / min(self.num_points, POINTS_AVERAGED)
+        return CurvePoint(loss, above if self.num_points > POINTS_AVERAGED else 0.0)
+
+    def record_validation(self, value: float, metric: str) -> bool:
+        """Record a new value of the metric; return whether it is the best so far."""
+        better = (
+            self.best_value is None
+            or (math.isnan(self.best_value) and not math.isnan(value))
+            or (value < self.best_value if metric == "loss" else value > self.best_value)
+        )
+        if better:
+            self.best_value = value
+        self.num_validations_without_gain = 0 if better else self.num_validations_without_gain + 1
+        return better
+
+    def reached_limit(self, training: TrainingConfig, validation: ValidationConfig) -> str | None:
+        """Why the run is finished, in words; None while it is not."""
+        minutes = self.seconds / 60
+        if training.max_steps is not None and self.step >= training.max_steps:
+            return f"training.max_steps ({training.max_steps:,}) reached"
+        if training.max_epochs is not None and self.epoch >= training.max_epochs:
+            return f"training.max_epochs ({training.max_epochs:,}) reached"
+        if training.max_target_tokens is not None and self.num_target_tokens >= training.max_target_tokens:
+            return f"training.max_target_tokens ({training.max_target_tokens:,}) reached"
+        if training.max_minutes is not None and minutes >= training.max_minutes:
+            return f"training.max_minutes ({training.max_minutes:g}) reached"
+        if validation.patience is not None and self.num_validations_without_gain >= validation.patience:
+            return f"no gain in {validation.patience} validations (validation.patience)"
+        return None
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OptimizerValues(_Section):
+    """Plain values of Adam."""
+
+    num_updates: Count
+    """Updates of the parameters so far; before the first there are no moments."""
+
+
+class ScalerValues(_Section):
+    """Plain values of the fp16 loss scaler."""
+
+    scale: Annotated[float, Field(strict=True, gt=0, le=torch.finfo(torch.float32).max)]
+    growth_tracker: Count
+    """Steps since the last change of the scale."""
+
+
+class AverageValues(_Section):
+    """Plain values of the moving average of the weights."""
+
+    num_updates: Count
+
+
+class SavedValues(_Section):
+    """All plain values of a checkpoint's training state."""
+
+    counters: Counters = Field(alias="state")
+    optimizer: OptimizerValues
+    scaler: ScalerValues | None
+    """None unless the run trains in fp16."""
+    average: AverageValues | None
+    """None unless the run keeps a moving average."""
+
+
+def read_values(saved: SavedTraining, step: int) -> SavedValues:
+    """The plain values of the training state of the checkpoint of this step.
+
+    Raises:
+        DamagedError: If a value is missing, of another type, or impossible in training.
+    """
+    counters = saved.values.get("state")
+    if not isinstance(counters, dict):
+        raise DamagedError("its training state has no counters")
+    defaults = Counters().to_dict()
+    if saved.is_format_1:
+        counters = defaults | counters
+    if counters.keys() != defaults.keys():
+        raise DamagedError("its training state has other counters than mt writes")
+    try:
+        values = SavedValues.model_validate({**saved.values, "state": counters})
+    except ValidationError as error:
+        raise DamagedError(f"its training state is not one that mt wrote ({_complaint(error)})") from error
+    updates = [values.optimizer.num_updates, values.average.num_updates if values.average else 0]
+    if values.counters.step != step or max(updates) > step:
+        raise DamagedError(f"its training state is not that of step {step}")
+    return values
+
+
+def _complaint(error: ValidationError) -> str:
+    """The first mistake, without the value itself, which may be of any length."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    if first["type"] == "extra_forbidden":
+        return "a value that mt does not write"
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -1,0 +1,121 @@
+"""What the training loop needs in one process: validation, checkpoints, interruption and progress."""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mt.checkpoint.record import Checkpoint
+from mt.checkpoint.store import CheckpointStore
+from mt.config.config import Config
+from mt.data.batches.batch import Batch, collate
+from mt.data.batches.sampler import ordered_batches
+from mt.data.prepare import Prepared
+from mt.display import progress_bar
+from mt.inference.loaded_model import tokenizer_checksums
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
+from mt.training.bad_batches import keep_bad_batch
+from mt.training.counters import Counters
+from mt.training.interruption import Interrupted, Interruption
+from mt.training.progress import Progress
+from mt.training.step import StepResult
+from mt.training.train_state import TrainState
+from mt.training.validation import ValidationResult, validate
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass
+class Session:
+    """One process's part of a run, from its start or from a checkpoint to its end or an interruption."""
+
+    config: Config
+    run: RunDirectory
+    store: CheckpointStore
+    prepared: Prepared
+    environment: dict[str, str | int]
+    interruption: Interruption
+    progress: Progress
+    newest: Checkpoint | None = None
+    """The newest checkpoint of the run."""
+
+    def __post_init__(self) -> None:
+        # Read once: if the files are lost while training, checkpoints can still be saved.
+        self._tokenizer_checksums = tokenizer_checksums(self.run)
+
+    def validate(self, train_state: TrainState) -> ValidationResult | None:
+        """Evaluate the model; None if it was interrupted, after which it is repeated on resuming."""
+        prepared, validation = self.prepared, self.prepared.corpus.validation
+        translator = Translator(
+            self.config,
+            train_state.objective.model,
+            prepared.src_tokenizer,
+            prepared.tgt_tokenizer,
+            target_ratio=prepared.train.target_ratio,
+        )
+
+        def translate(texts: Sequence[str]) -> list[str]:
+            with progress_bar(len(texts), unit="sentences") as bar:
+                return translator.translate(
+                    texts, advance=bar.update, before_each_batch=self.interruption.check
+                )
+
+        try:
+            with train_state.evaluation_weights():
+                return validate(
+                    train_state.objective,
+                    self._validation_batches(),
+                    train_state.precision,
+                    translate=translate,
+                    sources=list(validation["src"]),
+                    references=list(validation["tgt"]),
+                )
+        except Interrupted:
+            return None
+
+    def show(self, counters: Counters, result: ValidationResult) -> None:
+        """Show a validation with some of its translations, evenly spread over the validation split."""
+        rows = self.prepared.corpus.validation
+        count = min(self.config.validation.num_samples, len(rows))
+        places = [len(rows) * number // count for number in range(count)]
+        samples = [(rows[i]["src"], result.hypotheses[i], rows[i]["tgt"]) for i in places]
+        self.progress.validation(counters, result, samples)
+
+    def save(self, train_state: TrainState, figures: dict[str, float], *, is_best: bool) -> None:
+        """Save a checkpoint, with the figures of the validation at this step, if there was one."""
+        started = time.perf_counter()
+        training_state = train_state.save()
+        with train_state.evaluation_weights():
+            self.newest = self.store.save(
+                train_state.counters.step,
+                train_state.objective.model.weights(),
+                training_state,
+                metrics=figures,
+                environment=self.environment,
+                tokenizers=self._tokenizer_checksums,
+                computation=self.config.computation(),
+                best=is_best,
+                keep=self.config.checkpoint.keep,
+            )
+        seconds = time.perf_counter() - started
+        self.progress.leave_out(seconds)
+        LOG.info("saved %s in %.2f seconds", self.newest.name, seconds)
+
+    def save_new_steps(self, train_state: TrainState) -> None:
+        """Save a checkpoint if there were steps since the newest one."""
+        if train_state.counters.step != (self.newest.step if self.newest else 0):
+            self.save(train_state, {}, is_best=False)
+
+    def keep_bad_batch(self, step: int, micro_batches: Sequence[Batch], result: StepResult) -> None:
+        """Write the batch of a step whose loss or gradient was not finite into the run directory."""
+        newest = self.newest.name if self.newest else None
+        keep_bad_batch(self.run, step, newest, micro_batches, result)
+
+    def _validation_batches(self) -> Iterator[Batch]:
+        pairs = self.prepared.validation
+        for indices in ordered_batches(
+            pairs.src.lengths, pairs.tgt.lengths, batch_tokens=self.config.training.batch_tokens
+        ):
+            self.interruption.check()
+            yield collate(*pairs.select(indices))

@@ -1,0 +1,72 @@
+"""The public Python API: what docs/python.md shows runs as it is."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import mt
+from mt.run_directory import RunDirectory
+
+PAGE = Path(__file__).parent.parent / "docs" / "python.md"
+
+
+def test_the_page_runs_literally(
+    trained: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(trained.path, "runs/quickstart")
+    Path("configs").mkdir()
+    shutil.copy(trained.config_file, "configs/quickstart.yaml")
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 6
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(block, names)
+    assert names["translations"] == ["der Hund sieht ein Haus.", "Anna kauft Milch."]
+    assert "der Hund sieht ein Haus." in capsys.readouterr().out
+    assert "training.max_steps (10) reached" in str(vars(names["outcome"])["finished"])
+    assert yaml.safe_load(Path("runs/seed2/config.yaml").read_text())["training"]["seed"] == 2
+
+
+def test_importing_mt_does_not_import_torch() -> None:
+    code = "import mt, sys; assert mt.__version__; print({'torch', 'pydantic', 'sacrebleu'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("name", mt.__all__)
+def test_every_public_name_can_be_imported(name: str) -> None:
+    assert callable(getattr(mt, name))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'translater'"):
+        getattr(mt, "translater")  # noqa: B009
+
+
+@pytest.mark.parametrize("device", ["cpu", torch.device("cpu")])
+@pytest.mark.parametrize("kind", [str, Path, lambda path: RunDirectory(Path(path))])
+def test_a_run_is_given_by_its_path_and_a_device_by_its_name(
+    kind: type, device: str | torch.device, trained: RunDirectory
+) -> None:
+    translator = mt.Translator.from_run(kind(str(trained.path)), device=device)
+    assert translator.device == torch.device("cpu")
+
+
+def test_an_error_has_facts_without_flags(trained: RunDirectory) -> None:
+    trained.tgt_tokenizer_file.write_text(trained.tgt_tokenizer_file.read_text() + " ")
+    with pytest.raises(mt.MtError, match="Start the run over") as error:
+        mt.Translator.from_run(trained.path)
+    assert "--" not in str(error.value)
+
+
+def test_a_single_string_is_not_taken_for_a_list_of_letters(trained: RunDirectory) -> None:
+    translator = mt.Translator.from_run(trained, device="cpu")
+    with pytest.raises(TypeError, match="sequence of lines"):
+        translator.translate("the dog sees a house.")
