@@ -22,8 +22,8 @@ class SeenPairs:
         hashes, first = np.unique(digests, return_index=True)
         is_new = np.ones(len(hashes), dtype=np.bool_)
         for run in self._runs:
-            places = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
-            is_new &= run[places] != hashes
+            positions = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
+            is_new &= run[positions] != hashes
         self._keep(hashes[is_new])
         result = np.zeros(len(digests), dtype=np.bool_)
         result[first[is_new]] = True

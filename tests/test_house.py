@@ -180,3 +180,41 @@ def test_yaml_is_loaded_safely(file: Path) -> None:
     text = file.read_text()
     assert not re.search(r"yaml\.(unsafe_load|full_load|UnsafeLoader|FullLoader|Loader\b)", text)
     assert "yaml.load(" not in text or "SafeLoader" in text
+
+
+def test_the_house_is_small() -> None:
+    assert len(FILES) <= 150
+
+
+# Words and phrases that were invented here, and what the field says instead (whole words, in any text that
+# somebody reads).
+INVENTED = {
+    r"(is|are|was) no numbers?": "NaN, not finite",
+    r"end marks?": "end-of-sentence token, EOS",
+    r"blanks?": "spaces",
+    r"small letters": "lower case",
+    r"(begin|begun|began|begins|beginning|train|trained|made|read) anew": "start over, again",
+    r"trainees?": "TrainState",
+    r"(a|one|earlier|this|first|next|last) sittings?": "session",
+    r"judged": "evaluated",
+    r"foreign tokenizers?": "external tokenizer",
+    r"carr(y|ies|ied) over": "copy",
+    r"what differs is": "differences are",
+    r"hide words": "replace with UNK",
+    r"made_once": "cached",
+}
+READ_BY_PEOPLE = [
+    *FILES,
+    *(PACKAGE.parent / "docs").glob("*.md"),
+    *PACKAGE.parent.glob("*.md"),
+    *(PACKAGE.parent / "configs").glob("*.yaml"),
+]
+
+
+@pytest.mark.parametrize("file", READ_BY_PEOPLE, ids=lambda file: str(file.relative_to(PACKAGE.parent)))
+def test_the_fields_own_words(file: Path) -> None:
+    # Names are read word by word, too.
+    text = re.sub(r"\s+", " ", file.read_text(encoding="utf-8"))
+    for invented, instead in INVENTED.items():
+        found = re.search(rf"(?<![a-z])({invented})(?![a-z])", text, re.IGNORECASE)
+        assert not found, f"{found and found[0]!r}: say {instead}"

@@ -88,7 +88,10 @@ EN, DE = "one\ntwo\nthree\n", "eins\nzwei\ndrei\n"
             "No pair of corpus/train.en and corpus/train.de can be",
         ),
         ({"train.jsonl": '{"en": "one", "fr": "un"}\n'}, "corpus/train.jsonl has no column 'de'"),
-        ({"train.jsonl": '{"en": "one", "de'}, "corpus/train.jsonl, line 1: this is no whole JSON value"),
+        (
+            {"train.jsonl": '{"en": "one", "de'},
+            "train.jsonl, line 1: this is not a complete JSON value",
+        ),
         ({}, "corpus holds no training split"),
     ],
     ids=["line counts", "encoding", "one side", "empty", "column", "cut short", "nothing"],

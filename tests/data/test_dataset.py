@@ -10,10 +10,14 @@ import pytest
 from mt.data.batches import dataset
 from mt.data.batches.dataset import EncodedPairs, EncodedSentences, encode_pairs, load_pairs
 from mt.data.batches.sampler import Share
+from mt.data.tokenizers.tokenizer import Tokenizer
 
 
-class WordLengths:
+class WordLengths(Tokenizer):
     """A word's id is 10 plus its number of letters."""
+
+    def __init__(self) -> None:
+        pass
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [[10 + len(word) for word in text.split()] for text in texts]
@@ -45,7 +49,7 @@ def test_training_pairs_that_are_empty_or_too_long_are_dropped_and_counted() -> 
     assert dropped == {"empty": 4, "too long": 2}
 
 
-def test_lengths_count_the_end_mark() -> None:
+def test_lengths_include_eos() -> None:
     pairs, _ = encode(["a b", ""], ["c", "d e f"])
     assert pairs.src.lengths.tolist() == [3, 1]
     assert pairs.tgt.lengths.tolist() == [2, 4]

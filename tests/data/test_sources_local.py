@@ -159,7 +159,7 @@ def test_a_table_in_pieces_is_read_in_order_and_a_missing_piece_is_noticed(tmp_p
         write_parquet(tmp_path / f"train-0000{i}-of-00003.parquet", [(f"s{i}", f"t{i}")])
     assert pairs_of(load(tmp_path)) == [("s0", "t0"), ("s1", "t1"), ("s2", "t2")]
     (tmp_path / "train-00001-of-00003.parquet").unlink()
-    loading_fails(tmp_path, r"holds 2 of the 3 pieces of train\.parquet: fetch those that are missing")
+    loading_fails(tmp_path, r"holds 2 of the 3 shards of train\.parquet: fetch those that are missing")
 
 
 def test_the_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,18 +238,26 @@ def test_a_tsv_whose_first_line_is_a_sentence_is_told_about_headers(tmp_path: Pa
             '{"en": "a", "de": "b"}\n\n{"en": "c", "d',
             r"train\.jsonl, line 3: .*may be cut short",
         ),
-        ("train.jsonl", '{"en": "a", "de": "b"}\n["a", "b"]\n', r"line 2: found a list where a JSON object"),
-        ("train.jsonl", "[" * 100_000, r"line 1: this is no whole JSON value"),
+        (
+            "train.jsonl",
+            '{"en": "a", "de": "b"}\n["a", "b"]\n',
+            r"line 2: found a list instead of a JSON object",
+        ),
+        ("train.jsonl", "[" * 100_000, r"line 1: this is not a complete JSON value"),
         ("train.jsonl", '{"en": "\\ud800", "de": "b"}\n', r"line 1: .*lone surrogate"),
-        ("train.json", '[{"en": "a", "de": "b"}, {"en": "c"', r"train\.json: this is no whole JSON value"),
+        (
+            "train.json",
+            '[{"en": "a", "de": "b"}, {"en": "c"',
+            r"train\.json: this is not a complete JSON value",
+        ),
         (
             "train.json",
             '[{"en": "a", "de": "b"}, "c"]',
-            r"train\.json, row 2: found a str where a JSON object",
+            r"train\.json, row 2: found a str instead of a JSON object",
         ),
         ("train.csv", "en,de\na,b\nc,d,e\n", r"train\.csv, line 3: found 3 cells where .* 2 columns; quote"),
-        ("train.csv", 'en,de\na,b\n"never closed,d\ne,f\n', r"line 4: this is no sound CSV .*doubled"),
-        ("train.csv", 'en,de\na,"b" and c\n', r"line 2: this is no sound CSV"),
+        ("train.csv", 'en,de\na,b\n"never closed,d\ne,f\n', r"line 4: this is not valid CSV .*doubled"),
+        ("train.csv", 'en,de\na,"b" and c\n', r"line 2: this is not valid CSV"),
         (
             "train.tsv",
             "en\tde\na\n",
@@ -290,7 +298,7 @@ def test_corrupt_parquet(tmp_path: Path, damage: str) -> None:
     content = path.read_bytes()
     flipped = content[:-20] + bytes(byte ^ 0xFF for byte in content[-20:-8]) + content[-8:]
     path.write_bytes({"cut": content[:200], "flipped": flipped, "something else": b"en,de\na,b\n"}[damage])
-    loading_fails(tmp_path, r"train\.parquet is no sound parquet file \(.*\): fetch or write it again")
+    loading_fails(tmp_path, r"train\.parquet is not a valid parquet file \(.*\): fetch or write it again")
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "not packed"])
@@ -299,7 +307,7 @@ def test_corrupt_gzip(tmp_path: Path, damage: str) -> None:
     flipped = packed[:40] + bytes([packed[40] ^ 0xFF]) + packed[41:]
     content = {"cut": packed[:-12], "flipped": flipped, "not packed": b'{"en": "a", "de": "b"}\n'}[damage]
     (tmp_path / "train.jsonl.gz").write_bytes(content)
-    loading_fails(tmp_path, r"train\.jsonl\.gz is no sound gzip file")
+    loading_fails(tmp_path, r"train\.jsonl\.gz is not a valid gzip file")
 
 
 @pytest.mark.parametrize(("num_english", "num_german"), [(1200, 1250), (1250, 1200), (3, 0), (0, 3)])

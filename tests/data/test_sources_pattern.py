@@ -142,7 +142,7 @@ def test_a_broken_file_among_many_is_named_with_its_line(tmp_path: Path) -> None
         write_table(tmp_path / f"{i}.jsonl", range(3))
     (tmp_path / "1.jsonl").write_text('{"en": "a", "de": "b"}\n{"en": "a"', encoding="utf-8")
     loading_fails(
-        tmp_path / "*.jsonl", rf"{re.escape(str(tmp_path))}/1\.jsonl, line 2: this is no whole JSON"
+        tmp_path / "*.jsonl", rf"{re.escape(str(tmp_path))}/1\.jsonl, line 2: this is not a complete JSON"
     )
     (tmp_path / "1.jsonl").write_text('{"en": "a", "fr": "b"}\n', encoding="utf-8")
     loading_fails(tmp_path / "*.jsonl", r"1\.jsonl has no column 'de', which data\.tgt names; .* 'en', 'fr'")

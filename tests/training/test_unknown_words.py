@@ -3,7 +3,7 @@
 import numpy as np
 
 from mt.data.batches.dataset import EncodedPairs, EncodedSentences
-from mt.data.batches.stream import BatchStream, hide_words, hide_words_of_some
+from mt.data.batches.stream import BatchStream, replace_some_with_unk, replace_with_unk
 from mt.special_tokens import UNK_ID
 
 SRC, TGT = np.array([10, 20, 30, 40], np.int32), np.array([50, 60, 70, 80, 90], np.int32)
@@ -14,7 +14,7 @@ PLACES = np.array([0, 1, 1, -1, 2], np.int16)
 def test_only_words_linked_one_to_one_are_hidden_and_on_both_sides() -> None:
     seen = set()
     for seed in range(60):
-        src, tgt = hide_words(SRC, TGT, PLACES, 1, np.random.default_rng(seed))
+        src, tgt = replace_with_unk(SRC, TGT, PLACES, 1, np.random.default_rng(seed))
         hidden = np.flatnonzero(src == UNK_ID).tolist()
         assert np.flatnonzero(tgt == UNK_ID).tolist() == [{0: 0, 2: 4}[place] for place in hidden]
         seen.add(tuple(hidden))
@@ -24,13 +24,15 @@ def test_only_words_linked_one_to_one_are_hidden_and_on_both_sides() -> None:
 
 def test_the_rarer_of_two_is_hidden_more_often() -> None:
     generator = np.random.default_rng(1)
-    hidden = [int(hide_words(SRC, TGT, PLACES, 1, generator)[0].tolist().index(UNK_ID)) for _ in range(1000)]
+    hidden = [
+        int(replace_with_unk(SRC, TGT, PLACES, 1, generator)[0].tolist().index(UNK_ID)) for _ in range(1000)
+    ]
     # Of two draws from two words, one in four is the more frequent twice.
     assert 200 < hidden.count(0) < 300
 
 
 def test_nothing_is_hidden_where_nothing_is_linked() -> None:
-    src, tgt = hide_words(SRC, TGT, np.full(5, -1, np.int16), 3, np.random.default_rng(1))
+    src, tgt = replace_with_unk(SRC, TGT, np.full(5, -1, np.int16), 3, np.random.default_rng(1))
     assert src is SRC
     assert tgt is TGT
 
@@ -38,7 +40,7 @@ def test_nothing_is_hidden_where_nothing_is_linked() -> None:
 def test_the_share_of_pairs_that_lose_a_word() -> None:
     generator = np.random.default_rng(3)
     num = 4000
-    src, tgt = hide_words_of_some([SRC] * num, [TGT] * num, [PLACES] * num, 0.3, generator)
+    src, tgt = replace_some_with_unk([SRC] * num, [TGT] * num, [PLACES] * num, 0.3, generator)
     lost = np.array([np.count_nonzero(ids == UNK_ID) for ids in src])
     assert abs(np.mean(lost > 0) - 0.3) < 0.03
     assert (lost == 2).any()

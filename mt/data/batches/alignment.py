@@ -15,7 +15,7 @@ import numpy.typing as npt
 from mt.data.batches.dataset import EncodedPairs
 
 ALIGNMENT_VERSION = 1
-"""Raised when the same ids would be aligned otherwise than before."""
+"""Raised when the same ids would be aligned differently than before."""
 
 NONE = -1
 """The position of a target word that translates no source word."""
@@ -29,7 +29,7 @@ _TENSION = 4.0
 _NO_COUNTERPART = 0.08
 _ITERATIONS = 5
 # The least posterior of a link, as the geometric mean of both directions.
-_LEAST_BELIEF = 0.3
+_LEAST_POSTERIOR = 0.3
 # Most cells (source times target tokens) to learn from: Multi30k fits, and a cell takes about 80 bytes.
 _MOST_CELLS = 6_000_000
 _CELLS_AT_A_TIME = 1_000_000
@@ -65,10 +65,10 @@ class Lexicon:
         no_counterpart = _NO_COUNTERPART / max(len(grid.src_ids), len(grid.tgt_ids))
         lexicon = cls(keys, np.ones(len(keys)), np.ones(len(keys)), tgt_vocab_size, no_counterpart)
         for _ in range(_ITERATIONS):
-            belief = grid.belief(
+            posterior = grid.posterior(
                 lexicon.tgt_given_src[word_pair], lexicon.src_given_tgt[word_pair], no_counterpart
             )
-            counts = np.bincount(word_pair, belief, minlength=len(keys))
+            counts = np.bincount(word_pair, posterior, minlength=len(keys))
             lexicon = cls(
                 keys,
                 counts / np.maximum(np.bincount(src_word, counts), 1e-12)[src_word],
@@ -84,11 +84,11 @@ class Lexicon:
         keys = grid.keys(self.tgt_vocab_size)
         found = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
         is_known = (self.keys[found] == keys) & (grid.tgt_ids < self.tgt_vocab_size)[grid.tgt]
-        belief = grid.belief(
+        posterior = grid.posterior(
             self.tgt_given_src[found] * is_known, self.src_given_tgt[found] * is_known, self.no_counterpart
         )
-        best = np.maximum.reduceat(belief, grid.starts)
-        is_best = np.flatnonzero((belief == best[grid.tgt]) & (belief >= _LEAST_BELIEF**2))
+        best = np.maximum.reduceat(posterior, grid.starts)
+        is_best = np.flatnonzero((posterior == best[grid.tgt]) & (posterior >= _LEAST_POSTERIOR**2))
         # Of equally good cells the first wins; the assignment below would keep the last.
         is_best = is_best[::-1]
         places = np.full(len(best), NONE, dtype=np.int16)
@@ -166,7 +166,7 @@ class _Grid:
         """One number for the two words of each cell."""
         return self.src_ids[self.src] * tgt_vocab_size + self.tgt_ids[self.tgt]
 
-    def belief(self, tgt_given_src: Floats, src_given_tgt: Floats, no_counterpart: float) -> Floats:
+    def posterior(self, tgt_given_src: Floats, src_given_tgt: Floats, no_counterpart: float) -> Floats:
         """The product of both directions' posteriors that a cell is a link, ``(C,)``."""
         forward = self._posterior(self.tgt, tgt_given_src, no_counterpart)
         return forward * self._posterior(self.src, src_given_tgt, no_counterpart)
@@ -178,8 +178,8 @@ class _Grid:
         words without counterpart: ``(1 - q) p t / (sum of (1 - q) p t + no_counterpart)``.
         """
         weight = self.prior * translation
-        doubt = no_counterpart / (1 - _NO_COUNTERPART)
-        total = np.bincount(token, weight) + doubt * np.bincount(token, self.prior)
+        no_link = no_counterpart / (1 - _NO_COUNTERPART)
+        total = np.bincount(token, weight) + no_link * np.bincount(token, self.prior)
         return weight / total[token]
 
 

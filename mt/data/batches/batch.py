@@ -29,11 +29,12 @@ class Batch:
         src_mask: ``(B, 1, 1, S)``; True where the encoder and the cross-attention may look.
         tgt_ids: ``(B, T)``, the decoder's input; each row begins with BOS.
         tgt_mask: ``(B, 1, T, T)``; True where the decoder may look: real tokens, none in the future.
-        labels: ``(B, T)``, what is to be predicted; ends with EOS, PAD where there is nothing to predict.
+        labels: ``(B, T)``, the tokens to predict; each row ends with EOS, then PAD.
         num_target_tokens: Labels that are not PAD.
-        alignment: ``(B, T)``, the source position that each label translates, or -1; None where nobody asks.
+        alignment: ``(B, T)``, the source position that each label translates, or -1; None if it is not
+            needed.
         dropout_seed: What training seeds torch with before it computes the batch, from 0 to ``2**64 - 1``;
-            None where its dropout is to be drawn from the generators as they are.
+            None to leave torch's generators as they are.
     """
 
     src_ids: Tensor
@@ -47,33 +48,33 @@ class Batch:
 
     @property
     def num_positions(self) -> int:
-        """Of source and target together, padding included: how much memory the batch takes, in proportion."""
+        """Positions of source and target, padding included; memory use is proportional to it."""
         return self.src_ids.numel() + self.tgt_ids.numel()
 
     def to(self, device: torch.device | str) -> Self:
-        """Return the batch on ``device``; from pinned memory to CUDA the copy runs beside the computing."""
+        """Return the batch on ``device``; a copy from pinned memory to CUDA is asynchronous."""
         # CUDA keeps pinned memory until it is copied; any other source may be freed while it is still read.
         is_cuda = torch.device(device).type == "cuda"
         return self._each(lambda tensor: tensor.to(device, non_blocking=is_cuda and tensor.is_pinned()))
 
     def pin_memory(self) -> Self:
-        """Return the batch in page-locked memory, from where CUDA copies without waiting."""
+        """Return the batch in page-locked memory, from which CUDA copies asynchronously."""
         return self._each(Tensor.pin_memory)
 
     def repeated(self, times: int) -> Self:
-        """All rows, and all of them again, so many times."""
+        """All rows, repeated ``times`` times as a whole."""
         if times == 1:
             return self
         rows = self._each(lambda tensor: torch.cat([tensor] * times))
         return replace(rows, num_target_tokens=times * self.num_target_tokens)
 
     def halves(self) -> tuple[Self, Self]:
-        """The first half of its rows and the rest, as views; of two rows or more."""
+        """The first half of its rows and the rest, as views; it must have two rows or more."""
         middle = len(self.labels) // 2
         return self._rows(slice(None, middle)), self._rows(slice(middle, None))
 
     def sentences(self) -> tuple[list[list[int]], list[list[int]]]:
-        """The raw ids of its sources and targets: what `collate` made it from."""
+        """The raw ids of its sources and targets: the arguments of `collate`."""
         sides = (self.src_ids, self.labels)
         src, tgt = (
             [[i for i in row if i not in (PAD_ID, EOS_ID)] for row in side.tolist()] for side in sides
@@ -97,7 +98,7 @@ class Batch:
 
 
 def pad(sentences: Sentences, *, first: int | None = None, last: int | None = None) -> Tensor:
-    """Write sentences into a rectangle, filled with PAD on the right.
+    """Pad sentences with PAD on the right into one tensor.
 
     Args:
         sentences: At least one; each a list or array of ids, possibly empty.
@@ -105,7 +106,7 @@ def pad(sentences: Sentences, *, first: int | None = None, last: int | None = No
         last: An id to put after each sentence, such as EOS.
 
     Returns:
-        ``(B, T)`` int64, T being the longest sentence with what was put before and after it.
+        ``(B, T)`` int64, where T is the longest sentence with the ids added to it.
     """
     arrays = [np.asarray(sentence, dtype=np.int64) for sentence in sentences]
     lengths = np.array([len(array) for array in arrays])[:, None]
@@ -113,7 +114,7 @@ def pad(sentences: Sentences, *, first: int | None = None, last: int | None = No
     width = start + int(lengths.max()) + int(last is not None)
     padded = np.full((len(arrays), width), PAD_ID, dtype=np.int64)
     position = np.arange(width) - start
-    # A boolean mask picks its places row by row, which is the order of the ids laid end to end.
+    # A boolean mask selects row by row, which is the order of the concatenated ids.
     padded[(position >= 0) & (position < lengths)] = np.concatenate(arrays)
     if first is not None:
         padded[:, 0] = first
@@ -128,7 +129,7 @@ def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> 
     Args:
         src: Raw source ids, with neither BOS nor EOS.
         tgt: Raw target ids, likewise; ``tgt[i]`` translates ``src[i]``.
-        places: For each target token the place of the source token that it translates, or -1.
+        places: For each target token the position of the source token that it translates, or -1.
     """
     src_ids = pad(src, last=EOS_ID)
     tgt_ids = pad(tgt, first=BOS_ID)
@@ -144,7 +145,7 @@ def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> 
 
 
 def _alignment(src: Sentences, places: Sentences) -> Tensor:
-    """``(B, T)``; the EOS of a target is aligned with that of its source, padding with nothing."""
+    """``(B, T)``; EOS of a target is aligned with EOS of its source, padding with nothing."""
     # One up and down again, because `pad` fills with zeros.
     return (
         pad([[*(place + 1 for place in row), len(ids) + 1] for ids, row in zip(src, places, strict=True)]) - 1

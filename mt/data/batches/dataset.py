@@ -7,13 +7,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, Self
+from typing import Any, BinaryIO, Self
 
 import datasets
 import numpy as np
 import numpy.typing as npt
 
 from mt.data.batches.sampler import Share
+from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import track
 
 ENCODING_VERSION = 1
@@ -25,14 +26,6 @@ _ARRAYS: dict[str, npt.DTypeLike] = {"ids": np.int32, "offsets": np.int64, "leng
 
 Ids = npt.NDArray[np.int32]
 DropCounts = dict[str, int]
-
-
-class TextEncoder(Protocol):
-    """The part of a tokenizer that encoding needs."""
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, with neither BOS nor EOS."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -101,8 +94,8 @@ class EncodedPairs:
 
 def encode_pairs(
     pairs: datasets.Dataset,
-    src_tokenizer: TextEncoder,
-    tgt_tokenizer: TextEncoder,
+    src_tokenizer: Tokenizer,
+    tgt_tokenizer: Tokenizer,
     *,
     max_length: int | None,
     shares: Sequence[Share] = (),

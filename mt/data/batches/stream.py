@@ -1,4 +1,4 @@
-"""The training batches, one step's after another's, from any position on."""
+"""The training batches of a run, step by step, from any position."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,19 +20,21 @@ from mt.special_tokens import UNK_ID
 _BPE_DROPOUT = 2**63
 
 
-def hide_words(
+def replace_with_unk(
     src: Ids, tgt: Ids, places: Places, count: int, generator: np.random.Generator
 ) -> tuple[Ids, Ids]:
-    """A pair in which up to ``count`` words, and what they are translated by, are UNK.
+    """Replace up to ``count`` words of a pair, and their translations, with UNK.
 
-    Only words that are translated one by one are taken; of two that are drawn, the rarer, as names are rare.
+    The model has to learn to write UNK where it reads UNK; rare words alone teach it too seldom.
+
+    Only words aligned one to one are replaced; of two that are drawn, the rarer, because names are rare.
 
     Args:
         src: Source ids, the more frequent words having the smaller ids.
         tgt: Target ids.
-        places: For each target token its place in the source, or a negative number.
-        count: How often to draw.
-        generator: What is drawn from.
+        places: For each target token the position of its source token, or a negative number.
+        count: The number of draws.
+        generator: The source of randomness.
     """
     aligned = np.flatnonzero(places >= 0)
     links = aligned[np.bincount(places[aligned])[places[aligned]] == 1] if len(aligned) else aligned
@@ -46,17 +48,17 @@ def hide_words(
     return src, tgt
 
 
-def hide_words_of_some(
+def replace_some_with_unk(
     src: Sequence[Ids],
     tgt: Sequence[Ids],
     places: Sequence[Places],
     share: float,
     generator: np.random.Generator,
 ) -> tuple[list[Ids], list[Ids]]:
-    """`hide_words` in a ``share`` of pairs; of those that lose a word a ``share`` loses two, and so on."""
+    """`replace_with_unk` in a ``share`` of pairs: in a ``share`` of these two words, and so on."""
     counts = (generator.geometric(1 - share, size=len(src)) - 1).tolist()
     pairs = [
-        hide_words(src_ids, tgt_ids, row, count, generator) if count else (src_ids, tgt_ids)
+        replace_with_unk(src_ids, tgt_ids, row, count, generator) if count else (src_ids, tgt_ids)
         for src_ids, tgt_ids, row, count in zip(src, tgt, places, counts, strict=True)
     ]
     return [src_ids for src_ids, _ in pairs], [tgt_ids for _, tgt_ids in pairs]
@@ -67,9 +69,9 @@ class Epoch:
     """One pass over the corpus.
 
     Attributes:
-        number: Passes before it.
-        pairs: As this one shows them.
-        batches: Which of them make a batch.
+        number: Passes completed before it.
+        pairs: The pairs, segmented as in this epoch.
+        batches: The indices of each batch's pairs.
     """
 
     number: int
@@ -78,7 +80,7 @@ class Epoch:
 
 
 class BatchStream:
-    """Batches as a function of (epoch, batch): the same from there on, whoever asks and however often."""
+    """Training batches as a pure function of the position (epoch, batch)."""
 
     def __init__(
         self,
@@ -92,10 +94,10 @@ class BatchStream:
         bpe_dropouts: tuple[BpeDropout, BpeDropout] | None = None,
         before_each_block: Callable[[], None] = lambda: None,
     ) -> None:
-        """With ``places``, laid out as ``pairs.tgt.ids``, batches have an alignment, and words are hidden.
+        """With ``places``, laid out as ``pairs.tgt.ids``, batches have an alignment, and some words are UNK.
 
-        With ``bpe_dropouts``, of source and target, all sentences are cut otherwise in each epoch;
-        ``before_each_block`` is called every few thousand of them, and may raise to give up.
+        With ``bpe_dropouts``, of source and target, all sentences are segmented differently in each epoch;
+        ``before_each_block`` is called every few thousand of them, and may raise to stop.
         """
         self.num_micro_batches = num_micro_batches
         self._pairs = pairs
@@ -133,7 +135,7 @@ class BatchStream:
             )
 
     def _batch(self, indices: Indices, epoch: int, number: int) -> Batch:
-        """With all that is random in it seeded by where it is, whoever computes it in whatever step."""
+        """The batch at a position; everything random in it is seeded by the position."""
         hidden = np.random.default_rng(derived_seed("hidden words", self._seed, epoch, number))
         batch = self.batch_of(indices, epoch, hidden)
         return replace(batch, dropout_seed=derived_seed("dropout", self._seed, epoch, number))
@@ -148,20 +150,20 @@ class BatchStream:
         return int(shown.pairs.tgt.lengths[shown.batches.pairs].sum(dtype=np.int64))
 
     def batch_of(self, indices: Indices, epoch: int, generator: np.random.Generator) -> Batch:
-        """The batch of these pairs of an epoch, as the generator draws what is hidden in it."""
+        """The batch of these pairs of an epoch; the generator draws the words that become UNK."""
         src, tgt = self.epoch(epoch).pairs.select(indices)
         if self._places is None:
             return collate(src, tgt)
         offsets = self._pairs.tgt.offsets
         places = [self._places[offsets[i] : offsets[i + 1]] for i in indices]
-        src, tgt = hide_words_of_some(src, tgt, places, self._unknown_share, generator)
+        src, tgt = replace_some_with_unk(src, tgt, places, self._unknown_share, generator)
         return collate(src, tgt, places)
 
     def epoch(self, number: int) -> Epoch:
-        """The pass over the corpus after so many; kept until another is asked for."""
+        """The epoch after ``number`` others; cached until another is requested."""
         if self._epoch is None or number != self._epoch.number:
-            self._epoch = None  # The old one need not be in memory while the new one is made.
-            pairs = self._cut_anew(number)
+            self._epoch = None  # Frees the old one before the new one is computed.
+            pairs = self._with_bpe_dropout(number)
             batches = epoch_batches(
                 pairs.src.lengths,
                 pairs.tgt.lengths,
@@ -173,7 +175,7 @@ class BatchStream:
             self._epoch = Epoch(number, pairs, batches)
         return self._epoch
 
-    def _cut_anew(self, epoch: int) -> EncodedPairs:
+    def _with_bpe_dropout(self, epoch: int) -> EncodedPairs:
         if self._bpe_dropouts is None:
             return self._pairs
         src, tgt = self._bpe_dropouts
@@ -197,9 +199,9 @@ def training_batches(
     Args:
         config: The run's config.
         pairs: The training pairs.
-        tokenizers: What source and target were encoded by.
-        places: For each target token the source token that it translates; None where nobody asks.
-        before_each_block: Called now and then while an epoch is made; may raise to give up.
+        tokenizers: Those of source and target.
+        places: For each target token the position of its source token; None if it is not needed.
+        before_each_block: Called now and then while an epoch is prepared; may raise to stop.
     """
     training = config.training
     dropouts = None

@@ -31,10 +31,10 @@ class Dropped:
 
 
 def training_pairs(parts: Sequence[Part], dropped: Dropped) -> Iterator[tuple[str, str]]:
-    """The pairs with text on both sides; the others are counted in ``dropped``.
+    """Yield the pairs with text on both sides; the others are counted in ``dropped``.
 
     Raises:
-        DataError: If a text holds half a character.
+        DataError: If a text has a lone surrogate.
     """
     for part in parts:
         for number, src, tgt in part.pairs:
@@ -48,10 +48,10 @@ def training_pairs(parts: Sequence[Part], dropped: Dropped) -> Iterator[tuple[st
 
 
 def evaluation_pairs(parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
-    """Every pair, for nothing is dropped from evaluation data.
+    """Yield every pair, because nothing is dropped from evaluation data.
 
     Raises:
-        DataError: If a side is no text, or holds half a character.
+        DataError: If a side is not text, or has a lone surrogate.
     """
     for part in parts:
         for number, src, tgt in part.pairs:
@@ -72,7 +72,7 @@ def _what_lacks(side: str, value: object) -> str:
 
 
 def _check_unicode(src: str, tgt: str, part: Part, number: int) -> None:
-    """Half a surrogate pair, which JSON can spell, is no character and can be written nowhere."""
+    """A lone surrogate, which JSON can contain, cannot be written as UTF-8."""
     try:
         src.encode()
         tgt.encode()

@@ -34,9 +34,9 @@ csv.field_size_limit(MAX_LINE_BYTES)
 
 
 def table_format(path: Path, config: DataConfig) -> str | None:
-    """The format that the name of a file tells (``.jsonl`` of ``train.jsonl.gz``), or None.
+    """The format by the name of a file (``.jsonl`` of ``train.jsonl.gz``), or None.
 
-    ``.txt`` tells none but where ``config`` says what separates the columns.
+    ``.txt`` is a format only if ``config`` says what separates the columns.
     """
     name = path.name.lower().removesuffix(".gz")
     suffix = Path(name).suffix
@@ -75,7 +75,7 @@ def parallel_part(src_path: Path, tgt_path: Path) -> Part:
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file, numbered from 1, without their ends; ``.gz`` is unpacked.
+    """The lines of a text file, numbered from 1, without line ends; ``.gz`` is unpacked.
 
     Raises:
         DataError: If the file cannot be read, its packing is damaged, or a line is too long or not UTF-8.
@@ -95,7 +95,7 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
             f"UTF-8. If you know the encoding, convert the file: iconv -f ENCODING -t UTF-8."
         ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path} is no sound gzip file ({error}): fetch or pack it again.") from None
+        raise DataError(f"{path} is not a valid gzip file ({error}): fetch or pack it again.") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from None
 
@@ -161,7 +161,7 @@ def _parse(text: str, where: str) -> object:
         value: object = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(
-            f"{where}: this is no whole JSON value ({error}); the file may be cut short or damaged. "
+            f"{where}: this is not a complete JSON value ({error}); the file may be cut short or damaged. "
             f"Write or fetch it again."
         ) from None
     return value
@@ -170,8 +170,8 @@ def _parse(text: str, where: str) -> object:
 def _object(value: object, where: str) -> Row:
     if not isinstance(value, dict):
         raise DataError(
-            f"{where}: found a {type(value).__name__} where a JSON object such as "
-            f'{{"en": "A sentence.", "de": "Ein Satz."}} should stand.'
+            f"{where}: found a {type(value).__name__} instead of a JSON object such as "
+            f'{{"en": "A sentence.", "de": "Ein Satz."}}.'
         )
     return value
 
@@ -183,7 +183,7 @@ def _parquet_rows(path: Path, columns: Columns) -> Iterator[tuple[int, Row]]:
             yield from arrow_rows(file.iter_batches(batch_size=1000, columns=needed), str(path))
     except (pa.ArrowException, OSError) as error:
         raise DataError(
-            f"{path} is no sound parquet file ({_first_line(error)}): fetch or write it again."
+            f"{path} is not a valid parquet file ({_first_line(error)}): fetch or write it again."
         ) from None
 
 

@@ -54,7 +54,7 @@ def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
 
 
 def find_source(config: DataConfig) -> Source:
-    """The corpus that ``config.path`` names; what is on disk goes before what is on the Hub.
+    """The corpus that ``config.path`` names; files on disk are preferred to the Hub.
 
     Raises:
         ConfigError: If source and target language are the same.

@@ -1,7 +1,7 @@
 """Corpora of the Hugging Face Hub, through `datasets`: pinned to a commit, or from the cache where offline.
 
-Each call into the libraries stands alone in a ``try`` that takes any exception, for they raise not only their
-own but also those of Arrow, and of the HTTP client of the day.
+Each call into the libraries has a ``try`` of its own that catches any exception, because they also raise
+those of Arrow and of their HTTP client.
 """
 
 import logging
@@ -30,7 +30,7 @@ CONVERTED = "refs/convert/parquet"
 def hub_source(
     hub_id: str, columns: Columns, *, name: str | None, revision: str | None, limit_seconds: float
 ) -> Source:
-    """Download a corpus, or take it from the cache where the Hub does not answer in time.
+    """Download a corpus, or take it from the cache if the Hub does not answer in time.
 
     Args:
         hub_id: Such as ``bentrevett/multi30k``.
@@ -161,7 +161,7 @@ def _not_cached(corpus: HubCorpus) -> DataError:
 
 
 def _is_script(corpus: HubCorpus, commit: str) -> DataError | None:
-    """What to say where the corpus is a program that loads it, which `datasets` does not run; else None."""
+    """The error for a corpus that is a loading script, which `datasets` does not run; None for others."""
     script = corpus.hub_id.split("/")[1] + ".py"
     try:
         if not huggingface_hub.file_exists(corpus.hub_id, script, repo_type="dataset", revision=commit):
@@ -176,7 +176,7 @@ def _is_script(corpus: HubCorpus, commit: str) -> DataError | None:
 
 
 def _list_converted(corpus: HubCorpus) -> str:
-    """A sentence with the folders of the converted corpus, or nothing where the Hub does not list them."""
+    """A sentence with the folders of the converted corpus, or nothing if the Hub does not list them."""
     try:
         entries = huggingface_hub.list_repo_tree(corpus.hub_id, revision=CONVERTED, repo_type="dataset")
         folders = [entry.path for entry in entries if isinstance(entry, huggingface_hub.RepoFolder)]
@@ -186,7 +186,7 @@ def _list_converted(corpus: HubCorpus) -> str:
 
 
 def _wrong_name(corpus: HubCorpus, commit: str) -> DataError | None:
-    """What to say where ``data.name`` is the fault; None where it is not."""
+    """The error for a wrong ``data.name``; None if it is not wrong."""
     try:
         names = datasets.get_dataset_config_names(corpus.hub_id, revision=commit)
     except Exception:

@@ -134,7 +134,7 @@ def _ask_for_commit(repository: HubRepository, deadline: float) -> str | Excepti
 
 
 def _is_busy(error: HfHubHTTPError) -> bool:
-    """Whether the status says "not now" and not what is wrong."""
+    """Whether the status says only that the Hub is busy."""
     return error.response.status_code == 429 or error.response.status_code >= 500
 
 
@@ -155,12 +155,12 @@ def in_one_line(error: BaseException) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the libraries' log, warnings and bars, but for the bar of a download where bars are shown."""
+    """Silence the libraries' logs, warnings and progress bars, except a download's bar if bars are shown."""
     hub_verbosity, verbosity = huggingface_hub.utils.logging.get_verbosity(), datasets.logging.get_verbosity()
     hub_has_bars, has_bars = not are_progress_bars_disabled(), not datasets.are_progress_bars_disabled()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # Not even their errors: those are raised as well, and said then.
+        # Not even their errors, which are raised as well.
         huggingface_hub.utils.logging.set_verbosity(logging.CRITICAL)
         datasets.logging.set_verbosity(logging.CRITICAL)
         datasets.disable_progress_bars()

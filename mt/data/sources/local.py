@@ -10,15 +10,15 @@ from mt.data.sources.files import TABLE_FORMATS, parallel_part, table_format, ta
 from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, did_you_mean, listed
 from mt.errors import DataError
 
-# train.jsonl, train.csv.gz, or a piece of a table as large ones are cut: train-00000-of-00003.parquet
+# train.jsonl, train.csv.gz, or a shard of a large table: train-00000-of-00003.parquet
 TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-(?P<num_pieces>\d+))?(?P<suffix>\.\w+?(\.gz)?)")
 
 
 def find_local(path: Path, config: DataConfig) -> Source | None:
-    """The corpus at ``path``, or None where there is nothing of that name.
+    """The corpus at ``path``, or None if there is no such file or folder.
 
     Raises:
-        DataError: If something is there that is no corpus.
+        DataError: If it is not a corpus.
     """
     try:
         if path.is_dir():
@@ -33,7 +33,7 @@ def find_local(path: Path, config: DataConfig) -> Source | None:
 
 
 def neighbours(path: Path, src: str) -> list[str]:
-    """What data.path could have been meant instead of ``path``, where nothing is: names beside it."""
+    """Existing names beside ``path``, one of which may have been meant."""
     if not path.parent.is_dir():
         return []
     names = [entry.name.removesuffix(f".{src}") for entry in sorted(path.parent.iterdir())]
@@ -41,10 +41,10 @@ def neighbours(path: Path, src: str) -> list[str]:
 
 
 def find_two_files(text: str, config: DataConfig) -> Source | None:
-    """Two text files named anyhow, as in ``english.txt,german.txt``, or None where there is no comma.
+    """Two text files with any names, as in ``english.txt,german.txt``, or None if there is no comma.
 
     Raises:
-        DataError: If one of them is not there, or is a table.
+        DataError: If one of them is missing, or is a table.
     """
     names = [name.strip() for name in text.split(",")]
     if len(names) != 2 or not all(names):
@@ -103,7 +103,7 @@ def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
 
 
 def _find_parts(folder: Path, files: list[Path], split_name: str, config: DataConfig) -> list[list[Part]]:
-    """Each way in which the folder holds a split: a table, a table in pieces, or parallel text."""
+    """All files of a split, in each form that the folder has: a table, a sharded table, parallel text."""
     tables: dict[tuple[str, str | None], list[Path]] = defaultdict(list)
     for file in files:
         parsed = TABLE_NAME.fullmatch(file.name)
@@ -112,7 +112,7 @@ def _find_parts(folder: Path, files: list[Path], split_name: str, config: DataCo
     for (suffix, num_pieces), pieces in tables.items():
         if num_pieces is not None and len(pieces) != int(num_pieces):
             raise DataError(
-                f"{folder} holds {len(pieces)} of the {int(num_pieces)} pieces of {split_name}{suffix}: "
+                f"{folder} holds {len(pieces)} of the {int(num_pieces)} shards of {split_name}{suffix}: "
                 f"fetch those that are missing."
             )
     found = [[table_part(piece, config) for piece in pieces] for pieces in tables.values()]
@@ -122,10 +122,10 @@ def _find_parts(folder: Path, files: list[Path], split_name: str, config: DataCo
 
 
 def find_parallel(stem: Path, src: str, tgt: str) -> Part | None:
-    """The parallel text whose files begin with ``stem``, or None where neither side is there.
+    """The parallel text whose files begin with ``stem``, or None if both are missing.
 
     Raises:
-        DataError: If one side is there and the other is not.
+        DataError: If only one side exists.
     """
     src_path, tgt_path = _text_file(stem, src), _text_file(stem, tgt)
     if src_path is None and tgt_path is None:
@@ -149,13 +149,13 @@ WILDCARD = re.compile(r"[*?[]")
 
 
 def find_pattern(pattern: str, config: DataConfig) -> Source | None:
-    """All files that ``pattern`` matches, in the order of their names, or None where it is a plain name.
+    """All files that ``pattern`` matches, in the order of their names, or None if it is a plain name.
 
     ``*``, ``?`` and ``[abc]`` are those of a shell, and ``**`` is any number of folders. Of parallel text the
     pattern may match either side, or be the stem with both endings in braces.
 
     Raises:
-        DataError: If nothing matches, or something that is no corpus does.
+        DataError: If nothing matches, or a match is not part of a corpus.
     """
     src, tgt = config.src, config.tgt
     braces = LANGUAGES.fullmatch(pattern)
@@ -186,7 +186,7 @@ def find_pattern(pattern: str, config: DataConfig) -> Source | None:
 
 
 def _stems(stem: str, src: str, tgt: str) -> list[str]:
-    """What ``stem`` stands for: the names of those files that have one of the endings, without these."""
+    """The names that ``stem`` matches with one of the endings, without the endings."""
     endings = (f".{src}", f".{tgt}", f".{src}.gz", f".{tgt}.gz")
     return sorted({match.removesuffix(end) for end in endings for match in _matches(stem + end)})
 

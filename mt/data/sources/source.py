@@ -1,4 +1,4 @@
-"""What every kind of corpus is turned into before it is checked: numbered pairs, by split."""
+"""The common form of all corpora before they are checked: splits of numbered pairs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from typing import Literal, get_args
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
-# What files and Hub splits are called, the usual name first.
+# Names of files and Hub splits, the usual one first.
 SPLIT_NAMES: dict[Split, tuple[str, ...]] = {
     "train": ("train",),
     "validation": ("validation", "valid", "val", "dev"),
     "test": ("test",),
 }
 
-# The number of the line or row, counted from 1, the source and the target. Nothing is known of the last two
-# yet: a hole in a corpus is None, and a JSON file may hold a number where text should stand.
+# The number of the line or row, counted from 1, the source and the target. The last two are not
+# checked yet: missing text is None, and a JSON file may contain a number instead of text.
 NumberedPair = tuple[int, object, object]
 
 
@@ -25,11 +25,11 @@ class Part:
     """One file, or one split of a Hub corpus.
 
     Attributes:
-        where: What a message calls it, such as ``data/train.jsonl``.
-        unit: What the numbers of its pairs count.
-        pairs: The pairs, to be gone through once; that raises `DataError` where the file is broken.
-        identify: Gives a text that is another one whenever the pairs are, unless the config or the program
-            differ, without going through them; None where nothing tells. It may raise OSError.
+        where: Its name in messages, such as ``data/train.jsonl``.
+        unit: What the numbers of its pairs count, lines or rows.
+        pairs: The pairs, which can be iterated over once; this raises `DataError` if the file is damaged.
+        identify: Returns a digest that changes whenever the pairs do (with the same config and program),
+            without reading them as pairs; None if there is none. It may raise OSError.
     """
 
     where: str
@@ -54,7 +54,7 @@ class Source:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`` Did you mean 'x'?`` with the nearest of ``known``, or nothing where none is near."""
+    """`` Did you mean 'x'?`` with the most similar of ``known``, or nothing if none is similar."""
     spellings = {name.lower(): name for name in known}
     longer = [
         lower for lower in spellings if lower.startswith(word.lower()) or word.lower().startswith(lower)
@@ -64,7 +64,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[str], most: int = 20) -> str:
-    """``'a', 'b', 'c'``, cut after ``most`` names, long ones cut short: they may be a user's whole text."""
+    """``'a', 'b', 'c'``, at most ``most`` of them, long ones shortened: they may be whole sentences."""
     names = list(names)
     shown = [repr(name if len(name) <= 60 else name[:57] + "...") for name in names[:most]]
     return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -30,8 +30,8 @@ class Columns:
     """The columns of source and target, by their names or, of a file without a header, by their numbers.
 
     Attributes:
-        src: That of the source.
-        tgt: That of the target.
+        src: The source's column.
+        tgt: The target's column.
         options: The options that name the two.
         languages: The source's and the target's.
     """
@@ -43,7 +43,7 @@ class Columns:
 
     @classmethod
     def of(cls, config: DataConfig) -> Self:
-        """Those that ``data.columns`` gives, or else those that are called as the languages."""
+        """The columns of ``data.columns``, or else those named like the languages."""
         languages = config.src, config.tgt
         if config.columns is None:
             return cls(*languages, ("data.src", "data.tgt"), languages)
@@ -71,17 +71,17 @@ def check_columns(found: Sequence[str], columns: Columns, where: str, advice: st
 
 
 def needed_columns(found: Sequence[str], columns: Columns) -> list[str]:
-    """Those that need to be read; all that were found, to be named, where the right ones are not there."""
+    """The columns to read; all of them if the right ones are missing, so that the error can name them."""
     if columns.src in found and columns.tgt in found:
         return [columns.src, columns.tgt]
     return [NESTED] if NESTED in found else list(found)
 
 
 def row_pairs(rows: Iterable[tuple[int, Row]], columns: Columns, where: str) -> Iterator[NumberedPair]:
-    """The sentence pairs of numbered rows. The first decides the shape; what a later one lacks is None.
+    """The sentence pairs of numbered rows. The first decides the shape; text that a later one lacks is None.
 
     Raises:
-        DataError: If the first row has not the columns.
+        DataError: If the first row lacks the columns.
     """
     src, tgt = columns.src, columns.tgt
     nested: bool | None = None
@@ -100,7 +100,7 @@ def arrow_rows(batches: Iterable[pa.Table | pa.RecordBatch], where: str) -> Iter
     """The rows of Arrow tables, numbered from 1.
 
     Raises:
-        DataError: Where a text is not UTF-8, which Arrow finds out only when the row is read.
+        DataError: If a text is not UTF-8, which Arrow notices only when the row is read.
     """
     number = 0
     for batch in batches:
@@ -127,10 +127,10 @@ def _is_readable(batch: pa.Table | pa.RecordBatch) -> bool:
 def delimited_pairs(
     lines: Iterator[tuple[int, str]], path: Path, columns: Columns, delimiter: Delimiter, *, is_quoted: bool
 ) -> Iterator[NumberedPair]:
-    """The pairs of a file. Columns that are named are found by its first line; cells such as ``NA`` are text.
+    """The pairs of a file. Named columns are found by its first line; cells such as ``NA`` are text.
 
     Raises:
-        DataError: If the columns are not there, or a row has more or fewer cells than the first.
+        DataError: If the columns are missing, or a row has more or fewer cells than the first.
     """
     begin = next(((number, line) for number, line in lines if line), None)
     if begin is None:
@@ -157,7 +157,7 @@ def delimited_pairs(
 
 
 def _guess(line: str, columns: Columns, *, is_quoted: bool) -> Delimiter:
-    """The delimiter by which the header ``line`` has both columns, or the usual one of the format."""
+    """The delimiter that splits the header ``line`` into both columns, or the usual one of the format."""
     usual: Delimiter = "comma" if is_quoted else "tab"
     if columns.are_positions:
         return usual
@@ -188,7 +188,7 @@ def _indices(
     """Where the cells of source and target are in a row.
 
     Raises:
-        DataError: If the columns are not there, or are numbered where the first line names them.
+        DataError: If the columns are missing, or given by number although the first line names them.
     """
     number, cells = first
     if not columns.are_positions:
@@ -205,7 +205,7 @@ def _indices(
         raise DataError(
             f"{path}, line {number}: data.columns asks for column {max(indices) + 1}, and there "
             f"{'is' if len(cells) == 1 else 'are'} {_cells(len(cells))}, split at each {delimiter}: "
-            f"{listed(cells, most=5)}. Where something else separates them, set data.delimiter: {CHOICES}."
+            f"{listed(cells, most=5)}. If something else separates them, set data.delimiter: {CHOICES}."
         )
     found = [cells[index].strip().lower() for index in indices]
     if sorted(found) == sorted(language.lower() for language in columns.languages):
@@ -244,7 +244,7 @@ def _quoted_rows(
                 yield number, cells
     except csv.Error as error:
         raise DataError(
-            f"{path}, line {number}: this is no sound CSV ({error}); "
+            f"{path}, line {number}: this is not valid CSV ({error}); "
             f"inside a quoted cell each quotation mark must be doubled. A .tsv file needs no quoting."
         ) from None
 
