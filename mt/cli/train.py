@@ -68,9 +68,7 @@ def train(
 
     show_logs()
     if restart and from_checkpoint is not None:
-        raise ConfigError(
-            "--restart moves a run aside, and --from-checkpoint starts a new one: give one of the two."
-        )
+        raise ConfigError("--restart moves a run aside, --from-checkpoint starts a new one: choose one.")
     max_seconds = parse_duration(max_time) if max_time is not None else None
     loaded = load_config(config, overrides or [], label="--set")
     directory = RunDirectory(run or RUNS / config.stem)
@@ -81,10 +79,11 @@ def train(
     outcome = run_training(
         loaded, directory, restart=restart, from_checkpoint=from_checkpoint, max_seconds=max_seconds
     )
-    if outcome.finished is None:
-        _say_how_to_resume(outcome, restart=restart, branches_off=from_checkpoint is not None)
-        raise typer.Exit(outcome.exit_code)
-    _report(outcome, directory)
+    if outcome.finished is not None:
+        _report(outcome, directory)
+        return
+    _say_how_to_resume(outcome, restart=restart, branches_off=from_checkpoint is not None)
+    raise typer.Exit(outcome.exit_code)
 
 
 def _say_how_to_resume(outcome: "Outcome", *, restart: bool, branches_off: bool) -> None:

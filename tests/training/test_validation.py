@@ -88,7 +88,7 @@ def test_every_metric_of_the_config_is_among_the_values(
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_model_is_judged_in_evaluation_mode_and_put_back_as_it_was(
+def test_the_model_is_evaluated_in_evaluation_mode_and_put_back_as_it_was(
     training: bool, make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
     objective = make_objective().train(training)
