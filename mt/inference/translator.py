@@ -231,7 +231,7 @@ class Translator:
             refuse_split_lines(segments)
 
         def search(batch: list[Segment]) -> list[list[Hypothesis]]:
-            return self._search(self._request(batch, keep_unk, constraints, most), strategy, batch)
+            return self._search(batch, self._request(batch, keep_unk, constraints, most), strategy)
 
         found = self._in_batches(
             segments, search, before_each_batch, count_finished_lines(len(texts), segments, advance)
@@ -344,7 +344,7 @@ class Translator:
         return SearchRequest(src_ids, limits, keep_unk, copyable, constraints)
 
     def _search(
-        self, request: SearchRequest, strategy: Strategy, segments: Sequence[Segment]
+        self, segments: Sequence[Segment], request: SearchRequest, strategy: Strategy
     ) -> list[list[Hypothesis]]:
         match strategy:
             case None:
