@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import mt.training.run
+import mt.training.session
 from mt.__main__ import main
 from mt.training.progress import Progress
 
@@ -137,10 +138,11 @@ def watch_phases(fate: Fate) -> None:
 
         return call
 
-    pipeline: Any = mt.training.run
-    pipeline.prepare = watched("loading", pipeline.prepare)
-    pipeline.validate = watched("validation", pipeline.validate)
-    pipeline.Translator.translate = watched("translating", pipeline.Translator.translate)
+    run: Any = mt.training.run
+    session: Any = mt.training.session
+    run.prepare = watched("loading", run.prepare)
+    session.validate = watched("validation", session.validate)
+    session.Translator.translate = watched("translating", session.Translator.translate)
     Progress.step = watched("step", Progress.step)  # type: ignore[method-assign]
 
 
