@@ -216,7 +216,7 @@ def test_a_dictionary_is_read_before_the_model_is_asked_whether_it_can_use_one(c
     assert "a dictionary needs a model that copies unknown words" in err
     code, _, err = call("translate", "--dictionary", file, "--keep-unk", "the dog sees milk.")
     assert code == 2
-    assert "--dictionary writes unknown words otherwise, and --keep-unk leaves them: give one" in err
+    assert "--dictionary replaces unknown words, and --keep-unk keeps them: give one" in err
 
 
 @pytest.mark.usefixtures("trained")
