@@ -57,7 +57,7 @@ def train(
      75  stopped by --max-time: saved, and can be resumed.
     129  stopped by SIGHUP, as when the terminal is closed: saved.
     130  stopped by Ctrl-C (SIGINT): saved, unless it was pressed twice.
-    138  stopped by SIGUSR1, which SLURM can send before the time limit of a job: saved.
+    138  stopped by SIGUSR1, as SLURM sends it before a time limit: saved.
     143  stopped by SIGTERM: saved.
 
     A signal that is ignored at the start, such as SIGHUP under nohup, stays ignored. If stderr is closed,

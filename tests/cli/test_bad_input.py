@@ -147,7 +147,7 @@ def test_a_run_that_was_begun_with_another_config(call: Call, tiny_config_file: 
     assert call("train", "-c", tiny_config_file, "--set", "training.max_steps=1")[0] == 0
     code, out, err = call("train", "-c", tiny_config_file, "--set", "training.seed=2")
     assert (code, out) == (2, "")
-    assert "runs/tiny was begun with another config:\n  training.seed: 1 -> 2\n" in err
+    assert "runs/tiny was started with another config:\n  training.seed: 1 -> 2\n" in err
 
 
 @pytest.mark.parametrize(

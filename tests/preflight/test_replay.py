@@ -223,7 +223,7 @@ def test_a_file_that_is_not_what_was_kept_is_refused(
     read_bad_batch(file, **vocabulary(run), max_length=16)
     change(content)
     file.write_text(json.dumps(content))
-    with pytest.raises(DataError, match=r"does not belong to this run|not a batch that mt train kept"):
+    with pytest.raises(DataError, match=r"does not belong to this run|not a batch that training kept"):
         replay(run, file, checkpoint="latest", device=CPU)
 
 
@@ -231,7 +231,7 @@ def test_files_that_are_none_at_all_are_refused(run: RunDirectory, tmp_path: Pat
     sizes = {"src_vocab_size": 9, "tgt_vocab_size": 9, "max_length": 9}
     for text in (b"", b"[]", b"{" * 100_000, b"\xff\xfe"):
         (tmp_path / "file").write_bytes(text)
-        with pytest.raises(DataError, match="not a batch that mt train kept"):
+        with pytest.raises(DataError, match="not a batch that training kept"):
             read_bad_batch(tmp_path / "file", **sizes)
     with pytest.raises(DataError, match="cannot be read: No such file"):
         read_bad_batch(tmp_path / "nothing", **sizes)
