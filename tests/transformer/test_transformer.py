@@ -182,11 +182,11 @@ def test_weights_of_another_model_are_refused_by_name(make_model: Make) -> None:
     model = make_model()
     before = {name: weight.clone() for name, weight in model.weights().items()}
     weights = model.weights()
-    with pytest.raises(ValueError, match=r"differs in encoder\.norm\.bias$"):
+    with pytest.raises(ValueError, match=r"differ in encoder\.norm\.bias$"):
         model.load_weights({name: weights[name] for name in weights if name != "encoder.norm.bias"})
-    with pytest.raises(ValueError, match=r"differs in extra\.weight$"):
+    with pytest.raises(ValueError, match=r"differ in extra\.weight$"):
         model.load_weights(weights | {"extra.weight": torch.zeros(2)})
-    with pytest.raises(ValueError, match=r"differs in output\.weight$"):
+    with pytest.raises(ValueError, match=r"differ in output\.weight$"):
         model.load_weights(make_model(tie_output=False).weights())
     assert all(weight.equal(before[name]) for name, weight in model.weights().items())
 
