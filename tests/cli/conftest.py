@@ -27,7 +27,9 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     logger = logging.getLogger("mt")
     before = logger.level, logger.propagate, logger.handlers
     yield
-    logger.level, logger.propagate, logger.handlers = before
+    level, logger.propagate, logger.handlers = before
+    # Assigning to `level` would leave what the logger remembers of it.
+    logger.setLevel(level)
 
 
 @pytest.fixture
