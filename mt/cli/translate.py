@@ -119,7 +119,7 @@ def translate(
         refuse_long=True,
     )
     lines = _Lines(sentences, file, start_line, prefix or "", prefix_column)
-    unknown_words = UnknownWords(translator.reader, copies=translator.copies_words)
+    unknown_words = UnknownWords(translator.reader, copies=translator.copies_words and not keep_unk)
     with lines.bar() as bar:
         search = partial(search, advance=bar.update)
         _translate_all(lines, search, BadLines(on_error), unknown_words, is_numbered=n_best is not None)
