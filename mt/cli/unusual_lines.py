@@ -124,7 +124,7 @@ class UnknownWords:
         if not self._num_unknown:
             return None
         named = ", ".join(map(_printable, self._named[:NUM_NAMED]))
-        more = ", ..." if len(self._named) > NUM_NAMED else ""
+        more = " and others" if len(self._named) > NUM_NAMED else ""
         follows = (
             "They are copied into the translation." if self._copies else "What it writes there is a guess."
         )

@@ -157,7 +157,7 @@ class Drawing:
             verbs: To choose from.
             subject: Where it is given.
             object: Where it is given; the verbs must then be such as take it.
-            tenses: To choose from; a verb that has no such tense stands in the simple present.
+            tenses: To choose from; a verb that has no such tense is put into the simple present.
             negation: How often a clause that may be negated is.
         """
         verb = self.choose(verbs)
