@@ -25,7 +25,7 @@ FLOORS = {
             "inference",
             "evaluation",
             "training",
-            "preflight",
+            "preflight export",
             "cli",
             "__main__",
         )

@@ -13,6 +13,7 @@ from mt.cli.check import check
 from mt.cli.compare import compare
 from mt.cli.config import config
 from mt.cli.evaluate import evaluate
+from mt.cli.export import export
 from mt.cli.init import init
 from mt.cli.score import score
 from mt.cli.train import train
@@ -55,4 +56,5 @@ app.command(cls=Command)(evaluate)
 app.command(cls=Command)(compare)
 app.command(cls=Command)(score)
 app.command(cls=Command)(average)
+app.command(cls=Command)(export)
 app.command(cls=Command)(config)

@@ -1,0 +1,66 @@
+"""Models of ours changed a little, so that a comparison with another program is fair."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mt.search.ensemble import EnsembleStep, Member
+from mt.search.model import StepOutput
+from mt.special_tokens import BOS_ID, PAD_ID, UNK_ID
+
+_FORBIDDEN = [PAD_ID, BOS_ID, UNK_ID]
+
+
+class _Changed:
+    """A model whose logits in search are changed; it does everything else as it is."""
+
+    def __init__(self, model: Member) -> None:
+        self._model = model
+
+    def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
+        """As `mt.search.model.EncoderDecoder.encode`."""
+        return self._model.encode(src_ids, src_mask)
+
+    def start_cache(
+        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
+    ) -> Any:
+        """As `mt.search.model.EncoderDecoder.start_cache`."""
+        return self._model.start_cache(memory, src_mask, max_length, rows_per_sentence)
+
+    def decode_step(self, ids: Tensor, cache: Any, *, with_alignment: bool = False) -> StepOutput:
+        """As `mt.search.model.EncoderDecoder.decode_step`, with changed logits."""
+        step = self._model.decode_step(ids, cache, with_alignment=with_alignment)
+        return EnsembleStep(self._change(step.logits.float()), step.alignment_scores)
+
+    def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
+        """As `mt.search.model.TeacherForced.forward`."""
+        return self._model.forward(src_ids, src_mask, tgt_ids, tgt_mask)
+
+    def _change(self, logits: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class SharedAmongAllowed(_Changed):
+    """A model that gives all probability to the tokens that search may write.
+
+    Our searches leave forbidden tokens out after the softmax, so that their probability is lost; CTranslate2
+    leaves them out before it. With this, both have the same rule.
+    """
+
+    def _change(self, logits: Tensor) -> Tensor:
+        logits[:, _FORBIDDEN] = -torch.inf
+        return logits
+
+
+class Nudged(_Changed):
+    """A model whose logits differ at random by at most ``size``: does the output depend on that?"""
+
+    def __init__(self, model: Member, size: float, seed: int) -> None:
+        super().__init__(model)
+        self._size = size
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def _change(self, logits: Tensor) -> Tensor:
+        noise = torch.rand(logits.shape, generator=self._generator) - 0.5
+        return logits + self._size * noise

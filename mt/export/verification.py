@@ -1,0 +1,217 @@
+"""Proving that an exported folder translates as the run does: both translate the same sentences."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from mt.errors import ExportError
+from mt.evaluation.scores import score_translations
+from mt.export.same_rules import Nudged, SharedAmongAllowed
+from mt.inference.engines import OwnEngine
+from mt.inference.loaded_model import LoadedModel
+from mt.inference.score import score_targets
+from mt.inference.segments import Segment
+from mt.inference.text_search import TextSearch
+from mt.search.ensemble import Member
+from mt.search.hypothesis import Hypothesis
+from mt.search.strategy import Beam, Strategy
+from mt.wording import counted
+
+NUM_SENTENCES = 200
+NEAR_TIE = 1e-4
+"""Two outputs are a near-tie if changing each log-probability by at most this leads from one to the other."""
+NUM_NUDGES = 24
+NUM_LISTED = 3
+"""Differences that are not near-ties and are looked at, before the rest is only counted."""
+MOST_BLEU_LOST = 1.0
+"""What an export in a lower precision may lose, in points of BLEU."""
+STRATEGIES: dict[str, Strategy] = {"greedy search": None, "beam of 5": Beam(5, 1.0, "mean")}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A sentence that the two translate differently."""
+
+    line: int
+    source: str
+    ours: str
+    theirs: str
+    our_score: float
+    their_score: float
+    """The log-probability of the output of each, both by the model of the run."""
+    is_near_tie: bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outputs of the run and of the exported folder with one decoding strategy."""
+
+    strategy: str
+    num_sentences: int
+    num_same: int
+    """Sentences with the same tokens."""
+    differences: Sequence[Difference]
+    """With float32 all of them, unless it failed."""
+    our_bleu: float
+    their_bleu: float
+    our_speed: float
+    their_speed: float
+    """Sentences per second, on this machine with the same number of threads."""
+
+
+class Verifier:
+    """The run's side of the comparison: the sentences, their references and its own outputs."""
+
+    def __init__(
+        self, loaded: LoadedModel, sources: Sequence[str], references: Sequence[str], *, before_softmax: bool
+    ) -> None:
+        """Prepare the run's own search.
+
+        Args:
+            loaded: The model, on the CPU.
+            sources: Validation sentences.
+            references: Their translations.
+            before_softmax: Whether the other program leaves out forbidden tokens before the softmax.
+        """
+        self._loaded = loaded
+        self._sources, self._references = list(sources), list(references)
+        loaded.model.eval()
+        self._model: Member = SharedAmongAllowed(loaded.model) if before_softmax else loaded.model
+        self._own = self._search_with(self._model)
+
+    def compare(self, exported: TextSearch, name: str, strategy: Strategy, *, exact: bool) -> Comparison:
+        """Translate by both.
+
+        Args:
+            exported: The folder, as it was loaded from the disk.
+            name: The name of the strategy.
+            strategy: The strategy.
+            exact: Whether all outputs have to be the same, but for near-ties.
+
+        Raises:
+            ExportError: If they are not, or if BLEU falls by more than `MOST_BLEU_LOST`.
+        """
+        segments = self._own.read(self._sources)
+        other_segments = exported.read(self._sources)
+        if [each.tokens for each in segments] != [each.tokens for each in other_segments]:
+            raise ExportError("the exported tokenizer splits the validation sentences into other tokens.")
+        ours, our_seconds = _timed(lambda: self._own.search(segments, strategy))
+        theirs, their_seconds = _timed(lambda: exported.search(segments, strategy))
+        for one, *_ in ours:
+            if exported.tgt_tokenizer.decode(one.ids) != self._own.tgt_tokenizer.decode(one.ids):
+                raise ExportError("the exported tokenizer turns the same tokens into another text.")
+        differing = [
+            place
+            for place, (one, other) in enumerate(zip(ours, theirs, strict=True))
+            if list(one[0].ids) != list(other[0].ids)
+        ]
+        differences = self._explain(segments, ours, theirs, differing, strategy) if exact else []
+        texts = [
+            [best.text for best, *_ in side.as_lines(len(self._sources), segments, found, strategy)]
+            for side, found in ((self._own, ours), (exported, theirs))
+        ]
+        our_bleu, their_bleu = (score_translations(each, self._references)["bleu"].value for each in texts)
+        comparison = Comparison(
+            name,
+            len(segments),
+            len(segments) - len(differing),
+            differences,
+            our_bleu,
+            their_bleu,
+            len(segments) / our_seconds,
+            len(segments) / their_seconds,
+        )
+        _refuse_other_translations(comparison, len(differing))
+        return comparison
+
+    def _search_with(self, model: Member) -> TextSearch:
+        """Search with the rules that an exported model can have: no word is copied."""
+        loaded = self._loaded
+        return TextSearch(
+            OwnEngine(model, torch.device("cpu")),
+            loaded.src_tokenizer,
+            loaded.tgt_tokenizer,
+            max_length=loaded.config.data.max_length,
+            batch_sentences=loaded.config.validation.batch_sentences,
+            target_ratio=loaded.target_ratio,
+        )
+
+    def _explain(
+        self,
+        segments: Sequence[Segment],
+        ours: Sequence[Sequence[Hypothesis]],
+        theirs: Sequence[Sequence[Hypothesis]],
+        differing: Sequence[int],
+        strategy: Strategy,
+    ) -> list[Difference]:
+        """Look at the sentences that differ until `NUM_LISTED` of them are not near-ties."""
+        found: list[Difference] = []
+        for place in differing:
+            if sum(not each.is_near_tie for each in found) == NUM_LISTED:
+                break
+            segment, one, other = segments[place], ours[place][0], theirs[place][0]
+            texts = [self._own.as_lines(1, [_alone(segment)], [[each]])[0][0].text for each in (one, other)]
+            scores = self._scores(segment, one, other)
+            is_near_tie = self._is_near_tie(segment, other, strategy)
+            found.append(Difference(segment.line, self._sources[segment.place], *texts, *scores, is_near_tie))
+        return found
+
+    @torch.inference_mode()
+    def _scores(self, segment: Segment, *hypotheses: Hypothesis) -> list[float]:
+        ids = [token.id for token in segment.tokens]
+        log_probs = score_targets(
+            self._loaded.model,
+            [ids] * len(hypotheses),
+            [list(each.ids) for each in hypotheses],
+            device=torch.device("cpu"),
+            batch_tokens=self._loaded.config.training.batch_tokens,
+            vocab_size=self._loaded.tgt_tokenizer.size,
+        )
+        # The probability of EOS does not count where the limit ended the translation.
+        return [
+            sum(row if each.finished else row[:-1]) for row, each in zip(log_probs, hypotheses, strict=True)
+        ]
+
+    def _is_near_tie(self, segment: Segment, other: Hypothesis, strategy: Strategy) -> bool:
+        """Whether our own search finds ``other`` if each log-probability is changed by at most `NEAR_TIE`."""
+        for seed in range(NUM_NUDGES):
+            nudged = self._search_with(Nudged(self._model, NEAR_TIE, seed))
+            if list(nudged.search([segment], strategy)[0][0].ids) == list(other.ids):
+                return True
+        return False
+
+
+def _alone(segment: Segment) -> Segment:
+    return Segment(0, segment.line, 0, segment.tokens, segment.prefix)
+
+
+def _timed(
+    work: Callable[[], list[list[Hypothesis]]],
+) -> tuple[list[list[Hypothesis]], float]:
+    start = time.perf_counter()
+    found = work()
+    return found, time.perf_counter() - start
+
+
+def _refuse_other_translations(comparison: Comparison, num_differing: int) -> None:
+    real = [each for each in comparison.differences if not each.is_near_tie]
+    if real:
+        listed = "; ".join(
+            f"sentence {each.line} ({each.our_score:.4f}) {each.ours!r}, exported ({each.their_score:.4f}) "
+            f"{each.theirs!r}"
+            for each in real
+        )
+        raise ExportError(
+            f"the exported model does not translate like the run: {counted(num_differing, 'sentence')} of "
+            f"{comparison.num_sentences} differ with {comparison.strategy}. With both log-probabilities by "
+            f"the run: {listed}. Nothing was kept of it; please report this."
+        )
+    lost = comparison.our_bleu - comparison.their_bleu
+    if lost > MOST_BLEU_LOST:
+        raise ExportError(
+            f"the exported model translates worse than the run: BLEU {comparison.their_bleu:.2f} and not "
+            f"{comparison.our_bleu:.2f} with {comparison.strategy}, more than the {MOST_BLEU_LOST:g} that may "
+            "be lost. Nothing was kept of it. Export in float32."
+        )
