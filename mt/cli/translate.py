@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
+from mt.cli.exported import find_exported, load_exported
 from mt.cli.logs import invite_typing, show_logs
 from mt.cli.options import (
     BeamOption,
     CheckpointOption,
     DeviceOption,
     DictionaryOption,
+    EngineOption,
     EnsembleOption,
     FileOption,
     KeepUnkOption,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
     from mt.inference.segments import Translation
+    from mt.inference.text_search import TextSearch
     from mt.inference.translator import Translator
     from mt.run_directory import RunDirectory
 
@@ -87,6 +90,7 @@ def translate(
     dictionary: DictionaryOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
+    engine: EngineOption = None,
 ) -> None:
     """Translate sentences, a file, or standard input with a trained model.
 
@@ -94,7 +98,8 @@ def translate(
     """
     show_logs()
     _refuse_contradictions(sentences, file, start_line, prefix, prefix_column, keep_unk, dictionary)
-    found = find_run(run)
+    exported = find_exported(run, engine, checkpoint, ensemble, dictionary)
+    found = None if exported else find_run(run)
     strategy = choose_strategy(
         beam=beam,
         length_penalty=length_penalty,
@@ -106,7 +111,12 @@ def translate(
         top_p=top_p,
         seed=seed,
     )
-    translator = _load(found, checkpoint, device, dictionary, ensemble)
+    translator: TextSearch
+    if found is None:
+        assert exported is not None
+        translator = load_exported(exported, device)
+    else:
+        translator = _load(found, checkpoint, device, dictionary, ensemble)
     from mt.search.request import Constraints
 
     search = partial(

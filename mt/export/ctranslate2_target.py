@@ -30,9 +30,9 @@ CTRANSLATE2 = ExportTarget(
     tuple(QUANTIZATIONS),
     before_softmax=True,
     differences=(
-        "It leaves `<unk>`, `<pad>` and `<s>` out before the softmax and mt after it, so that its "
-        "log-probabilities are a little higher, and where two translations are close, a beam may choose "
-        "the other. Greedy search is not affected. The outputs above were compared by CTranslate2's rule.",
+        "It leaves `<unk>`, `<pad>` and `<s>` out before the softmax and mt after it. Its log-probabilities "
+        "are therefore higher, and where `<unk>` is likely, a beam may choose another translation. Greedy "
+        "search is not affected.",
         "Where more hypotheses than the beam is wide have finished, it keeps the best and mt the first, so "
         "that the lower places of an n-best list may differ.",
         "At the limit of length it ranks unfinished translations with the finished ones; mt, also when it "

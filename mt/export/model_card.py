@@ -21,22 +21,15 @@ def not_expressed(record: ExportRecord) -> list[str]:
 
 def comparison_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
     """The comparisons as a table of text, the head first."""
-    head = [
-        "",
-        "sentences",
-        "identical",
-        "near-ties",
-        "BLEU of mt",
-        "exported",
-        "sentences/s of mt",
-        "exported",
-    ]
+    names = "sentences, identical, near-ties, identical by mt's rules, BLEU of mt, exported"
+    head = ["", *names.split(", "), "sentences/s of mt", "exported"]
     return [head] + [
         [
             each.strategy,
             str(each.num_sentences),
             str(each.num_same),
             str(sum(difference.is_near_tie for difference in each.differences)),
+            str(each.num_same_by_own_rule),
             f"{each.our_bleu:.2f}",
             f"{each.their_bleu:.2f} ({each.their_bleu - each.our_bleu:+.2f})",
             f"{each.our_speed:,.0f}",
@@ -55,15 +48,17 @@ def model_card(record: ExportRecord, target: ExportTarget, comparisons: Sequence
     parts = [
         f"---\nlibrary_name: {target.name}\npipeline_tag: translation\n---",
         f"# {run}: {src} to {tgt}",
-        f"A Transformer trained by mt {record.mt_version}, exported to {target.name} in {record.precision} from "
-        f"checkpoint {checkpoint} of the run {run}. It reads and writes at most {record.max_length} tokens.",
+        f"A Transformer trained by mt {record.mt_version}, exported to {target.name} in {record.precision} "
+        f"from checkpoint {checkpoint} of the run {run}. It reads and writes at most {record.max_length} "
+        "tokens.",
         "## Use",
-        "`example.py` translates the lines of its standard input without mt; its argument is the size of a beam:"
-        "\n\n```bash\npython example.py 5 < lines.txt\n```",
+        "`example.py` translates the lines of its standard input without mt; its argument is the size of a "
+        "beam:\n\n```bash\npython example.py 5 < lines.txt\n```",
         "## Verification",
-        "Sentences of the run's validation split were translated by mt and by this folder as it is on the disk. "
-        "Identical means the same tokens; a near-tie is a difference that a change of the log-probabilities by "
-        f"at most {NEAR_TIE:g} explains. Speeds are of one machine, with the same number of threads.",
+        "Validation sentences of the run were translated by mt and by this folder as it is on the disk. "
+        "Identical means the same tokens, where mt searches by the rules of this program (see the end). A "
+        f"near-tie is a difference that a change of the log-probabilities by at most {NEAR_TIE:g} explains. "
+        "Speeds are of one machine, with the same number of threads.",
         table,
         *_listed(comparisons),
         "## Different from mt",

@@ -51,7 +51,9 @@ class Comparison:
     strategy: str
     num_sentences: int
     num_same: int
-    """Sentences with the same tokens."""
+    """Sentences with the same tokens, both by the rule of the other program."""
+    num_same_by_own_rule: int
+    """Sentences with the same tokens where ours are found by our own rule."""
     differences: Sequence[Difference]
     """With float32 all of them, unless it failed."""
     our_bleu: float
@@ -80,6 +82,7 @@ class Verifier:
         loaded.model.eval()
         self._model: Member = SharedAmongAllowed(loaded.model) if before_softmax else loaded.model
         self._own = self._search_with(self._model)
+        self._has_other_rule = before_softmax
 
     def compare(self, exported: TextSearch, name: str, strategy: Strategy, *, exact: bool) -> Comparison:
         """Translate by both.
@@ -117,6 +120,7 @@ class Verifier:
             name,
             len(segments),
             len(segments) - len(differing),
+            _num_same(self._by_own_rule(segments, strategy) or ours, theirs),
             differences,
             our_bleu,
             their_bleu,
@@ -125,6 +129,12 @@ class Verifier:
         )
         _refuse_other_translations(comparison, len(differing))
         return comparison
+
+    def _by_own_rule(self, segments: Sequence[Segment], strategy: Strategy) -> list[list[Hypothesis]] | None:
+        """Our outputs by our own rule, where they may be others."""
+        if not self._has_other_rule or strategy is None:
+            return None
+        return self._search_with(self._loaded.model).search(segments, strategy)
 
     def _search_with(self, model: Member) -> TextSearch:
         """Search with the rules that an exported model can have: no word is copied."""
@@ -152,10 +162,15 @@ class Verifier:
             if sum(not each.is_near_tie for each in found) == NUM_LISTED:
                 break
             segment, one, other = segments[place], ours[place][0], theirs[place][0]
-            texts = [self._own.as_lines(1, [_alone(segment)], [[each]])[0][0].text for each in (one, other)]
-            scores = self._scores(segment, one, other)
+            our_text, their_text = (
+                self._own.as_lines(1, [_alone(segment)], [[each]])[0][0].text for each in (one, other)
+            )
+            our_score, their_score = self._scores(segment, one, other)
             is_near_tie = self._is_near_tie(segment, other, strategy)
-            found.append(Difference(segment.line, self._sources[segment.place], *texts, *scores, is_near_tie))
+            source = self._sources[segment.place]
+            found.append(
+                Difference(segment.line, source, our_text, their_text, our_score, their_score, is_near_tie)
+            )
         return found
 
     @torch.inference_mode()
@@ -181,6 +196,10 @@ class Verifier:
             if list(nudged.search([segment], strategy)[0][0].ids) == list(other.ids):
                 return True
         return False
+
+
+def _num_same(ours: Sequence[Sequence[Hypothesis]], theirs: Sequence[Sequence[Hypothesis]]) -> int:
+    return sum(list(one[0].ids) == list(other[0].ids) for one, other in zip(ours, theirs, strict=True))
 
 
 def _alone(segment: Segment) -> Segment:
@@ -211,7 +230,7 @@ def _refuse_other_translations(comparison: Comparison, num_differing: int) -> No
     lost = comparison.our_bleu - comparison.their_bleu
     if lost > MOST_BLEU_LOST:
         raise ExportError(
-            f"the exported model translates worse than the run: BLEU {comparison.their_bleu:.2f} and not "
-            f"{comparison.our_bleu:.2f} with {comparison.strategy}, more than the {MOST_BLEU_LOST:g} that may "
-            "be lost. Nothing was kept of it. Export in float32."
+            f"the exported model translates worse than the run: with {comparison.strategy}, BLEU falls from "
+            f"{comparison.our_bleu:.2f} to {comparison.their_bleu:.2f}, and may lose at most "
+            f"{MOST_BLEU_LOST:g}. Nothing was kept of it. Export in float32."
         )

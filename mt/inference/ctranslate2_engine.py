@@ -43,6 +43,8 @@ class CTranslate2Engine:
         """
         if device not in ("auto", "cpu", "cuda"):
             raise DeviceError(f"CTranslate2 computes on cpu or cuda, not on {device}.", Remedy.COMPUTE_ON_CPU)
+        if device == "cuda" and not ctranslate2.get_cuda_device_count():
+            raise DeviceError("CTranslate2 finds no CUDA device here.", Remedy.COMPUTE_ON_CPU)
         try:
             self._translator = ctranslate2.Translator(
                 str(folder), device=device, inter_threads=1, intra_threads=torch.get_num_threads()
@@ -134,12 +136,12 @@ def refuse_what_it_cannot_do(request: SearchRequest, strategy: Strategy) -> None
     """
     if isinstance(strategy, Sampling):
         raise ConfigError(
-            "the ctranslate2 engine does not sample: leave sampling out, or use mt's own engine."
+            "the ctranslate2 engine does not sample: leave sampling out, or give the run itself."
         )
     if request.constraints != NO_CONSTRAINTS:
         raise ConfigError(
             "the ctranslate2 engine has no prefixes, no minimum length and no rule against repeated n-grams: "
-            "leave them out, or use mt's own engine."
+            "leave them out, or give the run itself."
         )
 
 

@@ -14,7 +14,6 @@ from mt.errors import CheckpointError
 from mt.regular_files import open_regular, read_bytes
 
 RECORD = "mt_export.json"
-FORMAT_VERSION = 1
 _MAX_RECORD_BYTES = 1_000_000
 
 Target = Literal["ctranslate2", "transformers"]
@@ -26,7 +25,7 @@ class ExportRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[1] = 1
     mt_version: str
     target: Target
     run: str
