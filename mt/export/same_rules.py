@@ -1,5 +1,6 @@
 """Models of ours changed a little, so that a comparison with another program is fair."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor
 
 from mt.search.ensemble import EnsembleStep, Member
 from mt.search.model import StepOutput
-from mt.special_tokens import BOS_ID, PAD_ID, UNK_ID
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 _FORBIDDEN = [PAD_ID, BOS_ID, UNK_ID]
 
@@ -53,14 +54,39 @@ class SharedAmongAllowed(_Changed):
         return logits
 
 
+class Steered(_Changed):
+    """A model whose logits are changed a little, from one output of search towards another."""
+
+    def __init__(self, model: Member, away: Sequence[int], towards: Sequence[int], size: float) -> None:
+        """Raise the token of ``towards`` at each step by ``size``, and lower that of ``away``."""
+        super().__init__(model)
+        self._away, self._towards = [*away, EOS_ID], [*towards, EOS_ID]
+        self._size = size
+        self._step = 0
+
+    def start_cache(
+        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
+    ) -> Any:
+        """As `mt.search.model.EncoderDecoder.start_cache`; a search begins."""
+        self._step = 0
+        return super().start_cache(memory, src_mask, max_length, rows_per_sentence)
+
+    def _change(self, logits: Tensor) -> Tensor:
+        for ids, change in ((self._away, -self._size), (self._towards, self._size)):
+            if self._step < len(ids):
+                logits[:, ids[self._step]] += change
+        self._step += 1
+        return logits
+
+
 class Nudged(_Changed):
-    """A model whose logits differ at random by at most ``size``: does the output depend on that?"""
+    """A model whose logits are changed at random, as by rounding."""
 
     def __init__(self, model: Member, size: float, seed: int) -> None:
+        """Change each logit by at most ``size``."""
         super().__init__(model)
         self._size = size
         self._generator = torch.Generator().manual_seed(seed)
 
     def _change(self, logits: Tensor) -> Tensor:
-        noise = torch.rand(logits.shape, generator=self._generator) - 0.5
-        return logits + self._size * noise
+        return logits + self._size * (2 * torch.rand(logits.shape, generator=self._generator) - 1)

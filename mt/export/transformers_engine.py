@@ -46,10 +46,14 @@ class TransformersEngine:
             raise ConfigError("transformers is only verified in greedy search and with a beam by the mean.")
         found = self._generate(request.src_ids, max(request.limits), beam.size)
         # The limit of a call is that of all its sentences: those that passed or reached theirs search again.
+        again: dict[int, list[int]] = {}
         for place, (hypothesis, limit) in enumerate(zip(found, request.limits, strict=True)):
             if not hypothesis.finished or len(hypothesis.ids) >= limit:
-                row = request.src_ids[place : place + 1]
-                found[place] = self._generate(row[row != PAD_ID][None], limit, beam.size, ends_late=True)[0]
+                again.setdefault(limit, []).append(place)
+        for limit, places in again.items():
+            cut = self._generate(request.src_ids[places], limit, beam.size, ends_late=True)
+            for place, hypothesis in zip(places, cut, strict=True):
+                found[place] = hypothesis
         return [[each] for each in found]
 
     def _generate(
@@ -106,7 +110,7 @@ class _AutoTokenizer(Tokenizer):
         """Ids of each text, without the EOS that it adds."""
         if not texts:
             return []
-        ids: list[list[int]] = self._auto(list(texts)).input_ids
+        ids: list[list[int]] = self._auto(list(texts), verbose=False).input_ids
         return [row[:-1] for row in ids]
 
     def decode(self, ids: Sequence[int], copies: Sequence[str] = ()) -> str:

@@ -2,16 +2,18 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 import torch
 
+from mt.data.batches.batch import collate
 from mt.errors import ExportError
 from mt.evaluation.scores import score_translations
-from mt.export.same_rules import Nudged, SharedAmongAllowed
+from mt.export.same_rules import Nudged, SharedAmongAllowed, Steered
 from mt.inference.engines import OwnEngine
 from mt.inference.loaded_model import LoadedModel
-from mt.inference.score import score_targets
+from mt.inference.score import label_log_probs
 from mt.inference.segments import Segment
 from mt.inference.text_search import TextSearch
 from mt.search.ensemble import Member
@@ -21,8 +23,8 @@ from mt.wording import counted
 
 NUM_SENTENCES = 200
 NEAR_TIE = 1e-4
-"""Two outputs are a near-tie if changing each log-probability by at most this leads from one to the other."""
-NUM_NUDGES = 24
+"""Two outputs are a near-tie if changing no log-probability by more than this leads from one to the other."""
+NUM_NUDGES = 16
 NUM_LISTED = 3
 """Differences that are not near-ties and are looked at, before the rest is only counted."""
 MOST_BLEU_LOST = 1.0
@@ -165,8 +167,8 @@ class Verifier:
             our_text, their_text = (
                 self._own.as_lines(1, [_alone(segment)], [[each]])[0][0].text for each in (one, other)
             )
-            our_score, their_score = self._scores(segment, one, other)
-            is_near_tie = self._is_near_tie(segment, other, strategy)
+            our_score, their_score = self._score(segment, one), self._score(segment, other)
+            is_near_tie = self._is_near_tie(segment, one, other, strategy)
             source = self._sources[segment.place]
             found.append(
                 Difference(segment.line, source, our_text, their_text, our_score, their_score, is_near_tie)
@@ -174,28 +176,32 @@ class Verifier:
         return found
 
     @torch.inference_mode()
-    def _scores(self, segment: Segment, *hypotheses: Hypothesis) -> list[float]:
-        ids = [token.id for token in segment.tokens]
-        log_probs = score_targets(
-            self._loaded.model,
-            [ids] * len(hypotheses),
-            [list(each.ids) for each in hypotheses],
-            device=torch.device("cpu"),
-            batch_tokens=self._loaded.config.training.batch_tokens,
-            vocab_size=self._loaded.tgt_tokenizer.size,
-        )
-        # The probability of EOS does not count where the limit ended the translation.
-        return [
-            sum(row if each.finished else row[:-1]) for row, each in zip(log_probs, hypotheses, strict=True)
-        ]
+    def _score(self, segment: Segment, hypothesis: Hypothesis) -> float:
+        """The log-probability of a hypothesis by the model of the run."""
+        batch = collate([[token.id for token in segment.tokens]], [list(hypothesis.ids)])
+        if not hypothesis.finished:
+            # It has no EOS, and may be as long as the model can read.
+            batch = replace(
+                batch,
+                tgt_ids=batch.tgt_ids[:, :-1],
+                tgt_mask=batch.tgt_mask[:, :, :-1, :-1],
+                labels=batch.labels[:, :-1],
+            )
+        return float(label_log_probs(self._loaded.model, batch).sum())
 
-    def _is_near_tie(self, segment: Segment, other: Hypothesis, strategy: Strategy) -> bool:
-        """Whether our own search finds ``other`` if each log-probability is changed by at most `NEAR_TIE`."""
-        for seed in range(NUM_NUDGES):
-            nudged = self._search_with(Nudged(self._model, NEAR_TIE, seed))
-            if list(nudged.search([segment], strategy)[0][0].ids) == list(other.ids):
-                return True
-        return False
+    def _is_near_tie(
+        self, segment: Segment, ours: Hypothesis, theirs: Hypothesis, strategy: Strategy
+    ) -> bool:
+        """Whether our own search finds theirs if no logit is changed by more than half of `NEAR_TIE`.
+
+        A beam may also have lost a third hypothesis by a near-tie, which random changes can show.
+        """
+        steered = Steered(self._model, ours.ids, theirs.ids, NEAR_TIE / 2)
+        nudged = (Nudged(self._model, NEAR_TIE / 2, seed) for seed in range(NUM_NUDGES))
+        return any(
+            list(self._search_with(changed).search([segment], strategy)[0][0].ids) == list(theirs.ids)
+            for changed in chain([steered], nudged)
+        )
 
 
 def _num_same(ours: Sequence[Sequence[Hypothesis]], theirs: Sequence[Sequence[Hypothesis]]) -> int:

@@ -1,6 +1,7 @@
 """The engine of an exported model: CTranslate2 searches, by our rules as far as it has them."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import ctranslate2
@@ -22,8 +23,8 @@ class CTranslate2Engine:
 
     As in our search, PAD, BOS and UNK are never written, a translation may be empty, and each sentence has a
     limit of its own, at which finished hypotheses are preferred. What remains different: forbidden tokens are
-    left out before the softmax, and where more than N hypotheses have finished, the N best by mean
-    log-probability are kept, not the first N.
+    left out before the softmax, and where more than N hypotheses have finished, the N best of them are kept,
+    not the first N.
     """
 
     def __init__(
@@ -71,16 +72,16 @@ class CTranslate2Engine:
             [self._src_names[token] for token in row if token not in (PAD_ID, EOS_ID)]
             for row in request.src_ids.tolist()
         ]
-        found = self._translate(sources, max(request.limits), beam.size, request.keep_unk)
+        penalty = _length_penalty(beam, sum(map(len, sources)) / len(sources))
+        translate = partial(self._translate, size=beam.size, penalty=penalty, keep_unk=request.keep_unk)
+        found = translate(sources, max(request.limits))
         # The limit of a call is that of all its sentences: those that passed or reached theirs search again.
         again: dict[int, list[int]] = {}
         for place, (hypotheses, limit) in enumerate(zip(found, request.limits, strict=True)):
             if any(not each.finished or len(each.ids) >= limit for each in hypotheses):
                 again.setdefault(limit, []).append(place)
         for limit, places in again.items():
-            cut = self._translate(
-                [sources[place] for place in places], limit, beam.size, request.keep_unk, at_limit=True
-            )
+            cut = translate([sources[place] for place in places], limit, at_limit=True)
             for place, hypotheses in zip(places, cut, strict=True):
                 finished = [each for each in hypotheses if each.finished]
                 found[place] = finished or hypotheses
@@ -93,7 +94,14 @@ class CTranslate2Engine:
         ]
 
     def _translate(
-        self, sources: list[list[str]], limit: int, size: int, keep_unk: bool, *, at_limit: bool = False
+        self,
+        sources: list[list[str]],
+        limit: int,
+        *,
+        size: int,
+        penalty: float,
+        keep_unk: bool,
+        at_limit: bool = False,
     ) -> list[Found]:
         """Translate with one limit of tokens for all; ``at_limit`` returns all hypotheses."""
         # With patience 2 a search goes on to its limit, where up to N unfinished hypotheses join the others.
@@ -103,9 +111,7 @@ class CTranslate2Engine:
             beam_size=size,
             patience=patience,
             num_hypotheses=size * patience,
-            # By the length, EOS included, so that the sum of the log-probabilities can be had back. It must
-            # not be 0, which would end the search at the first hypothesis.
-            length_penalty=1,
+            length_penalty=penalty,
             disable_unk=not keep_unk,
             suppress_sequences=[[PAD], [BOS]],
             return_end_token=True,
@@ -116,16 +122,29 @@ class CTranslate2Engine:
         )
         return [
             [
-                self._hypothesis(tokens, score)
+                self._hypothesis(tokens, score * max(1, len(tokens)) ** penalty)
                 for tokens, score in zip(each.hypotheses, each.scores, strict=True)
             ]
             for each in results
         ]
 
-    def _hypothesis(self, tokens: list[str], mean: float) -> Hypothesis:
+    def _hypothesis(self, tokens: list[str], score: float) -> Hypothesis:
         finished = tokens[-1:] == [EOS]
         ids = [self._tgt_ids[token] for token in (tokens[:-1] if finished else tokens)]
-        return Hypothesis(ids, mean * max(1, len(tokens)), finished)
+        return Hypothesis(ids, score, finished)
+
+
+def _length_penalty(beam: Beam, src_length: float) -> float:
+    """The exponent of the length by which CTranslate2 ranks as nearly as possible as ``beam`` does.
+
+    It decides what is dropped where more than N hypotheses have finished; the others are ranked by ourselves.
+    """
+    exponent = beam.length_penalty
+    if beam.length_normalization == "gnmt":
+        # Around this length (5 + length) grows as this power of it.
+        exponent *= src_length / (5 + src_length)
+    # With 0 the search would end with its first hypothesis.
+    return max(exponent, 1e-6)
 
 
 def refuse_what_it_cannot_do(request: SearchRequest, strategy: Strategy) -> None:
