@@ -134,7 +134,7 @@ def _exported_by(loaded: LoadedModel, model: Member) -> TextSearch:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "num_twins"), [(None, 20), (Beam(5, 1.0, "mean"), 1)], ids=["greedy", "beam"]
+    ("strategy", "num_twins"), [(None, 30), (Beam(5, 1.0, "mean"), 5)], ids=["greedy", "beam"]
 )
 def test_a_difference_that_rounding_explains_is_named_a_near_tie(
     strategy: Beam | None, num_twins: int, make_loaded: MakeLoaded, pairs: Pairs
