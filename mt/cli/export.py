@@ -43,8 +43,6 @@ def export(
     show_logs()
     found = find_run(run)
     target = _target(to)
-    import torch
-
     from mt.evaluation.test_set import load_evaluation_set
     from mt.export.export import export_model, refuse_other_folder
     from mt.export.verification import NUM_SENTENCES
@@ -55,16 +53,15 @@ def export(
     loaded.model.eval()
     refuse_overflow(loaded)
     sentences = load_evaluation_set(loaded.config.data, "validation", path=data)
-    with torch.inference_mode():
-        exported = export_model(
-            loaded,
-            folder,
-            target,
-            run_name=found.path.resolve().name,
-            precision=precision,
-            sources=sentences.sources[:NUM_SENTENCES],
-            references=sentences.references[:NUM_SENTENCES],
-        )
+    exported = export_model(
+        loaded,
+        folder,
+        target,
+        run_name=found.path.resolve().name,
+        precision=precision,
+        sources=sentences.sources[:NUM_SENTENCES],
+        references=sentences.references[:NUM_SENTENCES],
+    )
     _show(exported)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from mt import __version__
 from mt.atomic_files import make_folder, partial_path, put_in_place, sync_tree, write_synced
 from mt.errors import ConfigError, ExportError
@@ -29,6 +31,7 @@ class Exported:
     comparisons: Sequence[Comparison]
 
 
+@torch.inference_mode()
 def export_model(
     loaded: LoadedModel,
     folder: Path,
@@ -63,8 +66,37 @@ def export_model(
             f"a model for {target.name} cannot be saved in {precision}, only in "
             f"{' or '.join(target.precisions)}."
         )
+    make_folder(folder.absolute().parent)
+    partial = partial_path(folder)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        target.write(
+            loaded.model,
+            loaded.config.model,
+            loaded.src_tokenizer,
+            loaded.tgt_tokenizer,
+            partial,
+            max_length=loaded.config.data.max_length,
+            precision=precision,
+        )
+        record = _record(loaded, target, run_name, precision)
+        write_record(partial, record)
+        comparisons = _verify(loaded, partial, target, sources, references, exact=precision == "float32")
+        write_synced(partial / EXAMPLE, target.example.encode())
+        write_synced(partial / CARD, model_card(record, target, comparisons).encode())
+        sync_tree(partial)
+        put_in_place(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return Exported(folder, record, comparisons)
+
+
+def _record(
+    loaded: LoadedModel, target: ExportTarget, run_name: str, precision: ExportPrecision
+) -> ExportRecord:
     config = loaded.config
-    record = ExportRecord(
+    return ExportRecord(
         mt_version=__version__,
         target=target.name,
         run=run_name,
@@ -78,29 +110,6 @@ def export_model(
         copied_words=config.copies_words,
         checksums={},
     )
-    make_folder(folder.absolute().parent)
-    partial = partial_path(folder)
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    try:
-        target.write(
-            loaded.model,
-            config.model,
-            loaded.src_tokenizer,
-            loaded.tgt_tokenizer,
-            partial,
-            max_length=config.data.max_length,
-            precision=precision,
-        )
-        write_record(partial, record)
-        comparisons = _verify(loaded, partial, target, sources, references, exact=precision == "float32")
-        write_synced(partial / EXAMPLE, target.example.encode())
-        write_synced(partial / CARD, model_card(record, target, comparisons).encode())
-        sync_tree(partial)
-        put_in_place(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return Exported(folder, record, comparisons)
 
 
 def refuse_other_folder(folder: Path) -> None:
