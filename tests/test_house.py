@@ -25,7 +25,7 @@ FLOORS = {
             "inference",
             "evaluation",
             "training",
-            "preflight",
+            "preflight attention_maps",
             "cli",
             "__main__",
         )
