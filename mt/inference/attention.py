@@ -38,8 +38,8 @@ class Token:
 class SentenceAttention:
     """A sentence, its translation, and the weights of every attention of one teacher-forced pass over both.
 
-    L are the layers of the encoder or decoder, S source tokens and T target tokens, each with one EOS. Row t of
-    the decoder belongs to the position that *predicts* target token t: its input is the token before.
+    L are the layers of the encoder or decoder, S source tokens and T target tokens, each with one EOS. Row t
+    of the decoder belongs to the position that *predicts* target token t: its input is the token before.
     """
 
     line: int
@@ -167,7 +167,7 @@ def source_dependence(
     with_all = label_log_probs(model, batch)
     width = max(1, _MOST_LOGITS // (model.output.out_features * (num_tgt + 1)))
     without_one = ~torch.eye(num_src, num_src + 1, dtype=torch.bool, device=device)
-    rows = [label_log_probs(model, _masked(batch, part)) for part in without_one.split(width)]
+    rows = [label_log_probs(model, _masked(batch, part)) for part in torch.split(without_one, width)]
     if not rows:
         return torch.zeros(num_tgt, 0)
     return (with_all - torch.cat(rows))[:, :num_tgt].T.cpu()
