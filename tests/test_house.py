@@ -16,8 +16,7 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         (
-            "errors special_tokens wording display atomic_files regular_files recipes seen_pairs "
-            "unsegmented_scripts",
+            "errors special_tokens display atomic_files regular_files seen_pairs unsegmented_scripts",
             "config masks seeding device run_directory",
             "builtin",
             "data transformer checkpoint",
@@ -34,6 +33,8 @@ FLOORS = {
 }
 MAX_LINES = 400
 MAX_FUNCTION_LINES = 70
+# Raise it for a room that is built, not for a file that could be a part of its only importer.
+MAX_FILES = 152
 
 
 def _room(module: str) -> str:
@@ -97,7 +98,7 @@ def test_every_room_has_its_floor() -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=_module)
-def test_imports_stand_at_the_top_outside_cli(file: Path) -> None:
+def test_imports_are_at_the_top_outside_cli(file: Path) -> None:
     tree = ast.parse(file.read_text())
     if _room(_module(file)) == "cli":
         return
@@ -183,7 +184,7 @@ def test_yaml_is_loaded_safely(file: Path) -> None:
 
 
 def test_the_house_is_small() -> None:
-    assert len(FILES) <= 160
+    assert len(FILES) <= MAX_FILES
 
 
 # Words and phrases that were invented here, and what the field says instead (whole words, in any text that

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mt.data.sources.source import Split
-from mt.wording import counted
+from mt.display import counted
 
 
 @dataclass(frozen=True)

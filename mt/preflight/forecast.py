@@ -7,8 +7,8 @@ from typing import Self
 
 from mt.config.config import Config
 from mt.config.training import ScheduleConfig
+from mt.display import counted
 from mt.training.schedule import learning_rate
-from mt.wording import counted
 
 FEWEST_PAIRS = 100
 MOST_UNKNOWN = 0.1

@@ -103,7 +103,7 @@ def interrupted_format(golden: Path) -> int:
     return int(json.loads(record.read_text())["format_version"])
 
 
-def test_training_goes_on_from_the_middle_of_an_epoch(
+def test_training_continues_from_the_middle_of_an_epoch(
     interrupted: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "mt")

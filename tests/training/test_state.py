@@ -62,7 +62,7 @@ def test_best_value_and_patience(metric: str, values: list[float]) -> None:
 
 
 @pytest.mark.parametrize("metric", ["bleu", "loss"])
-def test_value_that_is_no_number_is_better_than_nothing_and_worse_than_any(metric: str) -> None:
+def test_value_that_is_not_finite_is_better_than_nothing_and_worse_than_any(metric: str) -> None:
     state = Counters()
     assert state.record_validation(math.nan, metric)
     assert state.record_validation(5.0, metric)
