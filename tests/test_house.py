@@ -203,6 +203,8 @@ INVENTED = {
     r"what differs is": "differences are",
     r"hide words": "replace with UNK",
     r"made_once": "cached",
+    r"(goes|go) on (after|from|with|to)": "continue",
+    r"(verb|it|which) wants": "requires",
 }
 READ_BY_PEOPLE = [
     *FILES,
@@ -219,3 +221,15 @@ def test_the_fields_own_words(file: Path) -> None:
     for invented, instead in INVENTED.items():
         found = re.search(rf"(?<![a-z])({invented})(?![a-z])", text, re.IGNORECASE)
         assert not found, f"{found and found[0]!r}: say {instead}"
+
+
+def test_the_names_of_tests_are_plain_english() -> None:
+    odd = re.compile(
+        r"_(goes_on|go_on|anew|sittings?|blanks?|begun|judged|wants|is_said|are_said|is_no|lies)(?=_|$)"
+    )
+    tests = Path(__file__).parent.rglob("test_*.py")
+    names = [
+        name for file in tests for name in re.findall(r"^ *def (test_\w+)", file.read_text("utf-8"), re.M)
+    ]
+    assert len(names) > 1000
+    assert [name for name in names if odd.search(name)] == []

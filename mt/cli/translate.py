@@ -264,7 +264,7 @@ def _how_to_go_on(line: int) -> str:
     """Say how to continue after translating has stopped at this line."""
     before = "No line is before it" if line == 1 else "All lines before it are translated"
     return (
-        f"{before}. Go on after it with --start-line {line + 1}, or past all such lines with "
+        f"{before}. Continue after it with --start-line {line + 1}, or past all such lines with "
         "--on-error empty or --on-error copy."
     )
 

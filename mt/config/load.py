@@ -1,4 +1,4 @@
-"""Reads a YAML file and overrides into a ``Config``, or says in sentences what is wrong; finds the recipes."""
+"""Reads a YAML file and overrides into a ``Config``, or explains what is wrong; finds the recipes."""
 
 import errno
 import re

@@ -1,4 +1,4 @@
-"""What is known of a loaded corpus, typed: the part of a run's ``corpus.json`` that describes the text."""
+"""A typed report on a loaded corpus: the part of a run's ``corpus.json`` that describes the text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

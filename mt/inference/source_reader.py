@@ -71,7 +71,7 @@ class SourceReader:
         return num_words, unknown
 
     def _parts(self, text: str) -> tuple[str, list[str]]:
-        """The tokens of a text as it is written, those of a dictionary entry as one, and a `_kind` for each."""
+        """A `_kind` for each part of a text, and the parts: tokens, or all of a dictionary entry."""
         ids, words = self._tokenizer.encode_with_words(text)
         touches = _touching(text, words)
         kinds, parts = "", []

@@ -172,7 +172,7 @@ def test_a_word_joined_by_punctuation_is_one_unknown_word(call: Call) -> None:
 def test_with_keep_unk_unknown_words_are_not_announced_as_copied(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mt.inference.translator.Translator.copies_words", True)
+    monkeypatch.setattr("mt.config.config.Config.copies_words", True)
     assert "copied" in call("translate", "the zebra sees milk.")[2]
     warning = call("translate", "the zebra sees milk.", "--keep-unk")[2]
     assert "1 of 4 words: zebra. " in warning

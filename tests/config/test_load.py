@@ -173,7 +173,8 @@ FORM = "the form is section.key=value, such as training.seed=2."
         ),
         (
             "training.seed='3'",
-            "training.seed must be a whole number of at least 0 and below 1000000000000000000, not '3'. Remove the quotes.",
+            "training.seed must be a whole number of at least 0 and below 1000000000000000000, "
+            "not '3'. Remove the quotes.",
         ),
         ("data.src=", "data.src must be text that is not empty, but it is empty."),
         ("data.src=null", "data.src must be text that is not empty, not null."),

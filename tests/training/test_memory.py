@@ -89,7 +89,7 @@ def test_a_model_that_does_not_fit_is_a_sentence(
         run_training(make_config(), RunDirectory(tmp_path / "run"))
 
 
-def test_resuming_elsewhere_says_what_differs_and_goes_on(
+def test_resuming_elsewhere_says_what_differs_and_continues(
     make_config: MakeConfig,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -206,7 +206,7 @@ def test_what_does_not_change_the_mathematics_may_change(
     assert_equal(*weights)
 
 
-def test_the_schedule_goes_on(
+def test_the_schedule_continues(
     unbroken: RunDirectory, make_config: MakeConfig, tmp_path: Path, read_metrics: Callable[[Path], Figures]
 ) -> None:
     # Of its own total, not of the limit: a run of 4 steps that is made longer follows one cosine.

@@ -103,6 +103,6 @@ def test_patience_ends_the_run() -> None:
     assert reasons == [None, None, None, None, "no gain in 2 validations (validation.patience)"]
 
 
-def test_without_limits_a_run_goes_on() -> None:
+def test_without_limits_a_run_continues() -> None:
     state = Counters(10**9, 10**6, 0, 10**12, 1e9, num_validations_without_gain=10**6)
     assert state.reached_limit(TrainingConfig(), ValidationConfig()) is None
