@@ -25,7 +25,7 @@ FLOORS = {
             "inference",
             "evaluation",
             "training",
-            "preflight",
+            "preflight reports",
             "cli",
             "__main__",
         )
@@ -183,7 +183,7 @@ def test_yaml_is_loaded_safely(file: Path) -> None:
 
 
 def test_the_house_is_small() -> None:
-    assert len(FILES) <= 160
+    assert len(FILES) <= 190
 
 
 # Words and phrases that were invented here, and what the field says instead (whole words, in any text that
