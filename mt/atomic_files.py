@@ -50,9 +50,13 @@ def make_folder(path: Path) -> None:
 
 def write_text_atomically(path: Path, text: str) -> None:
     """Replace the content of ``path`` by ``text``, as UTF-8; if that fails, ``path`` is unchanged."""
+    _write_atomically(path, text.encode())
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
     partial = partial_path(path)
     try:
-        write_synced(partial, text.encode())
+        write_synced(partial, data)
         partial.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -89,26 +93,27 @@ def append_line(path: Path, line: str) -> None:
         os.close(descriptor)
 
 
-def write_output(path: Path, text: str) -> None:
-    """Write ``text``, as UTF-8, to a file that the user named, which may be a device or a pipe.
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write bytes, or text as UTF-8, to a file that the user named, which may be a device or a pipe.
 
     A regular file is replaced whole, and where ``path`` is a symbolic link, the file that it points to.
     Anything else, and stdout or stderr by another name, is written into.
     """
+    data = content.encode() if isinstance(content, str) else content
     try:
         status = path.stat()
     except FileNotFoundError:
         status = None
     if status is None:
-        write_text_atomically(path.resolve(), text)
+        _write_atomically(path.resolve(), data)
     elif (descriptor := _standard_stream(status)) is not None:
         with open(descriptor, "wb", closefd=False) as stream:
-            stream.write(text.encode())
+            stream.write(data)
     elif stat.S_ISREG(status.st_mode):
-        write_text_atomically(path.resolve(), text)
+        _write_atomically(path.resolve(), data)
     else:
         with path.open("wb") as device:
-            device.write(text.encode())
+            device.write(data)
 
 
 def _standard_stream(status: os.stat_result) -> int | None:

@@ -25,7 +25,7 @@ FLOORS = {
             "inference",
             "evaluation",
             "training",
-            "preflight reports",
+            "preflight attention_maps reports",
             "cli",
             "__main__",
         )

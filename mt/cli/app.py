@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import mt
+from mt.cli.attention import attention
 from mt.cli.average import average
 from mt.cli.check import check
 from mt.cli.compare import compare
@@ -57,6 +58,7 @@ app.command(cls=Command)(translate)
 app.command(cls=Command)(evaluate)
 app.command(cls=Command)(compare)
 app.command(cls=Command)(score)
+app.command(cls=Command)(attention)
 app.command(cls=Command)(average)
 app.command(cls=Command)(runs)
 app.command(cls=Command)(show)

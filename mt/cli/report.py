@@ -32,6 +32,12 @@ def report(
             min=0, metavar="N", help="Translate N validation sentences to show the best and worst; 0: none."
         ),
     ] = 200,
+    attention: Annotated[
+        int,
+        typer.Option(
+            min=0, max=20, metavar="N", help="Show what the model attends to in N of them; 0: none."
+        ),
+    ] = 3,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
@@ -46,6 +52,7 @@ def report(
     refuse_missing_folder(out)
     found = find_run(run)
     from mt.atomic_files import write_output
+    from mt.attention_maps.page import script_hash
     from mt.reports.card import card
     from mt.reports.facts import gather_facts
     from mt.reports.page import page
@@ -53,17 +60,19 @@ def report(
 
     facts = gather_facts(found, now=time.time())
     left_out = list(facts.problems)
-    samples = None
-    if sentences:
-        try:
-            samples = _samples(found, checkpoint, device, sentences)
-        except MtError as error:
-            left_out.append(f"Translations are left out: {error.message}")
+    samples, shown = None, ""
+    try:
+        if sentences:
+            samples, shown = _samples(
+                found, checkpoint, device, sentences, attention if format == "html" else 0
+            )
+    except MtError as error:
+        left_out.append(f"Translations and attention are left out: {error.message}")
     written = Report(
         facts,
         samples,
-        attention="",
-        script_hash="",
+        shown,
+        script_hash() if shown else "",
         made=datetime.now(UTC),
         mt_version=mt.__version__,
         left_out=left_out,
@@ -76,7 +85,12 @@ def report(
     typer.echo(f"report: {out}", err=True)
 
 
-def _samples(run: "RunDirectory", checkpoint: str, device: str, num_sentences: int) -> "Samples":
+def _samples(
+    run: "RunDirectory", checkpoint: str, device: str, num_sentences: int, num_attention: int
+) -> "tuple[Samples, str]":
+    """Ranked translations, and what the model attended to in the best of them, as HTML."""
+    from mt.attention_maps.alignment import attention_maps
+    from mt.attention_maps.page import attention_html
     from mt.device import choose_device
     from mt.inference.loaded_model import load_model
     from mt.inference.translator import Translator
@@ -84,4 +98,9 @@ def _samples(run: "RunDirectory", checkpoint: str, device: str, num_sentences: i
 
     loaded = load_model(run, checkpoint)
     translator = Translator.from_loaded(loaded, device=choose_device(device))
-    return rank_samples(run, loaded, translator, num_sentences=num_sentences)
+    samples = rank_samples(run, loaded, translator, num_sentences=num_sentences)
+    shown = samples.short[:num_attention]
+    if not shown:
+        return samples, ""
+    sources, targets = zip(*((each.source, each.translation) for each in shown), strict=True)
+    return samples, attention_html(attention_maps(translator, sources, targets))

@@ -107,8 +107,8 @@ class RunFacts:
 
     @property
     def name(self) -> str:
-        """The name of the run directory."""
-        return self.run.path.absolute().name or str(self.run.path)
+        """The name of the run directory; bytes in it that are not UTF-8 are escaped."""
+        return (self.run.path.absolute().name or "/").encode(errors="backslashreplace").decode()
 
     @property
     def environment(self) -> dict[str, str | int]:

@@ -1,6 +1,7 @@
 """Translations of validation sentences, the best and the worst."""
 
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 
 from mt.config.load import load_config
 from mt.display import progress_bar
@@ -11,6 +12,9 @@ from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, read_line
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
+
+# About 25 tokens, beyond which a map has more cells than can be told apart on a phone.
+_MAX_DRAWN_CHARACTERS = 120
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,12 @@ class Samples:
     """The best first; among equally good ones the longest first."""
     worst: list[ScoredSentence]
     """The worst first; none of them equals its reference."""
+
+    @property
+    def short(self) -> list[ScoredSentence]:
+        """Those that are short enough to draw what every token attends to: the worst and the best in turn."""
+        in_turn = chain.from_iterable(zip_longest(self.worst, self.best))
+        return [each for each in in_turn if each is not None and _is_short(each)]
 
 
 def rank_samples(
@@ -78,6 +88,11 @@ def rank_samples(
         ranked[:half],
         wrong[:num_shown],
     )
+
+
+def _is_short(each: ScoredSentence) -> bool:
+    texts = each.source, each.translation
+    return all(text.strip() and len(text) <= _MAX_DRAWN_CHARACTERS for text in texts)
 
 
 def _evaluated(run: RunDirectory, loaded: LoadedModel, validation: EvaluationSet) -> list[str] | None:

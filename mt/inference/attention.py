@@ -1,0 +1,266 @@
+"""What a model attends to while it translates a sentence: attention recorded for text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from mt.data.batches.batch import Batch, collate
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.errors import LinesError
+from mt.inference.score import label_log_probs
+from mt.inference.segments import Translation, copied_words
+from mt.inference.source_reader import SourceReader, SourceToken
+from mt.inference.translator import Translator
+from mt.search.strategy import Strategy
+from mt.special_tokens import BOS, EOS, UNK_ID
+from mt.transformer.recording import recording_attention
+from mt.transformer.transformer import Transformer
+
+# Logits of 64 MB in float32.
+_MOST_LOGITS = 2**24
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token as a picture labels it."""
+
+    label: str
+    """The text that it stands for; its vocabulary entry if it has no readable text of its own."""
+    word: int | None
+    """The word of the sentence that it is part of; None for BOS, EOS and a token of space alone."""
+    is_unknown: bool = False
+    """Whether the model reads or writes it as UNK."""
+
+
+@dataclass(frozen=True)
+class SentenceAttention:
+    """A sentence, its translation, and the weights of every attention of one teacher-forced pass over both.
+
+    L are the layers of the encoder or decoder, S source tokens and T target tokens, each with one EOS. Row t of
+    the decoder belongs to the position that *predicts* target token t: its input is the token before.
+    """
+
+    line: int
+    """The number of its line."""
+    source: str
+    """The source as the model reads it; words are what is between its spaces."""
+    target: str
+    src_tokens: Sequence[Token]
+    """S tokens, the last one EOS: rows and columns of ``encoder_self``, columns of ``cross``."""
+    tgt_tokens: Sequence[Token]
+    """T tokens, the last one EOS: rows of ``decoder_self`` and ``cross``."""
+    src_ids: Sequence[int]
+    """The ids of the source without EOS."""
+    tgt_ids: Sequence[int]
+    """The ids of the target without BOS and EOS."""
+    encoder_self: Tensor
+    """``(L, H, S, S)`` float32 on the CPU, as the others."""
+    decoder_self: Tensor
+    """``(L, H, T, T)``; nothing above the diagonal."""
+    cross: Tensor
+    """``(L, H, T, S)``."""
+
+    @property
+    def tgt_inputs(self) -> list[Token]:
+        """What the decoder has read: BOS and all target tokens but EOS, the columns of ``decoder_self``."""
+        return [Token(BOS, None), *self.tgt_tokens[:-1]]
+
+
+@torch.inference_mode()
+def sentence_attention(
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str] | None = None,
+    *,
+    strategy: Strategy = None,
+    first_line: int = 1,
+) -> list[SentenceAttention]:
+    """Record what a model attends to in each sentence and its translation.
+
+    Args:
+        translator: One model, not an ensemble.
+        sources: The sentences; an empty one has nothing but EOS.
+        targets: The translation of each; None for the one that the model finds.
+        strategy: The decoding strategy that finds it.
+        first_line: The number of the first sentence, for messages.
+
+    Raises:
+        LinesError: If a sentence is too long for the model.
+        TypeError: If the translator is an ensemble.
+    """
+    model = translator.model
+    if not isinstance(model, Transformer):
+        raise TypeError("attention is recorded for a single model, not for an ensemble")
+    if targets is None:
+        found = translator.n_best(sources, strategy=strategy, refuse_long=True, first_line=first_line)
+        pairs = [
+            _of_hypothesis(best, line, translator.max_length) for line, [best] in enumerate(found, first_line)
+        ]
+    else:
+        pairs = _forced(translator, sources, targets, first_line)
+    reader, tgt_tokenizer = translator.reader, translator.tgt_tokenizer
+    recorded = []
+    for line, (source, pair) in enumerate(zip(sources, pairs, strict=True), first_line):
+        src_ids = [token.id for token in pair.src]
+        src_tokens, src_text = token_labels(
+            reader.tokenizer, src_ids, _unknown_words(reader, source, pair.src)
+        )
+        tgt_tokens, tgt_text = token_labels(tgt_tokenizer, pair.tgt_ids, pair.tgt_unknown)
+        weights = record_pair(model, src_ids, pair.tgt_ids, translator.device)
+        recorded.append(
+            SentenceAttention(
+                line, src_text, tgt_text, src_tokens, tgt_tokens, src_ids, pair.tgt_ids, *weights
+            )
+        )
+    return recorded
+
+
+@torch.inference_mode()
+def record_pair(
+    model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Attention of the encoder, of the decoder over the target, and of the decoder over the source.
+
+    Args:
+        model: In evaluation mode.
+        src_ids: Without EOS.
+        tgt_ids: Without BOS and EOS.
+        device: Where the model is.
+
+    Returns:
+        ``(L, H, S, S)``, ``(L, H, T, T)`` and ``(L, H, T, S)`` on the CPU, without any padding.
+    """
+    batch = collate([src_ids], [tgt_ids]).to(device)
+    # A compiled model does not call the hooks that record.
+    with torch.compiler.set_stance("force_eager"), recording_attention(model) as recorded:
+        memory = model.encode(batch.src_ids, batch.src_mask)
+        model.decode(batch.tgt_ids, memory, batch.src_mask, batch.tgt_mask)
+
+    def stacked(layers: list[list[Tensor]]) -> Tensor:
+        return torch.stack([weights[0] for [weights] in layers]).cpu()
+
+    return stacked(recorded.encoder_self), stacked(recorded.decoder_self), stacked(recorded.cross)
+
+
+@torch.inference_mode()
+def source_dependence(
+    model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], device: torch.device
+) -> Tensor:
+    """Measure by how much each target token loses probability when a source token is masked out.
+
+    It is found by computing, not by looking at attention: each source token in turn is hidden from all
+    attentions, and the others keep their positions (prediction difference, Li et al. 2019).
+
+    Args:
+        model: In evaluation mode, on ``device``.
+        src_ids: Without EOS.
+        tgt_ids: Without BOS and EOS.
+        device: Where the model is.
+
+    Returns:
+        ``(T - 1, S - 1)`` nats on the CPU, without EOS on either side.
+    """
+    num_src, num_tgt = len(src_ids), len(tgt_ids)
+    batch = collate([src_ids], [tgt_ids]).to(device)
+    with_all = label_log_probs(model, batch)
+    width = max(1, _MOST_LOGITS // (model.output.out_features * (num_tgt + 1)))
+    without_one = ~torch.eye(num_src, num_src + 1, dtype=torch.bool, device=device)
+    rows = [label_log_probs(model, _masked(batch, part)) for part in without_one.split(width)]
+    if not rows:
+        return torch.zeros(num_tgt, 0)
+    return (with_all - torch.cat(rows))[:, :num_tgt].T.cpu()
+
+
+def _masked(batch: Batch, visible: Tensor) -> Batch:
+    """A batch of one pair, repeated for each row of ``visible``, ``(N, S)``: the tokens that may be seen."""
+    return replace(batch.repeated(len(visible)), src_mask=visible[:, None, None, :])
+
+
+def token_labels(
+    tokenizer: Tokenizer, ids: Sequence[int], unknown_words: Sequence[str]
+) -> tuple[list[Token], str]:
+    """Label the tokens of a sentence with the text that each adds to it; also return the whole text.
+
+    Args:
+        tokenizer: The tokenizer of the language.
+        ids: Without BOS and EOS.
+        unknown_words: The text of each UNK, as for `Tokenizer.decode`.
+
+    Returns:
+        The tokens, with EOS added, and the text.
+    """
+    tokens = []
+    text = ""
+    for number, entry in enumerate(tokenizer.tokens(ids), start=1):
+        before, text = text, tokenizer.decode(ids[:number], unknown_words)
+        added = text[_common_length(before, text) :].strip()
+        # A part of a character has no text of its own, and a space has none at all.
+        label = added if added and "\ufffd" not in added else entry
+        tokens.append(Token(label, len(text.split()) - 1 if added else None, ids[number - 1] == UNK_ID))
+    return [*tokens, Token(EOS, None)], text
+
+
+def _common_length(one: str, other: str) -> int:
+    """The number of characters with which both begin."""
+    for place, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return place
+    return min(len(one), len(other))
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A source and its translation, as the model reads them."""
+
+    src: Sequence[SourceToken]
+    tgt_ids: Sequence[int]
+    tgt_unknown: Sequence[str]
+    """The text of each UNK of the translation."""
+
+
+def _of_hypothesis(best: Translation, line: int, max_length: int) -> _Pair:
+    if not best.parts:
+        return _Pair([], [], [])
+    if len(best.parts) > 1:
+        raise LinesError(
+            {
+                line: f"line {line} is too long to be read as a whole, so there is no one picture of its "
+                "attention. Put each of its sentences on a separate line."
+            }
+        )
+    [(segment, hypothesis)] = best.parts
+    # One that was cut at the model's limit makes room for the EOS that every row of tokens ends with.
+    ids = hypothesis.ids[: max_length - 1]
+    return _Pair(segment.tokens, ids, copied_words(segment, hypothesis))
+
+
+def _forced(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str], first_line: int
+) -> list[_Pair]:
+    """Read given translations like sources, so that a copied word is one UNK on both sides."""
+    tgt_reader = SourceReader(translator.tgt_tokenizer, {}, copies=translator.copies_words)
+    src, tgt = translator.reader.read_batch(sources), tgt_reader.read_batch(targets)
+    for line, sides in enumerate(zip(src, tgt, strict=True), first_line):
+        for side, tokens in zip(("source", "translation"), sides, strict=True):
+            if len(tokens) >= translator.max_length:
+                reason = (
+                    f"line {line}: the {side} has {len(tokens) + 1} tokens, EOS included, and this model "
+                    f"reads at most {translator.max_length} (data.max_length when it was trained). Leave it "
+                    "out."
+                )
+                raise LinesError({line: reason})
+    return [
+        _Pair(src_tokens, [token.id for token in tgt_tokens], _unknown_words(tgt_reader, target, tgt_tokens))
+        for src_tokens, tgt_tokens, target in zip(src, tgt, targets, strict=True)
+    ]
+
+
+def _unknown_words(reader: SourceReader, text: str, tokens: Sequence[SourceToken]) -> list[str]:
+    """The text of each UNK among the tokens of a text, also where it is not to be copied."""
+    unknown = [token for token in tokens if token.id == UNK_ID]
+    if all(token.copy is not None for token in unknown):
+        return [token.copy or "" for token in unknown]
+    ids, words = reader.tokenizer.encode_with_words(text)
+    return [word for id_, word in zip(ids, words, strict=True) if id_ == UNK_ID]
