@@ -83,7 +83,8 @@ def _text(text: str) -> str:
 
 def _code(text: str) -> str:
     """Text as code on one line, also in a table."""
-    plain = " ".join(visible(text).split()).replace("`", "'").replace("|", r"\|")
+    # A backslash before the one that keeps a bar from ending the cell would undo that.
+    plain = " ".join(visible(text).split()).replace("`", "'").replace("\\|", "\\ |").replace("|", r"\|")
     return f"`{plain}`" if plain else ""
 
 

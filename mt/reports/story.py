@@ -134,7 +134,7 @@ def outcome(session: TrainingSession, *, is_running: bool) -> str:
     if is_running:
         return "still running"
     if session.outcome is None:
-        return f"killed or crashed; last heard of at {session.last_line}"
+        return f"the log does not say how it ended, as after a kill; its last line is of {session.last_line}"
     return session.outcome[0].lower() + session.outcome[1:]
 
 

@@ -19,7 +19,7 @@ from mt.config.write import all_options
 from mt.errors import ConfigError, Remedy, RunError
 from mt.regular_files import read_text
 from mt.reports.checkpoints import Checkpoints, read_checkpoints, read_counters
-from mt.reports.curves import Curves, read_curves
+from mt.reports.curves import Curves, Point, read_curves
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 
@@ -120,14 +120,9 @@ def summary_of(
     if checkpoints.found:
         problems += [f"{file.name} is missing" for file in _tokenizers(run) if not file.is_file()]
     holder = run.holder()
-    latest, newest, best = checkpoints.latest, curves.newest, curves.best("bleu")
-    step: float | None = latest.record.step if latest and latest.record else None
-    epochs: float | None = counters.epoch if counters else None
-    tokens: float | None = counters.num_target_tokens if counters else None
-    if newest is not None and (holder or step is None or counters is None):
-        step = newest.step if holder or step is None else step
-        epochs = newest.figures.get("epoch")
-        tokens = newest.figures.get("num_target_tokens")
+    newest, best = curves.newest, curves.best("bleu")
+    if newest is not None and (holder or counters is None):
+        counters = _position(newest, None if holder else checkpoints)
     if best is None and checkpoints.best and (record := checkpoints.best.record):
         best = (record.metrics["bleu"], record.step) if "bleu" in record.metrics else None
     state, detail = _state(config, counters, holder, problems)
@@ -136,9 +131,9 @@ def summary_of(
         run,
         state,
         detail,
-        _whole(step),
-        _whole(epochs),
-        _whole(tokens),
+        counters.step if counters else None,
+        counters.epoch if counters else None,
+        counters.num_target_tokens if counters else None,
         best[0] if best else None,
         best[1] if best else None,
         statistics.median(speeds[-_NUM_SPEEDS:]) if speeds else None,
@@ -228,8 +223,20 @@ def _state(
     return "stopped", None
 
 
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
+def _position(newest: Point, checkpoints: Checkpoints | None) -> Counters:
+    """Where a run is by its newest figures; ``checkpoints`` are those that it would resume from.
+
+    It is for a run that trains, and for one whose newest checkpoint does not tell, such as one of format 1.
+    """
+    latest = checkpoints.latest if checkpoints else None
+    return Counters(
+        step=latest.record.step if latest and latest.record else newest.step,
+        epoch=int(newest.figures.get("epoch", 0)),
+        num_target_tokens=int(newest.figures.get("num_target_tokens", 0)),
+        seconds=newest.figures.get("minutes", 0.0) * 60,
+        # Without a checkpoint it is not finished.
+        owes_validation=latest is None,
+    )
 
 
 def _age(run: RunDirectory, checkpoints: Checkpoints, now: float) -> float | None:
