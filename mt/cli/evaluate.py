@@ -58,7 +58,7 @@ def evaluate(
     Shows each score with its signature and 95 % interval, and which words and lengths are translated badly.
 
     The translations are kept in the run directory, in a file that names test set, checkpoint and
-    search; TensorBoard shows the scores and the worst sentences.
+    search, and the scores in evaluations.jsonl; TensorBoard shows the scores and the worst sentences.
     """
     show_logs()
     refuse_missing_folder(json)

@@ -79,7 +79,7 @@ def report_of(run: RunDirectory, sentence: str = "Hello.", **more: Any) -> Repor
 
 def rendered(markdown: str) -> str:
     """HTML of Markdown with the extensions that the Hub has, markup in it allowed."""
-    return MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(markdown)
+    return str(MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(markdown))
 
 
 @pytest.fixture
