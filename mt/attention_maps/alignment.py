@@ -104,17 +104,16 @@ def choose_layer(translator: Translator, sentences: Sequence[SentenceAttention])
     """Choose the layer by the rule of this module on these sentences; the lowest of equally good ones."""
     model = translator.model
     assert isinstance(model, Transformer)
-    hits = torch.zeros(translator.config.model.num_decoder_layers)
-    num_tokens = 0
-    for sentence in sentences:
-        if not sentence.src_ids or not sentence.tgt_ids:
-            continue
+    pairs = [sentence for sentence in sentences if sentence.src_ids and sentence.tgt_ids]
+    if not pairs:
+        return AlignmentLayer(0, None)
+    hits = []
+    for sentence in pairs:
         dependence = source_dependence(model, sentence.src_ids, sentence.tgt_ids, translator.device)
         attended = sentence.cross.mean(1)[:, :-1, :-1].argmax(-1)
-        hits += (attended == dependence.argmax(-1)).sum(-1)
-        num_tokens += len(sentence.tgt_ids)
-    best = int(hits.argmax())
-    return AlignmentLayer(best, float(hits[best]) / num_tokens if num_tokens else None)
+        hits.append((attended == dependence.argmax(-1)).sum(-1))
+    agreement = torch.stack(hits).sum(0) / sum(len(sentence.tgt_ids) for sentence in pairs)
+    return AlignmentLayer(int(agreement.argmax()), float(agreement.max()))
 
 
 def aligned_tokens(alignment: Tensor) -> list[int]:

@@ -321,6 +321,7 @@
       context.lineWidth = 2;
       context.strokeStyle = style.getPropertyValue("--row");
       context.strokeRect(left + cell * state.col + 1, top + cell * state.row + 1, cell - 2, cell - 2);
+      parts.canvas.dataset.cell = `${left + cell * (state.col + 0.5)} ${top + cell * (state.row + 0.5)}`;
       context.lineWidth = 1;
     }
     frame = { left, top, cell, rows: rows.length, columns: columns.length };

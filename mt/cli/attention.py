@@ -69,7 +69,7 @@ def attention(
         typer.Option(
             min=1,
             metavar="N",
-            help="The decoder layer to align by, or the layer of a picture. Default: the one that aligns best.",
+            help="The decoder layer to align by, or the layer of a picture. Default: the best aligned.",
         ),
     ] = None,
     kind: Annotated[
@@ -186,8 +186,8 @@ def _refuse_too_many(made: Format, num_sentences: int) -> None:
 
         if num_sentences > MOST_SENTENCES:
             raise DataError(
-                f"a page shows at most {MOST_SENTENCES} sentences, and there are {num_sentences:,}: give fewer, "
-                "or take --format json or pharaoh."
+                f"a page shows at most {MOST_SENTENCES} sentences, and there are {num_sentences:,}: give "
+                "fewer, or take --format json or pharaoh."
             )
 
 
@@ -197,8 +197,9 @@ def _heads(text: str) -> "Heads":
     Raises:
         ConfigError: If it is something else.
     """
-    if text == "mean" or text == "all":
-        return text
+    named: dict[str, Heads] = {"mean": "mean", "all": "all"}
+    if text in named:
+        return named[text]
     if not (text.isascii() and text.isdecimal() and int(text[:9]) > 0):
         raise ConfigError(f"--head {text}: write the number of a head, such as 1, or mean, or all.")
     return int(text[:9]) - 1

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from mt.data.batches.batch import Batch, collate
-from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.tokenizers.subwords import SPACE_BYTE, SPACE_MARK
+from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.errors import LinesError
 from mt.inference.score import label_log_probs
 from mt.inference.segments import Translation, copied_words
@@ -38,8 +39,8 @@ class Token:
 class SentenceAttention:
     """A sentence, its translation, and the weights of every attention of one teacher-forced pass over both.
 
-    L are the layers of the encoder or decoder, S source tokens and T target tokens, each with one EOS. Row t of
-    the decoder belongs to the position that *predicts* target token t: its input is the token before.
+    L are the layers of the encoder or decoder, S source tokens and T target tokens, each with one EOS. Row t
+    of the decoder belongs to the position that *predicts* target token t: its input is the token before.
     """
 
     line: int
@@ -96,25 +97,24 @@ def sentence_attention(
     if targets is None:
         found = translator.n_best(sources, strategy=strategy, refuse_long=True, first_line=first_line)
         pairs = [
-            _of_hypothesis(best, line, translator.max_length) for line, [best] in enumerate(found, first_line)
+            _found(translator, source, best, line)
+            for line, (source, [best]) in enumerate(zip(sources, found, strict=True), first_line)
         ]
     else:
         pairs = _forced(translator, sources, targets, first_line)
-    reader, tgt_tokenizer = translator.reader, translator.tgt_tokenizer
-    recorded = []
-    for line, (source, pair) in enumerate(zip(sources, pairs, strict=True), first_line):
-        src_ids = [token.id for token in pair.src]
-        src_tokens, src_text = token_labels(
-            reader.tokenizer, src_ids, _unknown_words(reader, source, pair.src)
+    return [
+        SentenceAttention(
+            line,
+            src.text,
+            tgt.text,
+            src.tokens,
+            tgt.tokens,
+            src.ids,
+            tgt.ids,
+            *record_pair(model, src.ids, tgt.ids, translator.device),
         )
-        tgt_tokens, tgt_text = token_labels(tgt_tokenizer, pair.tgt_ids, pair.tgt_unknown)
-        weights = record_pair(model, src_ids, pair.tgt_ids, translator.device)
-        recorded.append(
-            SentenceAttention(
-                line, src_text, tgt_text, src_tokens, tgt_tokens, src_ids, pair.tgt_ids, *weights
-            )
-        )
-    return recorded
+        for line, (src, tgt) in enumerate(pairs, first_line)
+    ]
 
 
 @torch.inference_mode()
@@ -167,7 +167,7 @@ def source_dependence(
     with_all = label_log_probs(model, batch)
     width = max(1, _MOST_LOGITS // (model.output.out_features * (num_tgt + 1)))
     without_one = ~torch.eye(num_src, num_src + 1, dtype=torch.bool, device=device)
-    rows = [label_log_probs(model, _masked(batch, part)) for part in without_one.split(width)]
+    rows = [label_log_probs(model, _masked(batch, part)) for part in torch.split(without_one, width)]
     if not rows:
         return torch.zeros(num_tgt, 0)
     return (with_all - torch.cat(rows))[:, :num_tgt].T.cpu()
@@ -178,28 +178,63 @@ def _masked(batch: Batch, visible: Tensor) -> Batch:
     return replace(batch.repeated(len(visible)), src_mask=visible[:, None, None, :])
 
 
-def token_labels(
-    tokenizer: Tokenizer, ids: Sequence[int], unknown_words: Sequence[str]
-) -> tuple[list[Token], str]:
-    """Label the tokens of a sentence with the text that each adds to it; also return the whole text.
+@dataclass(frozen=True)
+class Labelled:
+    """One side of a pair."""
+
+    ids: Sequence[int]
+    """Without BOS and EOS."""
+    tokens: Sequence[Token]
+    """Of the ids, and of the EOS after them."""
+    text: str
+
+
+def label_written(tokenizer: Tokenizer, ids: Sequence[int], copies: Sequence[str]) -> Labelled:
+    """Label the tokens that a model wrote with the text that each adds to the translation.
 
     Args:
-        tokenizer: The tokenizer of the language.
+        tokenizer: The tokenizer of the target language.
         ids: Without BOS and EOS.
-        unknown_words: The text of each UNK, as for `Tokenizer.decode`.
-
-    Returns:
-        The tokens, with EOS added, and the text.
+        copies: The text of each UNK, as for `Tokenizer.decode`.
     """
     tokens = []
     text = ""
     for number, entry in enumerate(tokenizer.tokens(ids), start=1):
-        before, text = text, tokenizer.decode(ids[:number], unknown_words)
-        added = text[_common_length(before, text) :].strip()
+        before, text = text, tokenizer.decode(ids[:number], copies)
+        # The bytes of a character are decoded to the replacement character until the last of them is there.
+        added = text[_common_length(before.rstrip("\ufffd"), text) :].strip()
         # A part of a character has no text of its own, and a space has none at all.
         label = added if added and "\ufffd" not in added else entry
         tokens.append(Token(label, len(text.split()) - 1 if added else None, ids[number - 1] == UNK_ID))
-    return [*tokens, Token(EOS, None)], text
+    return Labelled(ids, [*tokens, Token(EOS, None)], text)
+
+
+def label_read(tokenizer: Tokenizer, text: str, read: Sequence[SourceToken]) -> Labelled:
+    """Label the tokens that a model reads with the part of the text that each encodes.
+
+    Args:
+        tokenizer: The tokenizer of the language.
+        text: What was read.
+        read: What `SourceReader` made of it, without a dictionary.
+    """
+    ids = [token.id for token in read]
+    parts = iter(tokenizer.encode_with_words(text)[1])
+    # Concatenated, the parts are the text without its spaces.
+    word_of_character = [number for number, word in enumerate(text.split()) for _ in word]
+    place = 0
+    tokens: list[Token] = []
+    for token, entry in zip(read, tokenizer.tokens(ids), strict=True):
+        part = next(parts)
+        while token.copy is not None and part != token.copy:
+            part += next(parts)
+        if part:
+            word: int | None = word_of_character[place]
+        else:
+            # A space is part of no word; what else has no text is a further byte of the last character.
+            word = tokens[-1].word if tokens and entry.strip(SPACE_MARK + SPACE_BYTE) else None
+        tokens.append(Token(part or entry, word, token.id == UNK_ID))
+        place += len("".join(part.split()))
+    return Labelled(ids, [*tokens, Token(EOS, None)], normalise_spacing(text))
 
 
 def _common_length(one: str, other: str) -> int:
@@ -210,57 +245,45 @@ def _common_length(one: str, other: str) -> int:
     return min(len(one), len(other))
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """A source and its translation, as the model reads them."""
-
-    src: Sequence[SourceToken]
-    tgt_ids: Sequence[int]
-    tgt_unknown: Sequence[str]
-    """The text of each UNK of the translation."""
-
-
-def _of_hypothesis(best: Translation, line: int, max_length: int) -> _Pair:
+def _found(translator: Translator, source: str, best: Translation, line: int) -> tuple[Labelled, Labelled]:
+    src_tokenizer, tgt_tokenizer = translator.reader.tokenizer, translator.tgt_tokenizer
     if not best.parts:
-        return _Pair([], [], [])
+        return label_read(src_tokenizer, "", []), label_written(tgt_tokenizer, [], [])
     if len(best.parts) > 1:
-        raise LinesError(
-            {
-                line: f"line {line} is too long to be read as a whole, so there is no one picture of its "
-                "attention. Put each of its sentences on a separate line."
-            }
+        reason = (
+            f"line {line} is too long to be read as a whole, so there is no one picture of its attention. "
+            "Put each of its sentences on a separate line."
         )
+        raise LinesError({line: reason})
     [(segment, hypothesis)] = best.parts
     # One that was cut at the model's limit makes room for the EOS that every row of tokens ends with.
-    ids = hypothesis.ids[: max_length - 1]
-    return _Pair(segment.tokens, ids, copied_words(segment, hypothesis))
+    ids = hypothesis.ids[: translator.max_length - 1]
+    return (
+        label_read(src_tokenizer, source, segment.tokens),
+        label_written(tgt_tokenizer, ids, copied_words(segment, hypothesis)),
+    )
 
 
 def _forced(
     translator: Translator, sources: Sequence[str], targets: Sequence[str], first_line: int
-) -> list[_Pair]:
+) -> list[tuple[Labelled, Labelled]]:
     """Read given translations like sources, so that a copied word is one UNK on both sides."""
     tgt_reader = SourceReader(translator.tgt_tokenizer, {}, copies=translator.copies_words)
-    src, tgt = translator.reader.read_batch(sources), tgt_reader.read_batch(targets)
-    for line, sides in enumerate(zip(src, tgt, strict=True), first_line):
-        for side, tokens in zip(("source", "translation"), sides, strict=True):
-            if len(tokens) >= translator.max_length:
+    src_labels, tgt_labels = (
+        [
+            label_read(reader.tokenizer, text, tokens)
+            for text, tokens in zip(texts, reader.read_batch(texts), strict=True)
+        ]
+        for reader, texts in ((translator.reader, sources), (tgt_reader, targets))
+    )
+    pairs = list(zip(src_labels, tgt_labels, strict=True))
+    for line, pair in enumerate(pairs, first_line):
+        for name, side in zip(("source", "translation"), pair, strict=True):
+            if len(side.tokens) > translator.max_length:
                 reason = (
-                    f"line {line}: the {side} has {len(tokens) + 1} tokens, EOS included, and this model "
+                    f"line {line}: the {name} has {len(side.tokens)} tokens, EOS included, and this model "
                     f"reads at most {translator.max_length} (data.max_length when it was trained). Leave it "
                     "out."
                 )
                 raise LinesError({line: reason})
-    return [
-        _Pair(src_tokens, [token.id for token in tgt_tokens], _unknown_words(tgt_reader, target, tgt_tokens))
-        for src_tokens, tgt_tokens, target in zip(src, tgt, targets, strict=True)
-    ]
-
-
-def _unknown_words(reader: SourceReader, text: str, tokens: Sequence[SourceToken]) -> list[str]:
-    """The text of each UNK among the tokens of a text, also where it is not to be copied."""
-    unknown = [token for token in tokens if token.id == UNK_ID]
-    if all(token.copy is not None for token in unknown):
-        return [token.copy or "" for token in unknown]
-    ids, words = reader.tokenizer.encode_with_words(text)
-    return [word for id_, word in zip(ids, words, strict=True) if id_ == UNK_ID]
+    return pairs
