@@ -52,7 +52,7 @@ def answer(
 
 
 def form(text: str) -> list[str]:
-    """The first word of each line with its indentation, without figures and paths; equal ones in a row once."""
+    """The first word of each line, indented, without figures and paths; of equal ones in a row one."""
     words = re.findall(r"^ *\S+", text, re.MULTILINE)
     plain = [re.sub(r"\S*/\S*|builtin:\S*", "PATH", re.sub(r"[\d,.]+", "0", word)) for word in words]
     return [word for word, _ in groupby(plain)]
