@@ -26,34 +26,32 @@ class Line:
     """Step and value, by step."""
 
 
-def line_chart(title: str, lines: Sequence[Line], *, unit: str = "", log_scale: bool = False) -> str:
+def line_chart(title: str, lines: Sequence[Line], *, unit: str = "") -> str:
     """A ``<figure>`` with a chart over steps; nothing where no line has a point.
 
     Args:
         title: What the chart shows.
         lines: At most three curves.
         unit: What follows a value in tooltips.
-        log_scale: Draw values, which are all positive, by their logarithms.
     """
     lines = [Line(line.label, _thinned(line.points)) for line in lines if line.points]
     if not lines:
         return ""
-    is_log = log_scale and all(value > 0 for line in lines for _, value in line.points)
     steps = [step for line in lines for step, _ in line.points]
     x = _Axis(0.0, float(max(steps)) or 1.0, _LEFT, WIDTH - _RIGHT)
-    heights = [_height(value, is_log) for line in lines for _, value in line.points]
-    low, high = min(heights), max(heights)
+    values = [value for line in lines for _, value in line.points]
+    low, high = min(values), max(values)
     # A flat line is drawn in the middle, and so is one that differs only by rounding.
     is_flat = high - low < 1e-9 * max(abs(high), 1e-9)
-    room = 0.05 * (abs(high) or 1.0) if is_flat else 0.06 * (high - low)
+    room = max(0.05 * abs(high), 1e-9) if is_flat else 0.06 * (high - low)
     y = _Axis(low - room, high + room, HEIGHT - _BOTTOM, _TOP)
     body = "".join(
         [
             *(_vertical_tick(x, value) for value in _ticks(x.low, x.high, 5) if value == int(value)),
-            *(_horizontal_tick(y, value, is_log) for value in _y_ticks(y, is_log)),
+            *(_horizontal_tick(y, value) for value in _ticks(y.low, y.high, 5)),
             f'<text class="axis" x="{(_LEFT + WIDTH - _RIGHT) / 2:.0f}" y="{HEIGHT - 6}" '
             'text-anchor="middle">step</text>',
-            *(_curve(line, number, x, y, is_log, unit) for number, line in enumerate(lines, start=1)),
+            *(_curve(line, number, x, y, unit) for number, line in enumerate(lines, start=1)),
         ]
     )
     legend = "".join(_legend(line, number) for number, line in enumerate(lines, start=1) if line.label)
@@ -74,10 +72,6 @@ class _Axis:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
-def _height(value: float, is_log: bool) -> float:
-    return math.log10(value) if is_log else value
-
-
 def _thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     """At most `_MAX_POINTS`, each the mean of its neighbours, at the step of the last of them."""
     if len(points) <= _MAX_POINTS:
@@ -96,16 +90,6 @@ def _ticks(low: float, high: float, count: int) -> list[float]:
     return [number * width for number in range(first, last + 1)]
 
 
-def _y_ticks(y: _Axis, is_log: bool) -> list[float]:
-    """Values for the ticks of the vertical axis; with a logarithmic scale 1, 2 and 5 times powers of ten."""
-    if not is_log:
-        return _ticks(y.low, y.high, 5)
-    powers = range(math.floor(y.low), math.ceil(y.high) + 1)
-    factors = (1, 2, 5) if len(powers) < 5 else (1,)
-    values = [factor * 10.0**power for power in powers for factor in factors]
-    return [value for value in values if y.low <= math.log10(value) <= y.high]
-
-
 def _vertical_tick(x: _Axis, value: float) -> str:
     at = x.place(value)
     return (
@@ -115,8 +99,8 @@ def _vertical_tick(x: _Axis, value: float) -> str:
     )
 
 
-def _horizontal_tick(y: _Axis, value: float, is_log: bool) -> str:
-    at = y.place(_height(value, is_log))
+def _horizontal_tick(y: _Axis, value: float) -> str:
+    at = y.place(value)
     return (
         f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
         f'<text class="tick" x="{_LEFT - 6}" y="{at + 4.5:.1f}" text-anchor="end">{_short(value)}</text>'
@@ -131,8 +115,8 @@ def _short(value: float) -> str:
     return f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{round(value, 6):g}"
 
 
-def _curve(line: Line, number: int, x: _Axis, y: _Axis, is_log: bool, unit: str) -> str:
-    places = [(x.place(step), y.place(_height(value, is_log))) for step, value in line.points]
+def _curve(line: Line, number: int, x: _Axis, y: _Axis, unit: str) -> str:
+    places = [(x.place(step), y.place(value)) for step, value in line.points]
     path = " ".join(f"{left:.1f},{top:.1f}" for left, top in places)
     drawn = f'<polyline class="line line-{number}" points="{path}"/>'
     if len(places) > _MAX_MARKS:
