@@ -98,7 +98,7 @@ def _drawn(shown: Sequence[tuple[str, Tensor]], rows: Sequence[str], columns: Se
             continue
         title, weights = shown[place]
         # As on the page: one hue, and the square root, which shows small weights.
-        image = axes.imshow(weights, cmap="Blues", norm=PowerNorm(0.5, 0, 1), aspect="equal")
+        image = axes.imshow(weights.numpy(), cmap="Blues", norm=PowerNorm(0.5, 0, 1), aspect="equal")
         axes.set_xlabel(title)
         _label(axes, rows if place % across == 0 else [], columns if place < across else [])
     figure.colorbar(

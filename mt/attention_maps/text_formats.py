@@ -21,7 +21,7 @@ def as_json(maps: AttentionMaps) -> str:
         "alignment_layer": maps.layer.index + 1,
         "sentences": [_as_dict(maps, sentence) for sentence in maps.sentences],
     }
-    return json.dumps(data, ensure_ascii=False) + "\n"
+    return json.dumps(data) + "\n"
 
 
 def _as_dict(maps: AttentionMaps, sentence: SentenceAttention) -> dict[str, object]:

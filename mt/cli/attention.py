@@ -22,6 +22,7 @@ from mt.cli.options import (
 )
 from mt.errors import ConfigError, DataError
 from mt.inference.arriving_lines import STDIN_NAME, lines_of_file, lines_of_stdin
+from mt.wording import counted
 
 if TYPE_CHECKING:
     from mt.attention_maps.alignment import AttentionMaps
@@ -155,7 +156,8 @@ def _read(
             )
         if target and len(target) != len(sentences):
             raise DataError(
-                f"there are {len(sentences)} sentences and {len(target)} translations: give --target once "
+                f"there are {counted(len(sentences), 'sentence')} and {counted(len(target), 'translation')}: "
+                "give --target once "
                 "for each sentence, in the same order."
             )
         # A sentence that contains a line break is still one sentence.
