@@ -125,7 +125,7 @@ def size(num_bytes: float) -> str:
 
 def duration(seconds: float) -> str:
     """In the largest fitting unit, such as ``40 s``, ``12 min``, ``5 h`` or ``31 d``."""
-    span = timedelta(seconds=min(seconds, 1e12))
+    span = timedelta(seconds=min(max(seconds, 0.0), 1e12))
     if span < timedelta(minutes=1):
         return f"{span.seconds} s"
     if span < timedelta(hours=1):
