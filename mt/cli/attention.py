@@ -20,9 +20,9 @@ from mt.cli.options import (
     find_run,
     refuse_missing_folder,
 )
+from mt.display import counted
 from mt.errors import ConfigError, DataError
 from mt.inference.arriving_lines import STDIN_NAME, lines_of_file, lines_of_stdin
-from mt.wording import counted
 
 if TYPE_CHECKING:
     from mt.attention_maps.alignment import AttentionMaps
@@ -32,59 +32,67 @@ Format = Literal["html", "png", "svg", "json", "pharaoh"]
 _PICTURE = "Pictures"
 
 
+SentencesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="SENTENCE", help="What to translate. Default: the lines of stdin."),
+]
+TargetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TEXT", help="Show this translation instead of the model's own; one for each sentence."
+    ),
+]
+TargetColumnOption = Annotated[
+    bool,
+    typer.Option("--target-column", help="Read lines of source<TAB>translation, and show that translation."),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Where to write. Default: attention.html, .png or .svg; stdout for json and pharaoh.",
+    ),
+]
+FormatOption = Annotated[
+    Format | None,
+    typer.Option(
+        help="A page, a picture, all weights, or i-j pairs of aligned words. Default: the ending of --out, "
+        "or html."
+    ),
+]
+LayerOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="The decoder layer to align by, or the layer of a picture. Default: the one that aligns best.",
+    ),
+]
+KindOption = Annotated[
+    Literal["cross", "encoder", "decoder"],
+    typer.Option(
+        help="Cross-attention, or self-attention of the encoder or the decoder.", rich_help_panel=_PICTURE
+    ),
+]
+HeadOption = Annotated[
+    str,
+    typer.Option(
+        metavar="N|mean|all", help="One head, the mean of all, or each of them.", rich_help_panel=_PICTURE
+    ),
+]
+
+
 def attention(
-    sentences: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SENTENCE", help="What to translate. Default: the lines of stdin."),
-    ] = None,
+    sentences: SentencesArgument = None,
     run: RunOption = None,
     file: FileOption = None,
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT", help="Show this translation instead of the model's own; one for each sentence."
-        ),
-    ] = None,
-    target_column: Annotated[
-        bool,
-        typer.Option(
-            "--target-column", help="Read lines of source<TAB>translation, and show that translation."
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Where to write. Default: attention.html, .png or .svg; stdout for json and pharaoh.",
-        ),
-    ] = None,
-    format: Annotated[
-        Format | None,
-        typer.Option(
-            help="A page, a picture, all weights, or i-j pairs of aligned words. Default: the ending of "
-            "--out, or html."
-        ),
-    ] = None,
-    layer: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="The decoder layer to align by, or the layer of a picture. Default: the best aligned.",
-        ),
-    ] = None,
-    kind: Annotated[
-        Literal["cross", "encoder", "decoder"],
-        typer.Option(
-            help="Cross-attention, or self-attention of the encoder or the decoder.", rich_help_panel=_PICTURE
-        ),
-    ] = "cross",
-    head: Annotated[
-        str,
-        typer.Option(
-            metavar="N|mean|all", help="One head, the mean of all, or each of them.", rich_help_panel=_PICTURE
-        ),
-    ] = "mean",
+    target: TargetOption = None,
+    target_column: TargetColumnOption = False,
+    out: OutOption = None,
+    format: FormatOption = None,
+    layer: LayerOption = None,
+    kind: KindOption = "cross",
+    head: HeadOption = "mean",
     beam: BeamOption = 1,
     length_penalty: LengthPenaltyOption = 1.0,
     length_normalization: LengthNormalizationOption = "gnmt",

@@ -8,10 +8,10 @@ from itertools import chain
 from typing import TypeVar
 
 from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.display import counted
 from mt.errors import LinesError
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
-from mt.wording import counted
 
 TokenT = TypeVar("TokenT")
 

@@ -88,7 +88,7 @@ def test_given_translations_are_shown_instead(call: Call, trained: RunDirectory)
         (["--file", "missing.en"], ["missing.en"]),
     ],
 )
-def test_what_does_not_fit_is_said_in_one_sentence(
+def test_what_does_not_fit_gets_one_sentence(
     arguments: list[str], facts: list[str], call: Call, trained: RunDirectory
 ) -> None:
     ended = call("attention", "--run", trained.path, *arguments)
