@@ -8,6 +8,7 @@ from datetime import datetime
 
 from mt.config.explain import SECTIONS
 from mt.config.write import config_to_yaml
+from mt.display import counted
 from mt.errors import RunError
 from mt.evaluation.scores import Score
 from mt.reports.facts import RunFacts
@@ -15,7 +16,6 @@ from mt.reports.log import TrainingSession
 from mt.reports.samples import Samples
 from mt.reports.story import outcome
 from mt.reports.table import duration, short_count
-from mt.wording import counted
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
 _VALIDATION_SCORES = {"bleu": "BLEU", "chrf": "chrF2"}

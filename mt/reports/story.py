@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from mt.display import counted
 from mt.reports.checkpoints import SavedCheckpoint
 from mt.reports.curves import series
 from mt.reports.facts import CorpusFacts, RunFacts
 from mt.reports.log import TrainingSession
 from mt.reports.table import UNKNOWN, aligned, duration, one_line, short_count, size
-from mt.wording import counted
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SPARKLINE_WIDTH = 40
