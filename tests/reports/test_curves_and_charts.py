@@ -41,7 +41,7 @@ def test_the_best_of_several_equal_scores_is_the_first(tmp_path: Path) -> None:
 VALUES = st.floats(-1e299, 1e299, allow_nan=False)
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(
     points=st.dictionaries(st.integers(0, 10**13), VALUES, max_size=30),
     others=st.lists(VALUES, max_size=1000),

@@ -91,7 +91,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_told(
         assert ("31.25" in text) == (part != "evaluations.jsonl")
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_no_content_of_a_file_makes_telling_fail(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -230,6 +230,7 @@ def test_the_config_in_the_report_is_that_of_the_run(golden_run: GoldenRun) -> N
 WORDS = st.lists(st.sampled_from(["a", "b", "<i>", "&", ".", "ä"]), max_size=12).map(" ".join)
 
 
+@settings(deadline=None)
 @given(translation=WORDS, reference=WORDS)
 def test_marked_words_are_those_that_differ_and_no_character_is_lost(
     translation: str, reference: str

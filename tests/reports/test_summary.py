@@ -151,7 +151,7 @@ def test_a_run_with_a_damaged_part_is_named_as_damaged(
     assert Path(part).name in str(found.detail)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_no_content_of_a_file_makes_looking_fail(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -192,7 +192,7 @@ def test_the_fast_reader_of_a_written_config_reads_what_the_other_reads(recipe: 
     assert read_config(run) == load_config(run.config_file) == load_config(recipe)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(path=st.text(min_size=1), src=st.text(min_size=1), number=st.integers(1, 10**9))
 def test_the_fast_reader_agrees_for_any_text(
     path: str, src: str, number: int, tmp_path_factory: pytest.TempPathFactory
