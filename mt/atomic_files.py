@@ -6,6 +6,8 @@ All of these functions raise OSError, which the caller explains to the user.
 """
 
 import contextlib
+import errno
+import fcntl
 import os
 import re
 import shutil
@@ -61,6 +63,34 @@ def _write_atomically(path: Path, data: bytes) -> None:
             partial.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append a line, as UTF-8, whole or not at all, and return when the disk has it.
+
+    Several processes may append at the same time. An unfinished line at the end of the file is ended first.
+
+    Raises:
+        OSError: If it cannot be written, or ``path`` is a link or not a regular file.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o644)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        size = os.fstat(descriptor).st_size
+        is_ended = not size or os.pread(descriptor, 1, size - 1) == b"\n"
+        data = (b"" if is_ended else b"\n") + line.encode() + b"\n"
+        try:
+            if os.write(descriptor, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, size)
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def write_output(path: Path, content: str | bytes) -> None:
