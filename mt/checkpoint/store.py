@@ -54,6 +54,7 @@ from mt.checkpoint.record import (
 )
 from mt.checkpoint.training_state import SavedTraining, read_training_state, tensors_bytes, values_bytes
 from mt.checkpoint.weights import HeldCheckpoint, load_model, mean_of, model_bytes, open_checkpoint
+from mt.display import track
 from mt.errors import CheckpointError, Remedy
 
 LOG = logging.getLogger(__name__)
@@ -151,7 +152,7 @@ class CheckpointStore:
             format_version=FORMAT_VERSION,
         )
         with _explain_refusal(f"save checkpoint {folder}"):
-            mean = mean_of(map(self.load_model, checkpoints))
+            mean = mean_of(map(self.load_model, track(checkpoints, "averaging", unit="checkpoints")))
             return self._write(average, {MODEL: lambda: model_bytes(mean)})
 
     def recover(self) -> tuple[Checkpoint | None, dict[str, str]]:

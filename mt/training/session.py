@@ -19,6 +19,7 @@ from mt.training.bad_batches import keep_bad_batch
 from mt.training.counters import Counters
 from mt.training.interruption import Interrupted, Interruption
 from mt.training.progress import Progress
+from mt.training.samples import Sample
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
 from mt.training.validation import ValidationResult, validate
@@ -56,7 +57,7 @@ class Session:
         )
 
         def translate(texts: Sequence[str]) -> list[str]:
-            with progress_bar(len(texts), unit="sentences") as bar:
+            with progress_bar(len(texts), unit="sentences", description="validating") as bar:
                 return translator.translate(
                     texts, advance=bar.update, before_each_batch=self.interruption.check
                 )
@@ -70,6 +71,7 @@ class Session:
                     translate=translate,
                     sources=list(validation["src"]),
                     references=list(validation["tgt"]),
+                    tgt_tokenizer=prepared.tgt_tokenizer,
                 )
         except Interrupted:
             return None
@@ -79,7 +81,7 @@ class Session:
         rows = self.prepared.corpus.validation
         count = min(self.config.validation.num_samples, len(rows))
         places = [len(rows) * number // count for number in range(count)]
-        samples = [(rows[i]["src"], result.hypotheses[i], rows[i]["tgt"]) for i in places]
+        samples = [Sample(rows[i]["src"], result.hypotheses[i], rows[i]["tgt"]) for i in places]
         self.progress.validation(counters, result, samples)
 
     def save(self, train_state: TrainState, figures: dict[str, float], *, is_best: bool) -> None:

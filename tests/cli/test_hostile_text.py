@@ -42,7 +42,7 @@ def test_neither_log_nor_terminal_nor_tensorboard_obeys_a_sentence(
     for text in (err, log):
         assert control_characters(text) == set()
         assert rf"\x1b]0;owned\x07{MARKUP} \u202e en" in text
-    sample = read_curves(Path("runs/tiny/tensorboard"))["samples/1/text_summary"][0][1].decode()
+    sample = read_curves(Path("runs/tiny/tensorboard"))["validation/samples/text_summary"][0][1].decode()
     assert control_characters(sample) == set()
     assert "<" not in sample
     assert r"\*\*bold" in sample
