@@ -9,8 +9,10 @@ import logging
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
 from typing import NoReturn, Self, TypeVar
 
 from tqdm import tqdm
@@ -118,11 +120,30 @@ def progress_bar(
     return tqdm(
         total=total,
         desc=description,
-        bar_format="{desc}: " + (done if total else "{n_fmt} " + unit + " [{elapsed}]"),
+        bar_format="{desc}: " + (done if total else "{n_fmt} " + unit),
         delay=delay_seconds,
         dynamic_ncols=True,
         leave=False,
     )
+
+
+@contextmanager
+def waiting(description: str) -> Iterator[None]:
+    """Show the seconds of some work that cannot say how far it is, and that lets other threads run."""
+    ended = threading.Event()
+    with progress_bar(None, unit="seconds", description=description) as bar:
+
+        def tick() -> None:
+            while not ended.wait(1.0):
+                bar.update()
+
+        thread = threading.Thread(target=tick, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
 
 def show_progress_bars() -> None:

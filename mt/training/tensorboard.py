@@ -4,9 +4,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.plugins.hparams import metadata
-from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionStartInfo
+from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
+from tensorboard.plugins.hparams import metadata  # type: ignore[import-untyped]
+from tensorboard.plugins.hparams.plugin_data_pb2 import (  # type: ignore[import-untyped]
+    HParamsPluginData,
+    SessionStartInfo,
+)
 from torch.utils.tensorboard.summary import custom_scalars
 
 from mt.config.located_yaml import Scalar
@@ -45,7 +48,7 @@ _CHARTS = {
 
 def layout() -> Summary:
     """The charts of the Custom Scalars page, those that matter first."""
-    return custom_scalars(
+    return custom_scalars(  # type: ignore[no-untyped-call]
         {
             category: {title: ["Multiline", tags] for title, tags in charts.items()}
             for category, charts in _CHARTS.items()

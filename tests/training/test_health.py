@@ -87,7 +87,9 @@ def test_a_skipped_step_has_not_moved_the_weights(
 ) -> None:
     objective = make_objective()
     state = train_state(objective)
-    next(objective.parameters()).register_hook(lambda gradient: gradient * float("nan"))
+    next(objective.parameters()).register_hook(  # type: ignore[no-untyped-call]
+        lambda gradient: gradient * float("nan")
+    )
     result = state.step(make_batches([11]), observe=True)
     assert not result.updated
     assert result.health is not None
