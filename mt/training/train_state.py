@@ -104,8 +104,8 @@ class TrainState:
 
         Args:
             micro_batches: On any device.
-            observe: Whether to measure the step's `Health` too, which takes about 1 % of its time and, until
-                it is over, a copy of the weights.
+            observe: Whether to measure the step's `Health` too, which takes a few percent of its time and,
+                until it is over, a copy of the weights.
 
         Raises:
             TrainingError: If a single sentence pair does not fit into memory.
