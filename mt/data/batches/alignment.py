@@ -102,7 +102,11 @@ def align(pairs: EncodedPairs) -> Iterator[Places]:
 
     Concatenated, the arrays have the layout of ``pairs.tgt.ids``.
     """
-    lexicon = Lexicon.learn(pairs)
+    # Not in the generator, so that learning is over before the first block is asked for.
+    return _aligned(pairs, Lexicon.learn(pairs))
+
+
+def _aligned(pairs: EncodedPairs, lexicon: Lexicon) -> Iterator[Places]:
     for first, num_cells in _blocks(pairs):
         limits = np.arange(_CELLS_AT_A_TIME, num_cells.sum(), _CELLS_AT_A_TIME)
         cuts = np.searchsorted(num_cells.cumsum(), limits)
