@@ -16,10 +16,9 @@ from mt.cli.options import (
     find_ensemble,
     find_run,
 )
-from mt.display import progress_bar
+from mt.display import counted, progress_bar
 from mt.errors import DataError
 from mt.inference.arriving_lines import arriving, count_lines, lines_of_file, lines_of_stdin
-from mt.wording import counted
 
 if TYPE_CHECKING:
     from mt.inference.score import ScoredPair
