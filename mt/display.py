@@ -125,7 +125,7 @@ def progress_bar(
     return tqdm(
         total=total,
         desc=description,
-        bar_format="{desc}: " + (done if total else "{n_fmt} " + unit),
+        bar_format="{desc}: " + (done if total else "{n_fmt} " + unit + " [{elapsed}]"),
         delay=delay_seconds,
         dynamic_ncols=True,
         leave=False,
