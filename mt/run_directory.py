@@ -62,6 +62,11 @@ class RunDirectory:
         return self.path / "evaluations.jsonl"
 
     @property
+    def samples_file(self) -> Path:
+        """Some translations of each validation, one JSON object per validation."""
+        return self.path / "samples.jsonl"
+
+    @property
     def tensorboard_dir(self) -> Path:
         """The curves for TensorBoard."""
         return self.path / "tensorboard"

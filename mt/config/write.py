@@ -98,6 +98,16 @@ def differences(old: Config, new: Config) -> list[str]:
     return lines
 
 
+def hyperparameters(config: Config) -> dict[str, Scalar]:
+    """The options of tokenizer, model, schedule and training that cannot change while a run is trained."""
+    return {
+        f"{section}.{key}": _value(config, section, key)
+        for section in ("tokenizer", "model", "schedule", "training")
+        for key, field in SECTIONS[section].items()
+        if not _may_change(field)
+    }
+
+
 def _value(config: Config, section: str, key: str) -> Scalar:
     value: Scalar = getattr(getattr(config, section), key)
     return value

@@ -193,7 +193,7 @@ def translate_set(
     saved = loaded.checkpoint
     setting = setting_name(saved, test_set, beam)
     translator = Translator.from_loaded(loaded, device=device)
-    with progress_bar(len(test_set.sources), unit="sentences") as bar:
+    with progress_bar(len(test_set.sources), unit="sentences", description="translating") as bar:
         lines = translator.translate(test_set.sources, strategy=beam, advance=bar.update)
     file, references_file = run.hypotheses_file(setting), run.references_file(test_set.name)
     _write_lines(references_file, test_set.references)

@@ -65,7 +65,7 @@ def rank_samples(
     if translations is None:
         num = min(num_sentences, count)
         places = [count * place // num for place in range(num)]
-        with progress_bar(num, unit="sentences") as bar:
+        with progress_bar(num, unit="sentences", description="translating") as bar:
             translations = translator.translate([validation.sources[i] for i in places], advance=bar.update)
     references = [validation.references[i] for i in places]
     scores = sentence_scores(translations, references)

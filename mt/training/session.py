@@ -20,6 +20,7 @@ from mt.training.bad_batches import keep_bad_batch
 from mt.training.counters import Counters
 from mt.training.interruption import Interrupted, Interruption
 from mt.training.progress import Progress
+from mt.training.samples import Sample
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
 from mt.training.validation import ValidationResult, validate
@@ -58,7 +59,7 @@ class Session:
         )
 
         def translate(texts: Sequence[str]) -> list[str]:
-            with progress_bar(len(texts), unit="sentences") as bar:
+            with progress_bar(len(texts), unit="sentences", description="validating") as bar:
                 return translator.translate(
                     texts, advance=bar.update, before_each_batch=self.interruption.check
                 )
@@ -72,6 +73,7 @@ class Session:
                     translate=translate,
                     sources=list(validation["src"]),
                     references=list(validation["tgt"]),
+                    tgt_tokenizer=prepared.tgt_tokenizer,
                 )
                 self._attention = attention_images(translator, validation)
                 return result
@@ -83,7 +85,7 @@ class Session:
         rows = self.prepared.corpus.validation
         count = min(self.config.validation.num_samples, len(rows))
         places = [len(rows) * number // count for number in range(count)]
-        samples = [(rows[i]["src"], result.hypotheses[i], rows[i]["tgt"]) for i in places]
+        samples = [Sample(rows[i]["src"], result.hypotheses[i], rows[i]["tgt"]) for i in places]
         self.progress.validation(counters, result, samples)
         self.progress.attention(counters, self._attention)
 
