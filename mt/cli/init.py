@@ -10,6 +10,14 @@ from mt.cli.logs import show_logs
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError
 
+Minutes = Annotated[
+    float | None,
+    typer.Option(metavar="M", help="Time for the whole run on this machine, from start to last step."),
+]
+TargetTokens = Annotated[
+    int | None, typer.Option(metavar="N", help="Instead of a time: train on this many target tokens.")
+]
+
 
 def init(
     data: Annotated[
@@ -40,16 +48,8 @@ def init(
             help="Columns that are not named after the languages: english,german, or 1,2 without a header.",
         ),
     ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(
-            metavar="M", help="Time for the whole run on this machine, from the start to its last step."
-        ),
-    ] = None,
-    target_tokens: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Instead of a time: train on this many target tokens."),
-    ] = None,
+    minutes: Minutes = None,
+    target_tokens: TargetTokens = None,
     delimiter: Annotated[
         Delimiter, typer.Option(help="What separates columns, if the header does not show it.")
     ] = "auto",

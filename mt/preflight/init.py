@@ -75,6 +75,8 @@ LARGEST_HELD_OUT_FRACTION = 0.15
 ALIGNMENT_WEIGHT = 0.1
 # A vocabulary of words is closed if so few of the held-out words are missing from it.
 MOST_UNKNOWN_WORDS = 0.005
+# No minutes and no tokens: a budget is proposed.
+OPEN = Budget()
 # The pairs that are enough to count words and letters.
 PAIRS_COUNTED = 10_000
 
@@ -87,7 +89,7 @@ def propose_config(
     name: str | None = None,
     columns: str | None = None,
     delimiter: Delimiter = "auto",
-    budget: Budget = Budget(),  # noqa: B008 - immutable
+    budget: Budget = OPEN,
 ) -> str:
     """A commented config for the corpus at ``path``, with a summary of the corpus and the run at the top.
 
@@ -228,8 +230,11 @@ def _about_run(plan: Plan) -> list[str]:
     if plan.is_proposed:
         less, more = gain_of_doubling(plan.cost_passes / 2), gain_of_doubling(plan.cost_passes)
         lines.append(
-            "This budget was proposed for a corpus of this size. In our experiments on 29,000 captions, "
-            f"half of it cost about {less:.1f} BLEU and twice of it brought about {more:.1f}; other corpora "
-            "differ."
+            "This budget was proposed for a corpus of this size. On 29,000 captions half of it cost "
+            f"{_points(less)} and twice of it brought {_points(more)}; other corpora differ."
         )
     return lines + plan.notes
+
+
+def _points(gain: float | None) -> str:
+    return "what nobody has measured" if gain is None else f"about {gain:.1f} BLEU"
