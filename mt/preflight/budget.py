@@ -16,8 +16,8 @@ from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import Pace, warn_of_other_work
 from mt.preflight.rule import (
     MOST_PASSES,
-    SHAPES,
     USUAL_BATCH,
+    USUAL_MODEL,
     choose,
     ema_decay,
     sensible_passes,
@@ -110,7 +110,7 @@ def fit_into(budget: Budget, config: Config, sample: Sample) -> Plan:
     keep_freed_memory()
     usual = update(
         config,
-        model=SHAPES[0].model.model_dump() | {"share_embeddings": config.tokenizer.shared},
+        model=USUAL_MODEL.model_dump() | {"share_embeddings": config.tokenizer.shared},
         training={"batch_tokens": max(USUAL_BATCH, config.data.max_length)},
     )
     seconds = LEAST_TIMED_SECONDS
@@ -181,7 +181,7 @@ def _in_faster_precision(config: Config, sample: Sample, seconds: float) -> tupl
     # On a device that is not made for bf16, auto is float32.
     names = ("auto", "float32") if multiplies_bf16_fast(choose_device(config.training.device)) else ("auto",)
     for name in names:
-        LOG.info("timing steps of the smallest model%s", "" if name == "auto" else f" in {name}")
+        LOG.info("timing steps of a small model%s", "" if name == "auto" else f" in {name}")
         pace = measure(update(config, training={"precision": name}), sample, max_seconds=seconds).pace
         rates[name] = pace.target_tokens_per_epoch / pace.seconds_per_step / pace.steps_per_epoch
     fastest = max(rates, key=lambda name: rates[name])

@@ -21,20 +21,21 @@ VOCABULARIES = (
 FEWEST_ENTRIES = 1000
 # Dropout for runs of up to so many passes over the corpus: what is seen once cannot be learnt by heart.
 DROPOUTS = ((5, 0.1), (20, 0.2), (math.inf, 0.3))
-# R-Drop doubles the time of a step, and pays only if this many passes are left with it.
+# R-Drop doubles the time of a step, and pays only if this many passes, and target tokens, are left with it.
 R_DROP_PASSES = 30
+R_DROP_TOKENS = 5_000_000
 R_DROP = 3.0
 # Tokens of a batch for runs of up to so many target tokens. On a CPU many small steps learn fastest.
 BATCHES = (
-    (300_000, 256),
-    (1_200_000, 640),
+    (600_000, 256),
+    (1_500_000, 640),
     (5_000_000, 1024),
     (40_000_000, 2048),
     (200_000_000, 4096),
     (math.inf, 8192),
 )
 # A pass over a small corpus still has this many steps, as long as batches have 256 tokens.
-STEPS_IN_A_PASS = 20
+STEPS_IN_A_PASS = 50
 # The batch that the learning rates of the shapes are for.
 USUAL_BATCH = 1024
 # The share of the steps that is warm-up, and the most steps.
@@ -43,7 +44,7 @@ WARMUP_SHARE, MOST_WARMUP = 1 / 12, 4000
 AVERAGED_SHARE = 0.04
 # BLEU on the validation split of Multi30k after the time of so many passes without R-Drop over its 29,000
 # pairs, each the end of a run of its own: docs/recipes.md.
-CURVE = ((0.9, 12.0), (3.8, 34.5), (45, 39.5), (65, 40.2), (94, 40.8))
+CURVE = ((3.8, 34.5), (45, 39.5), (65, 40.2), (94, 40.8))
 # More passes than this over the same sentences teach nothing.
 MOST_PASSES = 1000
 
@@ -56,23 +57,26 @@ class Shape:
     corpus_tokens: float
     model: ModelConfig
     learning_rate: float
-    """The peak for batches of `USUAL_BATCH` tokens; it rises with the square root of the batch."""
+    """The peak for batches of `USUAL_BATCH` tokens; it rises with the fourth root of the batch."""
 
 
-# From small to large. The second is the usual one for IWSLT14, the third the paper's base model.
+# The model whose speed decides what a budget can afford.
+USUAL_MODEL = ModelConfig(d_model=256, num_heads=4, d_ff=1024)
+# From small to large. The third is the usual one for IWSLT14, the fourth the paper's base model.
 SHAPES = (
-    Shape(0, 0, ModelConfig(d_model=256, num_heads=4, d_ff=1024), 1.2e-3),
+    Shape(0, 0, ModelConfig(d_model=128, num_heads=4, d_ff=512), 2.8e-3),
+    Shape(0, 200_000, USUAL_MODEL, 1.2e-3),
     Shape(
         60e6,
         2e6,
         ModelConfig(d_model=512, num_heads=4, d_ff=1024, num_encoder_layers=6, num_decoder_layers=6),
-        3.5e-4,
+        5e-4,
     ),
     Shape(
         400e6,
         20e6,
         ModelConfig(d_model=512, num_heads=8, d_ff=2048, num_encoder_layers=6, num_decoder_layers=6),
-        3e-4,
+        4e-4,
     ),
 )
 
@@ -98,13 +102,14 @@ def choose(affordable: float, corpus_tokens: float, num_entries: int, *, in_time
     """The settings for a run.
 
     Args:
-        affordable: Target tokens that the smallest shape can be trained on within the budget.
+        affordable: Target tokens that `USUAL_MODEL` can be trained on within the budget.
         corpus_tokens: Target tokens of one pass over the corpus.
         num_entries: Entries of the target vocabulary.
         in_time: Whether the budget is a time, in which a larger model or R-Drop sees fewer tokens.
     """
     r_drop_cost = 2.0 if in_time else 1.0
-    r_drop = R_DROP if affordable / r_drop_cost >= R_DROP_PASSES * corpus_tokens else 0.0
+    enough = max(R_DROP_TOKENS, R_DROP_PASSES * corpus_tokens)
+    r_drop = R_DROP if affordable / r_drop_cost >= enough else 0.0
     tokens = affordable / r_drop_cost if r_drop else affordable
     for shape in reversed(SHAPES):
         cost = relative_cost(shape.model, num_entries) if in_time else 1.0
@@ -114,13 +119,13 @@ def choose(affordable: float, corpus_tokens: float, num_entries: int, *, in_time
     dropout = next(share for most, share in DROPOUTS if tokens <= most * corpus_tokens)
     batch_tokens = next(size for most, size in BATCHES if tokens <= most)
     batch_tokens = max(BATCHES[0][1], min(batch_tokens, int(corpus_tokens / STEPS_IN_A_PASS) // 64 * 64))
-    peak = shape.learning_rate * math.sqrt(batch_tokens / USUAL_BATCH)
+    peak = shape.learning_rate * (batch_tokens / USUAL_BATCH) ** 0.25
     model = shape.model.model_copy(update={"dropout": dropout})
     return Settings(model, float(f"{peak:.2g}"), batch_tokens, r_drop)
 
 
 def relative_cost(model: ModelConfig, num_entries: int) -> float:
-    """The multiplications for a target token, divided by those of the smallest shape."""
+    """The multiplications for a target token, divided by those of `USUAL_MODEL`."""
 
     def multiplications(each: ModelConfig) -> int:
         attention, feed_forward = 4 * each.d_model**2, 2 * each.d_model * each.d_ff
@@ -128,7 +133,7 @@ def relative_cost(model: ModelConfig, num_entries: int) -> float:
         decoder = each.num_decoder_layers * (2 * attention + feed_forward)
         return encoder + decoder + each.d_model * num_entries
 
-    return multiplications(model) / multiplications(SHAPES[0].model)
+    return multiplications(model) / multiplications(USUAL_MODEL)
 
 
 def warmup_steps(num_steps: int) -> int:

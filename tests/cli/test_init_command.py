@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("steps_of_a_tenth_of_a_second")
 def test_a_config_is_written_and_can_be_loaded(call: Call, tiny_corpus: Path) -> None:
     code, out, err = call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de")
     assert (code, out) == (0, "")
-    assert err.startswith("timing steps of the smallest model\n")
+    assert err.startswith("timing steps of a small model\n")
     assert err.endswith("Wrote en-de.yaml. Train with it:  mt train --config en-de.yaml\n")
     config = load_config(Path("en-de.yaml"))
     assert (config.data.path, config.data.src, config.data.tgt) == (str(tiny_corpus), "en", "de")

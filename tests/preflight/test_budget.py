@@ -91,6 +91,7 @@ def test_the_run_takes_the_minutes_that_are_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     timed = set_pace(step_seconds=0.6)
+    monkeypatch.setattr(rule, "R_DROP_TOKENS", 0)
     monkeypatch.setattr(rule, "R_DROP_PASSES", r_drop_passes)
     config, text = propose(tiny_corpus, tmp_path, Budget(minutes=minutes))
     steps = config.training.max_steps
@@ -190,7 +191,7 @@ def test_a_proposed_run_trains_to_its_end(
 ) -> None:
     small = ModelConfig(d_model=8, num_heads=2, d_ff=16, num_encoder_layers=1, num_decoder_layers=1)
     monkeypatch.setattr(rule, "SHAPES", (rule.Shape(0, 0, small, 1e-3),))
-    monkeypatch.setattr(budget_module, "SHAPES", rule.SHAPES)
+    monkeypatch.setattr(budget_module, "USUAL_MODEL", small)
     set_pace(step_seconds=3.0)
     config, _ = propose(tiny_corpus, tmp_path, Budget(minutes=1))
     outcome = run_training(config, RunDirectory(tmp_path / "run"))
@@ -201,7 +202,7 @@ def test_a_proposed_run_trains_to_its_end(
 def test_real_steps_are_timed(tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = ModelConfig(d_model=8, num_heads=2, d_ff=16, num_encoder_layers=1, num_decoder_layers=1)
     monkeypatch.setattr(rule, "SHAPES", (rule.Shape(0, 0, small, 1e-3),))
-    monkeypatch.setattr(budget_module, "SHAPES", rule.SHAPES)
+    monkeypatch.setattr(budget_module, "USUAL_MODEL", small)
     monkeypatch.setattr(budget_module, "LEAST_TIMED_SECONDS", 0.01)
     seen: list[Measured] = []
     measure = budget_module.measure

@@ -9,6 +9,7 @@ from mt.config.training import ScheduleConfig
 from mt.preflight.rule import (
     MOST_PASSES,
     SHAPES,
+    USUAL_MODEL,
     Settings,
     choose,
     ema_decay,
@@ -56,7 +57,7 @@ def test_no_vocabulary_is_larger_than_its_corpus_can_teach() -> None:
 
 
 def passes(settings: Settings, affordable: float, corpus_tokens: float) -> float:
-    """Passes over the corpus in the time of ``affordable`` tokens of the smallest shape."""
+    """Passes over the corpus in the time of ``affordable`` tokens of the usual model."""
     cost = relative_cost(settings.model, 8000) * (2 if settings.r_drop else 1)
     return affordable / cost / corpus_tokens
 
@@ -77,7 +78,9 @@ def test_settings_grow_with_the_budget_and_regularisation_with_the_passes(
     if corpus_tokens < 1_000_000:
         assert settings.model.d_model <= 256
     assert settings.batch_tokens >= 256
-    assert settings.batch_tokens <= max(256, corpus_tokens / 20)
+    # A short run has hundreds of steps, unless there is hardly any text.
+    assert seen * corpus_tokens < 300_000 or seen * corpus_tokens / settings.batch_tokens > 1000
+    assert settings.batch_tokens <= max(256, corpus_tokens / 50)
     assert 1e-4 < settings.learning_rate < 5e-3
     twice = choose(2 * affordable, corpus_tokens, 8000, in_time=True)
     assert twice.model.dropout >= settings.model.dropout or twice.model.d_model > settings.model.d_model
@@ -97,7 +100,7 @@ def test_a_number_of_tokens_is_not_fewer_tokens_with_a_larger_model() -> None:
 def test_shapes_grow_and_cost_more() -> None:
     costs = [relative_cost(shape.model, 8000) for shape in SHAPES]
     assert costs == sorted(costs)
-    assert costs[0] == 1
+    assert relative_cost(USUAL_MODEL, 8000) == 1
     # By hand: 12 d^2 a encoder layer, 16 d^2 a decoder layer if d_ff is 4 d, and the output.
     d = 256
     assert math.isclose(
@@ -114,9 +117,9 @@ def test_a_larger_corpus_is_worth_fewer_passes_but_more_tokens() -> None:
 
 
 def test_doubling_brings_less_and_less_and_beyond_what_was_tried_nothing_is_claimed() -> None:
-    gains = [gain_of_doubling(passes) for passes in (1, 4, 40)]
+    gains = [gain_of_doubling(passes) for passes in (4, 30, 45)]
     assert None not in gains
     assert gains == sorted(gains, key=lambda gain: -(gain or 0))
     assert all(gain is not None and gain > 0 for gain in gains)
-    assert gain_of_doubling(0.1) is None
+    assert gain_of_doubling(1) is None
     assert gain_of_doubling(1000) is None
