@@ -19,7 +19,7 @@ from mt.cli.options import (
     find_run,
     refuse_missing_folder,
 )
-from mt.wording import counted
+from mt.display import counted
 
 if TYPE_CHECKING:
     from mt.evaluation.analysis import ScoredSentence

@@ -39,7 +39,7 @@ from mt.cli.options import (
     find_run,
 )
 from mt.cli.unusual_lines import BadLines, Pairs, Search, UnknownWords
-from mt.display import progress_bar, terminal_width
+from mt.display import counted, progress_bar, terminal_width
 from mt.errors import ConfigError, DataError
 from mt.inference.arriving_lines import (
     STDIN_NAME,
@@ -49,7 +49,6 @@ from mt.inference.arriving_lines import (
     lines_of_stdin,
     why_not_text,
 )
-from mt.wording import counted
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -122,7 +121,9 @@ def translate(
     unknown_words = UnknownWords(translator.reader, copies=translator.copies_words and not keep_unk)
     with lines.bar() as bar:
         search = partial(search, advance=bar.update)
-        _translate_all(lines, search, BadLines(on_error), unknown_words, is_numbered=n_best is not None)
+        _translate_all(
+            lines, search, BadLines(on_error, lines.name), unknown_words, is_numbered=n_best is not None
+        )
 
 
 def _load(
@@ -263,7 +264,7 @@ def _how_to_go_on(line: int) -> str:
     """Say how to continue after translating has stopped at this line."""
     before = "No line is before it" if line == 1 else "All lines before it are translated"
     return (
-        f"{before}. Go on after it with --start-line {line + 1}, or past all such lines with "
+        f"{before}. Continue after it with --start-line {line + 1}, or past all such lines with "
         "--on-error empty or --on-error copy."
     )
 

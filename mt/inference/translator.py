@@ -13,6 +13,7 @@ from mt.config.config import Config
 from mt.data.batches.batch import pad
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import choose_device, keep_freed_memory, split_on_out_of_memory
+from mt.display import counted
 from mt.errors import ConfigError, DataError, LinesError, Remedy
 from mt.inference.loaded_model import LoadedModel, load_model, refuse_other_vocabularies, refuse_overflow
 from mt.inference.score import ScoredPair, score_targets
@@ -36,7 +37,6 @@ from mt.search.sampling import sample
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.transformer import Transformer
-from mt.wording import counted
 
 LOG = logging.getLogger(__name__)
 
