@@ -65,7 +65,7 @@ USUAL_MODEL = ModelConfig(d_model=256, num_heads=4, d_ff=1024)
 # From small to large. The third is the usual one for IWSLT14, the fourth the paper's base model.
 SHAPES = (
     Shape(0, 0, ModelConfig(d_model=128, num_heads=4, d_ff=512), 2.8e-3),
-    Shape(0, 200_000, USUAL_MODEL, 1.2e-3),
+    Shape(0, 30_000, USUAL_MODEL, 1.2e-3),
     Shape(
         60e6,
         2e6,
