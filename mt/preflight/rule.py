@@ -44,6 +44,8 @@ AVERAGED_SHARE = 0.04
 # BLEU on the validation split of Multi30k after the time of so many passes without R-Drop over its 29,000
 # pairs, each the end of a run of its own: docs/recipes.md.
 CURVE = ((3.8, 34.5), (45, 39.5), (65, 40.2), (94, 40.8))
+# A model of half the width took half as long.
+LEAST_COST = 0.5
 # More passes than this over the same sentences teach nothing.
 MOST_PASSES = 1000
 
@@ -61,7 +63,8 @@ class Shape:
 
 # The model whose speed decides what a budget can afford.
 USUAL_MODEL = ModelConfig(d_model=256, num_heads=4, d_ff=1024)
-# From small to large. The first is for corpora that are soon learnt by heart, the third the usual one for IWSLT14, the fourth the paper's base model.
+# From small to large: for corpora that are soon learnt by heart, the usual one, the usual one for IWSLT14, and
+# the paper's base model.
 SHAPES = (
     Shape(0, 0, ModelConfig(d_model=128, num_heads=4, d_ff=512), 2.8e-3),
     Shape(0, 30_000, USUAL_MODEL, 1.2e-3),
@@ -124,7 +127,10 @@ def choose(affordable: float, corpus_tokens: float, num_entries: int, *, in_time
 
 
 def relative_cost(model: ModelConfig, num_entries: int) -> float:
-    """The multiplications for a target token, divided by those of `USUAL_MODEL`."""
+    """About how many times as long as `USUAL_MODEL` this model takes for a target token.
+
+    That is the ratio of their multiplications, but a narrow model is not that much faster.
+    """
 
     def multiplications(each: ModelConfig) -> int:
         attention, feed_forward = 4 * each.d_model**2, 2 * each.d_model * each.d_ff
@@ -132,7 +138,7 @@ def relative_cost(model: ModelConfig, num_entries: int) -> float:
         decoder = each.num_decoder_layers * (2 * attention + feed_forward)
         return encoder + decoder + each.d_model * num_entries
 
-    return multiplications(model) / multiplications(USUAL_MODEL)
+    return max(LEAST_COST, multiplications(model) / multiplications(USUAL_MODEL))
 
 
 def warmup_steps(num_steps: int) -> int:
