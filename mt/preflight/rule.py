@@ -63,7 +63,7 @@ class Shape:
 
 # The model whose speed decides what a budget can afford.
 USUAL_MODEL = ModelConfig(d_model=256, num_heads=4, d_ff=1024)
-# From small to large: for corpora that are soon learnt by heart, the usual one, the usual one for IWSLT14, and
+# From small to large: for corpora that are soon learnt by heart, the usual one, the one for IWSLT14, and
 # the paper's base model.
 SHAPES = (
     Shape(0, 0, ModelConfig(d_model=128, num_heads=4, d_ff=512), 2.8e-3),
