@@ -6,7 +6,7 @@ import logging
 import math
 import textwrap
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,6 +18,7 @@ from mt.atomic_files import write_text_atomically
 from mt.display import markdown_text, terminal_width, visible
 from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
+from mt.training.attention_images import Pixels
 from mt.training.counters import Counters, CurvePoint
 from mt.training.step import StepResult
 from mt.training.validation import ValidationResult
@@ -180,6 +181,11 @@ class Progress:
         # The training speed does not include validation.
         self._since, self._tokens_since = time.perf_counter(), 0
         self._last_step = self._since
+
+    def attention(self, counters: Counters, images: Sequence[Pixels]) -> None:
+        """Show what the model attends to in some validation sentences."""
+        for number, image in enumerate(images, start=1):
+            self._tensorboard.add_image(f"attention/{number}", image, counters.step, dataformats="HWC")
 
     def leave_out(self, seconds: float) -> None:
         """Exclude the time that saving took from the training speed."""
