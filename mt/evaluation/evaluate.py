@@ -34,7 +34,7 @@ from mt.evaluation.analysis import (
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Score, exact_match, score_with_confidence
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set
 from mt.inference.loaded_model import LoadedModel, load_model
-from mt.inference.translator import Translator
+from mt.inference.translator import PrecisionName, Translator
 from mt.run_directory import RunDirectory, as_run
 from mt.search.strategy import Beam
 
@@ -49,6 +49,8 @@ class Translations:
 
     setting: str
     """The test set, the checkpoint and the decoding strategy, as in the file's name."""
+    precision: str
+    """The precision of matrix products."""
     checkpoint: str
     step: int
     """The optimizer step of the checkpoint."""
@@ -76,6 +78,8 @@ class Evaluation:
 
     setting: str
     """The test set, the checkpoint and the decoding strategy."""
+    precision: str
+    """The precision of matrix products."""
     data: str
     """The corpus and split of the sentences."""
     checkpoint: str
@@ -102,6 +106,7 @@ def run_evaluation(
     split: Split = "test",
     checkpoint: str = "best",
     device: str | torch.device = "auto",
+    precision: PrecisionName = "float32",
     data_path: str | None = None,
     data_name: str | None = None,
     beam: Beam | None = None,
@@ -116,6 +121,7 @@ def run_evaluation(
         split: train, validation or test.
         checkpoint: best, latest, or a checkpoint's name.
         device: Where to compute: a device, or ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        precision: What to compute in; ``auto`` takes bf16 where that is faster than float32.
         data_path: Another corpus than the run's own, or a standard test set, as in `load_evaluation_set`.
         data_name: The configuration of that corpus.
         beam: The beam search; None searches greedily.
@@ -131,12 +137,13 @@ def run_evaluation(
     # Before the corpus, which may take long: training may remove this checkpoint at any time.
     loaded = load_model(run, checkpoint)
     test_set = load_evaluation_set(config.data, split, path=data_path, name=data_name)
-    found = translate_set(run, loaded, test_set, device=choose_device(device), beam=beam)
+    found = translate_set(run, loaded, test_set, device=choose_device(device), beam=beam, precision=precision)
     texts = test_set.sources, found.lines, test_set.references
     if len(found.lines) > MAX_RESAMPLED_LINES:
         LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
     return Evaluation(
         setting=found.setting,
+        precision=found.precision,
         data=test_set.where,
         checkpoint=found.checkpoint,
         step=found.step,
@@ -159,6 +166,7 @@ def translate_set(
     *,
     device: torch.device,
     beam: Beam | None,
+    precision: PrecisionName = "float32",
 ) -> Translations:
     """Translate a test set and write the translations and the references into the run directory."""
     saved = loaded.checkpoint
@@ -169,14 +177,15 @@ def translate_set(
         # Another average with the same name may replace this one.
         checksum = hashlib.blake2b(" ".join(saved.average_of).encode(), digest_size=2).hexdigest()
         of = f"-of{len(saved.average_of)}-{checksum}"
-    setting = f"{test_set.name}.{saved.name}{of}.{search}"
-    translator = Translator.from_loaded(loaded, device=device)
+    translator = Translator.from_loaded(loaded, device=device, precision=precision)
+    rounded = "" if translator.precision == "float32" else f"-{translator.precision}"
+    setting = f"{test_set.name}.{saved.name}{of}.{search}{rounded}"
     with progress_bar(len(test_set.sources), unit="sentences") as bar:
         lines = translator.translate(test_set.sources, strategy=beam, advance=bar.update)
     file, references_file = run.hypotheses_file(setting), run.references_file(test_set.name)
     _write_lines(references_file, test_set.references)
     _write_lines(file, lines)
-    return Translations(setting, saved.name, saved.step, lines, file, references_file)
+    return Translations(setting, translator.precision, saved.name, saved.step, lines, file, references_file)
 
 
 def _write_lines(file: Path, lines: Sequence[str]) -> None:
