@@ -23,6 +23,7 @@ class PackedCache:
         self,
         sources: Sequence[KeysAndValues],
         src_mask: Tensor | None,
+        src_length: int,
         max_length: int,
         rows_per_sentence: int,
     ) -> None:
@@ -32,12 +33,14 @@ class PackedCache:
             sources: For each layer, keys and values of the source ``(B, H, S, K)``.
             src_mask: ``(B, 1, 1, S)``, 0 where a source token is real and minus infinity elsewhere; None if
                 all are real.
+            src_length: The number of source positions without those that the model has added.
             max_length: The most tokens of a row.
             rows_per_sentence: N.
         """
         self.sources = list(sources)
         self.src_mask = src_mask
         self.length = 0
+        self._src_length = src_length
         self._rows_per_sentence = rows_per_sentence
         keys, _ = sources[0]
         batch, heads, _, width = keys.shape
@@ -101,7 +104,7 @@ class PackedCache:
         scores: Tensor = first @ keys.transpose(1, 2) / width**0.5
         if self.src_mask is not None:
             scores.masked_fill_(self.src_mask[:, 0].isneginf(), torch.finfo(scores.dtype).min)
-        return scores.flatten(0, 1)
+        return scores.flatten(0, 1)[:, : self._src_length]
 
     @torch.no_grad()
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:

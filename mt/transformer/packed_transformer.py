@@ -26,6 +26,11 @@ from mt.transformer.transformer import DecodedStep, Transformer
 Attend = Callable[[Tensor], Tensor]
 """Projections ``(N, ...)`` of N positions -> what they attend to, ``(N, D)``, heads side by side."""
 
+_KEYS_AT_ONCE = 16
+"""The kernel of attention adds up so many keys at once, and its last bits depend on whether that divides their
+number. Where results are rounded afterwards, last bits become different translations of the same sentence in
+different batches; so there the number of keys is always a multiple."""
+
 
 class PackedTransformer:
     """The model for search and scoring, in one precision whatever the number of rows."""
@@ -33,6 +38,7 @@ class PackedTransformer:
     def __init__(self, model: Transformer, precision: SearchPrecision) -> None:
         """Pack the weights of ``model``, on its device; it is not used afterwards."""
         dtype = ACTIVATION_DTYPES[precision]
+        self._is_rounded = precision != "float32"
         self._src_embedding = _Embedding(model.src_embedding, dtype)
         self._tgt_embedding = _Embedding(model.tgt_embedding, dtype)
         modules = list(model.modules())
@@ -45,9 +51,10 @@ class PackedTransformer:
         self._output = pack(precision, model.output)
 
     def encode(self, src_ids: Tensor, src_mask: Tensor | None) -> Tensor:
-        """Encode the source ``(B, S)`` as memory ``(B, S, D)``."""
+        """Encode the source ``(B, S)`` as memory ``(B, S', D)``, where S' is S or a few positions more."""
+        src_ids = F.pad(src_ids, (0, self._num_missing(src_ids.size(1))))
         batch, length = src_ids.shape
-        mask = _as_bias(src_mask, self._src_embedding.dtype)
+        mask = None if src_mask is None else self._bias(src_mask)
 
         def attend(projected: Tensor) -> Tensor:
             queries, keys, values = _split(projected[: batch * length], batch, 3, self._num_heads)
@@ -62,8 +69,8 @@ class PackedTransformer:
         self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
     ) -> PackedCache:
         """Return an empty cache for ``rows_per_sentence`` rows of up to ``max_length`` tokens a sentence."""
-        mask = _as_bias(src_mask, memory.dtype)
-        return PackedCache(self._sources(memory), mask, max_length, rows_per_sentence)
+        sources = self._sources(memory)
+        return PackedCache(sources, self._bias(src_mask), src_mask.size(-1), max_length, rows_per_sentence)
 
     def decode_step(self, ids: Tensor, cache: PackedCache, *, with_alignment: bool = False) -> DecodedStep:
         """Decode the newest token of each row ``(R,)``; the cache grows by it."""
@@ -85,7 +92,7 @@ class PackedTransformer:
         """Predict each next target token from the ones before it, as `Transformer.forward`: ``(B, T, V)``."""
         batch, length = tgt_ids.shape
         sources = self._sources(self.encode(src_ids, src_mask))
-        mask = _as_bias(src_mask, sources[0][0].dtype)
+        mask = self._bias(src_mask)
 
         def attend_to_target(projected: Tensor) -> Tensor:
             queries, keys, values = _split(projected[: batch * length], batch, 3, self._num_heads)
@@ -99,6 +106,18 @@ class PackedTransformer:
         for layer, source in zip(self._decoder, sources, strict=True):
             x = layer(x, attend_to_target, partial(attend_to_source, source))
         return self._output(self._decoder_norm(x))[: batch * length].view(batch, length, -1)
+
+    def _num_missing(self, src_length: int) -> int:
+        """The positions by which sources of this length are lengthened."""
+        return -src_length % _KEYS_AT_ONCE if self._is_rounded else 0
+
+    def _bias(self, src_mask: Tensor) -> Tensor | None:
+        """0 where a mask ``(B, 1, 1, S)`` is True and minus infinity elsewhere, for S'; None if all is True."""
+        mask = F.pad(src_mask, (0, self._num_missing(src_mask.size(-1))))
+        if bool(mask.all()):
+            return None
+        bias = torch.zeros(mask.shape, dtype=self._src_embedding.dtype, device=mask.device)
+        return bias.masked_fill_(~mask, -torch.inf)
 
     def _sources(self, memory: Tensor) -> list[KeysAndValues]:
         """Project memory ``(B, S, D)`` to the keys and values of each layer."""
@@ -237,13 +256,6 @@ def _split(projected: Tensor, batch: int, number: int, heads: int) -> list[Tenso
 def _attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
     """Attend as `ScaledDotProductAttention` does, and join the heads: ``(B * T, D)``."""
     return join_heads(F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)).flatten(0, 1)
-
-
-def _as_bias(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """0 where a mask is True and minus infinity elsewhere, as the kernel adds it; None where all is True."""
-    if mask is None or bool(mask.all()):
-        return None
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -torch.inf)
 
 
 def _padded(rows: Tensor) -> Tensor:
