@@ -11,6 +11,8 @@ from mt.errors import DeviceError, Remedy
 
 SearchPrecision = Literal["float32", "bf16", "fp16", "int8"]
 """The precision of matrix products in translating and scoring."""
+PrecisionName = Literal["auto"] | SearchPrecision
+"""A precision, or ``auto`` for the one that `choose_search_precision` takes."""
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")

@@ -1,4 +1,4 @@
-"""Output for people: untrusted text made harmless, the width of the terminal, progress bars.
+"""Output for people: untrusted text made harmless, counts, the width of the terminal, progress bars.
 
 A library must not draw on the terminal of its user: there are no bars until the command line has called
 `show_progress_bars`, and none if stderr is not a terminal.
@@ -31,6 +31,11 @@ _VISIBLE = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for cod
 def visible(text: str) -> str:
     r"""``text`` with control characters escaped, such as ``\x1b``, except tabs and line feeds."""
     return text.translate(_VISIBLE)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, such as ``1 checkpoint`` or ``2,000 checkpoints``; the plural is an added s."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def markdown_text(text: str) -> str:

@@ -65,7 +65,7 @@ class RunError(MtError):
 
 
 class TrainingError(MtError):
-    """Training cannot go on: the loss is NaN, say, or the device is not there."""
+    """Training cannot continue: the loss is NaN, say, or the device is not there."""
 
 
 class DeviceError(MtError):

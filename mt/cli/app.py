@@ -1,4 +1,4 @@
-"""The commands of `mt`.
+"""The commands of `mt`, and the shortest of them, `mt config`.
 
 Each command imports what it needs when it is called, so that ``mt --help`` does not wait for torch.
 """
@@ -11,7 +11,6 @@ import mt
 from mt.cli.average import average
 from mt.cli.check import check
 from mt.cli.compare import compare
-from mt.cli.config import config
 from mt.cli.evaluate import evaluate
 from mt.cli.init import init
 from mt.cli.score import score
@@ -45,6 +44,25 @@ def options(
 
     Start with: mt init --data FOLDER --src en --tgt de. Each command explains itself with --help.
     """
+
+
+def config(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SECTION|OPTION]",
+            help="A section such as schedule, or an option such as schedule.learning_rate. Default: all.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """List the options of a config file, each with its default and what it does.
+
+    The output is YAML, so that lines of it can be copied into a config.
+    """
+    from mt.config.write import options_to_yaml
+
+    typer.echo(options_to_yaml(name), nl=False)
 
 
 app.command(cls=Command)(init)

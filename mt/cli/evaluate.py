@@ -21,7 +21,7 @@ from mt.cli.options import (
     in_precision,
     refuse_missing_folder,
 )
-from mt.wording import counted
+from mt.display import counted
 
 if TYPE_CHECKING:
     from mt.evaluation.analysis import ScoredSentence

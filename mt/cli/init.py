@@ -79,7 +79,7 @@ def init(
 
 
 def _print_recipe(name: str) -> None:
-    from mt.recipes import recipe_files, recipe_list
+    from mt.config.load import recipe_files, recipe_list
 
     if not name:
         typer.echo(recipe_list(), nl=False)

@@ -18,9 +18,9 @@ from mt.cli.options import (
     find_run,
     in_precision,
 )
+from mt.display import counted
 from mt.errors import DataError
 from mt.inference.arriving_lines import arriving, lines_of_file, lines_of_stdin
-from mt.wording import counted
 
 if TYPE_CHECKING:
     from mt.inference.score import ScoredPair

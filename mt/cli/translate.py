@@ -41,7 +41,7 @@ from mt.cli.options import (
     in_precision,
 )
 from mt.cli.unusual_lines import BadLines, Pairs, Search, UnknownWords
-from mt.display import progress_bar, terminal_width
+from mt.display import counted, progress_bar, terminal_width
 from mt.errors import ConfigError, DataError
 from mt.inference.arriving_lines import (
     STDIN_NAME,
@@ -51,13 +51,13 @@ from mt.inference.arriving_lines import (
     lines_of_stdin,
     why_not_text,
 )
-from mt.wording import counted
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
+    from mt.device import PrecisionName
     from mt.inference.segments import Translation
-    from mt.inference.translator import PrecisionName, Translator
+    from mt.inference.translator import Translator
     from mt.run_directory import RunDirectory
 
 
@@ -126,7 +126,9 @@ def translate(
     unknown_words = UnknownWords(translator.reader, copies=translator.copies_words and not keep_unk)
     with lines.bar() as bar:
         search = partial(search, advance=bar.update)
-        _translate_all(lines, search, BadLines(on_error), unknown_words, is_numbered=n_best is not None)
+        _translate_all(
+            lines, search, BadLines(on_error, lines.name), unknown_words, is_numbered=n_best is not None
+        )
     if n_best is not None and translator.precision != "float32":
         typer.echo(f"scores{in_precision(translator.precision)}", err=True)
 
@@ -271,7 +273,7 @@ def _how_to_go_on(line: int) -> str:
     """Say how to continue after translating has stopped at this line."""
     before = "No line is before it" if line == 1 else "All lines before it are translated"
     return (
-        f"{before}. Go on after it with --start-line {line + 1}, or past all such lines with "
+        f"{before}. Continue after it with --start-line {line + 1}, or past all such lines with "
         "--on-error empty or --on-error copy."
     )
 

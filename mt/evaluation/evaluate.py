@@ -16,7 +16,7 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.corpus import load_corpus
 from mt.data.sources.source import Split
-from mt.device import choose_device
+from mt.device import PrecisionName, choose_device
 from mt.display import markdown_text, progress_bar
 from mt.errors import DataError, RunError
 from mt.evaluation.analysis import (
@@ -34,7 +34,7 @@ from mt.evaluation.analysis import (
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Score, exact_match, score_with_confidence
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set
 from mt.inference.loaded_model import LoadedModel, load_model
-from mt.inference.translator import PrecisionName, Translator
+from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory, as_run
 from mt.search.strategy import Beam
 

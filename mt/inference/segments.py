@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.display import counted
 from mt.errors import LinesError
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
-from mt.wording import counted
 
 TokenT = TypeVar("TokenT")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Literal, Self, TypedDict, Unpack
+from typing import Self, TypedDict, Unpack
 
 import torch
 
@@ -13,12 +13,14 @@ from mt.config.config import Config
 from mt.data.batches.batch import pad
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import (
+    PrecisionName,
     SearchPrecision,
     choose_device,
     choose_search_precision,
     keep_freed_memory,
     split_on_out_of_memory,
 )
+from mt.display import counted
 from mt.errors import ConfigError, DataError, LinesError, Remedy
 from mt.inference.loaded_model import LoadedModel, load_model, refuse_other_vocabularies, refuse_overflow
 from mt.inference.score import ScoredPair, score_targets
@@ -43,11 +45,8 @@ from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
-from mt.wording import counted
 
 LOG = logging.getLogger(__name__)
-
-PrecisionName = Literal["auto"] | SearchPrecision
 
 
 class SearchOptions(TypedDict, total=False):

@@ -13,6 +13,7 @@ from mt.data.batches.stream import BatchStream, Epoch, training_batches
 from mt.data.corpus import load_corpus
 from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
+from mt.display import counted
 from mt.errors import Remedy, RunError
 from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import (
@@ -45,7 +46,6 @@ from mt.preflight.trial import (
 from mt.run_directory import RunDirectory
 from mt.seeding import seed_everything
 from mt.training.resume import explain_out_of_memory, refuse_changed_config, refuse_config_of_others
-from mt.wording import counted
 
 MOST_TIMED_STEPS = 40
 MOST_TIMED_SECONDS = 12.0

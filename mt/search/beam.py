@@ -7,8 +7,8 @@ from torch import Tensor
 
 from mt.search.constraints import ConstrainedRows
 from mt.search.copying import Copying
+from mt.search.greedy import those_that_stay
 from mt.search.hypothesis import Hypothesis, normalised_score
-from mt.search.leaving import those_that_stay
 from mt.search.model import CacheT, EncoderDecoder
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam

@@ -1,7 +1,7 @@
 """Greedy search, and decoding one token at a time with one hypothesis a sentence, as sampling does too."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -9,7 +9,6 @@ from torch import Tensor
 from mt.search.constraints import ConstrainedRows
 from mt.search.copying import Copying
 from mt.search.hypothesis import Hypothesis
-from mt.search.leaving import those_that_stay
 from mt.search.model import CacheT, EncoderDecoder
 from mt.search.request import SearchRequest
 from mt.search.vocabulary import likeliest
@@ -77,3 +76,29 @@ def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose
             sentences = sentences.index_select(0, places)
             cache.select(places, places)
     return [Hypothesis(*found) for found in zip(ids, scores, finished, copied, strict=True)]
+
+
+def those_that_stay(is_done: Sequence[bool]) -> list[int]:
+    """Return the places of the sentences that stay in a batch, in order; none if all are done.
+
+    Those that are not done stay, and some of the others: sentences leave in steps, because leaving costs a copy
+    of what is cached, and some libraries compile a kernel for each new number of rows.
+    """
+    num_left = is_done.count(False)
+    if num_left == 0:
+        return []
+    spare = min(_size(num_left), len(is_done)) - num_left
+    stay = []
+    for place, done in enumerate(is_done):
+        if not done:
+            stay.append(place)
+        elif spare > 0:
+            stay.append(place)
+            spare -= 1
+    return stay
+
+
+def _size(number: int) -> int:
+    """Round up to a multiple of a quarter of the largest power of two below: ..., 7, 8, 10, 12."""
+    unit = max(1, 1 << (number.bit_length() - 1) >> 2)
+    return -(-number // unit) * unit

@@ -26,7 +26,7 @@ def _is_score(value: float) -> float:
 
 
 Count = Annotated[int, Field(strict=True, ge=0, le=_MAX_COUNT)]
-# What is never negative may be so by a rounding error.
+# A value that is never negative can become so by a rounding error.
 Amount = Annotated[float, Field(strict=True, ge=-1, le=_MAX_COUNT, allow_inf_nan=False)]
 Score = Annotated[float, Field(strict=True), AfterValidator(_is_score)]
 Flag = Annotated[bool, Field(strict=True)]

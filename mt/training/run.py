@@ -91,7 +91,7 @@ def run_training(
                     train_state = new_train_state(model, config, precision, counters)
                     environment = describe_environment(device, precision)
                     if point is not None:
-                        point.restore(train_state, store, run)
+                        point.restore(train_state, run)
                         # Not earlier: a run that is refused or already finished keeps its config.
                         write_config(run, config)
                         report_resuming(run, config, point.checkpoint, environment)

@@ -60,6 +60,7 @@ class _PadRows(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, dtype: torch.dtype) -> Tensor:
+        """``(N, D)`` -> ``(N', D)`` in ``dtype``, where the rows from N on are zeros."""
         ctx.num_rows, ctx.dtype = len(rows), rows.dtype
         padded = rows.new_empty(padded_length(len(rows)), rows.size(1), dtype=dtype)
         padded[: len(rows)] = rows

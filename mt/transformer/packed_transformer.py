@@ -27,9 +27,9 @@ Attend = Callable[[Tensor], Tensor]
 """Projections ``(N, ...)`` of N positions -> what they attend to, ``(N, D)``, heads side by side."""
 
 _KEYS_AT_ONCE = 16
-"""The kernel of attention adds up so many keys at once, and its last bits depend on whether that divides their
-number. Where results are rounded afterwards, last bits become different translations of the same sentence in
-different batches; so there the number of keys is always a multiple."""
+"""The kernel of attention adds up so many keys at once, and its last bits depend on whether that divides
+their number. Where results are rounded afterwards, last bits would become different translations of the same
+sentence in different batches; so there the number of source positions is always a multiple."""
 
 
 class PackedTransformer:
@@ -112,7 +112,7 @@ class PackedTransformer:
         return -src_length % _KEYS_AT_ONCE if self._is_rounded else 0
 
     def _bias(self, src_mask: Tensor) -> Tensor | None:
-        """0 where a mask ``(B, 1, 1, S)`` is True and minus infinity elsewhere, for S'; None if all is True."""
+        """0 where ``(B, 1, 1, S)`` is True, minus infinity elsewhere, for S' positions; None if all is True."""
         mask = F.pad(src_mask, (0, self._num_missing(src_mask.size(-1))))
         if bool(mask.all()):
             return None

@@ -80,7 +80,7 @@ def test_what_is_not_utf_8_is_a_sentence(option: str, call: Call) -> None:
     assert err.count("\n") == 1
 
 
-def test_a_config_can_be_written_into_what_is_no_file(call: Call, tiny_corpus: Path) -> None:
+def test_a_config_can_be_written_into_what_is_not_a_file(call: Call, tiny_corpus: Path) -> None:
     pipe = Path("pipe")
     os.mkfifo(pipe)
     read: list[str] = []

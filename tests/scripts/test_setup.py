@@ -152,7 +152,7 @@ def test_another_environment_can_be_named(checkout: Path, tmp_path: Path) -> Non
     assert set_up(checkout, MT_VENV=tmp_path / "named")[:2] == (0, [])
 
 
-def test_a_folder_that_is_no_environment_is_not_made_one(checkout: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_an_environment_is_not_made_one(checkout: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "1.jpg").touch()
     code, log, err = set_up(checkout, MT_VENV=tmp_path / "photos")

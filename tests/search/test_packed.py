@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from mt.search.beam import beam_search
-from mt.search.greedy import greedy_search
+from mt.search.greedy import greedy_search, those_that_stay
 from mt.search.hypothesis import Hypothesis
-from mt.search.leaving import those_that_stay
 from mt.search.request import Constraints, SearchRequest
 from mt.search.sampling import sample
 from mt.search.strategy import Beam, Sampling

@@ -186,7 +186,7 @@ def test_an_interval_without_any_update_has_no_point(tmp_path: Path) -> None:
     assert figures.read_text() == ""
 
 
-def test_log_lines_where_stderr_is_no_terminal(
+def test_log_lines_where_stderr_is_not_a_terminal(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

@@ -115,7 +115,7 @@ def test_another_config_is_refused(
     assert contents(run.path) == before
 
 
-def test_saving_is_no_part_of_the_speed(
+def test_saving_is_not_part_of_the_speed(
     make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left_out: list[float] = []
@@ -176,7 +176,7 @@ def test_a_config_of_the_users_is_not_written_over(
     assert run.config_file.read_text() == text
 
 
-def test_a_first_attempt_that_failed_is_in_nobodys_way(
+def test_a_first_attempt_that_failed_is_not_in_the_way(
     make_config: MakeConfig, run: RunDirectory, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
@@ -232,7 +232,7 @@ def test_validation_knows_how_long_translations_are(
     assert ratios == [json.loads(run.corpus_file.read_text(encoding="utf-8"))["target_ratio"]]
 
 
-def test_an_alignment_that_nothing_comes_of_is_said(
+def test_an_alignment_that_has_no_effect_is_reported(
     make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     run_training(
@@ -389,7 +389,7 @@ def test_nan_gradients_are_skipped_counted_and_in_the_end_an_error(
     with pytest.raises(TrainingError, match="in 3 steps in a row, the last at step 9"):
         run_training(config, run)
     assert caplog.text.count("skipped: the gradient's norm is nan") == 5
-    # What was saved last is not spoilt: resuming goes on from there, with the counters as they were.
+    # What was saved last is not spoilt: resuming continues from there, with the counters as they were.
     monkeypatch.setattr(Objective, "forward", forward)
     outcome = run_training(config, run)
     assert (outcome.counters.step, outcome.counters.num_skipped_steps) == (12, 4)

@@ -128,7 +128,7 @@ def test_validation_draws_nothing_and_leaves_no_gradient(
     assert all(p.grad is None for p in objective.parameters())
 
 
-def test_training_goes_on_after_a_validation(
+def test_training_continues_after_a_validation(
     make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
     """Tensors made in inference mode would break the next backward pass."""
@@ -139,7 +139,7 @@ def test_training_goes_on_after_a_validation(
     assert all(p.grad is not None for p in objective.parameters())
 
 
-def test_loss_of_nothing_is_no_number(make_objective: MakeObjective) -> None:
+def test_loss_of_nothing_is_not_finite(make_objective: MakeObjective) -> None:
     assert math.isnan(validation_loss(make_objective(), [], Precision("float32", torch.device("cpu"))))
 
 

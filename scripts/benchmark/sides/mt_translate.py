@@ -6,9 +6,9 @@ import torch
 from safetensors.torch import load_file
 
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import choose_search_precision, keep_freed_memory
+from mt.device import PrecisionName, choose_search_precision, keep_freed_memory
 from mt.inference.loaded_model import build_model
-from mt.inference.translator import PrecisionName, Translator
+from mt.inference.translator import Translator
 from mt.search.strategy import Beam
 from scripts.benchmark.mt_config import run_config
 from scripts.benchmark.session import Channel, Job

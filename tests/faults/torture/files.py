@@ -21,7 +21,7 @@ CURVES = ("metrics", "curves")
 
 
 def no_text(data: bytes, chance: random.Random) -> bytes:
-    """Bytes that are no UTF-8, somewhere."""
+    """Bytes that are not UTF-8, somewhere."""
     at = chance.randrange(len(data) + 1)
     return data[:at] + b"\xff\xfe" + data[at:]
 
