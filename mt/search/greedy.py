@@ -81,8 +81,8 @@ def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose
 def those_that_stay(is_done: Sequence[bool]) -> list[int]:
     """Return the places of the sentences that stay in a batch, in order; none if all are done.
 
-    Those that are not done stay, and some of the others: sentences leave in steps, because leaving costs a copy
-    of what is cached, and some libraries compile a kernel for each new number of rows.
+    Those that are not done stay, and some of the others: sentences leave in steps, because leaving costs a
+    copy of what is cached, and some libraries compile a kernel for each new number of rows.
     """
     num_left = is_done.count(False)
     if num_left == 0:

@@ -112,7 +112,7 @@ class PackedTransformer:
         return -src_length % _KEYS_AT_ONCE if self._is_rounded else 0
 
     def _bias(self, src_mask: Tensor) -> Tensor | None:
-        """0 where ``(B, 1, 1, S)`` is True, minus infinity elsewhere, for S' positions; None if all is True."""
+        """0 where ``(B, 1, 1, S)`` is True, minus infinity elsewhere, S' wide; None if all of it is True."""
         mask = F.pad(src_mask, (0, self._num_missing(src_mask.size(-1))))
         if bool(mask.all()):
             return None
