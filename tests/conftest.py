@@ -192,7 +192,10 @@ def read_curves() -> Callable[[Path], dict[str, list[tuple[int, object]]]]:
         events.Reload()
         return {
             tag: [
-                (event.step, None if "per_second" in tag else make_ndarray(event.tensor_proto).flat[0])
+                (
+                    event.step,
+                    None if "per_second" in tag else next(iter(make_ndarray(event.tensor_proto).flat), None),
+                )
                 for event in events.Tensors(tag)
             ]
             for tag in events.Tags()["tensors"]

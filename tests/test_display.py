@@ -13,7 +13,7 @@ import warnings
 import pytest
 
 from mt import display
-from mt.display import counted, markdown_text, progress_bar, terminal_width, visible
+from mt.display import ProgressLines, counted, markdown_text, progress_bar, terminal_width, visible
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of a library that TensorBoard carries.
@@ -67,8 +67,8 @@ def test_a_terminal_of_no_size_is_none(
         monkeypatch.setenv("COLUMNS", "100")
         monkeypatch.setattr(display, "_are_shown", True)
         assert terminal_width() == width
-        with progress_bar(10, unit="lines") as bar:
-            assert bar.disable == (width is None)
+        with progress_bar(10, unit="lines", description="reading") as bar:
+            assert isinstance(bar, ProgressLines) == (width is None)
 
 
 def test_a_pipe_is_not_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

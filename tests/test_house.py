@@ -24,7 +24,7 @@ FLOORS = {
             "inference",
             "evaluation",
             "training",
-            "preflight",
+            "preflight attention_maps reports",
             "cli",
             "__main__",
         )
@@ -34,7 +34,7 @@ FLOORS = {
 MAX_LINES = 400
 MAX_FUNCTION_LINES = 70
 # Raise it for a room that is built, not for a file that could be a part of its only importer.
-MAX_FILES = 156
+MAX_FILES = 184
 
 
 def _room(module: str) -> str:

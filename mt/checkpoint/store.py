@@ -61,6 +61,7 @@ from mt.checkpoint.weights import (
     open_checkpoint,
     parse_model,
 )
+from mt.display import track
 from mt.errors import CheckpointError, Remedy
 
 LOG = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ class CheckpointStore:
             format_version=FORMAT_VERSION,
         )
         with _explain_refusal(f"save checkpoint {folder}"):
-            mean = mean_of(map(self.load_model, checkpoints))
+            mean = mean_of(map(self.load_model, track(checkpoints, "averaging", unit="checkpoints")))
             return self._write(average, {MODEL: lambda: model_bytes(mean)})
 
     def recover(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:

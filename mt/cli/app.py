@@ -8,12 +8,16 @@ from typing import Annotated
 import typer
 
 import mt
+from mt.cli.attention import attention
 from mt.cli.average import average
 from mt.cli.check import check
 from mt.cli.compare import compare
 from mt.cli.evaluate import evaluate
 from mt.cli.init import init
+from mt.cli.report import report
+from mt.cli.runs import runs
 from mt.cli.score import score
+from mt.cli.show import show
 from mt.cli.train import train
 from mt.cli.translate import translate
 from mt.cli.usage import Command
@@ -72,5 +76,9 @@ app.command(cls=Command)(translate)
 app.command(cls=Command)(evaluate)
 app.command(cls=Command)(compare)
 app.command(cls=Command)(score)
+app.command(cls=Command)(attention)
 app.command(cls=Command)(average)
+app.command(cls=Command)(runs)
+app.command(cls=Command)(show)
+app.command(cls=Command)(report)
 app.command(cls=Command)(config)

@@ -61,14 +61,14 @@ def evaluate(
     Shows each score with its signature and 95 % interval, and which words and lengths are translated badly.
 
     The translations are kept in the run directory, in a file that names test set, checkpoint and
-    search; TensorBoard shows the scores and the worst sentences.
+    search, and the scores in evaluations.jsonl; TensorBoard shows the scores and the worst sentences.
     """
     show_logs()
     refuse_missing_folder(json)
     found = find_run(run)
     strategy = choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
-    from mt.evaluation.evaluate import run_evaluation, show_in_tensorboard, write_json
+    from mt.evaluation.evaluate import described, run_evaluation, show_in_tensorboard, write_json
 
     if literature:
         # Importing it takes a second.
@@ -89,8 +89,7 @@ def evaluate(
     show_in_tensorboard(result, found)
     if json is not None:
         write_json(result, json)
-    penalty = f"length penalty {length_penalty:g} ({length_normalization})"
-    search = (f"beam of {beam}, {penalty}" if beam > 1 else "greedy search") + in_precision(result.precision)
+    search = described(strategy) + in_precision(result.precision)
     typer.echo(f"{found.path}, {result.checkpoint}, {result.data}: {search}", err=True)
     _show_scores(result)
     if result.analysis is not None:

@@ -41,7 +41,7 @@ from mt.cli.options import (
     in_precision,
 )
 from mt.cli.unusual_lines import BadLines, Pairs, Search, UnknownWords
-from mt.display import counted, progress_bar, terminal_width
+from mt.display import ProgressLines, counted, progress_bar
 from mt.errors import ConfigError, DataError
 from mt.inference.arriving_lines import (
     STDIN_NAME,
@@ -230,12 +230,12 @@ class _Lines(NamedTuple):
             return "the command line"
         return STDIN_NAME if self.file is None else str(self.file)
 
-    def bar(self) -> "tqdm[NoReturn]":
-        """A progress bar for a file, unless the translations themselves appear on the terminal."""
-        is_needed = self.file is not None and terminal_width() is not None and not sys.stdout.isatty()
+    def bar(self) -> "tqdm[NoReturn] | ProgressLines":
+        """The progress through a file, unless the translations themselves appear on the terminal."""
+        is_needed = self.file is not None and not sys.stdout.isatty()
         total = count_lines(self.file) if is_needed else None
         left = None if total is None else max(0, total - self.first + 1)
-        return progress_bar(left, unit="lines", shown=is_needed)
+        return progress_bar(left, unit="lines", description="translating", shown=is_needed)
 
     def blocks(self) -> Iterator[list[str]]:
         """Yield the lines in blocks of what has arrived."""

@@ -37,7 +37,7 @@ class SourceReader:
             dictionary: Source words, or several with spaces between them, with their translations.
             copies: Whether the model has learnt to copy unknown words; if not, no token can be copied.
         """
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._copies = copies
         # The words of an entry, as the tokenizer splits it.
         self._entries = {
@@ -51,7 +51,7 @@ class SourceReader:
             self._read(text)
             if self._copies and (self._entries or UNK_ID in ids)
             else [SourceToken(id_, None) for id_ in ids]
-            for text, ids in zip(texts, self._tokenizer.encode_batch(texts), strict=True)
+            for text, ids in zip(texts, self.tokenizer.encode_batch(texts), strict=True)
         ]
 
     def unknown_words(self, texts: Sequence[str]) -> tuple[int, list[str]]:
@@ -72,7 +72,7 @@ class SourceReader:
 
     def _parts(self, text: str) -> tuple[str, list[str]]:
         """A `_kind` for each part of a text, and the parts: tokens, or all of a dictionary entry."""
-        ids, words = self._tokenizer.encode_with_words(text)
+        ids, words = self.tokenizer.encode_with_words(text)
         touches = _touching(text, words)
         kinds, parts = "", []
         place = 0
@@ -85,7 +85,7 @@ class SourceReader:
         return kinds, parts
 
     def _read(self, text: str) -> list[SourceToken]:
-        ids, words = self._tokenizer.encode_with_words(text)
+        ids, words = self.tokenizer.encode_with_words(text)
         touches = _touching(text, words)
         kinds = "".join(map(_kind, ids, words, touches))
         unknown = {found.start(): found.end() for found in _JOINED.finditer(kinds) if "u" in found[0].lower()}

@@ -105,6 +105,7 @@ class Translator:
         self.device = model.output.weight.device
         self.precision = precision or "float32"
         self._target_ratio = target_ratio
+        self.plain_model = model if self.precision == "float32" and not others else None  # For attention.
         plain = [model, *(other.model for other in others)]
         widths = [each.output.in_features for each in plain]
         models = plain if precision is None else [PackedTransformer(each, precision) for each in plain]

@@ -234,6 +234,7 @@ class Trial:
             ],
             sources=rows["src"],
             references=rows["tgt"],
+            tgt_tokenizer=tokenizers[1],
         )
         return (time.perf_counter() - started) * len(text) / len(middle)
 

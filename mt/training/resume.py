@@ -73,6 +73,7 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
         refuse_config_of_others(run)
         # Its steps were never saved; next to the new config they would be misleading.
         run.metrics_file.unlink(missing_ok=True)
+        run.samples_file.unlink(missing_ok=True)
         write_config(run, config)
         return None
     checkpoint = recovered.checkpoint

@@ -268,8 +268,7 @@ def test_constraints_are_obeyed(call: Call) -> None:
 @pytest.mark.usefixtures("trained")
 @pytest.mark.parametrize("is_pipe", [False, True], ids=["file", "pipe"])
 def test_one_bar_for_a_whole_file(is_pipe: bool, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("mt.display", "mt.cli.translate"):
-        monkeypatch.setattr(f"{module}.terminal_width", lambda: 80)
+    monkeypatch.setattr("mt.display.terminal_width", lambda: 80)
     monkeypatch.setattr("mt.inference.arriving_lines.MOST_LINES_AT_ONCE", 2)
     monkeypatch.setattr("tqdm.std.tqdm.monitor_interval", 0)
     file = Path("lines.txt")

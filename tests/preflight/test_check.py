@@ -115,7 +115,7 @@ DUE = [
             *("schedule.kind=cosine", "schedule.total_steps=6"),
             *("training.max_steps=null", "training.max_epochs=3"),
         ],
-        "the cosine is down at zero at schedule.total_steps (6), and the run goes on to about step",
+        "the cosine is down at zero at schedule.total_steps (6), and the run continues to about step",
     ),
     (["validation.every_steps=13"], "validation.every_steps (13) is more than the run's 12 steps"),
     (["validation.patience=3"], "validation.patience (3) can never stop this run, which ends after 3"),

@@ -22,7 +22,6 @@ from mt.evaluation.scores import Score
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK
-from mt.training.counters import Counters
 from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.run import run_training
@@ -446,12 +445,10 @@ def test_the_bar_knows_where_the_run_will_end(
     totals: list[int] = []
 
     class NotingProgress(Progress):
-        def __init__(
-            self, *arguments: Path, counters: Counters, total_steps: int | None, metric: str
-        ) -> None:
+        def __init__(self, *arguments: Any, total_steps: int | None, **named: Any) -> None:
             assert total_steps is not None
             totals.append(total_steps)
-            super().__init__(*arguments, counters=counters, total_steps=total_steps, metric=metric)
+            super().__init__(*arguments, total_steps=total_steps, **named)
 
     monkeypatch.setattr(mt.training.run, "Progress", NotingProgress)
     outcome = run_training(make_config("training.max_steps=null", f"training.{limit}"), run)

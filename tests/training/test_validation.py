@@ -9,8 +9,10 @@ import sacrebleu
 import torch
 from torch.nn import functional as F
 
+from mt.config.data import TokenizerConfig
 from mt.config.training import ValidationConfig
 from mt.data.batches.batch import Batch
+from mt.data.tokenizers.tokenizer import train_tokenizer
 from mt.device import Precision
 from mt.training.loss import Objective
 from mt.training.validation import ValidationResult, validate, validation_loss
@@ -21,6 +23,7 @@ MakeBatches = Callable[[Sequence[int]], list[Batch]]
 SOURCES = ["ein Hund .", "eine Katze schläft hier ."]
 REFERENCES = ["a dog .", "a cat is sleeping here ."]
 HYPOTHESES = ["a dog .", "a cat sleeps here ."]
+TOKENIZER = train_tokenizer(["a dog . a cat here"], TokenizerConfig(min_frequency=1))
 
 
 def run(
@@ -35,6 +38,7 @@ def run(
         translate=translate,
         sources=SOURCES,
         references=REFERENCES,
+        tgt_tokenizer=TOKENIZER,
     )
 
 

@@ -138,7 +138,10 @@ def _curves(folder: Path) -> dict[str, list[tuple[int, object]]]:
     events.Reload()
     return {
         tag: [
-            (event.step, None if "per_second" in tag else make_ndarray(event.tensor_proto).flat[0])
+            (
+                event.step,
+                None if "per_second" in tag else next(iter(make_ndarray(event.tensor_proto).flat), None),
+            )
             for event in events.Tensors(tag)
         ]
         for tag in sorted(events.Tags()["tensors"])

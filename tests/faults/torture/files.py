@@ -13,6 +13,7 @@ FILES = (
     "src_tokenizer.json",
     "tgt_tokenizer.json",
     "metrics.jsonl",
+    "samples.jsonl",
     "checkpoints/latest",
     "checkpoints/best",
     "lock",
@@ -64,7 +65,7 @@ def damaged_file(file: str, kind: str, seed: float) -> Task:
         code = driver.train(arena.config, run)
         if code == 0:
             judge(trial, arena, run)
-            if file == "metrics.jsonl":
+            if file in ("metrics.jsonl", "samples.jsonl"):
                 # Lines that cannot be read are gone; nothing else may be.
                 trial.problems = [each for each in trial.problems if each[1].split()[0] not in CURVES]
             return trial
