@@ -102,7 +102,7 @@ def _validation_pairs(translator: Translator) -> list[SentenceAttention]:
 
 def choose_layer(translator: Translator, sentences: Sequence[SentenceAttention]) -> AlignmentLayer:
     """Choose the layer by the rule of this module on these sentences; the lowest of equally good ones."""
-    model = translator.model
+    model = translator.plain_model
     assert isinstance(model, Transformer)
     pairs = [sentence for sentence in sentences if sentence.src_ids and sentence.tgt_ids]
     if not pairs:

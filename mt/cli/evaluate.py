@@ -12,11 +12,13 @@ from mt.cli.options import (
     JsonOption,
     LengthNormalizationOption,
     LengthPenaltyOption,
+    PrecisionOption,
     RunOption,
     TestSetNameOption,
     TestSetOption,
     choose_beam,
     find_run,
+    in_precision,
     refuse_missing_folder,
 )
 from mt.display import counted
@@ -52,6 +54,7 @@ def evaluate(
     worst: Annotated[int, typer.Option(min=0, metavar="N", help="Show the N worst sentences.")] = 0,
     json: JsonOption = None,
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "float32",
 ) -> None:
     """Translate a test set and score the translations with BLEU, chrF2++ and TER.
 
@@ -75,6 +78,7 @@ def evaluate(
         split=split,
         checkpoint=checkpoint,
         device=choose_device(device),
+        precision=precision,
         data_path=data,
         data_name=name,
         beam=strategy,
@@ -85,7 +89,8 @@ def evaluate(
     show_in_tensorboard(result, found)
     if json is not None:
         write_json(result, json)
-    typer.echo(f"{found.path}, {result.checkpoint}, {result.data}: {described(strategy)}", err=True)
+    search = described(strategy) + in_precision(result.precision)
+    typer.echo(f"{found.path}, {result.checkpoint}, {result.data}: {search}", err=True)
     _show_scores(result)
     if result.analysis is not None:
         _show_analysis(result.analysis)

@@ -12,9 +12,11 @@ from mt.cli.options import (
     CheckpointOption,
     DeviceOption,
     EnsembleOption,
+    PrecisionOption,
     RunOption,
     find_ensemble,
     find_run,
+    in_precision,
 )
 from mt.display import counted, progress_bar
 from mt.errors import DataError
@@ -39,6 +41,7 @@ def score(
     ] = False,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
 ) -> None:
     """Score given translations by how probable the model finds them.
 
@@ -56,7 +59,11 @@ def score(
     from mt.inference.translator import Translator
 
     translator = Translator.from_run(
-        found, checkpoint=checkpoint, device=choose_device(device), others=find_ensemble(ensemble)
+        found,
+        checkpoint=checkpoint,
+        device=choose_device(device),
+        others=find_ensemble(ensemble),
+        precision=precision,
     )
     num_pairs = num_tokens = num_unknown = 0
     log_prob = 0.0
@@ -78,7 +85,8 @@ def score(
     if num_pairs:
         typer.echo(
             f"{counted(num_pairs, 'translation')}, {counted(num_tokens, 'token')}, {num_unknown:,} of them "
-            f"unknown: log-probability {log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}",
+            f"unknown: log-probability {log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}"
+            f"{in_precision(translator.precision)}",
             err=True,
         )
 

@@ -25,6 +25,7 @@ from mt.cli.options import (
     NBestOption,
     NoRepeatNgramOption,
     OnErrorOption,
+    PrecisionOption,
     PrefixColumnOption,
     PrefixOption,
     RunOption,
@@ -37,6 +38,7 @@ from mt.cli.options import (
     choose_strategy,
     find_ensemble,
     find_run,
+    in_precision,
 )
 from mt.cli.unusual_lines import BadLines, Pairs, Search, UnknownWords
 from mt.display import ProgressLines, counted, progress_bar
@@ -53,6 +55,7 @@ from mt.inference.arriving_lines import (
 if TYPE_CHECKING:
     from tqdm import tqdm
 
+    from mt.device import PrecisionName
     from mt.inference.segments import Translation
     from mt.inference.translator import Translator
     from mt.run_directory import RunDirectory
@@ -86,6 +89,7 @@ def translate(
     dictionary: DictionaryOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
 ) -> None:
     """Translate sentences, a file, or standard input with a trained model.
 
@@ -105,7 +109,7 @@ def translate(
         top_p=top_p,
         seed=seed,
     )
-    translator = _load(found, checkpoint, device, dictionary, ensemble)
+    translator = _load(found, checkpoint, device, precision, dictionary, ensemble)
     from mt.search.request import Constraints
 
     search = partial(
@@ -116,6 +120,7 @@ def translate(
         max_length=max_length,
         keep_unk=keep_unk,
         refuse_long=True,
+        with_scores=n_best is not None,
     )
     lines = _Lines(sentences, file, start_line, prefix or "", prefix_column)
     unknown_words = UnknownWords(translator.reader, copies=translator.copies_words and not keep_unk)
@@ -124,12 +129,15 @@ def translate(
         _translate_all(
             lines, search, BadLines(on_error, lines.name), unknown_words, is_numbered=n_best is not None
         )
+    if n_best is not None and translator.precision != "float32":
+        typer.echo(f"scores{in_precision(translator.precision)}", err=True)
 
 
 def _load(
     run: "RunDirectory",
     checkpoint: str,
     device: str,
+    precision: "PrecisionName",
     dictionary: Path | None,
     ensemble: list[Path] | None,
 ) -> "Translator":
@@ -143,6 +151,7 @@ def _load(
         device=choose_device(device),
         dictionary=None if dictionary is None else read_dictionary(dictionary),
         others=find_ensemble(ensemble),
+        precision=precision,
     )
 
 

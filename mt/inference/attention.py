@@ -91,7 +91,7 @@ def sentence_attention(
         LinesError: If a sentence is too long for the model.
         TypeError: If the translator is an ensemble.
     """
-    model = translator.model
+    model = translator.plain_model
     if not isinstance(model, Transformer):
         raise TypeError("attention is recorded for a single model, not for an ensemble")
     if targets is None:

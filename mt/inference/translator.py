@@ -12,7 +12,14 @@ import torch
 from mt.config.config import Config
 from mt.data.batches.batch import pad
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import choose_device, keep_freed_memory, split_on_out_of_memory
+from mt.device import (
+    PrecisionName,
+    SearchPrecision,
+    choose_device,
+    choose_search_precision,
+    keep_freed_memory,
+    split_on_out_of_memory,
+)
 from mt.display import counted
 from mt.errors import ConfigError, DataError, LinesError, Remedy
 from mt.inference.loaded_model import LoadedModel, load_model, refuse_other_vocabularies, refuse_overflow
@@ -36,6 +43,7 @@ from mt.search.request import NO_CONSTRAINTS, Constraints, SearchRequest
 from mt.search.sampling import sample
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import EOS_ID, UNK_ID
+from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
@@ -71,6 +79,7 @@ class Translator:
         dictionary: Mapping[str, str] | None = None,
         others: Sequence[LoadedModel] = (),
         target_ratio: float = 1.0,
+        precision: SearchPrecision | None = None,
     ) -> None:
         """Combine a model, which is in evaluation mode when it is used, with its tokenizers.
 
@@ -82,6 +91,8 @@ class Translator:
             dictionary: Source words, with the translations to use for them.
             others: The other models of an ensemble, with the same vocabularies.
             target_ratio: Target tokens per source token in the training data, for `length_limit`.
+            precision: Pack the weights in this precision, as they are now, which is faster; None computes
+                with the model itself, whose weights may change between two translations.
 
         Raises:
             ConfigError: If there is a dictionary, and a model has not learnt to copy words.
@@ -91,11 +102,14 @@ class Translator:
         # An ensemble can do only what all of its models can.
         self.max_length = min(each.data.max_length for each in configs)
         self.copies_words = all(each.copies_words for each in configs)
-        self._first_model = model
+        self.device = model.output.weight.device
+        self.precision = precision or "float32"
         self._target_ratio = target_ratio
-        models = [model, *(other.model for other in others)]
-        widths = [each.output.in_features for each in models]
-        self.model: Member = EnsembleModel(models, widths) if others else model
+        self.plain_model = model if self.precision == "float32" and not others else None  # For attention.
+        plain = [model, *(other.model for other in others)]
+        widths = [each.output.in_features for each in plain]
+        models = plain if precision is None else [PackedTransformer(each, precision) for each in plain]
+        self.model: Member = EnsembleModel(models, widths) if others else models[0]
         self.tgt_tokenizer = tgt_tokenizer
         self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=self.copies_words)
         self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
@@ -116,6 +130,7 @@ class Translator:
         device: str | torch.device = "auto",
         dictionary: Mapping[str, str] | None = None,
         others: Sequence[str | Path | RunDirectory] = (),
+        precision: PrecisionName = "float32",
     ) -> Self:
         """Load a run's model from the named checkpoint, never from another one.
 
@@ -125,11 +140,12 @@ class Translator:
             device: Where to compute: a device, or ``auto``, ``cpu``, ``cuda`` or ``mps``.
             dictionary: Source words, with the translations to use for them.
             others: Runs with the same vocabularies, to translate as an ensemble (`mt.search.ensemble`).
+            precision: What to compute in; ``auto`` takes bf16 where that is faster than float32.
 
         Raises:
             RunError: If there is no such run, or another run has different vocabularies.
             CheckpointError: If that checkpoint is missing or damaged.
-            DeviceError: If this machine has no such device.
+            DeviceError: If this machine has no such device, or the device does not have that precision.
             ConfigError: If there is a dictionary, and a model has not learnt to copy words.
         """
         device = choose_device(device)
@@ -138,7 +154,7 @@ class Translator:
         first, *rest = (load_model(each, checkpoint) for each in runs)
         for other_run, other in zip(runs[1:], rest, strict=True):
             refuse_other_vocabularies(runs[0], first, other_run, other)
-        return cls.from_loaded(first, device=device, dictionary=dictionary, others=rest)
+        return cls.from_loaded(first, device=device, dictionary=dictionary, others=rest, precision=precision)
 
     @classmethod
     def from_loaded(
@@ -148,32 +164,30 @@ class Translator:
         device: torch.device,
         dictionary: Mapping[str, str] | None = None,
         others: Sequence[LoadedModel] = (),
+        precision: PrecisionName = "float32",
     ) -> Self:
         """Translate with a loaded model, and with ``others`` that have the same vocabularies.
 
         Raises:
             CheckpointError: If the logits of a model are not finite.
             ConfigError: If there is a dictionary, and a model has not learnt to copy words.
+            DeviceError: If the device does not have that precision.
         """
+        chosen = choose_search_precision(precision, device)
         keep_freed_memory()
         for each in (loaded, *others):
             each.model.eval()
             refuse_overflow(each)
             each.model.to(device)
         tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
-        return cls(loaded.config, loaded.model, *tokenizers, dictionary, others, loaded.target_ratio)
-
-    @property
-    def device(self) -> torch.device:
-        """The present device of the model."""
-        return self._first_model.output.weight.device
+        return cls(loaded.config, loaded.model, *tokenizers, dictionary, others, loaded.target_ratio, chosen)
 
     def translate(self, texts: Sequence[str], **options: Unpack[SearchOptions]) -> list[str]:
         """Translate lines and return the best translation of each, in order; that of an empty line is empty.
 
         The options and the errors are those of `n_best`.
         """
-        return [best.text for best, *_ in self.n_best(texts, **options)]
+        return [best.text for best, *_ in self.n_best(texts, with_scores=False, **options)]
 
     @torch.inference_mode()
     def n_best(
@@ -187,6 +201,7 @@ class Translator:
         prefixes: Sequence[str] = (),
         keep_unk: bool = False,
         refuse_long: bool = False,
+        with_scores: bool = True,
         first_line: int = 1,
         advance: Callable[[int], object] = lambda num_lines: None,
         before_each_batch: Callable[[], None] = lambda: None,
@@ -204,6 +219,7 @@ class Translator:
             keep_unk: Whether the translation may contain the unknown-word token.
             refuse_long: Whether a sentence that is longer than the model can read is an error; if not, it is
                 cut and translated in parts. A long *line* is split into sentences in either case.
+            with_scores: Whether greedy search and sampling compute scores, which are NaN otherwise.
             first_line: The number of the first line, for messages and for the seed of sampling.
             advance: Called with the number of lines that were finished since the last call.
             before_each_batch: Called before each batch of sentences; may raise to stop.
@@ -231,20 +247,24 @@ class Translator:
             refuse_split_lines(segments)
 
         def search(batch: list[Segment]) -> list[list[Hypothesis]]:
-            return self._search(batch, self._request(batch, keep_unk, constraints, most), strategy)
+            request = self._request(batch, keep_unk, constraints, most)
+            return self._search(batch, replace(request, with_scores=with_scores), strategy)
 
         found = self._in_batches(
             segments, search, before_each_batch, count_finished_lines(len(texts), segments, advance)
         )
         lines: list[list[list[Translation]]] = [[] for _ in texts]
         for segment, hypotheses in zip(segments, found, strict=True):
-            lines[segment.place].append(
-                [
-                    as_translation(segment, each, _ranking_score(each, strategy), self.tgt_tokenizer)
-                    for each in hypotheses[:num_best]
-                ]
-            )
+            lines[segment.place].append(self._translations(segment, hypotheses[:num_best], strategy))
         return [parts[0] if len(parts) == 1 else [joined([part[0] for part in parts])] for parts in lines]
+
+    def _translations(
+        self, segment: Segment, hypotheses: Sequence[Hypothesis], strategy: Strategy
+    ) -> list[Translation]:
+        return [
+            as_translation(segment, each, _ranking_score(each, strategy), self.tgt_tokenizer)
+            for each in hypotheses
+        ]
 
     @torch.inference_mode()
     def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> list[ScoredPair]:

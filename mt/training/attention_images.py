@@ -61,7 +61,7 @@ def attention_images(translator: Translator, rows: Sequence[Mapping[str, Any]]) 
     pairs = list(islice(suitable, _NUM_PAIRS))
     if not pairs:
         return []
-    model = translator.model
+    model = translator.plain_model
     assert isinstance(model, Transformer)
     was_training = model.training
     model.eval()

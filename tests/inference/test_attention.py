@@ -59,7 +59,7 @@ def test_each_row_sums_to_one_and_padding_has_no_column(translator: Translator) 
 
 def test_a_row_belongs_to_the_token_that_the_same_position_predicts(translator: Translator) -> None:
     [sentence] = sentence_attention(translator, SENTENCES[:1])
-    model = translator.model
+    model = translator.plain_model
     see_all = torch.ones(1, 1, 1, 1, dtype=torch.bool)
     inputs = torch.tensor([[BOS_ID, *sentence.tgt_ids]])
     causal = torch.ones(inputs.size(1), inputs.size(1), dtype=torch.bool).tril()[None, None]
@@ -107,7 +107,7 @@ def test_what_is_too_long_is_named_by_its_line(translator: Translator) -> None:
 
 
 def test_a_translation_without_an_end_is_cut_where_the_model_ends(translator: Translator) -> None:
-    model = translator.model
+    model = translator.plain_model
     assert isinstance(model, Transformer)
     milk = translator.tgt_tokenizer.encode("Milch")[0]
     with torch.no_grad():
@@ -129,7 +129,7 @@ def test_an_ensemble_has_no_attention_of_its_own(trained: RunDirectory) -> None:
 
 
 def test_a_compiled_model_is_recorded_too(translator: Translator) -> None:
-    model = translator.model
+    model = translator.plain_model
     assert isinstance(model, Transformer)
     expected = record_pair(model, [5, 6, 7], [8, 9], CPU)
     model.encoder.compile(backend="eager", dynamic=True)
@@ -141,7 +141,7 @@ def test_a_compiled_model_is_recorded_too(translator: Translator) -> None:
 
 def test_dependence_is_what_a_token_loses_when_a_source_token_is_masked_out(translator: Translator) -> None:
     [sentence] = sentence_attention(translator, SENTENCES[:1])
-    model = translator.model
+    model = translator.plain_model
     assert isinstance(model, Transformer)
     found = source_dependence(model, sentence.src_ids, sentence.tgt_ids, CPU)
     src_ids = torch.tensor([[*sentence.src_ids, EOS_ID]])

@@ -94,7 +94,7 @@ def test_any_text_can_be_drawn(
 
 def test_the_mode_of_the_model_is_restored(translator: Translator) -> None:
     rows = load_split(translator.config.data, "validation")
-    model = translator.model
+    model = translator.plain_model
     assert isinstance(model, Transformer)
     evaluated = attention_images(translator, rows)
     model.train()
