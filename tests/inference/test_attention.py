@@ -60,6 +60,7 @@ def test_each_row_sums_to_one_and_padding_has_no_column(translator: Translator) 
 def test_a_row_belongs_to_the_token_that_the_same_position_predicts(translator: Translator) -> None:
     [sentence] = sentence_attention(translator, SENTENCES[:1])
     model = translator.plain_model
+    assert model is not None
     see_all = torch.ones(1, 1, 1, 1, dtype=torch.bool)
     inputs = torch.tensor([[BOS_ID, *sentence.tgt_ids]])
     causal = torch.ones(inputs.size(1), inputs.size(1), dtype=torch.bool).tril()[None, None]
