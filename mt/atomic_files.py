@@ -6,6 +6,8 @@ All of these functions raise OSError, which the caller explains to the user.
 """
 
 import contextlib
+import errno
+import fcntl
 import os
 import re
 import shutil
@@ -57,9 +59,13 @@ def make_folder(path: Path) -> None:
 
 def write_text_atomically(path: Path, text: str) -> None:
     """Replace the content of ``path`` by ``text``, as UTF-8; if that fails, ``path`` is unchanged."""
+    _write_atomically(path, text.encode())
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
     partial = partial_path(path)
     try:
-        write_synced(partial, text.encode())
+        write_synced(partial, data)
         partial.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -68,26 +74,55 @@ def write_text_atomically(path: Path, text: str) -> None:
     sync_folder(path.parent)
 
 
-def write_output(path: Path, text: str) -> None:
-    """Write ``text``, as UTF-8, to a file that the user named, which may be a device or a pipe.
+def append_line(path: Path, line: str) -> None:
+    """Append a line, as UTF-8, whole or not at all, and return when the disk has it.
+
+    Several processes may append at the same time. An unfinished line at the end of the file is ended first.
+
+    Raises:
+        OSError: If it cannot be written, or ``path`` is a link or not a regular file.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o644)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        size = os.fstat(descriptor).st_size
+        is_ended = not size or os.pread(descriptor, 1, size - 1) == b"\n"
+        data = (b"" if is_ended else b"\n") + line.encode() + b"\n"
+        try:
+            if os.write(descriptor, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, size)
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write bytes, or text as UTF-8, to a file that the user named, which may be a device or a pipe.
 
     A regular file is replaced whole, and where ``path`` is a symbolic link, the file that it points to.
     Anything else, and stdout or stderr by another name, is written into.
     """
+    data = content.encode() if isinstance(content, str) else content
     try:
         status = path.stat()
     except FileNotFoundError:
         status = None
     if status is None:
-        write_text_atomically(path.resolve(), text)
+        _write_atomically(path.resolve(), data)
     elif (descriptor := _standard_stream(status)) is not None:
         with open(descriptor, "wb", closefd=False) as stream:
-            stream.write(text.encode())
+            stream.write(data)
     elif stat.S_ISREG(status.st_mode):
-        write_text_atomically(path.resolve(), text)
+        _write_atomically(path.resolve(), data)
     else:
         with path.open("wb") as device:
-            device.write(text.encode())
+            device.write(data)
 
 
 def _standard_stream(status: os.stat_result) -> int | None:

@@ -9,6 +9,11 @@ import torch
 
 from mt.errors import DeviceError, Remedy
 
+SearchPrecision = Literal["float32", "bf16", "fp16", "int8"]
+"""The precision of matrix products in translating and scoring."""
+PrecisionName = Literal["auto"] | SearchPrecision
+"""A precision, or ``auto`` for the one that `choose_search_precision` takes."""
+
 Work = TypeVar("Work")
 Result = TypeVar("Result")
 
@@ -40,6 +45,35 @@ def multiplies_bf16_fast(device: torch.device) -> bool:
         capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
         return bool(capabilities.get("amx_bf16", False))
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def choose_search_precision(name: Literal["auto"] | SearchPrecision, device: torch.device) -> SearchPrecision:
+    """The precision of that name; ``auto`` takes 16 bits where that is faster, and never 8.
+
+    Raises:
+        DeviceError: If the device does not compute in it, or would only be slowed down.
+    """
+    if name == "auto":
+        if multiplies_bf16_fast(device):
+            return "bf16"
+        return "fp16" if device.type == "cuda" else "float32"
+    where = {
+        "bf16": "a GPU of NVIDIA's Ampere generation or a later one, or a CPU with AMX",
+        "fp16": "a CUDA device",
+        "int8": "a CPU",
+    }
+    is_there = {
+        "float32": True,
+        "bf16": multiplies_bf16_fast(device),
+        "fp16": device.type == "cuda",
+        "int8": device.type == "cpu",
+    }
+    if not is_there[name]:
+        raise DeviceError(
+            f"precision {name} needs {where[name]}, and this is {device.type} without it.",
+            Remedy.OTHER_PRECISION,
+        )
+    return name
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

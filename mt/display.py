@@ -1,19 +1,27 @@
-"""Output for people: untrusted text made harmless, the width of the terminal, progress bars.
+"""Output for people: untrusted text made harmless, counts, the width of the terminal, progress bars.
 
 A library must not draw on the terminal of its user: there are no bars until the command line has called
 `show_progress_bars`, and none if stderr is not a terminal.
 """
 
 import html
+import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import NoReturn, TypeVar
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
+from typing import NoReturn, Self, TypeVar
 
 from tqdm import tqdm
 
+LOG = logging.getLogger(__name__)
 T = TypeVar("T")
+
+SECONDS_BETWEEN_LINES = 10.0
+format_seconds: Callable[[float], str] = tqdm.format_interval
 
 # State of the process, like the handlers of `logging`: a thread would not inherit a ContextVar.
 _are_shown = False
@@ -33,6 +41,11 @@ def visible(text: str) -> str:
     return text.translate(_VISIBLE)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, such as ``1 checkpoint`` or ``2,000 checkpoints``; the plural is an added s."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def markdown_text(text: str) -> str:
     """``text`` escaped for TensorBoard's Markdown, on one line."""
     on_one_line = html.escape(visible(text.replace("\n", " ")), quote=False)
@@ -48,22 +61,94 @@ def terminal_width() -> int | None:
     return columns if columns and lines else None
 
 
-def progress_bar(total: int | None, *, unit: str, shown: bool = True) -> "tqdm[NoReturn]":
-    """A bar on stderr with the time left, removed when it is closed; no bar without a terminal.
+class ProgressLines:
+    """Log lines in place of a bar: how far some work is, and the time left. Short work leaves none."""
+
+    def __init__(self, total: int | None, *, unit: str, description: str) -> None:
+        self._total, self._unit, self._description = total, unit, description
+        self._done = 0
+        self._started = self._newest_line = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._newest_line > self._started:
+            taken = format_seconds(time.monotonic() - self._started)
+            LOG.info("%s: %s %s in %s", self._description, f"{self._done:,}", self._unit, taken)
+
+    def update(self, count: int = 1) -> None:
+        """Count units that are done, and log a line if the last was ten seconds ago."""
+        self._done += count
+        now = time.monotonic()
+        if now - self._newest_line < SECONDS_BETWEEN_LINES:
+            return
+        self._newest_line = now
+        if self._total is None or not self._done:
+            LOG.info("%s: %s %s", self._description, f"{self._done:,}", self._unit)
+            return
+        left = (now - self._started) / self._done * max(0, self._total - self._done)
+        LOG.info(
+            "%s: %s of %s %s, %s left",
+            self._description,
+            f"{self._done:,}",
+            f"{self._total:,}",
+            self._unit,
+            format_seconds(left),
+        )
+
+
+class _Silence(ProgressLines):
+    """Shows nothing."""
+
+    def update(self, count: int = 1) -> None:
+        """Do nothing."""
+
+
+def progress_bar(
+    total: int | None, *, unit: str, description: str, shown: bool = True, delay_seconds: float = 0
+) -> "tqdm[NoReturn] | ProgressLines":
+    """A bar on stderr with the time left, removed when it is closed; without a terminal, log lines.
 
     Args:
         total: How many units there are; None if unknown.
         unit: What is counted, in the plural.
-        shown: False for no bar in any case.
+        description: What is being done, such as "translating".
+        shown: False for neither in any case.
+        delay_seconds: The bar appears after this time.
     """
-    done = "{n_fmt}/{total_fmt} " + unit + " [{elapsed}, {remaining} left]"
+    if not (shown and _are_shown):
+        return _Silence(total, unit=unit, description=description)
+    if terminal_width() is None:
+        return ProgressLines(total, unit=unit, description=description)
+    done = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} " + unit + " [{elapsed}, {remaining} left]"
     return tqdm(
         total=total,
-        disable=not (shown and _are_shown) or terminal_width() is None,
-        bar_format="{percentage:3.0f}%|{bar}| " + done if total else "{n_fmt} " + unit + " [{elapsed}]",
+        desc=description,
+        bar_format="{desc}: " + (done if total else "{n_fmt} " + unit + " [{elapsed}]"),
+        delay=delay_seconds,
         dynamic_ncols=True,
         leave=False,
     )
+
+
+@contextmanager
+def waiting(description: str) -> Iterator[None]:
+    """Show the seconds of some work that cannot say how far it is, and that lets other threads run."""
+    ended = threading.Event()
+    with progress_bar(None, unit="seconds", description=description) as bar:
+
+        def tick() -> None:
+            while not ended.wait(1.0):
+                bar.update()
+
+        thread = threading.Thread(target=tick, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
 
 def show_progress_bars() -> None:
@@ -86,7 +171,7 @@ def track(
     size: Callable[[T], int] | None = None,
     delay_seconds: float = 0,
 ) -> Iterable[T]:
-    """The items, with a bar that advances as they are consumed, if bars are shown.
+    """The items, with a `progress_bar` that advances as they are consumed, if bars are shown.
 
     Args:
         items: What is iterated over.
@@ -98,19 +183,15 @@ def track(
     """
     if not _are_shown:
         return items
-    bar = tqdm(
-        items if size is None else (),
-        total=total,
-        desc=description,
-        unit=f" {unit}",
-        delay=delay_seconds,
-        disable=terminal_width() is None,
-        leave=False,
-    )
-    return bar if size is None else _advance(bar, items, size)
+    if total is None and size is None and isinstance(items, Sized):
+        total = len(items)
+    bar = progress_bar(total, unit=unit, description=description, delay_seconds=delay_seconds)
+    return _advance(bar, items, size or (lambda _: 1))
 
 
-def _advance(bar: "tqdm[T]", items: Iterable[T], size: Callable[[T], int]) -> Iterator[T]:
+def _advance(
+    bar: "tqdm[NoReturn] | ProgressLines", items: Iterable[T], size: Callable[[T], int]
+) -> Iterator[T]:
     with bar:
         for item in items:
             yield item

@@ -11,6 +11,7 @@ class Remedy(Enum):
     START_OVER = "start the run over, with the old one moved aside"
     OTHER_CHECKPOINT = "take another checkpoint"
     COMPUTE_ON_CPU = "compute on the CPU"
+    OTHER_PRECISION = "take another precision, such as auto"
     GIVE_REFERENCES = "give the references as a file"
     OTHER_SPLIT = "name the split that they are of"
     CHOOSE_SEARCH = "choose it when you translate"
@@ -64,7 +65,7 @@ class RunError(MtError):
 
 
 class TrainingError(MtError):
-    """Training cannot go on: the loss is NaN, say, or the device is not there."""
+    """Training cannot continue: the loss is NaN, say, or the device is not there."""
 
 
 class ExportError(MtError):

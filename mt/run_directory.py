@@ -57,6 +57,16 @@ class RunDirectory:
         return self.path / "metrics.jsonl"
 
     @property
+    def evaluations_file(self) -> Path:
+        """The scores of all evaluations, one JSON object per line."""
+        return self.path / "evaluations.jsonl"
+
+    @property
+    def samples_file(self) -> Path:
+        """Some translations of each validation, one JSON object per validation."""
+        return self.path / "samples.jsonl"
+
+    @property
     def tensorboard_dir(self) -> Path:
         """The curves for TensorBoard."""
         return self.path / "tensorboard"
@@ -153,18 +163,27 @@ class RunDirectory:
         Raises:
             RunError: If somebody holds the lock.
         """
+        if (holder := self.holder()) is not None:
+            raise self._in_use(holder)
+
+    def holder(self) -> str | None:
+        """The process that trains here, such as ``process 17 on localhost``; None if there is none."""
         try:
             descriptor = os.open(self.lock_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:  # There is no run yet, or `lock` will say what is wrong with it.
-            return
+            return None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            # Without a name in it nobody holds it. Locking it for a moment, to find out, could refuse a
+            # process that starts to train at that moment.
+            if os.fstat(descriptor).st_size:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise self._in_use(descriptor) from None
+            return _read_holder(descriptor)
         except OSError:
-            return
+            return None
         finally:
             os.close(descriptor)
+        return None
 
     def _take_lock(self, descriptor: int) -> None:
         """Lock the open lock file, and write process and host into it."""
@@ -178,14 +197,13 @@ class RunDirectory:
             os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
             remove_leftovers(self.path)
         except BlockingIOError:
-            raise self._in_use(descriptor) from None
+            raise self._in_use(_read_holder(descriptor)) from None
         except OSError as error:
             raise self._unusable(error) from error
 
-    def _in_use(self, descriptor: int) -> RunError:
+    def _in_use(self, holder: str) -> RunError:
         return RunError(
-            f"{self.path} is in use by {_read_holder(descriptor)}, which is training there. "
-            "Wait for it or stop it.",
+            f"{self.path} is in use by {holder}, which is training there. Wait for it or stop it.",
             Remedy.OTHER_RUN,
         )
 

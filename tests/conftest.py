@@ -19,6 +19,9 @@ from tensorboard.util.tensor_util import make_ndarray  # type: ignore[import-unt
 
 from mt.config.config import Config
 from mt.config.load import load_config
+from mt.preflight import budget
+from mt.preflight.budget import Measured, Sample
+from mt.preflight.forecast import Pace
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters, CurvePoint
 from mt.training.progress import Progress
@@ -101,6 +104,18 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
             lines = "".join(row[column] + "\n" for row in rows)
             (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
     return folder
+
+
+@pytest.fixture
+def steps_of_a_tenth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mt init` times nothing: no model is trained, and what it proposes does not depend on the machine."""
+
+    def measure(config: Config, sample: Sample, *, max_seconds: float, validating: bool = False) -> Measured:
+        num_steps = sample.corpus_tokens / config.training.batch_tokens
+        speed = 10.0 * config.training.batch_tokens
+        return Measured(Pace(num_steps, sample.corpus_tokens, speed, 0.0, float(validating)), 1.0)
+
+    monkeypatch.setattr(budget, "measure", measure)
 
 
 @pytest.fixture(scope="session")
@@ -192,7 +207,10 @@ def read_curves() -> Callable[[Path], dict[str, list[tuple[int, object]]]]:
         events.Reload()
         return {
             tag: [
-                (event.step, None if "per_second" in tag else make_ndarray(event.tensor_proto).flat[0])
+                (
+                    event.step,
+                    None if "per_second" in tag else next(iter(make_ndarray(event.tensor_proto).flat), None),
+                )
                 for event in events.Tensors(tag)
             ]
             for tag in events.Tags()["tensors"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from mt.device import choose_device, is_out_of_memory, multiplies_bf16_fast
-from mt.errors import DeviceError
+from mt.device import choose_device, choose_search_precision, is_out_of_memory, multiplies_bf16_fast
+from mt.errors import DeviceError, Remedy
 
 
 @pytest.fixture
@@ -94,3 +94,39 @@ def test_bf16_is_fast_where_the_processor_says_so(monkeypatch: pytest.MonkeyPatc
     assert not multiplies_bf16_fast(torch.device("mps"))
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     assert not multiplies_bf16_fast(torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("amx", "capability", "device", "expected"),
+    [
+        (True, None, "cpu", "bf16"),
+        (False, None, "cpu", "float32"),
+        (False, (8, 0), "cuda", "bf16"),
+        (True, (7, 5), "cuda", "fp16"),
+        (True, None, "mps", "float32"),
+    ],
+)
+def test_the_precision_of_search_is_16_bits_where_that_is_faster(
+    amx: bool,
+    capability: tuple[int, int] | None,
+    device: str,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": amx})
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert choose_search_precision("auto", torch.device(device)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "needed"),
+    [("bf16", "cpu", "AMX"), ("bf16", "cuda", "Ampere"), ("fp16", "cpu", "CUDA"), ("int8", "cuda", "a CPU")],
+)
+def test_a_precision_that_the_device_lacks_is_refused_with_a_way_out(
+    name: str, device: str, needed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    with pytest.raises(DeviceError, match=rf"precision {name} needs .*{needed}.*{device}") as refused:
+        choose_search_precision(name, torch.device(device))  # type: ignore[arg-type]
+    assert refused.value.remedies == (Remedy.OTHER_PRECISION,)

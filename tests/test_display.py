@@ -13,7 +13,7 @@ import warnings
 import pytest
 
 from mt import display
-from mt.display import markdown_text, progress_bar, terminal_width, visible
+from mt.display import ProgressLines, counted, markdown_text, progress_bar, terminal_width, visible
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of a library that TensorBoard carries.
@@ -67,12 +67,20 @@ def test_a_terminal_of_no_size_is_none(
         monkeypatch.setenv("COLUMNS", "100")
         monkeypatch.setattr(display, "_are_shown", True)
         assert terminal_width() == width
-        with progress_bar(10, unit="lines") as bar:
-            assert bar.disable == (width is None)
+        with progress_bar(10, unit="lines", description="reading") as bar:
+            assert isinstance(bar, ProgressLines) == (width is None)
 
 
-def test_a_pipe_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_is_not_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = os.pipe()
     with io.FileIO(ours), io.TextIOWrapper(io.FileIO(theirs, "w")) as pipe:
         monkeypatch.setattr(sys, "stderr", pipe)
         assert terminal_width() is None
+
+
+@pytest.mark.parametrize(
+    ("number", "counted_noun"),
+    [(0, "0 checkpoints"), (1, "1 checkpoint"), (2, "2 checkpoints"), (2000, "2,000 checkpoints")],
+)
+def test_a_number_agrees_with_its_noun(number: int, counted_noun: str) -> None:
+    assert counted(number, "checkpoint") == counted_noun

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
+import mt.preflight.budget
 from mt.__main__ import main
 from mt.cli.app import app
 from mt.run_directory import RunDirectory
@@ -84,6 +85,8 @@ def workspace(
 ) -> Iterator[Path]:
     """A folder where the names in the guides mean something small."""
     monkeypatch.chdir(tmp_path)
+    # For `mt init`, which times the steps of models that are not tiny.
+    monkeypatch.setattr(mt.preflight.budget, "MOST_TIMED_STEPS", 2)
     # The files of a run of 200 steps.
     trained.path.rename("runs/en-de")
     for copy in ("runs/a", "runs/b", "runs/c"):

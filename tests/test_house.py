@@ -16,8 +16,7 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         (
-            "errors special_tokens wording display atomic_files regular_files recipes seen_pairs "
-            "unsegmented_scripts",
+            "errors special_tokens display atomic_files regular_files seen_pairs unsegmented_scripts",
             "config masks seeding device run_directory",
             "builtin",
             "data transformer checkpoint",
@@ -25,7 +24,7 @@ FLOORS = {
             "inference",
             "evaluation",
             "training",
-            "preflight export",
+            "preflight attention_maps reports export",
             "cli",
             "__main__",
         )
@@ -34,6 +33,8 @@ FLOORS = {
 }
 MAX_LINES = 400
 MAX_FUNCTION_LINES = 70
+# Raise it for a room that is built, not for a file that could be a part of its only importer.
+MAX_FILES = 215
 
 
 def _room(module: str) -> str:
@@ -97,7 +98,7 @@ def test_every_room_has_its_floor() -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=_module)
-def test_imports_stand_at_the_top_outside_cli(file: Path) -> None:
+def test_imports_are_at_the_top_outside_cli(file: Path) -> None:
     tree = ast.parse(file.read_text())
     if _room(_module(file)) == "cli":
         return
@@ -183,7 +184,7 @@ def test_yaml_is_loaded_safely(file: Path) -> None:
 
 
 def test_the_house_is_small() -> None:
-    assert len(FILES) <= 160
+    assert len(FILES) <= MAX_FILES
 
 
 # Words and phrases that were invented here, and what the field says instead (whole words, in any text that
@@ -202,6 +203,8 @@ INVENTED = {
     r"what differs is": "differences are",
     r"hide words": "replace with UNK",
     r"made_once": "cached",
+    r"(goes|go) on (after|from|with|to)": "continue",
+    r"(verb|it|which) wants": "requires",
 }
 READ_BY_PEOPLE = [
     *FILES,
@@ -218,3 +221,15 @@ def test_the_fields_own_words(file: Path) -> None:
     for invented, instead in INVENTED.items():
         found = re.search(rf"(?<![a-z])({invented})(?![a-z])", text, re.IGNORECASE)
         assert not found, f"{found and found[0]!r}: say {instead}"
+
+
+def test_the_names_of_tests_are_plain_english() -> None:
+    odd = re.compile(
+        r"_(goes_on|go_on|anew|sittings?|blanks?|begun|judged|wants|is_said|are_said|is_no|lies)(?=_|$)"
+    )
+    tests = Path(__file__).parent.rglob("test_*.py")
+    names = [
+        name for file in tests for name in re.findall(r"^ *def (test_\w+)", file.read_text("utf-8"), re.M)
+    ]
+    assert len(names) > 1000
+    assert [name for name in names if odd.search(name)] == []

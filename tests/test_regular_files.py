@@ -18,7 +18,7 @@ def test_a_file_is_read_to_its_limit_and_not_beyond(tmp_path: Path) -> None:
         read_bytes(path, max_bytes=4)
 
 
-def test_text_is_utf_8_and_its_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+def test_text_is_utf_8_and_its_byte_order_mark_is_not_text(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes("\ufeffä\n".encode())
     assert read_text(path, max_bytes=100) == "ä\n"
@@ -33,7 +33,9 @@ def test_links_to_files_are_followed(tmp_path: Path) -> None:
     assert read_bytes(tmp_path / "link", max_bytes=5) == b"x"
 
 
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_a_regular_file_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     with socket.socket(socket.AF_UNIX) as listening:

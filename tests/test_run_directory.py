@@ -50,12 +50,12 @@ def make_run(path: Path, *, checkpoint_time: float | None = None) -> RunDirector
     return run
 
 
-def test_every_file_of_a_run_lies_inside_it_under_its_own_name() -> None:
+def test_every_file_of_a_run_is_inside_it_under_its_own_name() -> None:
     run = RunDirectory(Path("runs/x"))
     properties = [name for name, value in vars(RunDirectory).items() if isinstance(value, property)]
     paths = [path for name in properties if isinstance(path := getattr(run, name), Path)]
     paths += [run.hypotheses_file("test"), run.hypotheses_file("validation")]
-    assert len(paths) == 11
+    assert len(paths) == 12
     assert len(set(paths)) == len(paths)
     assert all(path.parent == run.path for path in paths)
 
@@ -67,7 +67,7 @@ def test_a_run_is_a_folder_with_a_config(tmp_path: Path) -> None:
     assert not RunDirectory(tmp_path).exists
 
 
-def test_no_run_is_said_with_the_runs_beside_it(tmp_path: Path) -> None:
+def test_no_run_is_reported_with_the_runs_beside_it(tmp_path: Path) -> None:
     make_run(tmp_path / "b")
     make_run(tmp_path / "a")
     (tmp_path / "no-run").mkdir()
@@ -153,7 +153,7 @@ def test_a_link_in_a_run_directory_is_not_followed(tmp_path: Path, name: str, ta
     assert not (tmp_path / "nothing").exists()
 
 
-def test_a_named_pipe_in_a_run_directory_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_a_named_pipe_in_a_run_directory_does_not_block(tmp_path: Path) -> None:
     run = make_run(tmp_path / "x")
     os.mkfifo(run.metrics_file)
     with pytest.raises(RunError, match=r"metrics\.jsonl is not a regular file"), run.lock():
@@ -185,14 +185,14 @@ def test_lock_removes_half_written_files_and_nothing_else(tmp_path: Path) -> Non
         assert sorted(path.name for path in run.path.iterdir()) == [mine.name, "config.yaml", "lock"]
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     run = RunDirectory(tmp_path / "file" / "x")
     with pytest.raises(RunError, match=r"Cannot use .*file/x as a run directory: File exists"), run.lock():
         pass
 
 
-def test_a_disk_that_cannot_lock_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_cannot_lock_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(37, "No locks available")
 
@@ -218,7 +218,7 @@ def test_a_run_named_by_a_dot_is_set_aside_too(tmp_path: Path, monkeypatch: pyte
     assert RunDirectory(tmp_path / "x.old-1").exists
 
 
-def test_what_is_no_run_is_never_moved(tmp_path: Path) -> None:
+def test_what_is_not_a_run_is_never_moved(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter.txt").write_text("dear")
     with pytest.raises(RunError, match="no run in"):

@@ -92,6 +92,9 @@ class Checkpoint:
         return (MODEL, *self.training_parts)
 
 
+_CHECKPOINT = TypeAdapter(Checkpoint)
+
+
 def record_text(checkpoint: Checkpoint) -> str:
     """The text of its ``checkpoint.json``."""
     return _seal(
@@ -135,7 +138,7 @@ def read_record(folder: Path, *, opened: int | None = None) -> Checkpoint:
             f"{FORMAT_VERSION}. Read it with mt {writer}, which wrote it, or newer."
         )
     try:
-        checkpoint = TypeAdapter(Checkpoint).validate_python({**content, "folder": folder})
+        checkpoint = _CHECKPOINT.validate_python({**content, "folder": folder})
     except (ValidationError, OverflowError) as error:
         raise DamagedError(f"{RECORD} has the wrong fields") from error
     expected = average_name(checkpoint.step) if checkpoint.average_of else step_name(checkpoint.step)

@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
@@ -53,7 +53,15 @@ from mt.checkpoint.record import (
     verify_part,
 )
 from mt.checkpoint.training_state import SavedTraining, read_training_state, tensors_bytes, values_bytes
-from mt.checkpoint.weights import HeldCheckpoint, load_model, mean_of, model_bytes, open_checkpoint
+from mt.checkpoint.weights import (
+    HeldCheckpoint,
+    load_model,
+    mean_of,
+    model_bytes,
+    open_checkpoint,
+    parse_model,
+)
+from mt.display import track
 from mt.errors import CheckpointError, Remedy
 
 LOG = logging.getLogger(__name__)
@@ -61,6 +69,15 @@ T = TypeVar("T")
 
 # A training that keeps one checkpoint removes the one before at each save, and no two saves are this close.
 _NUM_LOOKS, _SECONDS_BETWEEN_LOOKS = 20, 0.01
+
+
+@dataclass(frozen=True)
+class RecoveredCheckpoint:
+    """A sound checkpoint to continue from, whose parts were read and verified once, all together."""
+
+    checkpoint: Checkpoint
+    contents: Mapping[str, bytes]
+    """The content of each part, by file name."""
 
 
 class CheckpointStore:
@@ -151,15 +168,16 @@ class CheckpointStore:
             format_version=FORMAT_VERSION,
         )
         with _explain_refusal(f"save checkpoint {folder}"):
-            mean = mean_of(map(self.load_model, checkpoints))
+            mean = mean_of(map(self.load_model, track(checkpoints, "averaging", unit="checkpoints")))
             return self._write(average, {MODEL: lambda: model_bytes(mean)})
 
-    def recover(self) -> tuple[Checkpoint | None, dict[str, str]]:
+    def recover(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
         """Finish or undo what a killed process left behind, and find the checkpoint to continue from.
 
         Returns:
-            The newest sound checkpoint, all its parts verified, to which ``latest`` now points; and the
-            damaged ones that are newer, each with the reason. ``(None, {})`` if nothing was ever saved.
+            The newest sound checkpoint, to which ``latest`` now points, with its verified parts for `load`;
+            and the damaged ones that are newer, each with the reason. ``(None, {})`` if nothing was ever
+            saved.
 
         Raises:
             CheckpointError: If there are checkpoints and none is sound, or the newest needs a newer ``mt``.
@@ -173,7 +191,7 @@ class CheckpointStore:
             put_back_set_aside(self.directory)
             newest, damaged = self._newest_sound()
             if newest is not None:
-                point_at(self.directory, newest)
+                point_at(self.directory, newest.checkpoint)
         if newest is None and damaged:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in damaged.items())
             raise CheckpointError(
@@ -264,9 +282,21 @@ class CheckpointStore:
             CheckpointError: If a file is missing or damaged; the message names the sound checkpoints.
         """
         with self._explain_damage(checkpoint.folder):
-            contents = [read_part(checkpoint, part) for part in checkpoint.training_parts]
-            read = read_format_1 if checkpoint.format_version == 1 else read_training_state
-            return read(*contents)
+            return _parse_training_state(
+                checkpoint, {part: read_part(checkpoint, part) for part in checkpoint.training_parts}
+            )
+
+    def load(self, recovered: RecoveredCheckpoint) -> tuple[dict[str, Tensor], SavedTraining]:
+        """Its weights and its training state, from the parts that `recover` read; no file is read again.
+
+        Raises:
+            CheckpointError: If a part is not what its name says; the message names the sound checkpoints.
+        """
+        with self._explain_damage(recovered.checkpoint.folder):
+            return (
+                parse_model(recovered.contents[MODEL]),
+                _parse_training_state(recovered.checkpoint, recovered.contents),
+            )
 
     def _write(
         self, checkpoint: Checkpoint, parts: Mapping[str, Callable[[], bytes | memoryview]]
@@ -288,11 +318,13 @@ class CheckpointStore:
             raise
         return written
 
-    def _newest_sound(self) -> tuple[Checkpoint | None, dict[str, str]]:
+    def _newest_sound(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
         damaged: dict[str, str] = {}
         for name in reversed(self.names()):
             try:
-                return self._verified(name), damaged
+                checkpoint = read_record(self.directory / name)
+                contents = {part: read_part(checkpoint, part) for part in checkpoint.parts}
+                return RecoveredCheckpoint(checkpoint, contents), damaged
             except DamagedError as error:
                 damaged[name] = str(error)
         return None, damaged
@@ -320,6 +352,11 @@ class CheckpointStore:
             yield
         except DamagedError as error:
             raise CheckpointError(f"Checkpoint {folder} is damaged: {error}. {self._sound_ones()}") from error
+
+
+def _parse_training_state(checkpoint: Checkpoint, contents: Mapping[str, bytes]) -> SavedTraining:
+    read = read_format_1 if checkpoint.format_version == 1 else read_training_state
+    return read(*(contents[part] for part in checkpoint.training_parts))
 
 
 def _write_part(path: Path, data: bytes | memoryview) -> str:

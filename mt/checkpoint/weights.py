@@ -124,10 +124,18 @@ def read_model(file: BinaryIO, checkpoint: Checkpoint) -> dict[str, Tensor]:
         file.seek(0)
         content = file.read()
     refuse_other_checksum(checkpoint, MODEL, content)
+    return parse_model(content)
+
+
+def parse_model(content: bytes) -> dict[str, Tensor]:
+    """The state dict in the verified content of a model's file.
+
+    Raises:
+        DamagedError: If it is not a model, or has weights that are NaN or infinite.
+    """
     with _explain_forgery():
         other_names = _other_names(_header(io.BytesIO(content)))
         tensors: dict[str, Tensor] = safetensors.torch.load(content)
-        del content
         for name in tensors:
             # Into memory that torch allocated, which is aligned as its kernels need it.
             tensors[name] = tensors[name].clone()

@@ -1,4 +1,4 @@
-"""The commands of `mt`.
+"""The commands of `mt`, and the shortest of them, `mt config`.
 
 Each command imports what it needs when it is called, so that ``mt --help`` does not wait for torch.
 """
@@ -8,14 +8,17 @@ from typing import Annotated
 import typer
 
 import mt
+from mt.cli.attention import attention
 from mt.cli.average import average
 from mt.cli.check import check
 from mt.cli.compare import compare
-from mt.cli.config import config
 from mt.cli.evaluate import evaluate
 from mt.cli.export import export
 from mt.cli.init import init
+from mt.cli.report import report
+from mt.cli.runs import runs
 from mt.cli.score import score
+from mt.cli.show import show
 from mt.cli.train import train
 from mt.cli.translate import translate
 from mt.cli.usage import Command
@@ -48,6 +51,25 @@ def options(
     """
 
 
+def config(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SECTION|OPTION]",
+            help="A section such as schedule, or an option such as schedule.learning_rate. Default: all.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """List the options of a config file, each with its default and what it does.
+
+    The output is YAML, so that lines of it can be copied into a config.
+    """
+    from mt.config.write import options_to_yaml
+
+    typer.echo(options_to_yaml(name), nl=False)
+
+
 app.command(cls=Command)(init)
 app.command(cls=Command)(check)
 app.command(cls=Command)(train)
@@ -55,6 +77,10 @@ app.command(cls=Command)(translate)
 app.command(cls=Command)(evaluate)
 app.command(cls=Command)(compare)
 app.command(cls=Command)(score)
+app.command(cls=Command)(attention)
 app.command(cls=Command)(average)
 app.command(cls=Command)(export)
+app.command(cls=Command)(runs)
+app.command(cls=Command)(show)
+app.command(cls=Command)(report)
 app.command(cls=Command)(config)

@@ -18,8 +18,8 @@ from mt.cli.options import (
     choose_beam,
     refuse_missing_folder,
 )
+from mt.display import counted
 from mt.errors import ConfigError
-from mt.wording import counted
 
 if TYPE_CHECKING:
     from mt.evaluation.analysis import SentenceOfTwo

@@ -12,14 +12,16 @@ from mt.cli.options import (
     JsonOption,
     LengthNormalizationOption,
     LengthPenaltyOption,
+    PrecisionOption,
     RunOption,
     TestSetNameOption,
     TestSetOption,
     choose_beam,
     find_run,
+    in_precision,
     refuse_missing_folder,
 )
-from mt.wording import counted
+from mt.display import counted
 
 if TYPE_CHECKING:
     from mt.evaluation.analysis import ScoredSentence
@@ -52,20 +54,21 @@ def evaluate(
     worst: Annotated[int, typer.Option(min=0, metavar="N", help="Show the N worst sentences.")] = 0,
     json: JsonOption = None,
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "float32",
 ) -> None:
     """Translate a test set and score the translations with BLEU, chrF2++ and TER.
 
     Shows each score with its signature and 95 % interval, and which words and lengths are translated badly.
 
     The translations are kept in the run directory, in a file that names test set, checkpoint and
-    search; TensorBoard shows the scores and the worst sentences.
+    search, and the scores in evaluations.jsonl; TensorBoard shows the scores and the worst sentences.
     """
     show_logs()
     refuse_missing_folder(json)
     found = find_run(run)
     strategy = choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
-    from mt.evaluation.evaluate import run_evaluation, show_in_tensorboard, write_json
+    from mt.evaluation.evaluate import described, run_evaluation, show_in_tensorboard, write_json
 
     if literature:
         # Importing it takes a second.
@@ -75,6 +78,7 @@ def evaluate(
         split=split,
         checkpoint=checkpoint,
         device=choose_device(device),
+        precision=precision,
         data_path=data,
         data_name=name,
         beam=strategy,
@@ -85,8 +89,7 @@ def evaluate(
     show_in_tensorboard(result, found)
     if json is not None:
         write_json(result, json)
-    penalty = f"length penalty {length_penalty:g} ({length_normalization})"
-    search = f"beam of {beam}, {penalty}" if beam > 1 else "greedy search"
+    search = described(strategy) + in_precision(result.precision)
     typer.echo(f"{found.path}, {result.checkpoint}, {result.data}: {search}", err=True)
     _show_scores(result)
     if result.analysis is not None:

@@ -14,6 +14,7 @@ def find_exported(
     path: Path | None,
     engine: str | None,
     checkpoint: str,
+    precision: str,
     ensemble: list[Path] | None,
     dictionary: Path | None,
 ) -> Path | None:
@@ -38,6 +39,7 @@ def find_exported(
         raise ConfigError(f"{path} is an exported folder: give the run itself, or leave --engine mt out.")
     for flag, is_given in (
         ("--checkpoint", checkpoint != "best"),
+        ("--precision", precision != "auto"),
         ("--ensemble", bool(ensemble)),
         ("--dictionary", dictionary is not None),
     ):

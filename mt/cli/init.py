@@ -1,5 +1,6 @@
 """`mt init`: a config for a corpus of the user, or one that is known to work."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,14 @@ import typer
 from mt.cli.logs import show_logs
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError
+
+Minutes = Annotated[
+    float | None,
+    typer.Option(metavar="M", help="Time for the whole run on this machine, from start to last step."),
+]
+TargetTokens = Annotated[
+    int | None, typer.Option(metavar="N", help="Instead of a time: train on this many target tokens.")
+]
 
 
 def init(
@@ -39,6 +48,8 @@ def init(
             help="Columns that are not named after the languages: english,german, or 1,2 without a header.",
         ),
     ] = None,
+    minutes: Minutes = None,
+    target_tokens: TargetTokens = None,
     delimiter: Annotated[
         Delimiter, typer.Option(help="What separates columns, if the header does not show it.")
     ] = "auto",
@@ -46,13 +57,13 @@ def init(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: SRC-TGT.yaml.")
     ] = None,
 ) -> None:
-    """Look at a corpus and write a commented config file for it.
+    """Look at a corpus, time a few training steps, and write a commented config for a budget.
 
     Or print one of the configs that come with mt: mt init --recipe quickstart > quickstart.yaml
     """
     show_logs()
     if recipe is not None:
-        if data or src or tgt or name or output:
+        if data or src or tgt or name or output or minutes or target_tokens:
             raise ConfigError("--recipe prints a finished config: give no other option with it.")
         _print_recipe(recipe)
         return
@@ -61,17 +72,14 @@ def init(
             "give --data, --src and --tgt, such as: mt init --data my-corpus --src en --tgt de, "
             "or --recipe, for the configs that come with mt."
         )
-    for option, value in (("--data", data), ("--src", src), ("--tgt", tgt), ("--name", name or "")):
-        if not _is_unicode(value):
-            raise ConfigError(f"{option} {value!r} is not UTF-8, which a config has to be. Rename it.")
-    file = output or Path(f"{src}-{tgt}.yaml")
-    if file.is_file() or file.is_dir():
-        raise ConfigError(f"{file} exists already. Choose another file with --output.")
-    if not file.parent.is_dir():
-        raise ConfigError(f"There is no folder {file.parent} for {file.name}. Choose one with --output.")
+    _refuse_other_encodings({"--data": data, "--src": src, "--tgt": tgt, "--name": name or ""})
+    _refuse_budget(minutes, target_tokens)
+    file = _new_file(output or Path(f"{src}-{tgt}.yaml"))
+    from mt.preflight.budget import Budget
     from mt.preflight.init import propose_config
 
-    proposal = propose_config(data, src, tgt, name=name, columns=columns, delimiter=delimiter)
+    budget = Budget(minutes, target_tokens)
+    proposal = propose_config(data, src, tgt, name=name, columns=columns, delimiter=delimiter, budget=budget)
     from mt.atomic_files import write_output
 
     write_output(file, proposal)
@@ -79,7 +87,7 @@ def init(
 
 
 def _print_recipe(name: str) -> None:
-    from mt.recipes import recipe_files, recipe_list
+    from mt.config.load import recipe_files, recipe_list
 
     if not name:
         typer.echo(recipe_list(), nl=False)
@@ -90,6 +98,29 @@ def _print_recipe(name: str) -> None:
     if file is None:
         raise ConfigError(f"there is no recipe {name!r}. The recipes are {', '.join(files)}.")
     typer.echo(file.read_text(encoding="utf-8"), nl=False)
+
+
+def _refuse_budget(minutes: float | None, target_tokens: int | None) -> None:
+    if minutes is not None and target_tokens is not None:
+        raise ConfigError("--minutes and --target-tokens are two ways to give a budget: choose one.")
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise ConfigError(f"--minutes {minutes:g}: give a number of minutes above 0, such as 30.")
+    if target_tokens is not None and target_tokens < 1:
+        raise ConfigError(f"--target-tokens {target_tokens}: give a number above 0, such as 2000000.")
+
+
+def _new_file(file: Path) -> Path:
+    if file.is_file() or file.is_dir():
+        raise ConfigError(f"{file} exists already. Choose another file with --output.")
+    if not file.parent.is_dir():
+        raise ConfigError(f"There is no folder {file.parent} for {file.name}. Choose one with --output.")
+    return file
+
+
+def _refuse_other_encodings(values: dict[str, str]) -> None:
+    for option, value in values.items():
+        if not _is_unicode(value):
+            raise ConfigError(f"{option} {value!r} is not UTF-8, which a config has to be. Rename it.")
 
 
 def _is_unicode(text: str) -> bool:

@@ -54,6 +54,7 @@ def escape_on_terminal() -> None:
 
 class _BesideProgressBar(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
+        """Write a log line above the progress bars."""
         from tqdm import tqdm
 
         tqdm.write(self.format(record), file=sys.stderr)
@@ -63,6 +64,7 @@ class _Plain(logging.Formatter):
     """The message alone; on a terminal, long lines are wrapped between words."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """The line of a record, with its level if that is a warning or above."""
         prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         text = visible(prefix + record.getMessage())
         width = terminal_width()
@@ -83,6 +85,7 @@ class _Forgiving(io.FileIO):
     """Accepts everything, and drops what cannot be written."""
 
     def write(self, data: Any, /) -> int:
+        """Write what the stream accepts, and report all of it as written."""
         written = None
         with contextlib.suppress(OSError):
             written = super().write(data)
@@ -92,6 +95,7 @@ class _Forgiving(io.FileIO):
 
 class _Visible(io.TextIOWrapper):
     def write(self, text: str, /) -> int:
+        """Write ``text`` with its control characters escaped."""
         super().write(visible(text))
         return len(text)
 

@@ -79,6 +79,13 @@ JsonOption = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write all results into this file too.")
 ]
 DeviceOption = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda or mps.")]
+PrecisionOption = Annotated[
+    Literal["auto", "float32", "bf16", "fp16", "int8"],
+    typer.Option(
+        help="What matrix products are computed in; auto takes bf16 (on older GPUs fp16) where that is "
+        "faster, else float32, and never int8.",
+    ),
+]
 
 EngineOption = Annotated[
     Literal["mt", "ctranslate2"] | None,
@@ -286,6 +293,11 @@ def choose_strategy(
     from mt.search.strategy import Sampling
 
     return Sampling(temperature, seed, top_k, top_p)
+
+
+def in_precision(precision: str) -> str:
+    """What is added to scores that are not computed in float32, such as ", computed in bf16"."""
+    return "" if precision == "float32" else f", computed in {precision}"
 
 
 def refuse_missing_folder(file: Path | None) -> None:

@@ -9,6 +9,7 @@ IN_FLAGS = {
     Remedy.START_OVER: "start over with --restart, which moves the old run aside",
     Remedy.OTHER_CHECKPOINT: "take another checkpoint with --checkpoint NAME",
     Remedy.COMPUTE_ON_CPU: "compute on the CPU with --device cpu",
+    Remedy.OTHER_PRECISION: "take another precision, such as --precision auto",
     Remedy.GIVE_REFERENCES: "give the references with --references FILE",
     Remedy.OTHER_SPLIT: "name the split that they are of with --split NAME",
     Remedy.CHOOSE_SEARCH: "choose it with mt translate --beam 5, --length-penalty, --max-length or --sample",

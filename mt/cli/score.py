@@ -12,13 +12,15 @@ from mt.cli.options import (
     CheckpointOption,
     DeviceOption,
     EnsembleOption,
+    PrecisionOption,
     RunOption,
     find_ensemble,
     find_run,
+    in_precision,
 )
+from mt.display import counted, progress_bar
 from mt.errors import DataError
-from mt.inference.arriving_lines import arriving, lines_of_file, lines_of_stdin
-from mt.wording import counted
+from mt.inference.arriving_lines import arriving, count_lines, lines_of_file, lines_of_stdin
 
 if TYPE_CHECKING:
     from mt.inference.score import ScoredPair
@@ -39,6 +41,7 @@ def score(
     ] = False,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
 ) -> None:
     """Score given translations by how probable the model finds them.
 
@@ -56,25 +59,34 @@ def score(
     from mt.inference.translator import Translator
 
     translator = Translator.from_run(
-        found, checkpoint=checkpoint, device=choose_device(device), others=find_ensemble(ensemble)
+        found,
+        checkpoint=checkpoint,
+        device=choose_device(device),
+        others=find_ensemble(ensemble),
+        precision=precision,
     )
     num_pairs = num_tokens = num_unknown = 0
     log_prob = 0.0
-    for pairs in arriving(_pairs_of_files(*files) if files else _pairs_of_stdin()):
-        scored = translator.score(pairs, first_line=num_pairs + 1)
-        num_pairs += len(scored)
-        num_tokens += sum(len(pair.tokens) for pair in scored)
-        num_unknown += sum(pair.num_unknown for pair in scored)
-        log_prob += sum(pair.log_prob for pair in scored)
-        rows = "".join(
-            _row(pair, perplexity(pair.log_prob, len(pair.tokens)), with_tokens=tokens) for pair in scored
-        )
-        sys.stdout.write(rows)
-        sys.stdout.flush()
+    is_file = files is not None and not sys.stdout.isatty()
+    total = count_lines(files[0]) if files and is_file else None
+    with progress_bar(total, unit="lines", description="scoring", shown=is_file) as bar:
+        for pairs in arriving(_pairs_of_files(*files) if files else _pairs_of_stdin()):
+            scored = translator.score(pairs, first_line=num_pairs + 1)
+            num_pairs += len(scored)
+            num_tokens += sum(len(pair.tokens) for pair in scored)
+            num_unknown += sum(pair.num_unknown for pair in scored)
+            log_prob += sum(pair.log_prob for pair in scored)
+            rows = "".join(
+                _row(pair, perplexity(pair.log_prob, len(pair.tokens)), with_tokens=tokens) for pair in scored
+            )
+            sys.stdout.write(rows)
+            sys.stdout.flush()
+            bar.update(len(scored))
     if num_pairs:
         typer.echo(
             f"{counted(num_pairs, 'translation')}, {counted(num_tokens, 'token')}, {num_unknown:,} of them "
-            f"unknown: log-probability {log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}",
+            f"unknown: log-probability {log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}"
+            f"{in_precision(translator.precision)}",
             err=True,
         )
 

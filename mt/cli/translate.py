@@ -27,6 +27,7 @@ from mt.cli.options import (
     NBestOption,
     NoRepeatNgramOption,
     OnErrorOption,
+    PrecisionOption,
     PrefixColumnOption,
     PrefixOption,
     RunOption,
@@ -39,9 +40,10 @@ from mt.cli.options import (
     choose_strategy,
     find_ensemble,
     find_run,
+    in_precision,
 )
 from mt.cli.unusual_lines import BadLines, Pairs, Search, UnknownWords
-from mt.display import progress_bar, terminal_width
+from mt.display import ProgressLines, counted, progress_bar
 from mt.errors import ConfigError, DataError
 from mt.inference.arriving_lines import (
     STDIN_NAME,
@@ -51,14 +53,13 @@ from mt.inference.arriving_lines import (
     lines_of_stdin,
     why_not_text,
 )
-from mt.wording import counted
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
+    from mt.device import PrecisionName
     from mt.inference.segments import Translation
     from mt.inference.text_search import TextSearch
-    from mt.inference.translator import Translator
     from mt.run_directory import RunDirectory
 
 
@@ -90,6 +91,7 @@ def translate(
     dictionary: DictionaryOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
     engine: EngineOption = None,
 ) -> None:
     """Translate sentences, a file, or standard input with a trained model.
@@ -98,8 +100,7 @@ def translate(
     """
     show_logs()
     _refuse_contradictions(sentences, file, start_line, prefix, prefix_column, keep_unk, dictionary)
-    exported = find_exported(run, engine, checkpoint, ensemble, dictionary)
-    found = None if exported else find_run(run)
+    found = find_exported(run, engine, checkpoint, precision, ensemble, dictionary) or find_run(run)
     strategy = choose_strategy(
         beam=beam,
         length_penalty=length_penalty,
@@ -111,14 +112,10 @@ def translate(
         top_p=top_p,
         seed=seed,
     )
-    translator: TextSearch
-    if found is None:
-        assert exported is not None
-        translator = load_exported(exported, device)
-    else:
-        translator = _load(found, checkpoint, device, dictionary, ensemble)
+    translator = _load(found, checkpoint, device, precision, dictionary, ensemble)
     from mt.search.request import Constraints
 
+    is_numbered = n_best is not None
     search = partial(
         translator.n_best,
         num_best=n_best or 1,
@@ -127,21 +124,27 @@ def translate(
         max_length=max_length,
         keep_unk=keep_unk,
         refuse_long=True,
+        with_scores=is_numbered,
     )
     lines = _Lines(sentences, file, start_line, prefix or "", prefix_column)
     unknown_words = UnknownWords(translator.reader, copies=translator.copies_words and not keep_unk)
     with lines.bar() as bar:
         search = partial(search, advance=bar.update)
-        _translate_all(lines, search, BadLines(on_error), unknown_words, is_numbered=n_best is not None)
+        _translate_all(lines, search, BadLines(on_error, lines.name), unknown_words, is_numbered=is_numbered)
+    if is_numbered and translator.precision != "float32":
+        typer.echo(f"scores{in_precision(translator.precision)}", err=True)
 
 
 def _load(
-    run: "RunDirectory",
+    run: "RunDirectory | Path",
     checkpoint: str,
     device: str,
+    precision: "PrecisionName",
     dictionary: Path | None,
     ensemble: list[Path] | None,
-) -> "Translator":
+) -> "TextSearch":
+    if isinstance(run, Path):
+        return load_exported(run, device)
     from mt.device import choose_device
     from mt.inference.source_reader import read_dictionary
     from mt.inference.translator import Translator
@@ -152,6 +155,7 @@ def _load(
         device=choose_device(device),
         dictionary=None if dictionary is None else read_dictionary(dictionary),
         others=find_ensemble(ensemble),
+        precision=precision,
     )
 
 
@@ -230,12 +234,12 @@ class _Lines(NamedTuple):
             return "the command line"
         return STDIN_NAME if self.file is None else str(self.file)
 
-    def bar(self) -> "tqdm[NoReturn]":
-        """A progress bar for a file, unless the translations themselves appear on the terminal."""
-        is_needed = self.file is not None and terminal_width() is not None and not sys.stdout.isatty()
+    def bar(self) -> "tqdm[NoReturn] | ProgressLines":
+        """The progress through a file, unless the translations themselves appear on the terminal."""
+        is_needed = self.file is not None and not sys.stdout.isatty()
         total = count_lines(self.file) if is_needed else None
         left = None if total is None else max(0, total - self.first + 1)
-        return progress_bar(left, unit="lines", shown=is_needed)
+        return progress_bar(left, unit="lines", description="translating", shown=is_needed)
 
     def blocks(self) -> Iterator[list[str]]:
         """Yield the lines in blocks of what has arrived."""
@@ -273,7 +277,7 @@ def _how_to_go_on(line: int) -> str:
     """Say how to continue after translating has stopped at this line."""
     before = "No line is before it" if line == 1 else "All lines before it are translated"
     return (
-        f"{before}. Go on after it with --start-line {line + 1}, or past all such lines with "
+        f"{before}. Continue after it with --start-line {line + 1}, or past all such lines with "
         "--on-error empty or --on-error copy."
     )
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mt.cli.remedies import in_flags
+from mt.display import counted
 from mt.errors import LinesError
-from mt.wording import counted
 
 if TYPE_CHECKING:
     from mt.inference.segments import Translation
@@ -36,9 +36,15 @@ class Block(NamedTuple):
 class BadLines:
     """Handles lines that cannot be translated, so that there is still one line out for one line in."""
 
-    def __init__(self, on_error: OnError) -> None:
-        """``on_error``: stop at the first bad line, or write an empty line or the source in its place."""
+    def __init__(self, on_error: OnError, name: str) -> None:
+        """Create a handler.
+
+        Args:
+            on_error: Stop at the first bad line, or write an empty line or the source in its place.
+            name: The name of the input, for messages.
+        """
         self._on_error = on_error
+        self._name = name
         self._num_bad = 0
         self._first_reason = ""
 
@@ -74,8 +80,8 @@ class BadLines:
                 )
                 break
             except LinesError as error:
-                new = {line: in_flags(reason, error.remedies) for line, reason in error.reasons.items()}
-                reasons = {**reasons, **new}
+                for line, reason in error.reasons.items():
+                    reasons = {**reasons, line: f"{self._name}, {in_flags(reason, error.remedies)}"}
         if not reasons:
             return Block(good, found, None)
         if self._on_error == "stop":

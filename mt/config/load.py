@@ -1,6 +1,7 @@
-"""Reads a YAML file and overrides into a ``Config``, or says in sentences what is wrong with them."""
+"""Reads a YAML file and overrides into a ``Config``, or explains what is wrong; finds the recipes."""
 
 import errno
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,10 +13,14 @@ from mt.config.explain import SECTIONS, explain, unknown_key
 from mt.config.located_yaml import KeyPath, Place, one_short_line, read_yaml
 from mt.config.synonyms import remedies_for
 from mt.errors import ConfigError, Remedy
-from mt.recipes import recipe_files
 from mt.regular_files import read_text
 
 MAX_CONFIG_BYTES = 1_000_000
+
+_PACKAGE = Path(__file__).parent.parent
+# In a wheel the recipes are inside the package; in the repository, next to it.
+_FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
+FIRST = "quickstart"
 
 
 def load_config(path: Path, overrides: Sequence[str] = (), *, label: str = "override") -> Config:
@@ -104,3 +109,22 @@ def _configs_in(folder: Path) -> list[Path]:
         return sorted(file for file in folder.iterdir() if file.suffix in {".yaml", ".yml"})
     except OSError:  # Without permission to list the folder there is no suggestion.
         return []
+
+
+def recipe_files() -> dict[str, Path]:
+    """The file of each recipe, by its name; none if the package came without them."""
+    folder = next((folder for folder in _FOLDERS if (folder / f"{FIRST}.yaml").is_file()), None)
+    return {} if folder is None else {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+
+
+def recipe_list() -> str:
+    """Each recipe and the first sentence of its comment, one per line."""
+    files = recipe_files()
+    width = max(map(len, files), default=0)
+    return "".join(f"{name:{width}}  {_first_sentence(file)}\n" for name, file in files.items())
+
+
+def _first_sentence(file: Path) -> str:
+    head = file.read_text(encoding="utf-8").split("\n#\n", 1)[0]
+    text = " ".join(line.lstrip("# ") for line in head.splitlines())
+    return re.split(r"(?<=\.) (?=[A-Z])", text, maxsplit=1)[0]

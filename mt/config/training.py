@@ -40,7 +40,7 @@ class ScheduleConfig(Section):
 class TrainingConfig(Section):
     """Batches, loss, optimizer, device, and when to stop."""
 
-    seed: int = Field(default=1, ge=0)
+    seed: int = Field(default=1, ge=0, lt=10**18)  # torch takes no seed of 2**64.
     """Random seed of weights, dropout and the order of the data."""
 
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=MAY_CHANGE)

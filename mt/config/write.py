@@ -75,6 +75,15 @@ def options_to_yaml(name: str | None) -> str:
     return "\n\n".join(sections) + "\n"
 
 
+def all_options(config: Config) -> dict[str, str]:
+    """The value of every option, as YAML, by its full name, such as ``model.d_model``."""
+    return {
+        f"{section}.{key}": _scalar(_value(config, section, key))
+        for section, fields in SECTIONS.items()
+        for key in fields
+    }
+
+
 def differences(old: Config, new: Config) -> list[str]:
     """What keeps a run of ``old`` from being resumed with ``new``, such as 'training.seed: 1 -> 2'.
 
@@ -87,6 +96,16 @@ def differences(old: Config, new: Config) -> list[str]:
             if before != after and not _may_change(field):
                 lines.append(f"{section}.{key}: {_scalar(before)} -> {_scalar(after)}")
     return lines
+
+
+def hyperparameters(config: Config) -> dict[str, Scalar]:
+    """The options of tokenizer, model, schedule and training that cannot change while a run is trained."""
+    return {
+        f"{section}.{key}": _value(config, section, key)
+        for section in ("tokenizer", "model", "schedule", "training")
+        for key, field in SECTIONS[section].items()
+        if not _may_change(field)
+    }
 
 
 def _value(config: Config, section: str, key: str) -> Scalar:

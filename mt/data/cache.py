@@ -79,7 +79,7 @@ class Cache:
             files = {file.name: [file.stat().st_size, _checksum(file)] for file in sorted(partial.iterdir())}
             record = {"key": key, "files": files}
             (partial / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-            # No fsync: what a power cut leaves half written does not match its checksum.
+            # No fsync: a file that a power cut leaves half written does not match its checksum.
             try:
                 partial.rename(entry)
             except OSError:
@@ -123,7 +123,7 @@ def file_digest(path: Path) -> str:
 
 
 def recipe(version: int, *libraries: str) -> dict[str, object]:
-    """What a key says of the program that makes an entry, so that no other result is taken for this one.
+    """The part of a key that identifies the program that makes an entry.
 
     Args:
         version: Of the code that makes it: raised when the same input would give another result, or the same

@@ -28,9 +28,8 @@ from mt.data.corpus_report import (
 from mt.data.pair_table import CHUNK_SIZE, Facts, PairTable, Splits, through_cache
 from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import SPLITS, Part, Source, Split
-from mt.display import track
+from mt.display import counted, track
 from mt.errors import DataError
-from mt.wording import counted
 
 CORPUS_VERSION = 1
 """Raised when the same files would be read, cleaned, checked or carved into other pairs than before."""

@@ -1,4 +1,4 @@
-"""What is known of a loaded corpus, typed: the part of a run's ``corpus.json`` that describes the text."""
+"""A typed report on a loaded corpus: the part of a run's ``corpus.json`` that describes the text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mt.data.sources.source import Split
-from mt.wording import counted
+from mt.display import counted
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ _FACTS_FILE = "facts.json"
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of the splits.
+    """Facts about the splits.
 
     Attributes:
         shares: The sources of the training pairs, in their order.

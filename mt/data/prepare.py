@@ -16,11 +16,10 @@ from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_finger
 from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_training_pairs
 from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
-from mt.display import track
+from mt.display import counted, track
 from mt.errors import DataError, Remedy, RunError
 from mt.run_directory import RunDirectory
 from mt.unsegmented_scripts import bleu_tokenizer
-from mt.wording import counted
 
 LOG = logging.getLogger(__name__)
 

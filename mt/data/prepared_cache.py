@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from mt.data.cache import Cache, cache_folder, recipe
 from mt.data.corpus import Corpus
 from mt.data.pair_table import PAIRS_IN_MEMORY
 from mt.data.tokenizers.tokenizer import TOKENIZER_VERSION, Tokenizer
+from mt.display import track
 
 LOG = logging.getLogger(__name__)
 
@@ -112,12 +113,15 @@ _FILE = "places"
 def aligned_places(pairs: EncodedPairs) -> Places:
     """The source position of each target token, or -1, in the layout of ``pairs.tgt.ids``."""
 
+    def blocks() -> Iterable[Places]:
+        return track(align(pairs), "aligning", unit="words", total=len(pairs.tgt.ids), size=len)
+
     def make() -> Places:
-        return np.concatenate(list(align(pairs)))
+        return np.concatenate(list(blocks()))
 
     def fill(folder: Path) -> None:
         with (folder / _FILE).open("wb") as file:
-            for places in align(pairs):
+            for places in blocks():
                 file.write(places.tobytes())
 
     def load(folder: Path) -> Places:

@@ -12,6 +12,7 @@ from mt.atomic_files import write_output
 from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.data.sources.source import Split
+from mt.display import counted
 from mt.errors import ConfigError, DataError, Remedy
 from mt.evaluation.analysis import SentenceOfTwo, most_different_sentences
 from mt.evaluation.evaluate import translate_set
@@ -20,7 +21,6 @@ from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, read_line
 from mt.inference.loaded_model import load_model
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
-from mt.wording import counted
 
 
 @dataclass(frozen=True)

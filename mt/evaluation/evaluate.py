@@ -6,17 +6,20 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
 from torch.utils.tensorboard import SummaryWriter
 
+import mt
 from mt.atomic_files import write_output, write_text_atomically
+from mt.checkpoint.record import Checkpoint
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.corpus import load_corpus
 from mt.data.sources.source import Split
-from mt.device import choose_device
+from mt.device import PrecisionName, choose_device
 from mt.display import markdown_text, progress_bar
 from mt.errors import DataError, RunError
 from mt.evaluation.analysis import (
@@ -31,6 +34,7 @@ from mt.evaluation.analysis import (
     length_ratio,
     worst_sentences,
 )
+from mt.evaluation.record import RecordedEvaluation, record_evaluation
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Score, exact_match, score_with_confidence
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set
 from mt.inference.loaded_model import LoadedModel, load_model
@@ -49,6 +53,8 @@ class Translations:
 
     setting: str
     """The test set, the checkpoint and the decoding strategy, as in the file's name."""
+    precision: str
+    """The precision of matrix products."""
     checkpoint: str
     step: int
     """The optimizer step of the checkpoint."""
@@ -76,6 +82,8 @@ class Evaluation:
 
     setting: str
     """The test set, the checkpoint and the decoding strategy."""
+    precision: str
+    """The precision of matrix products."""
     data: str
     """The corpus and split of the sentences."""
     checkpoint: str
@@ -102,6 +110,7 @@ def run_evaluation(
     split: Split = "test",
     checkpoint: str = "best",
     device: str | torch.device = "auto",
+    precision: PrecisionName = "float32",
     data_path: str | None = None,
     data_name: str | None = None,
     beam: Beam | None = None,
@@ -116,6 +125,7 @@ def run_evaluation(
         split: train, validation or test.
         checkpoint: best, latest, or a checkpoint's name.
         device: Where to compute: a device, or ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        precision: What to compute in; ``auto`` takes bf16 where that is faster than float32.
         data_path: Another corpus than the run's own, or a standard test set, as in `load_evaluation_set`.
         data_name: The configuration of that corpus.
         beam: The beam search; None searches greedily.
@@ -131,12 +141,13 @@ def run_evaluation(
     # Before the corpus, which may take long: training may remove this checkpoint at any time.
     loaded = load_model(run, checkpoint)
     test_set = load_evaluation_set(config.data, split, path=data_path, name=data_name)
-    found = translate_set(run, loaded, test_set, device=choose_device(device), beam=beam)
+    found = translate_set(run, loaded, test_set, device=choose_device(device), beam=beam, precision=precision)
     texts = test_set.sources, found.lines, test_set.references
     if len(found.lines) > MAX_RESAMPLED_LINES:
         LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
-    return Evaluation(
+    evaluation = Evaluation(
         setting=found.setting,
+        precision=found.precision,
         data=test_set.where,
         checkpoint=found.checkpoint,
         step=found.step,
@@ -150,6 +161,31 @@ def run_evaluation(
         analysis=_analyse(config, *texts) if analyse else None,
         worst=worst_sentences(*texts, num_worst),
     )
+    record_evaluation(run, _as_recorded(evaluation, beam))
+    return evaluation
+
+
+def _as_recorded(evaluation: Evaluation, beam: Beam | None) -> RecordedEvaluation:
+    literature = {} if evaluation.literature is None else {"literature_bleu": evaluation.literature}
+    return RecordedEvaluation(
+        time=datetime.now(UTC).replace(microsecond=0),
+        mt_version=mt.__version__,
+        setting=evaluation.setting,
+        data=evaluation.data,
+        checkpoint=evaluation.checkpoint,
+        step=evaluation.step,
+        search=described(beam),
+        num_sentences=evaluation.num_sentences,
+        exact=evaluation.exact,
+        scores=evaluation.scores | literature,
+    )
+
+
+def described(beam: Beam | None) -> str:
+    """The decoding strategy in words."""
+    if beam is None:
+        return "greedy search"
+    return f"beam of {beam.size}, length penalty {beam.length_penalty:g} ({beam.length_normalization})"
 
 
 def translate_set(
@@ -159,9 +195,24 @@ def translate_set(
     *,
     device: torch.device,
     beam: Beam | None,
+    precision: PrecisionName = "float32",
 ) -> Translations:
     """Translate a test set and write the translations and the references into the run directory."""
     saved = loaded.checkpoint
+    translator = Translator.from_loaded(loaded, device=device, precision=precision)
+    setting = setting_name(saved, test_set, beam, translator.precision)
+    with progress_bar(len(test_set.sources), unit="sentences", description="translating") as bar:
+        lines = translator.translate(test_set.sources, strategy=beam, advance=bar.update)
+    file, references_file = run.hypotheses_file(setting), run.references_file(test_set.name)
+    _write_lines(references_file, test_set.references)
+    _write_lines(file, lines)
+    return Translations(setting, translator.precision, saved.name, saved.step, lines, file, references_file)
+
+
+def setting_name(
+    saved: Checkpoint, test_set: EvaluationSet, beam: Beam | None, precision: str = "float32"
+) -> str:
+    """The test set, the checkpoint and the decoding strategy, for file names."""
     mean = "-mean" if beam and beam.length_normalization == "mean" else ""
     search = f"beam{beam.size}-lp{beam.length_penalty:g}{mean}" if beam else "greedy"
     of = ""
@@ -169,14 +220,8 @@ def translate_set(
         # Another average with the same name may replace this one.
         checksum = hashlib.blake2b(" ".join(saved.average_of).encode(), digest_size=2).hexdigest()
         of = f"-of{len(saved.average_of)}-{checksum}"
-    setting = f"{test_set.name}.{saved.name}{of}.{search}"
-    translator = Translator.from_loaded(loaded, device=device)
-    with progress_bar(len(test_set.sources), unit="sentences") as bar:
-        lines = translator.translate(test_set.sources, strategy=beam, advance=bar.update)
-    file, references_file = run.hypotheses_file(setting), run.references_file(test_set.name)
-    _write_lines(references_file, test_set.references)
-    _write_lines(file, lines)
-    return Translations(setting, saved.name, saved.step, lines, file, references_file)
+    rounded = "" if precision == "float32" else f"-{precision}"
+    return f"{test_set.name}.{saved.name}{of}.{search}{rounded}"
 
 
 def _write_lines(file: Path, lines: Sequence[str]) -> None:

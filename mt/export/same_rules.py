@@ -10,7 +10,10 @@ from mt.search.ensemble import EnsembleStep, Member
 from mt.search.model import StepOutput
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
-_FORBIDDEN = [PAD_ID, BOS_ID, UNK_ID]
+# All ids below that of EOS.
+_FORBIDDEN = [PAD_ID, UNK_ID, BOS_ID]
+_OF_NO_WEIGHT = 30.0
+"""A logit so far below the best one has less of the probability than float32 can add to 1."""
 
 
 class _Changed:
@@ -50,7 +53,8 @@ class SharedAmongAllowed(_Changed):
     """
 
     def _change(self, logits: Tensor) -> Tensor:
-        logits[:, _FORBIDDEN] = -torch.inf
+        # Not minus infinity, because search computes with the logit of PAD.
+        logits[:, _FORBIDDEN] = logits[:, EOS_ID:].amax(-1, keepdim=True) - _OF_NO_WEIGHT
         return logits
 
 

@@ -8,6 +8,7 @@ from itertools import chain
 import torch
 
 from mt.data.batches.batch import collate
+from mt.display import counted
 from mt.errors import ExportError
 from mt.evaluation.scores import score_translations
 from mt.export.same_rules import Nudged, SharedAmongAllowed, Steered
@@ -19,7 +20,6 @@ from mt.inference.text_search import TextSearch
 from mt.search.ensemble import Member
 from mt.search.hypothesis import Hypothesis
 from mt.search.strategy import Beam, Strategy
-from mt.wording import counted
 
 NUM_SENTENCES = 200
 NEAR_TIE = 1e-4

@@ -104,7 +104,7 @@ class CTranslate2Engine:
         at_limit: bool = False,
     ) -> list[Found]:
         """Translate with one limit of tokens for all; ``at_limit`` returns all hypotheses."""
-        # With patience 2 a search goes on to its limit, where up to N unfinished hypotheses join the others.
+        # With patience 2 a search continues to its limit, where up to N unfinished hypotheses join them.
         patience = 2 if at_limit and size > 1 else 1
         results = self._translator.translate_batch(
             sources,
@@ -188,4 +188,5 @@ def load_exported(path: Path, *, device: str = "cpu") -> TextSearch:
         max_length=record.max_length,
         batch_sentences=record.batch_sentences,
         target_ratio=record.target_ratio,
+        precision=record.precision,
     )

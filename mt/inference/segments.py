@@ -4,29 +4,19 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.display import counted
 from mt.errors import LinesError
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
-from mt.wording import counted
 
 TokenT = TypeVar("TokenT")
 
 # After a full stop and its closing quotes or brackets; after Chinese and Japanese stops no space is needed.
 _SENTENCE_END = re.compile(r"""(?<=[.!?…])\s+|(?<=[.!?…]["'”’»)\]])\s+|(?<=[。！？])""")
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation of a line."""
-
-    text: str
-    log_prob: float
-    """The natural log-probability of its tokens and EOS together."""
-    score: float
-    """The score that ranks it: in beam search `normalised_score`, otherwise the log-probability."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +32,19 @@ class Segment:
     tokens: Sequence[SourceToken]
     prefix: Sequence[SourceToken]
     """The tokens that its translation starts with; unknown words among them are written as given."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of a line."""
+
+    text: str
+    log_prob: float
+    """The natural log-probability of its tokens and EOS together."""
+    score: float
+    """The score that ranks it: in beam search `normalised_score`, otherwise the log-probability."""
+    parts: Sequence[tuple[Segment, Hypothesis]] = ()
+    """The segments of the line with the hypothesis of each; none for an empty line."""
 
 
 def read_segments(
@@ -160,10 +163,16 @@ def as_translation(
     segment: Segment, hypothesis: Hypothesis, score: float, tgt_tokenizer: Tokenizer
 ) -> Translation:
     """Decode a hypothesis, with the copied words in the places of its UNK tokens."""
+    text = tgt_tokenizer.decode(hypothesis.ids, copied_words(segment, hypothesis))
+    return Translation(text, hypothesis.score, score, [(segment, hypothesis)])
+
+
+def copied_words(segment: Segment, hypothesis: Hypothesis) -> list[str]:
+    """The text of each UNK of a hypothesis, in order; nothing if unknown words are not copied."""
     # The unknown words of the prefix come first; the source positions they were aligned with do not matter.
     given = [token.copy for token in segment.prefix if token.copy is not None]
     copied = [segment.tokens[position].copy or "" for position in hypothesis.copied[len(given) :]]
-    return Translation(tgt_tokenizer.decode(hypothesis.ids, [*given, *copied]), hypothesis.score, score)
+    return [*given, *copied]
 
 
 def joined(parts: Sequence[Translation]) -> Translation:
@@ -172,6 +181,7 @@ def joined(parts: Sequence[Translation]) -> Translation:
         " ".join(part.text for part in parts),
         sum(part.log_prob for part in parts),
         sum(part.score for part in parts),
+        list(chain.from_iterable(part.parts for part in parts)),
     )
 
 

@@ -37,7 +37,7 @@ class SourceReader:
             dictionary: Source words, or several with spaces between them, with their translations.
             copies: Whether the model has learnt to copy unknown words; if not, no token can be copied.
         """
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._copies = copies
         # The words of an entry, as the tokenizer splits it.
         self._entries = {
@@ -51,31 +51,41 @@ class SourceReader:
             self._read(text)
             if self._copies and (self._entries or UNK_ID in ids)
             else [SourceToken(id_, None) for id_ in ids]
-            for text, ids in zip(texts, self._tokenizer.encode_batch(texts), strict=True)
+            for text, ids in zip(texts, self.tokenizer.encode_batch(texts), strict=True)
         ]
 
     def unknown_words(self, texts: Sequence[str]) -> tuple[int, list[str]]:
         """Count the words of the texts without punctuation, and list those that the model does not know.
 
-        A dictionary entry is known and counts as one word. With a tokenizer that can spell everything in
-        bytes, no word is unknown.
+        What is joined by punctuation, as in ``B-4711``, is one word, and unknown if a part of it is. A
+        dictionary entry is known. With a tokenizer that can spell everything in bytes, no word is unknown.
         """
         num_words = 0
         unknown: list[str] = []
         for text in texts:
-            ids, words = self._tokenizer.encode_with_words(text)
-            place = 0
-            while place < len(ids):
-                length = self._entry_at(words, place)
-                is_unknown = not length and ids[place] == UNK_ID
-                if is_unknown:
-                    unknown.append(words[place])
-                num_words += is_unknown or any(map(str.isalnum, words[place]))
-                place += max(1, length)
+            kinds, parts = self._parts(text)
+            for found in _WORD.finditer(kinds):
+                num_words += 1
+                if "u" in found[0].lower():
+                    unknown.append("".join(parts[found.start() : found.end()]))
         return num_words, unknown
 
+    def _parts(self, text: str) -> tuple[str, list[str]]:
+        """A `_kind` for each part of a text, and the parts: tokens, or all of a dictionary entry."""
+        ids, words = self.tokenizer.encode_with_words(text)
+        touches = _touching(text, words)
+        kinds, parts = "", []
+        place = 0
+        while place < len(ids):
+            length = self._entry_at(words, place)
+            entry_kind = "W" if touches[place] else "w"
+            kinds += entry_kind if length else _kind(ids[place], words[place], touches[place])
+            parts.append("".join(words[place : place + max(1, length)]))
+            place += max(1, length)
+        return kinds, parts
+
     def _read(self, text: str) -> list[SourceToken]:
-        ids, words = self._tokenizer.encode_with_words(text)
+        ids, words = self.tokenizer.encode_with_words(text)
         touches = _touching(text, words)
         kinds = "".join(map(_kind, ids, words, touches))
         unknown = {found.start(): found.end() for found in _JOINED.finditer(kinds) if "u" in found[0].lower()}
@@ -104,6 +114,8 @@ class SourceReader:
 # Matches the kinds that `_kind` returns: unknown words, digits and upper-case words without a space between
 # them, but perhaps with punctuation.
 _JOINED = re.compile(r"[uUdD](?:P*[UD])*")
+# Letters of an unsegmented script touch, and are words of their own.
+_WORD = re.compile(r"[udwUDW](?:P*[UD]|P+W)*")
 
 
 def _kind(id_: int, word: str, touches: bool) -> str:

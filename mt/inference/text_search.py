@@ -10,7 +10,8 @@ import torch
 
 from mt.data.batches.batch import pad
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import split_on_out_of_memory
+from mt.device import SearchPrecision, split_on_out_of_memory
+from mt.display import counted
 from mt.errors import ConfigError, LinesError, Remedy
 from mt.inference.engines import Engine
 from mt.inference.segments import (
@@ -27,7 +28,6 @@ from mt.search.hypothesis import Hypothesis, length_limit, normalised_score
 from mt.search.request import NO_CONSTRAINTS, Constraints, SearchRequest
 from mt.search.strategy import Beam, Strategy
 from mt.special_tokens import EOS_ID, UNK_ID
-from mt.wording import counted
 
 LOG = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ class TextSearch:
         target_ratio: float = 1.0,
         copies_words: bool = False,
         dictionary: Mapping[str, str] | None = None,
+        precision: SearchPrecision = "float32",
     ) -> None:
         """Combine an engine with the tokenizers of its model.
 
@@ -72,10 +73,12 @@ class TextSearch:
             target_ratio: Target tokens per source token in the training data, for `length_limit`.
             copies_words: Whether model and engine can copy unknown words.
             dictionary: Source words, with the translations to use for them, where words can be copied.
+            precision: What the engine computes in.
         """
         self.engine = engine
         self.max_length = max_length
         self.copies_words = copies_words
+        self.precision = precision
         self.src_tokenizer = src_tokenizer
         self.tgt_tokenizer = tgt_tokenizer
         self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=copies_words)
@@ -88,7 +91,7 @@ class TextSearch:
 
         The options and the errors are those of `n_best`.
         """
-        return [best.text for best, *_ in self.n_best(texts, **options)]
+        return [best.text for best, *_ in self.n_best(texts, with_scores=False, **options)]
 
     def n_best(
         self,
@@ -101,6 +104,7 @@ class TextSearch:
         prefixes: Sequence[str] = (),
         keep_unk: bool = False,
         refuse_long: bool = False,
+        with_scores: bool = True,
         first_line: int = 1,
         advance: Callable[[int], object] = lambda num_lines: None,
         before_each_batch: Callable[[], None] = lambda: None,
@@ -118,6 +122,7 @@ class TextSearch:
             keep_unk: Whether the translation may contain the unknown-word token.
             refuse_long: Whether a sentence that is longer than the model can read is an error; if not, it is
                 cut and translated in parts. A long *line* is split into sentences in either case.
+            with_scores: Whether greedy search and sampling compute scores, which are NaN otherwise.
             first_line: The number of the first line, for messages and for the seed of sampling.
             advance: Called with the number of lines that were finished since the last call.
             before_each_batch: Called before each batch of sentences; may raise to stop.
@@ -140,6 +145,7 @@ class TextSearch:
             keep_unk=keep_unk,
             constraints=constraints,
             most=most,
+            with_scores=with_scores,
             before_each_batch=before_each_batch,
             after_each_batch=count_finished_lines(len(texts), segments, advance),
         )
@@ -178,6 +184,7 @@ class TextSearch:
         keep_unk: bool = False,
         constraints: Constraints = NO_CONSTRAINTS,
         most: int | None = None,
+        with_scores: bool = True,
         before_each_batch: Callable[[], None] = lambda: None,
         after_each_batch: Callable[[Sequence[Segment]], None] = lambda batch: None,
     ) -> list[list[Hypothesis]]:
@@ -194,7 +201,7 @@ class TextSearch:
             request = self._request(batch, keep_unk, constraints, most or self.max_length)
             # Segments of one line, and neighbouring lines, get numbers that are far apart.
             numbers = [segment.line + segment.number * 1_000_000_007 for segment in batch]
-            return self.engine.search(request, strategy, numbers)
+            return self.engine.search(replace(request, with_scores=with_scores), strategy, numbers)
 
         for start in range(0, len(order), self._batch_sentences):
             before_each_batch()

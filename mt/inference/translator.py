@@ -8,7 +8,13 @@ import torch
 
 from mt.config.config import Config
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import choose_device, keep_freed_memory
+from mt.device import (
+    PrecisionName,
+    SearchPrecision,
+    choose_device,
+    choose_search_precision,
+    keep_freed_memory,
+)
 from mt.errors import ConfigError, DataError
 from mt.inference.engines import OwnEngine
 from mt.inference.loaded_model import LoadedModel, load_model, refuse_other_vocabularies, refuse_overflow
@@ -18,6 +24,7 @@ from mt.inference.text_search import TextSearch
 from mt.run_directory import RunDirectory, as_run
 from mt.search.ensemble import EnsembleModel, Member
 from mt.special_tokens import EOS_ID, UNK_ID
+from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 
 
@@ -37,6 +44,7 @@ class Translator(TextSearch):
         dictionary: Mapping[str, str] | None = None,
         others: Sequence[LoadedModel] = (),
         target_ratio: float = 1.0,
+        precision: SearchPrecision | None = None,
     ) -> None:
         """Combine a model, which is in evaluation mode when it is used, with its tokenizers.
 
@@ -48,15 +56,20 @@ class Translator(TextSearch):
             dictionary: Source words, with the translations to use for them.
             others: The other models of an ensemble, with the same vocabularies.
             target_ratio: Target tokens per source token in the training data, for `length_limit`.
+            precision: Pack the weights in this precision, as they are now, which is faster; None computes
+                with the model itself, whose weights may change between two translations.
 
         Raises:
             ConfigError: If there is a dictionary, and a model has not learnt to copy words.
         """
         self.config = config
         configs = [config, *(other.config for other in others)]
-        models = [model, *(other.model for other in others)]
-        widths = [each.output.in_features for each in models]
-        self.model: Member = EnsembleModel(models, widths) if others else model
+        # For attention.
+        self.plain_model = model if precision in (None, "float32") and not others else None
+        plain = [model, *(other.model for other in others)]
+        widths = [each.output.in_features for each in plain]
+        models = plain if precision is None else [PackedTransformer(each, precision) for each in plain]
+        self.model: Member = EnsembleModel(models, widths) if others else models[0]
         # An ensemble can do only what all of its models can.
         super().__init__(
             OwnEngine(self.model, model.output.weight.device),
@@ -67,6 +80,7 @@ class Translator(TextSearch):
             target_ratio=target_ratio,
             copies_words=all(each.copies_words for each in configs),
             dictionary=dictionary,
+            precision=precision or "float32",
         )
         # For translations to score: read like sources, so that a copied word is one UNK on both sides.
         self._tgt_reader = SourceReader(tgt_tokenizer, {}, copies=self.copies_words)
@@ -85,6 +99,7 @@ class Translator(TextSearch):
         device: str | torch.device = "auto",
         dictionary: Mapping[str, str] | None = None,
         others: Sequence[str | Path | RunDirectory] = (),
+        precision: PrecisionName = "float32",
     ) -> Self:
         """Load a run's model from the named checkpoint, never from another one.
 
@@ -94,11 +109,12 @@ class Translator(TextSearch):
             device: Where to compute: a device, or ``auto``, ``cpu``, ``cuda`` or ``mps``.
             dictionary: Source words, with the translations to use for them.
             others: Runs with the same vocabularies, to translate as an ensemble (`mt.search.ensemble`).
+            precision: What to compute in; ``auto`` takes bf16 where that is faster than float32.
 
         Raises:
             RunError: If there is no such run, or another run has different vocabularies.
             CheckpointError: If that checkpoint is missing or damaged.
-            DeviceError: If this machine has no such device.
+            DeviceError: If this machine has no such device, or the device does not have that precision.
             ConfigError: If there is a dictionary, and a model has not learnt to copy words.
         """
         device = choose_device(device)
@@ -107,7 +123,7 @@ class Translator(TextSearch):
         first, *rest = (load_model(each, checkpoint) for each in runs)
         for other_run, other in zip(runs[1:], rest, strict=True):
             refuse_other_vocabularies(runs[0], first, other_run, other)
-        return cls.from_loaded(first, device=device, dictionary=dictionary, others=rest)
+        return cls.from_loaded(first, device=device, dictionary=dictionary, others=rest, precision=precision)
 
     @classmethod
     def from_loaded(
@@ -117,20 +133,23 @@ class Translator(TextSearch):
         device: torch.device,
         dictionary: Mapping[str, str] | None = None,
         others: Sequence[LoadedModel] = (),
+        precision: PrecisionName = "float32",
     ) -> Self:
         """Translate with a loaded model, and with ``others`` that have the same vocabularies.
 
         Raises:
             CheckpointError: If the logits of a model are not finite.
             ConfigError: If there is a dictionary, and a model has not learnt to copy words.
+            DeviceError: If the device does not have that precision.
         """
+        chosen = choose_search_precision(precision, device)
         keep_freed_memory()
         for each in (loaded, *others):
             each.model.eval()
             refuse_overflow(each)
             each.model.to(device)
         tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
-        return cls(loaded.config, loaded.model, *tokenizers, dictionary, others, loaded.target_ratio)
+        return cls(loaded.config, loaded.model, *tokenizers, dictionary, others, loaded.target_ratio, chosen)
 
     @property
     def device(self) -> torch.device:

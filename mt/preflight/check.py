@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 
 import torch
@@ -13,6 +12,7 @@ from mt.data.batches.stream import BatchStream, Epoch, training_batches
 from mt.data.corpus import load_corpus
 from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
+from mt.display import counted
 from mt.errors import Remedy, RunError
 from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import (
@@ -26,7 +26,6 @@ from mt.preflight.forecast import (
 )
 from mt.preflight.layout import Part, between, count, duration, size, table
 from mt.preflight.text import (
-    Text,
     batch_part,
     corpus_part,
     length_part,
@@ -40,12 +39,12 @@ from mt.preflight.trial import (
     Trial,
     count_parameters,
     largest_batches,
+    measure_pace,
     refuse_too_large,
 )
 from mt.run_directory import RunDirectory
 from mt.seeding import seed_everything
 from mt.training.resume import explain_out_of_memory, refuse_changed_config, refuse_config_of_others
-from mt.wording import counted
 
 MOST_TIMED_STEPS = 40
 MOST_TIMED_SECONDS = 12.0
@@ -89,7 +88,9 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
         trial = Trial(config, build_model(config, *text.tokenizers).to(device), precision)
         largest = _largest_part(trial, stream, epoch, num_parameters)
     yield largest
-    speed, pace = _measure_pace(trial, stream, text)
+    speed, pace = measure_pace(
+        trial, stream, text, max_steps=MOST_TIMED_STEPS, max_seconds=MOST_TIMED_SECONDS
+    )
     yield _run_part(config, run, speed, pace, num_parameters)
 
 
@@ -136,21 +137,6 @@ def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, num_parameter
         rows.append(("activations", f"{size(step.activations)}, measured"))
         rows.append(("altogether", f"{size(step.peak)} at the peak, measured"))
     return Part("the largest batches, and memory", table(rows))
-
-
-def _measure_pace(trial: Trial, stream: BatchStream, text: Text) -> tuple[Speed, Pace]:
-    speed = trial.measure_speed(stream, max_steps=MOST_TIMED_STEPS, max_seconds=MOST_TIMED_SECONDS)
-    validation_seconds = trial.measure_validation(text.evaluation["validation"], text.tokenizers)
-    started = time.perf_counter()
-    stream.epoch(1)
-    epoch_seconds = time.perf_counter() - started
-    return speed, Pace(
-        stream.num_steps(1) * text.scale,
-        stream.num_target_tokens(1) * text.scale,
-        speed.tokens_per_second,
-        epoch_seconds * text.scale,
-        validation_seconds * text.validation_scale,
-    )
 
 
 def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, num_parameters: int) -> Part:

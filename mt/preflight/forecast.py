@@ -7,8 +7,8 @@ from typing import Self
 
 from mt.config.config import Config
 from mt.config.training import ScheduleConfig
+from mt.display import counted
 from mt.training.schedule import learning_rate
-from mt.wording import counted
 
 FEWEST_PAIRS = 100
 MOST_UNKNOWN = 0.1
@@ -194,7 +194,7 @@ def _warn_of_cosine(schedule: ScheduleConfig, d_model: int, run: Forecast) -> It
     left = learning_rate(end, schedule, d_model=d_model) / schedule.learning_rate
     if end > total * run.slack:
         yield (
-            f"the cosine is down at zero at schedule.total_steps ({total:,}), and the run goes on to about "
+            f"the cosine is down at zero at schedule.total_steps ({total:,}), and the run continues to about "
             f"step {end:,} ({run.ended_by}), learning nothing more. Raise the one or lower the other."
         )
     elif total > end * run.slack and left > HARDLY_ANY:

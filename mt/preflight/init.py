@@ -1,23 +1,27 @@
-"""`mt init`: look at a corpus and propose a config for it."""
+"""`mt init`: look at a corpus and a budget, and propose a config for them."""
 
-import math
 import textwrap
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Sequence
 
+import datasets
 import numpy as np
 
 from mt.config.config import Config
-from mt.config.data import DataConfig
-from mt.config.model import ModelConfig
+from mt.config.data import DataConfig, TokenizerConfig
 from mt.config.sources import Delimiter, parse_columns
-from mt.config.training import ScheduleConfig, TrainingConfig, ValidationConfig
+from mt.config.training import TrainingConfig
 from mt.config.write import config_to_yaml
 from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import Corpus, load_corpus
-from mt.data.prepare import make_tokenizers, unsegmented_hint
+from mt.data.prepare import unsegmented_hint
 from mt.errors import ConfigError
+from mt.preflight.budget import Budget, Plan, Sample, fit_into, update
 from mt.preflight.forecast import warn_of_small_splits
-from mt.preflight.text import look_at, vocabulary_part
+from mt.preflight.rule import gain_of_doubling, num_subwords
+from mt.preflight.text import count_unknown, look_at, spread
+from mt.unsegmented_scripts import split_letters
 
 # The options that are decided first; every other option keeps its default.
 KEYS = (
@@ -32,57 +36,49 @@ KEYS = (
     "tokenizer.kind",
     "tokenizer.min_frequency",
     "tokenizer.max_size",
+    "tokenizer.shared",
     "model.d_model",
     "model.num_heads",
     "model.num_encoder_layers",
     "model.num_decoder_layers",
     "model.d_ff",
     "model.dropout",
+    "model.share_embeddings",
+    "schedule.kind",
     "schedule.learning_rate",
     "schedule.warmup_steps",
+    "schedule.total_steps",
     "training.precision",
     "training.batch_tokens",
-    "training.max_epochs",
+    "training.label_smoothing",
     "training.guided_alignment",
+    "training.r_drop",
+    "training.ema_decay",
+    "training.max_steps",
     "validation.every_steps",
-    "validation.patience",
+    "checkpoint.every_steps",
 )
-
-
+# Written only where they are not the default.
+OPTIONAL = {
+    "data.name",
+    "data.columns",
+    "data.delimiter",
+    "data.held_out_fraction",
+    "tokenizer.shared",
+    "model.share_embeddings",
+    "training.guided_alignment",
+    "training.r_drop",
+}
 # More than `mt check` requires, because the hash that holds pairs out is not exact.
 HELD_OUT = 140
 LARGEST_HELD_OUT_FRACTION = 0.15
 ALIGNMENT_WEIGHT = 0.1
-
-
-@dataclass(frozen=True)
-class Size:
-    """A model size for corpora of up to so many pairs."""
-
-    most_pairs: float
-    model: ModelConfig
-    learning_rate: float
-    warmup_steps: int
-    max_epochs: int
-    bpe_size: int
-    """The size of a BPE vocabulary, if words are not enough."""
-
-
-# Small corpora overfit, so they get a small model and much dropout; large ones get the paper's base model.
-SIZES = (
-    Size(20_000, ModelConfig(d_model=128, num_heads=4, d_ff=512, dropout=0.3), 2e-3, 500, 60, 4000),
-    Size(1_000_000, ModelConfig(d_model=256, num_heads=4, d_ff=1024, dropout=0.2), 1e-3, 1000, 30, 8000),
-    Size(
-        math.inf,
-        ModelConfig(
-            d_model=512, num_heads=8, d_ff=2048, num_encoder_layers=6, num_decoder_layers=6, dropout=0.1
-        ),
-        7e-4,
-        4000,
-        20,
-        32_000,
-    ),
-)
+# A vocabulary of words is closed if so few of the held-out words are missing from it.
+MOST_UNKNOWN_WORDS = 0.005
+# No minutes and no tokens: a budget is proposed.
+OPEN = Budget()
+# The pairs that are enough to count words and letters.
+PAIRS_COUNTED = 10_000
 
 
 def propose_config(
@@ -93,11 +89,12 @@ def propose_config(
     name: str | None = None,
     columns: str | None = None,
     delimiter: Delimiter = "auto",
+    budget: Budget = OPEN,
 ) -> str:
-    """A commented config for the corpus at ``path``, with a summary of the corpus at the top.
+    """A commented config for the corpus at ``path``, with a summary of the corpus and the run at the top.
 
     Raises:
-        ConfigError: If ``columns`` are not two.
+        ConfigError: If ``columns`` are not two, or the budget is too small.
         DataError: If there is no such corpus, or it cannot be used.
     """
     try:
@@ -105,53 +102,43 @@ def propose_config(
     except ValueError as error:
         raise ConfigError(str(error)) from None
     data = DataConfig(path=path, src=src, tgt=tgt, name=name, columns=columns, delimiter=delimiter)
+    started = time.perf_counter()
     corpus = load_corpus(data)
+    load_seconds = time.perf_counter() - started
     if (fraction := _held_out_fraction(corpus)) > data.held_out_fraction:
         data = data.model_copy(update={"held_out_fraction": fraction})
         corpus = load_corpus(data)
-    num_pairs = len(corpus.train)
-    size = next(size for size in SIZES if num_pairs <= size.most_pairs)
-    config = Config(
-        data=data,
-        model=size.model,
-        schedule=ScheduleConfig(learning_rate=size.learning_rate, warmup_steps=size.warmup_steps),
-        # Costs 2 % of the speed, and lets names and numbers be copied.
-        training=TrainingConfig(
-            precision="auto", max_epochs=size.max_epochs, guided_alignment=ALIGNMENT_WEIGHT
-        ),
-        validation=ValidationConfig(patience=8),
-    )
-    config, about_words = _choose_tokenizer(corpus, config, size.bpe_size)
-    config, seen = _look_at_lengths(corpus, config)
-    seen += about_words
+    # The number of steps is decided last.
+    config = Config(data=data, training=TrainingConfig(max_steps=1))
+    config, seen = _choose_tokenizer(corpus, config)
+    config, sample, lengths = _look_at_lengths(corpus, config, load_seconds)
+    plan = fit_into(budget, config, sample)
     # The same warnings as those of `mt check`.
     sizes = {"validation": len(corpus.validation), "test": len(corpus.test)}
     seen += [warning[0].upper() + warning[1:] for warning in warn_of_small_splits(sizes)]
     head = [
-        f"{path}: {num_pairs:,} training pairs, "
+        f"{path}: {len(corpus.train):,} training pairs, "
         f"{len(corpus.validation):,} validation, {len(corpus.test):,} test.",
+        *lengths,
         *seen,
+        *_about_run(plan),
         "Options that are not here keep their defaults; mt config lists them all.",
     ]
     comment = [line for text in head for line in textwrap.wrap(text, 100)]
-    keys = _keys(config)
-    return "".join(f"# {line}\n" for line in comment) + "\n" + config_to_yaml(config, keys=keys)
+    yaml = config_to_yaml(plan.config, keys=_keys(plan.config))
+    return "".join(f"# {line}\n" for line in comment) + "\n" + yaml
 
 
 def _keys(config: Config) -> list[str]:
-    """The options to write: those that users often change, and those that differ from their defaults."""
-    is_word = config.tokenizer.kind == "word"
-    left_out = {
-        "data.name": config.data.name is None,
-        "data.columns": config.data.columns is None,
-        "data.delimiter": config.data.delimiter == "auto",
-        "data.held_out_fraction": config.data.held_out_fraction
-        == DataConfig.model_fields["held_out_fraction"].default,
-        "tokenizer.max_size": is_word,
-        "tokenizer.min_frequency": not is_word,
-        "training.guided_alignment": not is_word,
-    }
-    return [key for key in KEYS if not left_out.get(key)]
+    """The options to write: those that are decided here, and those that differ from their defaults."""
+    word_only, subword_only = {"tokenizer.min_frequency"}, {"tokenizer.max_size"}
+    left_out = subword_only if config.tokenizer.kind == "word" else word_only
+    for key in OPTIONAL:
+        section, option = key.split(".")
+        chosen = getattr(config, section)
+        if getattr(chosen, option) == type(chosen).model_fields[option].default:
+            left_out = left_out | {key}
+    return [key for key in KEYS if key not in left_out]
 
 
 def _held_out_fraction(corpus: Corpus) -> float:
@@ -164,50 +151,90 @@ def _held_out_fraction(corpus: Corpus) -> float:
     return min(LARGEST_HELD_OUT_FRACTION, round(HELD_OUT / num_pairs, 3))
 
 
-def _choose_tokenizer(corpus: Corpus, config: Config, bpe_size: int) -> tuple[Config, list[str]]:
-    """Choose words if the vocabulary contains nearly all of them, otherwise subwords, and say why.
-
-    `mt check` uses the same figures, so that it does not warn of what is chosen here.
-    """
+def _choose_tokenizer(corpus: Corpus, config: Config) -> tuple[Config, list[str]]:
+    """Choose words if they are few and all known, as in generated text; otherwise BPE, and say why."""
+    counted = spread(corpus.train, PAIRS_COUNTED)
+    shared = have_common_letters(counted["src"], counted["tgt"])
+    num_words = num_running_words(counted) * len(corpus.train) / len(counted)
+    entries = num_subwords(num_words, shared=shared)
     hint = unsegmented_hint(config, corpus.train)
-    reasons = [hint] if hint else vocabulary_part(look_at(corpus, config)).warnings
-    if not reasons:
-        return config, []
-    tokenizer = config.tokenizer.model_copy(update={"kind": "bpe", "max_size": bpe_size})
-    # Subwords are never unknown, so that none has to be copied.
-    training = config.training.model_copy(update={"guided_alignment": 0.0})
-    why = "Words alone would not do: " + reasons[0].split(". ")[0] + ". Hence tokenizer.kind: bpe."
-    return config.model_copy(update={"tokenizer": tokenizer, "training": training}), [why]
+    if hint is None and _words_suffice(corpus, config, entries):
+        # Costs 2 % of the speed, and lets names and numbers be copied.
+        return update(config, training={"guided_alignment": ALIGNMENT_WEIGHT}), []
+    one = "one vocabulary for both languages" if shared else "a vocabulary for each language"
+    why = f"; {hint.split('. ')[0]}" if hint else ""
+    tokenizer = TokenizerConfig(kind="bpe", max_size=entries, shared=shared)
+    return update(config, tokenizer=tokenizer.model_dump()), [
+        f"Tokenizer: BPE of at most {entries:,} entries for about {num_words:,.0f} running words, {one}{why}."
+    ]
 
 
-def _look_at_lengths(corpus: Corpus, config: Config) -> tuple[Config, list[str]]:
-    """Choose what depends on the lengths and the number of sentences, and summarise them.
+def have_common_letters(src: Sequence[str], tgt: Sequence[str]) -> bool:
+    """Whether most of the letters of each side occur on the other side too, as in English and German."""
+    sides = [Counter(filter(str.isalpha, "".join(lines).lower())) for lines in (src, tgt)]
+    for one, other in (sides, sides[::-1]):
+        # A foreign name here and there does not make a script common.
+        usual = {letter for letter, count in other.items() if 1000 * count >= other.total()}
+        if 2 * sum(count for letter, count in one.items() if letter in usual) < one.total():
+            return False
+    return True
 
-    All but the longest of a thousand pairs fit into data.max_length. An epoch has fifty steps or more, and at
-    most a tenth of all steps are warm-up, so that a small corpus can be learnt too.
-    """
-    src_tokenizer, tgt_tokenizer = make_tokenizers(corpus.train, config)
-    pairs, _ = encode_pairs(corpus.train, src_tokenizer, tgt_tokenizer, max_length=None)
+
+def num_running_words(pairs: datasets.Dataset) -> float:
+    """Words on an average side, or characters where a script is unsegmented."""
+    return sum(len(split_letters(text).split()) for side in ("src", "tgt") for text in pairs[side]) / 2
+
+
+def _words_suffice(corpus: Corpus, config: Config, entries: int) -> bool:
+    """Whether words make a vocabulary that is no larger than BPE's and lacks next to nothing."""
+    text = look_at(corpus, config)
+    if max(tokenizer.size for tokenizer in text.tokenizers) > entries:
+        return False
+    return all(
+        count_unknown(pairs[side], tokenizer).share <= MOST_UNKNOWN_WORDS
+        for pairs in text.evaluation.values()
+        for side, _, tokenizer in text.sides
+    )
+
+
+def _look_at_lengths(corpus: Corpus, config: Config, load_seconds: float) -> tuple[Config, Sample, list[str]]:
+    """Choose data.max_length, so that all but the longest of a thousand pairs fit, and describe the text."""
+    started = time.perf_counter()
+    text = look_at(corpus, config)
+    pairs, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
+    prepare_seconds = (time.perf_counter() - started) * text.scale
     longest = np.maximum(pairs.src.lengths, pairs.tgt.lengths)
     fits_most = int(np.quantile(longest, 0.999))
     max_length = max(32, -(-fits_most // 16) * 16)
-    num_tokens = int(pairs.tgt.lengths.sum())
-    batch_tokens = min(4096, max(256, 2 ** int(math.log2(max(num_tokens // 50, 1)))))
-    assert config.training.max_epochs is not None
-    # A longer pair would become a batch by itself.
-    batch_tokens = max(batch_tokens, max_length)
-    num_steps = config.training.max_epochs * max(1, num_tokens // batch_tokens)
-    tenth = max(1, num_steps // 10)
-    changes: dict[str, dict[str, object]] = {
-        "data": {"max_length": max_length},
-        "schedule": {"warmup_steps": min(config.schedule.warmup_steps, tenth)},
-        "training": {"batch_tokens": batch_tokens},
-        "validation": {"every_steps": min(config.validation.every_steps, tenth)},
-    }
-    sections = {name: getattr(config, name).model_copy(update=change) for name, change in changes.items()}
-    seen = [
-        f"Tokens in a sentence: {pairs.src.lengths.mean():.1f} source, {pairs.tgt.lengths.mean():.1f} target "
-        f"on average; 99.9 % of the pairs have at most {fits_most}.",
-        f"Vocabulary: {src_tokenizer.size:,} source and {tgt_tokenizer.size:,} target entries.",
+    config = update(config, data={"max_length": max_length})
+    kept, _ = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
+    src, tgt = text.tokenizers
+    return (
+        config,
+        Sample(text, kept, load_seconds + prepare_seconds),
+        [
+            f"Tokens in a sentence: {pairs.src.lengths.mean():.1f} source, {pairs.tgt.lengths.mean():.1f} "
+            f"target on average; 99.9 % of the pairs have at most {fits_most}.",
+            f"Vocabulary: {src.size:,} source and {tgt.size:,} target entries.",
+        ],
+    )
+
+
+def _about_run(plan: Plan) -> list[str]:
+    """What the run costs, and what half and twice the budget would change."""
+    steps = plan.config.training.max_steps or 0
+    lines = [
+        f"The run: {steps:,} steps, {plan.target_tokens:,.0f} target tokens, {plan.num_passes:.1f} passes "
+        f"over the corpus, about {plan.minutes:.1f} minutes on this machine."
     ]
-    return config.model_copy(update=sections), seen
+    if plan.is_proposed:
+        less, more = gain_of_doubling(plan.cost_passes / 2), gain_of_doubling(plan.cost_passes)
+        lines.append(
+            "This budget was proposed for a corpus of this size. On 29,000 captions half of it cost "
+            f"{_points(less)} and twice of it brought {_points(more)}; other corpora differ."
+        )
+    return lines + plan.notes
+
+
+def _points(gain: float | None) -> str:
+    return "what nobody has measured" if gain is None else f"about {gain:.1f} BLEU"

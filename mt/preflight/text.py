@@ -14,11 +14,11 @@ from mt.data.corpus import Corpus
 from mt.data.corpus_report import cleaning_table, leak_sentence
 from mt.data.prepare import make_tokenizers, refuse_nothing_left, warn_of_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
+from mt.display import counted
 from mt.evaluation.scores import Score, score_translations
 from mt.preflight.forecast import warn_of_lengths, warn_of_small_splits, warn_of_vocabulary
 from mt.preflight.layout import Part, count, percent, table
 from mt.special_tokens import UNK, UNK_ID
-from mt.wording import counted
 
 # At most so many are examined, evenly spread; all rows of the corpus are read and checked in any case.
 MOST_TRAINING_PAIRS = 300_000

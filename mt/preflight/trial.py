@@ -20,6 +20,8 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import Precision, is_out_of_memory
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
+from mt.preflight.forecast import Pace
+from mt.preflight.text import Text
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, length_limit
 from mt.search.request import SearchRequest
@@ -234,6 +236,7 @@ class Trial:
             ],
             sources=rows["src"],
             references=rows["tgt"],
+            tgt_tokenizer=tokenizers[1],
         )
         return (time.perf_counter() - started) * len(text) / len(middle)
 
@@ -253,6 +256,41 @@ class Trial:
                 raise
         half = len(sentences) // 2
         return self._write(sentences[:half], limits[:half]) + self._write(sentences[half:], limits[half:])
+
+
+def measure_pace(
+    trial: Trial,
+    stream: BatchStream,
+    text: Text,
+    *,
+    max_steps: int,
+    max_seconds: float,
+    validating: bool = True,
+) -> tuple[Speed, Pace]:
+    """Time the first steps of the run, a validation, and the beginning of an epoch.
+
+    Args:
+        trial: The model to train.
+        stream: The batches of the examined part of the corpus.
+        text: That part, and how large it is.
+        max_steps: As for `Trial.measure_speed`.
+        max_seconds: Likewise.
+        validating: Whether to time a validation; otherwise it counts as taking no time.
+    """
+    speed = trial.measure_speed(stream, max_steps=max_steps, max_seconds=max_seconds)
+    validation_seconds = (
+        trial.measure_validation(text.evaluation["validation"], text.tokenizers) if validating else 0.0
+    )
+    started = time.perf_counter()
+    stream.epoch(1)
+    epoch_seconds = time.perf_counter() - started
+    return speed, Pace(
+        stream.num_steps(1) * text.scale,
+        stream.num_target_tokens(1) * text.scale,
+        speed.tokens_per_second,
+        epoch_seconds * text.scale,
+        validation_seconds * text.validation_scale,
+    )
 
 
 _STATUS = Path("/proc/self/status")

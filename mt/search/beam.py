@@ -7,10 +7,12 @@ from torch import Tensor
 
 from mt.search.constraints import ConstrainedRows
 from mt.search.copying import Copying
+from mt.search.greedy import those_that_stay
 from mt.search.hypothesis import Hypothesis, normalised_score
 from mt.search.model import CacheT, EncoderDecoder
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
+from mt.search.vocabulary import block_maxima, tokens_of
 from mt.special_tokens import BOS_ID, EOS_ID
 
 
@@ -34,6 +36,7 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
     memory = model.encode(request.src_ids, src_mask)
     cache = model.start_cache(memory, src_mask, max(limits), rows_per_sentence=beam_size)
     found: list[list[Hypothesis]] = [[] for _ in limits]
+    is_done = [False] * len(limits)
     sentences = list(range(len(limits)))
     # At first all beams hold the same empty hypothesis, so only one of them counts.
     scores = torch.full((len(limits), beam_size), -torch.inf, device=device)
@@ -43,12 +46,12 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
         logits = copying.decode_step(model, ids[:, :, -1].flatten(), cache)
         scores, beams, tokens = _best_continuations(logits, scores, rules)
         ids = torch.cat((_take(ids, beams), tokens[:, :, None]), dim=2)
-        live = _collect_finished(ids, scores, beams, sentences, found, beam_size, copying)
-        stay = [place for place, row in enumerate(sentences) if len(found[row]) < beam_size]
-        for place in [place for place in stay if step == limits[sentences[place]]]:
-            stay.remove(place)
-            if not found[sentences[place]]:
-                found[sentences[place]] = _unfinished(place, ids, scores, beams, live, copying)
+        live = _collect_finished(ids, scores, beams, sentences, is_done, found, copying)
+        for place, row in enumerate(sentences):
+            if not is_done[row] and (len(found[row]) == beam_size or step == limits[row]):
+                is_done[row] = True
+                found[row] = found[row] or _unfinished(place, ids, scores, beams, live, copying)
+        stay = those_that_stay([is_done[row] for row in sentences])
         if not stay:
             break
         places = torch.tensor(stay, device=device)
@@ -80,13 +83,26 @@ def _best_continuations(
     Returns:
         New scores, the beams continued and the tokens they continue with, each ``(B, 2N)``, best first.
     """
-    # The softmax is over the whole vocabulary, forbidden tokens included.
-    log_probs = logits.log_softmax(-1)
-    log_probs += scores.view(-1, 1)
-    rules.forbid(log_probs)
     batch, beam_size = scores.shape
-    best = log_probs.view(batch, -1).topk(2 * beam_size)
-    return best.values, best.indices // logits.size(-1), best.indices % logits.size(-1)
+    vocab_size = logits.size(-1)
+    batch, beam_size = scores.shape
+    vocab_size = logits.size(-1)
+    # The softmax is over the whole vocabulary, forbidden tokens included. This is logsumexp in half its time.
+    normaliser = logits[:, :1] - logits.log_softmax(-1)[:, :1]
+    added = scores.view(-1, 1) - normaliser
+    rules.forbid(logits)
+    # The best 2N continuations of a sentence are in the 2N blocks with the highest maxima.
+    maxima = (block_maxima(logits) + added).view(batch, -1)
+    num_blocks = maxima.size(1) // beam_size
+    blocks = maxima.topk(min(2 * beam_size, maxima.size(1))).indices
+    tokens = tokens_of(blocks % num_blocks, vocab_size)
+    beams = (blocks // num_blocks).repeat_interleave(tokens.size(1) // blocks.size(1), dim=1)
+    rows = beams + torch.arange(0, batch * beam_size, beam_size, device=logits.device)[:, None]
+    is_token = tokens < vocab_size
+    tokens.clamp_(max=vocab_size - 1)
+    values = (logits[rows, tokens] + added[rows, 0]).masked_fill_(~is_token, -torch.inf)
+    best = values.topk(2 * beam_size)
+    return best.values, beams.gather(1, best.indices), tokens.gather(1, best.indices)
 
 
 def _collect_finished(
@@ -94,15 +110,16 @@ def _collect_finished(
     scores: Tensor,
     beams: Tensor,
     sentences: Sequence[int],
+    is_done: Sequence[bool],
     found: list[list[Hypothesis]],
-    beam_size: int,
     copying: Copying,
 ) -> Tensor:
     """Add hypotheses that end with EOS to ``found``; return the places ``(B, N)`` of the best that do not."""
     ends = ids[:, :, -1] == EOS_ID
+    beam_size = copying.rows_per_sentence
     is_hypothesis = ends[:, :beam_size] & scores[:, :beam_size].isfinite()
     for place, candidate in is_hypothesis.nonzero().tolist():
-        if len(found[sentences[place]]) < beam_size:
+        if not is_done[sentences[place]] and len(found[sentences[place]]) < beam_size:
             score = float(scores[place, candidate])
             copied = copying.copied(place * beam_size + int(beams[place, candidate]), EOS_ID)
             found[sentences[place]].append(

@@ -18,7 +18,8 @@ class Copying:
     def __init__(self, request: SearchRequest, *, rows_per_sentence: int = 1) -> None:
         copyable, keep_unk = request.copyable, request.keep_unk
         self.rows_per_sentence = rows_per_sentence
-        self._forbidden = [PAD_ID, BOS_ID] if keep_unk else [PAD_ID, BOS_ID, UNK_ID]
+        forbidden = [PAD_ID, BOS_ID] if keep_unk else [PAD_ID, BOS_ID, UNK_ID]
+        self._forbidden = torch.tensor(forbidden, device=request.src_ids.device)
         # A search without anything to copy costs nothing.
         self._active = copyable is not None and not keep_unk and bool(copyable.any())
         if copyable is not None:
@@ -38,9 +39,9 @@ class Copying:
 
     def forbid(self, logits: Tensor) -> None:
         """Set the logits ``(R, V)`` of forbidden tokens to minus infinity, in place."""
-        unk = logits[:, UNK_ID].clone()
-        logits[:, self._forbidden] = -torch.inf
-        if self._active:
+        unk = logits[:, UNK_ID].clone() if self._active else None
+        logits.index_fill_(1, self._forbidden, -torch.inf)
+        if unk is not None:
             # Any other word there would translate an unknown one, and would mostly be made up.
             copies = self._open.gather(1, self._positions[:, None])
             logits.masked_fill_(copies, -torch.inf)

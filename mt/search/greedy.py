@@ -1,6 +1,7 @@
 """Greedy search, and decoding one token at a time with one hypothesis a sentence, as sampling does too."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from mt.search.copying import Copying
 from mt.search.hypothesis import Hypothesis
 from mt.search.model import CacheT, EncoderDecoder
 from mt.search.request import SearchRequest
+from mt.search.vocabulary import likeliest
 from mt.special_tokens import BOS_ID, EOS_ID
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
@@ -19,7 +21,7 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 
 def greedy_search(model: EncoderDecoder[CacheT], request: SearchRequest) -> list[Hypothesis]:
     """Translate a batch with a model in evaluation mode: one hypothesis for each sentence, in order."""
-    return write_stepwise(model, request, lambda logits, sentences, step: logits.argmax(-1))
+    return write_stepwise(model, request, lambda logits, sentences, step: likeliest(logits))
 
 
 def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose: Choose) -> list[Hypothesis]:
@@ -41,33 +43,62 @@ def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose
     copied: list[list[int]] = [[] for _ in limits]
     scores = [0.0] * len(limits)
     finished = [False] * len(limits)
+    is_done = [False] * len(limits)
+    sentences = torch.arange(len(limits), device=device)
     rows = list(range(len(limits)))
     newest = torch.full((len(limits),), BOS_ID, dtype=torch.long, device=device)
     for step in range(max(limits)):
         logits = copying.decode_step(model, newest, cache)
-        normaliser = logits.logsumexp(-1)
+        all_log_probs = logits.log_softmax(-1) if request.with_scores else None
         rules.forbid(logits)
-        newest = choose(logits, torch.tensor(rows, device=device), step)
-        log_probs = logits.gather(-1, newest[:, None])[:, 0] - normaliser
-        stay = []
-        for place, (row, chosen, log_prob) in enumerate(
-            zip(rows, newest.tolist(), log_probs.tolist(), strict=True)
-        ):
+        newest = choose(logits, sentences, step)
+        log_probs = [math.nan] * len(rows)
+        if all_log_probs is not None:
+            log_probs = all_log_probs.gather(-1, newest[:, None])[:, 0].tolist()
+        for place, (row, chosen, log_prob) in enumerate(zip(rows, newest.tolist(), log_probs, strict=True)):
+            if is_done[row]:
+                continue
             scores[row] += log_prob
             finished[row] = chosen == EOS_ID
             if not finished[row]:
                 ids[row].append(chosen)
             if finished[row] or len(ids[row]) == limits[row]:
+                is_done[row] = True
                 copied[row] = copying.copied(place, chosen)
-            else:
-                stay.append(place)
+        stay = those_that_stay([is_done[row] for row in rows])
         if not stay:
             break
         places = torch.tensor(stay, device=device)
         newest = newest.index_select(0, places)
         rules.select(places, newest)
         if len(stay) < len(rows):
-            # Finished sentences leave the batch, so that no time is spent on them.
             rows = [rows[place] for place in stay]
+            sentences = sentences.index_select(0, places)
             cache.select(places, places)
     return [Hypothesis(*found) for found in zip(ids, scores, finished, copied, strict=True)]
+
+
+def those_that_stay(is_done: Sequence[bool]) -> list[int]:
+    """Return the places of the sentences that stay in a batch, in order; none if all are done.
+
+    Those that are not done stay, and some of the others: sentences leave in steps, because leaving costs a
+    copy of what is cached, and some libraries compile a kernel for each new number of rows.
+    """
+    num_left = is_done.count(False)
+    if num_left == 0:
+        return []
+    spare = min(_size(num_left), len(is_done)) - num_left
+    stay = []
+    for place, done in enumerate(is_done):
+        if not done:
+            stay.append(place)
+        elif spare > 0:
+            stay.append(place)
+            spare -= 1
+    return stay
+
+
+def _size(number: int) -> int:
+    """Round up to a multiple of a quarter of the largest power of two below: ..., 7, 8, 10, 12."""
+    unit = max(1, 1 << (number.bit_length() - 1) >> 2)
+    return -(-number // unit) * unit

@@ -38,6 +38,8 @@ class SearchRequest:
     nothing."""
     constraints: Constraints = NO_CONSTRAINTS
     """Further constraints on every translation."""
+    with_scores: bool = True
+    """Whether greedy search and sampling compute scores, which are NaN otherwise."""
 
     @property
     def src_mask(self) -> Tensor:

@@ -5,9 +5,9 @@ import logging
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.load import load_config
+from mt.display import counted
 from mt.errors import CheckpointError
 from mt.run_directory import RunDirectory
-from mt.wording import counted
 
 LOG = logging.getLogger(__name__)
 

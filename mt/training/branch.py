@@ -94,6 +94,7 @@ def _files(run: RunDirectory) -> list[Path]:
         run.tgt_tokenizer_file,
         run.corpus_file,
         run.metrics_file,
+        run.samples_file,
         *run.tensorboard_dir.glob("events.out.tfevents.*"),
     ]
     return [file for file in found if file.is_file()]

@@ -2,20 +2,24 @@
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from mt.checkpoint.record import DamagedError
-from mt.checkpoint.training_state import SavedTraining
 from mt.config.training import TrainingConfig, ValidationConfig
+
+# `mt runs` reads counters without waiting for torch.
+if TYPE_CHECKING:
+    from mt.checkpoint.training_state import SavedTraining
 
 # The number of points in the running average of the training curve, about; older points weigh less.
 POINTS_AVERAGED = 10
 
 # More than any run can reach, and few enough to be computed and printed.
 _MAX_COUNT = 10**14
+
+_MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 
 def _is_score(value: float) -> float:
@@ -26,7 +30,7 @@ def _is_score(value: float) -> float:
 
 
 Count = Annotated[int, Field(strict=True, ge=0, le=_MAX_COUNT)]
-# What is never negative may be so by a rounding error.
+# A value that is never negative can become so by a rounding error.
 Amount = Annotated[float, Field(strict=True, ge=-1, le=_MAX_COUNT, allow_inf_nan=False)]
 Score = Annotated[float, Field(strict=True), AfterValidator(_is_score)]
 Flag = Annotated[bool, Field(strict=True)]
@@ -149,7 +153,7 @@ class OptimizerValues(_Section):
 class ScalerValues(_Section):
     """Plain values of the fp16 loss scaler."""
 
-    scale: Annotated[float, Field(strict=True, gt=0, le=torch.finfo(torch.float32).max)]
+    scale: Annotated[float, Field(strict=True, gt=0, le=_MAX_FLOAT32)]
     growth_tracker: Count
     """Steps since the last change of the scale."""
 
@@ -171,7 +175,7 @@ class SavedValues(_Section):
     """None unless the run keeps a moving average."""
 
 
-def read_values(saved: SavedTraining, step: int) -> SavedValues:
+def read_values(saved: "SavedTraining", step: int) -> SavedValues:
     """The plain values of the training state of the checkpoint of this step.
 
     Raises:

@@ -39,13 +39,13 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
                 session.save_new_steps(train_state)
                 return None
             counters.epoch, counters.batch = epoch, batch
-            result = train_state.step(micro_batches)
+            is_point = (counters.step + 1) % config.training.log_every_steps == 0
+            result = train_state.step(micro_batches, observe=is_point)
             if not result.updated:
                 _report_skipped(counters, result)
             if not result.updated and not result.scale_too_large:
                 session.keep_bad_batch(counters.step, micro_batches, result)
                 _refuse_too_many_skipped(counters, config.training.max_skipped_steps)
-            is_point = counters.step % config.training.log_every_steps == 0
             session.progress.step(counters, result, counters.next_point() if is_point else None)
             counters.seconds += time.perf_counter() - started
             is_last = counters.reached_limit(config.training, config.validation) is not None

@@ -52,6 +52,7 @@ class _ProjectedLoss(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, chunk_loss: ChunkLoss, with_gradient: bool
     ) -> Tensor:
+        """The summed loss ``()`` of all chunks; with ``with_gradient``, keep the gradients for `backward`."""
         num_rows = len(hidden)
         if torch.is_autocast_enabled(hidden.device.type):
             dtype = torch.get_autocast_dtype(hidden.device.type)

@@ -6,7 +6,7 @@ import logging
 import math
 import textwrap
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,11 +15,16 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from mt.atomic_files import write_text_atomically
-from mt.display import markdown_text, terminal_width, visible
+from mt.config.located_yaml import Scalar
+from mt.display import terminal_width, visible
 from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
+from mt.training.attention_images import Pixels
 from mt.training.counters import Counters, CurvePoint
+from mt.training.health import Health
+from mt.training.samples import Sample, Samples, append_samples, forget_samples, sample_table
 from mt.training.step import StepResult
+from mt.training.tensorboard import hyperparameters, layout, let_older_events_be_read_first
 from mt.training.validation import ValidationResult
 
 LOG = logging.getLogger(__name__)
@@ -31,6 +36,9 @@ _MAX_METRICS_BYTES = 2**30
 _MAX_FIGURE = 1e300
 # Steps in the running average for the remaining time: one slow step hardly changes it, a busy machine does.
 STEPS_OF_PACE = 100
+# Every so many points of the training curve there is one of each layer, whose figures are many.
+POINTS_BETWEEN_LAYERS = 5
+_BETTER: dict[str, Callable[[float, float], float]] = {"bleu": max, "chrf": max, "loss": min}
 BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps{postfix}"
 
 
@@ -42,32 +50,38 @@ class Progress:
 
     def __init__(
         self,
-        tensorboard_dir: Path,
-        metrics_file: Path,
+        run: RunDirectory,
         *,
         counters: Counters,
         total_steps: int | None,
         metric: str,
+        clip_norm: float | None = None,
     ) -> None:
         """Open the files at the current step; what they hold of later steps is removed.
 
         Args:
-            tensorboard_dir: Where TensorBoard's files are.
-            metrics_file: Where the same figures are, as JSON.
+            run: Where the files are.
             counters: Position of the run.
             total_steps: The step at which it will end; None if that is unknown.
             metric: The metric of `Counters.best_value`.
+            clip_norm: Largest norm of the gradient, to be drawn beside its norm; None for no limit.
         """
-        _let_older_events_be_read_first(tensorboard_dir)
+        let_older_events_be_read_first(run.tensorboard_dir)
         # Steps after the checkpoint that training resumes from are repeated and logged again. So is a
         # validation that is still owed: a process that was killed may have logged it already.
-        kept = _forget_after(metrics_file, counters)
+        kept = _forget_after(run.metrics_file, counters)
         first_again = counters.step if counters.owes_validation else counters.step + 1
-        self._tensorboard = SummaryWriter(str(tensorboard_dir), purge_step=first_again)
+        self._newest_samples = forget_samples(run.samples_file, first_again)
+        self._tensorboard = SummaryWriter(str(run.tensorboard_dir), purge_step=first_again)
+        self._clip_norm = clip_norm
+        self._best: dict[str, float] = {}
         for line in kept:
+            if line["kind"] == "validation":
+                self._update_best(_figures(line))
             if line["step"] >= first_again:
                 self._draw(line["kind"], line["step"], _figures(line))
-        self._metrics = metrics_file.open("a", encoding="utf-8")
+        self._metrics = run.metrics_file.open("a", encoding="utf-8")
+        self._samples = run.samples_file.open("a", encoding="utf-8")
         self._bar = tqdm(
             total=total_steps,
             initial=counters.step,
@@ -94,6 +108,15 @@ class Progress:
         self._bar.close()
         self._tensorboard.close()
         self._metrics.close()
+        self._samples.close()
+
+    def show_options(self, options: Mapping[str, Scalar]) -> None:
+        """Lay out TensorBoard's charts, and show the options of the run among its hyper-parameters."""
+        writer = self._tensorboard.file_writer
+        assert writer is not None  # Only a closed SummaryWriter has none.
+        for summary in (layout(), hyperparameters(options)):
+            # At the first step, so that they are there once, however often the run begins.
+            writer.add_summary(summary, 1)
 
     def show_corpus(self, report: str, dropped: Mapping[str, int]) -> None:
         """Show in TensorBoard, at the first step, what was dropped from the corpus and why."""
@@ -124,9 +147,14 @@ class Progress:
                 "learning_rate": result.learning_rate,
                 "gradient_norm": result.gradient_norm,
                 "tokens_per_second": tokens_per_second,
+                "step_target_tokens": result.num_target_tokens,
+                "skipped_share": counters.num_skipped_steps / counters.step,
                 **({"loss_spike": above_average} if above_average > SPIKE else {}),
+                **_health_figures(result.health),
             },
         )
+        if result.health is not None and counters.num_points % POINTS_BETWEEN_LAYERS == 0:
+            self._write("layers", counters, _layer_figures(result.health))
         if above_average > SPIKE:
             LOG.warning(
                 "step %s: the loss has jumped to %.3f, %.3f above its running average",
@@ -154,11 +182,11 @@ class Progress:
         self._bar.set_postfix_str(", ".join(filter(None, shown)), refresh=False)
         self._bar.update()
 
-    def validation(
-        self, counters: Counters, result: ValidationResult, samples: list[tuple[str, str, str]]
-    ) -> None:
-        """Show a validation; ``samples`` are triples of source, translation, and reference."""
-        self._write("validation", counters, result.values())
+    def validation(self, counters: Counters, result: ValidationResult, samples: Sequence[Sample]) -> None:
+        """Show a validation with some of its translations."""
+        self._write("validation", counters, result.figures())
+        self._update_best(result.figures())
+        self._draw("best", counters.step, self._best)
         scores = "  ".join(f"{score.name} {score.value:.2f}" for score in result.scores.values())
         LOG.info(
             "validation at step %s: loss %.3f  perplexity %.2f  %s",
@@ -171,15 +199,22 @@ class Progress:
             for score in result.scores.values():
                 LOG.info("%s signature: %s", score.name, score.signature)
             self._signatures_logged = True
-        for number, (source, hypothesis, reference) in enumerate(samples, start=1):
-            LOG.info("  source      %s\n  translation %s\n  reference   %s", source, hypothesis, reference)
-            shown = [markdown_text(text) for text in (source, hypothesis, reference)]
-            text = "**source** {}\n\n**translation** {}\n\n**reference** {}".format(*shown)
-            self._tensorboard.add_text(f"samples/{number}", text, counters.step)
+        for sample in samples:
+            LOG.info("  source      %s\n  translation %s\n  reference   %s", *sample)
+        if samples:
+            table = sample_table(samples, self._newest_samples)
+            self._tensorboard.add_text("validation/samples", table, counters.step)
+            self._newest_samples = Samples(counters.step, list(samples))
+            append_samples(self._samples, self._newest_samples)
         self._tensorboard.flush()
         # The training speed does not include validation.
         self._since, self._tokens_since = time.perf_counter(), 0
         self._last_step = self._since
+
+    def attention(self, counters: Counters, images: Sequence[Pixels]) -> None:
+        """Show what the model attends to in some validation sentences."""
+        for number, image in enumerate(images, start=1):
+            self._tensorboard.add_image(f"attention/{number}", image, counters.step, dataformats="HWC")
 
     def leave_out(self, seconds: float) -> None:
         """Exclude the time that saving took from the training speed."""
@@ -203,6 +238,15 @@ class Progress:
     def _draw(self, group: str, step: int, values: dict[str, float]) -> None:
         for name, value in values.items():
             self._tensorboard.add_scalar(f"{group}/{name}", value, step)
+        if group == "train" and self._clip_norm is not None:
+            self._tensorboard.add_scalar("train/clip_norm", self._clip_norm, step)
+
+    def _update_best(self, figures: Mapping[str, float]) -> None:
+        """Keep the best value so far of each figure that is a score or the loss."""
+        for name, better in _BETTER.items():
+            value = figures.get(name, math.nan)
+            if not math.isnan(value):
+                self._best[name] = better(self._best.get(name, value), value)
 
     def _time_left(self, step: int) -> str:
         """The time left for training, without validation and saving."""
@@ -222,6 +266,17 @@ class _Pace:
         """Count one more step."""
         self._num_steps += 1
         self.seconds_per_step += (seconds - self.seconds_per_step) / min(self._num_steps, STEPS_OF_PACE)
+
+
+def _health_figures(health: Health | None) -> dict[str, float]:
+    if health is None:
+        return {}
+    return {"padding_share": health.padding_share, "update_ratio": health.update_ratio}
+
+
+def _layer_figures(health: Health) -> dict[str, float]:
+    kinds = {"gradient_norm": health.gradient_norms, "weight_norm": health.weight_norms}
+    return {f"{kind}/{layer}": norm for kind, norms in kinds.items() for layer, norm in norms.items()}
 
 
 def read_metrics(metrics_file: Path) -> list[dict[str, Any]]:
@@ -245,26 +300,6 @@ def _is_point(line: object) -> bool:
     return isinstance(line.get("kind"), str) and all(
         value is None or (type(value) in (int, float) and abs(value) < _MAX_FIGURE) for value in figures
     )
-
-
-def _let_older_events_be_read_first(tensorboard_dir: Path) -> None:
-    """Rename event files of earlier sessions so that their names sort before that of the next one.
-
-    TensorBoard reads them in the order of their names, which start with the second of their creation; a clock
-    that was set back would mix up the curves.
-    """
-    newest = int(time.time()) - 1
-    renamed = []
-    for file in sorted(tensorboard_dir.glob("events.out.tfevents.*.*"), reverse=True):
-        *head, second, tail = file.name.split(".", 4)
-        if not second.isdecimal():
-            continue
-        newest = min(newest, int(second))
-        renamed.append((file, file.with_name(".".join([*head, f"{newest:010d}", tail]))))
-        newest -= 1
-    # The oldest first, so that the order is right even if this is interrupted.
-    for file, new_name in reversed(renamed):
-        file.rename(new_name)
 
 
 def _forget_after(metrics_file: Path, counters: Counters) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 import torch
+from torch import Tensor
 
 import mt
 from mt.atomic_files import write_text_atomically
@@ -31,22 +32,24 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """A checkpoint to continue from, with its training state."""
+    """A checkpoint to continue from, read and verified."""
 
     checkpoint: Checkpoint
+    weights: dict[str, Tensor]
+    """The weights that were saved as the model, by name; empty once they are restored."""
     saved: SavedTraining
     values: SavedValues
 
-    def restore(self, train_state: TrainState, store: CheckpointStore, run: RunDirectory) -> None:
-        """Load the checkpoint into a new train state.
+    def restore(self, train_state: TrainState, run: RunDirectory) -> None:
+        """Put the checkpoint into a new train state, once.
 
         Raises:
             CheckpointError: If it does not fit the model or the tokenizers.
         """
-        weights = store.load_model(self.checkpoint)
         try:
             with _explain_unusable(self.checkpoint):
-                train_state.restore(weights, self.saved, self.values)
+                train_state.restore(self.weights, self.saved, self.values)
+            self.weights.clear()  # The model has copies, and the run keeps this object.
         except ValueError as error:
             raise CheckpointError(
                 f"{self.checkpoint.folder} does not fit the tokenizers in {run.path}: {error}. "
@@ -62,22 +65,24 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
         RunError: If config or tokenizers do not fit the checkpoint, or a file of the user's is in the way.
         CheckpointError: If checkpoints are lost or damaged.
     """
-    checkpoint, damaged = store.recover()
+    recovered, damaged = store.recover()
     for name, reason in damaged.items():
         LOG.warning("checkpoint %s is damaged and skipped: %s", store.directory / name, reason)
-    if checkpoint is None:
+    if recovered is None:
         refuse_lost_checkpoints(run, store, config)
         refuse_config_of_others(run)
         # Its steps were never saved; next to the new config they would be misleading.
         run.metrics_file.unlink(missing_ok=True)
+        run.samples_file.unlink(missing_ok=True)
         write_config(run, config)
         return None
+    checkpoint = recovered.checkpoint
     refuse_changed_config(run, config)
     refuse_other_computation(run, config, checkpoint)
     refuse_other_tokenizers(run, checkpoint)
-    saved = store.load_training_state(checkpoint)
+    weights, saved = store.load(recovered)
     with _explain_unusable(checkpoint):
-        return ResumePoint(checkpoint, saved, read_values(saved, checkpoint.step))
+        return ResumePoint(checkpoint, weights, saved, read_values(saved, checkpoint.step))
 
 
 @contextmanager

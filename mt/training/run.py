@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
+from mt.config.write import hyperparameters
 from mt.data.batches.stream import BatchStream, training_batches
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
@@ -91,7 +92,7 @@ def run_training(
                     train_state = new_train_state(model, config, precision, counters)
                     environment = describe_environment(device, precision)
                     if point is not None:
-                        point.restore(train_state, store, run)
+                        point.restore(train_state, run)
                         # Not earlier: a run that is refused or already finished keeps its config.
                         write_config(run, config)
                         report_resuming(run, config, point.checkpoint, environment)
@@ -152,13 +153,14 @@ def _progress(
     config: Config, run: RunDirectory, prepared: Prepared, batches: BatchStream, counters: Counters
 ) -> Progress:
     progress = Progress(
-        run.tensorboard_dir,
-        run.metrics_file,
+        run,
         counters=counters,
         total_steps=_expected_steps(config, batches, counters),
         metric=config.validation.metric,
+        clip_norm=config.training.clip_norm,
     )
     if not counters.step:
+        progress.show_options(hyperparameters(config))
         progress.show_corpus(prepared.report, prepared.dropped)
     return progress
 

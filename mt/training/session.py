@@ -15,10 +15,12 @@ from mt.display import progress_bar
 from mt.inference.loaded_model import tokenizer_checksums
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.training.attention_images import Pixels, attention_images
 from mt.training.bad_batches import keep_bad_batch
 from mt.training.counters import Counters
 from mt.training.interruption import Interrupted, Interruption
 from mt.training.progress import Progress
+from mt.training.samples import Sample
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
 from mt.training.validation import ValidationResult, validate
@@ -43,6 +45,7 @@ class Session:
     def __post_init__(self) -> None:
         # Read once: if the files are lost while training, checkpoints can still be saved.
         self._tokenizer_checksums = tokenizer_checksums(self.run)
+        self._attention: list[Pixels] = []
 
     def validate(self, train_state: TrainState) -> ValidationResult | None:
         """Evaluate the model; None if it was interrupted, after which it is repeated on resuming."""
@@ -56,21 +59,24 @@ class Session:
         )
 
         def translate(texts: Sequence[str]) -> list[str]:
-            with progress_bar(len(texts), unit="sentences") as bar:
+            with progress_bar(len(texts), unit="sentences", description="validating") as bar:
                 return translator.translate(
                     texts, advance=bar.update, before_each_batch=self.interruption.check
                 )
 
         try:
             with train_state.evaluation_weights():
-                return validate(
+                result = validate(
                     train_state.objective,
                     self._validation_batches(),
                     train_state.precision,
                     translate=translate,
                     sources=list(validation["src"]),
                     references=list(validation["tgt"]),
+                    tgt_tokenizer=prepared.tgt_tokenizer,
                 )
+                self._attention = attention_images(translator, validation)
+                return result
         except Interrupted:
             return None
 
@@ -79,8 +85,9 @@ class Session:
         rows = self.prepared.corpus.validation
         count = min(self.config.validation.num_samples, len(rows))
         places = [len(rows) * number // count for number in range(count)]
-        samples = [(rows[i]["src"], result.hypotheses[i], rows[i]["tgt"]) for i in places]
+        samples = [Sample(rows[i]["src"], result.hypotheses[i], rows[i]["tgt"]) for i in places]
         self.progress.validation(counters, result, samples)
+        self.progress.attention(counters, self._attention)
 
     def save(self, train_state: TrainState, figures: dict[str, float], *, is_best: bool) -> None:
         """Save a checkpoint, with the figures of the validation at this step, if there was one."""

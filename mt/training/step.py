@@ -11,6 +11,7 @@ from mt.data.batches.batch import Batch
 from mt.device import Precision, split_on_out_of_memory
 from mt.errors import TrainingError
 from mt.seeding import seed_device
+from mt.training.health import Health
 from mt.training.loss import Objective
 
 LOG = logging.getLogger(__name__)
@@ -34,6 +35,8 @@ class StepResult:
     scale_too_large: bool = False
     """Whether the only reason was the loss scale of fp16, which has been lowered."""
     learning_rate: float = 0.0
+    health: Health | None = None
+    """None unless it was asked for."""
 
 
 def accumulate_gradients(

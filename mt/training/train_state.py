@@ -16,6 +16,7 @@ from mt.config.config import Config
 from mt.data.batches.batch import Batch
 from mt.device import Precision
 from mt.training.counters import Counters, SavedValues
+from mt.training.health import Checkup
 from mt.training.loss import Objective
 from mt.training.schedule import learning_rate
 from mt.training.step import StepResult, accumulate_gradients
@@ -96,13 +97,15 @@ class TrainState:
     """If there is one, it is validated and saved as the model."""
     counters: Counters = field(default_factory=Counters)
 
-    def step(self, micro_batches: Sequence[Batch]) -> StepResult:
+    def step(self, micro_batches: Sequence[Batch], *, observe: bool = False) -> StepResult:
         """Accumulate the gradients of the micro-batches, update the parameters once, and count the step.
 
         A loss or gradient that is not finite changes no parameter.
 
         Args:
             micro_batches: On any device.
+            observe: Whether to measure the step's `Health` too, which takes a few percent of its time and,
+                until it is over, a copy of the weights.
 
         Raises:
             TrainingError: If a single sentence pair does not fit into memory.
@@ -114,6 +117,7 @@ class TrainState:
         )
         # Before clipping, which needs the true norm, not that of the scaled gradient.
         scaler.unscale_(optimizer)
+        checkup = Checkup(self.objective.model) if observe else None
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         norm = float(clip_grad_norm_(parameters, math.inf if self.clip_norm is None else self.clip_norm))
         updated = math.isfinite(norm) and math.isfinite(loss)
@@ -130,7 +134,8 @@ class TrainState:
         scaler.update()
         num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
         counters.record_step(loss, num_target_tokens, updated=updated, scale_too_large=scale_too_large)
-        return StepResult(loss, num_target_tokens, norm, updated, scale_too_large, rate)
+        health = checkup.finish(micro_batches) if checkup else None
+        return StepResult(loss, num_target_tokens, norm, updated, scale_too_large, rate, health)
 
     def evaluation_weights(self) -> AbstractContextManager[None]:
         """Inside of the ``with`` block the model has the weights that are validated and saved."""

@@ -4,13 +4,17 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 
 from mt.data.batches.batch import Batch
+from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import Precision, split_on_out_of_memory
 from mt.errors import TrainingError
+from mt.evaluation.analysis import length_ratio
 from mt.evaluation.scores import Score, score_translations
+from mt.special_tokens import UNK_ID
 from mt.training.loss import Objective
 
 LOG = logging.getLogger(__name__)
@@ -24,6 +28,10 @@ class ValidationResult:
     """Cross-entropy without smoothing, in nats per real target token."""
     scores: dict[str, Score]
     hypotheses: list[str]
+    length_ratio: float = math.nan
+    """Words of the translations divided by words of the references; BLEU penalises less than 1."""
+    unknown_share: float = math.nan
+    """Share of the tokens of the translations that are not in the vocabulary, as copied words are."""
 
     @property
     def perplexity(self) -> float:
@@ -35,6 +43,10 @@ class ValidationResult:
         scores = {name: score.value for name, score in self.scores.items()}
         return {"loss": self.loss, "perplexity": self.perplexity, **scores}
 
+    def figures(self) -> dict[str, float]:
+        """The values, and what else is worth a curve."""
+        return {**self.values(), "length_ratio": self.length_ratio, "unknown_share": self.unknown_share}
+
 
 def validate(
     objective: Objective,
@@ -44,6 +56,7 @@ def validate(
     translate: Callable[[Sequence[str]], list[str]],
     sources: Sequence[str],
     references: Sequence[str],
+    tgt_tokenizer: Tokenizer,
 ) -> ValidationResult:
     """Evaluate the model in evaluation mode, and restore its mode.
 
@@ -54,6 +67,7 @@ def validate(
         translate: Maps sources to translations, in the same order.
         sources: The text of the validation split.
         references: The text of its targets.
+        tgt_tokenizer: The tokenizer of the target language.
     """
     was_training = objective.training
     objective.eval()
@@ -62,7 +76,19 @@ def validate(
         hypotheses = translate(sources)
     finally:
         objective.train(was_training)
-    return ValidationResult(loss, score_translations(hypotheses, references), hypotheses)
+    return ValidationResult(
+        loss,
+        score_translations(hypotheses, references),
+        hypotheses,
+        length_ratio(hypotheses, references),
+        unknown_share(hypotheses, tgt_tokenizer),
+    )
+
+
+def unknown_share(texts: Sequence[str], tokenizer: Tokenizer) -> float:
+    """Share of the tokens of these texts that are UNK to the tokenizer; 0 if there are no tokens."""
+    ids = list(chain.from_iterable(tokenizer.encode_batch(texts)))
+    return ids.count(UNK_ID) / max(1, len(ids))
 
 
 @torch.inference_mode()

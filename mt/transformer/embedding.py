@@ -40,20 +40,23 @@ class PositionalEmbedding(nn.Module):
         """
         end = start + ids.size(1)
         if end > self.positions.size(0):
-            self._grow(end)
+            # Training may use a table that was computed in validation.
+            with torch.inference_mode(mode=False):
+                self.positions = longer_table(self.positions, end, self.max_length)
         positions = self.positions[start:end]
         scales = self.word_dropout(self.tokens.weight.new_full((*ids.shape, 1), self.scale))
         embedded: Tensor = self.dropout(self.tokens(ids) * scales + positions)
         return embedded
 
-    def _grow(self, num_positions: int) -> None:
-        """Extend the table to at least this length, and at least double it."""
-        if num_positions > self.max_length:
-            # A slice beyond the table is short or empty, and broadcasting would hide it.
-            raise ValueError(
-                f"position {num_positions - 1} is beyond the {self.max_length} positions of the model"
-            )
-        length = min(self.max_length, max(num_positions, 2 * self.positions.size(0), _FIRST_POSITIONS))
-        # Training may use a table that was computed in validation.
-        with torch.inference_mode(mode=False):
-            self.positions = positional_encoding(length, self.tokens.embedding_dim).to(self.positions)
+
+def longer_table(positions: Tensor, num_positions: int, max_length: int) -> Tensor:
+    """Return a table of encodings ``(P, D)`` of at least this length, and at least twice as long.
+
+    Raises:
+        ValueError: If ``num_positions`` is more than ``max_length``.
+    """
+    if num_positions > max_length:
+        # A slice beyond the table is short or empty, and broadcasting would hide it.
+        raise ValueError(f"position {num_positions - 1} is beyond the {max_length} positions of the model")
+    length = min(max_length, max(num_positions, 2 * positions.size(0), _FIRST_POSITIONS))
+    return positional_encoding(length, positions.size(1)).to(positions)

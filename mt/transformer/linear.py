@@ -37,7 +37,7 @@ def pad_rows(x: Tensor) -> Tensor:
     if not is_cpu_autocast(x):
         return x
     dtype, rows = torch.get_autocast_dtype("cpu"), x.flatten(0, -2)
-    if rows.dtype == dtype and len(rows) == _padded(len(rows)):
+    if rows.dtype == dtype and len(rows) == padded_length(len(rows)):
         return rows
     return _PadRows.apply(rows, dtype)  # type: ignore[no-untyped-call, no-any-return]
 
@@ -49,7 +49,7 @@ def unpad_rows(rows: Tensor, like: Tensor) -> Tensor:
     return rows[: like.numel() // like.size(-1)].view(*like.shape[:-1], rows.size(-1))
 
 
-def _padded(number: int) -> int:
+def padded_length(number: int) -> int:
     """Round up to a multiple of 32; from 512 on, of an eighth of the largest power of two below it."""
     unit = max(_FEWEST_ROWS, 1 << (number.bit_length() - 1) >> 3)
     return -(-number // unit) * unit
@@ -60,8 +60,9 @@ class _PadRows(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, dtype: torch.dtype) -> Tensor:
+        """``(N, D)`` -> ``(N', D)`` in ``dtype``, where the rows from N on are zeros."""
         ctx.num_rows, ctx.dtype = len(rows), rows.dtype
-        padded = rows.new_empty(_padded(len(rows)), rows.size(1), dtype=dtype)
+        padded = rows.new_empty(padded_length(len(rows)), rows.size(1), dtype=dtype)
         padded[: len(rows)] = rows
         padded[len(rows) :] = 0
         return padded

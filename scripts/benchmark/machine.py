@@ -37,6 +37,20 @@ def versions(python: str, names: tuple[str, ...]) -> list[str]:
     return found.stdout.splitlines()
 
 
+def scheduling() -> str:
+    """The scheduling class of this process, and its niceness."""
+    if not hasattr(os, "sched_getscheduler"):
+        return "Scheduling unknown"
+    names = {os.SCHED_OTHER: "other", os.SCHED_BATCH: "batch", os.SCHED_IDLE: "idle"}
+    name = names.get(os.sched_getscheduler(0), "real-time")
+    return f"Scheduling class {name}, nice {os.getpriority(os.PRIO_PROCESS, 0)}"
+
+
+def load() -> str:
+    """The mean number of processes that wanted to run in the last minute."""
+    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+
+
 def num_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

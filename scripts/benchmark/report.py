@@ -17,6 +17,7 @@ NAMES = {
     "joeynmt": "JoeyNMT",
     "tutorial": "the tutorials' loop",
     "mt_translate": "**mt**",
+    "mt_translate_float32": "mt in float32",
     "marian_generate": "Hugging Face `generate`",
     "ctranslate2_float32": "CTranslate2 float32",
     "ctranslate2_int8": "CTranslate2 int8",
@@ -75,8 +76,9 @@ def training_table(job: Job, results: Sequence[TrainingResult], ceilings: Sequen
 def translating_table(results: Sequence[SearchResult], beam_size: int) -> str:
     """How fast each side translates with this beam."""
     reference = next((result for result in results if result.side == "mt_translate"), None)
-    # Where mt has no such search yet, the first of the others is what outputs are compared with.
-    compared = reference or results[0]
+    # Outputs are compared with those in float32, which are the same on all machines.
+    exact = next((result for result in results if result.side == "mt_translate_float32"), None)
+    compared = exact or reference or results[0]
     search = "greedy search" if beam_size == 1 else f"beam of {beam_size}"
     lines = [
         f"### Translating, {search}: {len(compared.lines):,} sentences",
@@ -95,6 +97,10 @@ def translating_table(results: Sequence[SearchResult], beam_size: int) -> str:
             f"| {1000 * median(result.seconds_alone):.1f} | {result.peak_mb:,.0f} "
             f"| {'-' if result is compared else f'{same:.1%}'} | {result.batching} |"
         )
+    for result in results if exact is not None else []:
+        if exact is not None and result.side.startswith("ctranslate2"):
+            ratio = _ratio(*ratios(exact.sentences_per_second, result.sentences_per_second))
+            lines += ["", f"In float32 mt is {ratio} as fast as {NAMES[result.side]}."]
     if reference is None:
         lines += ["", f"mt has no such search yet; outputs are compared with {NAMES[compared.side]}."]
     return "\n".join(lines)

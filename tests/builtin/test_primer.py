@@ -154,7 +154,7 @@ def test_repetitions_are_so_rare_that_there_must_be_millions() -> None:
     assert len(drawn) ** 2 / (2 * max(repeated, 1)) > 500_000
 
 
-def test_asking_for_more_than_there_is_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asking_for_more_than_there_is_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     only = statement(
         Clause(
             pronoun("I"),

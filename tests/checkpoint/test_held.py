@@ -115,7 +115,7 @@ def test_damage_of_one_that_stays_is_damage(store: CheckpointStore, save: Save) 
         store.hold("latest").__enter__()
 
 
-def test_before_any_validation_the_latest_is_taken_for_the_best_and_that_is_said(
+def test_before_any_validation_the_latest_is_taken_for_the_best_and_that_is_reported(
     store: CheckpointStore, save: Save, caplog: pytest.LogCaptureFixture
 ) -> None:
     save(1)
@@ -192,7 +192,7 @@ def test_a_number_of_many_digits_is_damage_and_is_not_shown(
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling link", "file"])
-def test_what_is_no_folder_where_a_checkpoint_belongs_is_named_and_kept(
+def test_what_is_not_a_folder_where_a_checkpoint_belongs_is_named_and_kept(
     store: CheckpointStore, save: Save, tmp_path: Path, kind: str
 ) -> None:
     save(1)

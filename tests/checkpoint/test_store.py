@@ -100,7 +100,7 @@ def test_age_is_the_number_not_the_spelling(store: CheckpointStore, save: Save) 
     assert store.names() == ["step_9999999", "step_10000000"]
     newest, _ = store.recover()
     assert newest is not None
-    assert newest.step == 10_000_000
+    assert newest.checkpoint.step == 10_000_000
 
 
 @pytest.mark.parametrize("pointer", [None, b"", b"\xff\x00", b"step_0000009\n"])
@@ -141,7 +141,7 @@ def test_nothing_saved_yet(store: CheckpointStore) -> None:
         store.require("best")
 
 
-def test_a_missing_one_is_said_with_those_that_are_sound(store: CheckpointStore, save: Save) -> None:
+def test_a_missing_one_is_reported_with_those_that_are_sound(store: CheckpointStore, save: Save) -> None:
     save(1)
     save(2)
     (save(3).folder / "training_state.json").unlink()
@@ -226,7 +226,7 @@ def test_transposed_tensors_come_back_and_overlapping_ones_are_refused(store: Ch
     assert listing(store.directory) == ["latest", "step_0000001"]
 
 
-def test_an_unreadable_folder_is_said(store: CheckpointStore) -> None:
+def test_an_unreadable_folder_is_reported(store: CheckpointStore) -> None:
     store.directory.parent.mkdir(exist_ok=True)
     store.directory.write_text("a file where the folder should be")
     with pytest.raises(CheckpointError, match=re.escape(f"Cannot read {store.directory}: Not a directory")):

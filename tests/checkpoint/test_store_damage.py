@@ -54,14 +54,15 @@ DAMAGES = {
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_training_names_the_damaged_one_and_goes_on_from_the_newest_sound_one(
+def test_training_names_the_damaged_one_and_continues_from_the_newest_sound_one(
     store: CheckpointStore, save: Save, is_whole: IsWhole, part: str, damage: Damage
 ) -> None:
     save(1)
     save(2)
     damage(save(3).folder / part)
-    newest, damaged = store.recover()
-    assert newest is not None
+    recovered, damaged = store.recover()
+    assert recovered is not None
+    newest = recovered.checkpoint
     assert newest.step == 2
     assert is_whole(newest)
     assert list(damaged) == ["step_0000003"]

@@ -65,8 +65,9 @@ def prepare(store: CheckpointStore, save: Save, tmp_path: Path) -> Callable[[], 
 
 
 def assert_nothing_lost(store: CheckpointStore, is_whole: IsWhole, steps: set[int]) -> None:
-    newest, damaged = store.recover()
-    assert newest is not None
+    recovered, damaged = store.recover()
+    assert recovered is not None
+    newest = recovered.checkpoint
     assert newest.step == max(steps)
     assert damaged == {}
     assert {store.require(name).step for name in store.names()} == steps
@@ -98,8 +99,9 @@ def test_killed_at_every_point_of_a_save(
             assert is_whole(store.require("latest"))
             assert is_whole(store.require("best"))
         before = set(store.names())
-        newest, _ = store.recover()
-        assert newest is not None
+        recovered, _ = store.recover()
+        assert recovered is not None
+        newest = recovered.checkpoint
         assert before <= set(store.names())
         steps = {store.require(name).step for name in store.names()}
         assert {3, newest.step} <= steps
@@ -125,11 +127,11 @@ def test_refused_by_the_disk_at_every_point_of_a_save(
             failing_at(call, refusal, for_good=code != errno.EIO),
         ):
             save(step, best=True, keep=2)
-        newest, damaged = store.recover()
-        assert newest is not None
+        recovered, damaged = store.recover()
+        assert recovered is not None
         assert damaged == {}
         assert_nothing_lost(store, is_whole, {store.require(name).step for name in store.names()})
-        # The disk has room again: the same command goes on.
+        # The disk has room again: the same command continues.
         save(5, keep=1)
         assert store.require("latest").step == 5
 

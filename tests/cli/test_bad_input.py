@@ -143,7 +143,7 @@ def test_training_with_no_sound_checkpoint(
     assert "--restart" in sentence
 
 
-def test_a_run_that_was_begun_with_another_config(call: Call, tiny_config_file: Path) -> None:
+def test_a_run_that_was_started_with_another_config(call: Call, tiny_config_file: Path) -> None:
     assert call("train", "-c", tiny_config_file, "--set", "training.max_steps=1")[0] == 0
     code, out, err = call("train", "-c", tiny_config_file, "--set", "training.seed=2")
     assert (code, out) == (2, "")

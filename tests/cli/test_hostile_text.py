@@ -1,6 +1,9 @@
 """A corpus, a record or a name that tries to control the terminal, or TensorBoard's page."""
 
+import html
+import re
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -10,10 +13,14 @@ import pytest
 import mt.__main__
 from mt.errors import MtError
 
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # Of a library that TensorBoard carries.
+    from tensorboard.plugin_util import markdown_to_safe_html  # type: ignore[import-untyped]
+
 Call = Callable[..., tuple[int, str, str]]
 
 TITLE = "\x1b]0;owned\x07"
-MARKUP = "<img src=x onerror=alert(1)> **bold**"
+MARKUP = "<script>alert(1)</script> <img src=x onerror=alert(1)> | **bold**"
 
 
 def control_characters(text: str) -> set[str]:
@@ -42,16 +49,22 @@ def test_neither_log_nor_terminal_nor_tensorboard_obeys_a_sentence(
     for text in (err, log):
         assert control_characters(text) == set()
         assert rf"\x1b]0;owned\x07{MARKUP} \u202e en" in text
-    sample = read_curves(Path("runs/tiny/tensorboard"))["samples/1/text_summary"][0][1].decode()
+    sample = read_curves(Path("runs/tiny/tensorboard"))["validation/samples/text_summary"][0][1].decode()
     assert control_characters(sample) == set()
     assert "<" not in sample
     assert r"\*\*bold" in sample
+    # The sentence is in the first cell of its row, and no cell is added by what is in it.
+    shown = markdown_to_safe_html(sample)
+    assert {len(row.split("<td>")) for row in shown.split("<tr>")[2:]} == {5}
+    assert set(re.findall(r"<(\w+)", shown)) <= {"table", "thead", "tbody", "tr", "th", "td", "strong"}
+    [first_cell, *_] = re.findall(r"<td>(.*?)</td>", shown)
+    assert html.unescape(first_cell) == rf"\x1b]0;owned\x07{MARKUP} \u202e en"
     # What is evaluated goes into a table of TensorBoard's.
     assert call("evaluate", "--worst", "99")[0] == 0
     [tables] = Path("runs/tiny/tensorboard/evaluation").iterdir()
     worst = read_curves(tables)["evaluation/worst/text_summary"][0][1].decode()
     assert control_characters(worst) == set()
-    assert "&lt;img" in worst
+    assert "&lt;script&gt;alert" in worst
     assert "<" not in worst
 
 

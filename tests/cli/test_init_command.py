@@ -10,11 +10,14 @@ from mt.data.corpus import load_split
 
 Call = Callable[..., tuple[int, str, str]]
 
+pytestmark = pytest.mark.usefixtures("steps_of_a_tenth_of_a_second")
+
 
 def test_a_config_is_written_and_can_be_loaded(call: Call, tiny_corpus: Path) -> None:
     code, out, err = call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de")
     assert (code, out) == (0, "")
-    assert err == "Wrote en-de.yaml. Train with it:  mt train --config en-de.yaml\n"
+    assert err.startswith("timing steps of a small model\n")
+    assert err.endswith("Wrote en-de.yaml. Train with it:  mt train --config en-de.yaml\n")
     config = load_config(Path("en-de.yaml"))
     assert (config.data.path, config.data.src, config.data.tgt) == (str(tiny_corpus), "en", "de")
     assert [path.name for path in Path().iterdir()] == ["en-de.yaml"]
@@ -45,6 +48,45 @@ def test_a_table_as_people_have_it(
     assert load_split(data, "test")[0]["src"].startswith("line")
     assert load_split(data, "test")[0]["tgt"].startswith("Zeile")
     assert ("columns:" in text, "delimiter:" in text) == ("--columns" in options, "--delimiter" in options)
+
+
+def test_a_budget_of_minutes_or_tokens(call: Call, tiny_corpus: Path) -> None:
+    languages = ("--data", tiny_corpus, "--src", "en", "--tgt", "de")
+    assert call("init", *languages, "--minutes", "1", "-o", "one.yaml")[0] == 0
+    assert call("init", *languages, "--minutes", "2", "-o", "two.yaml")[0] == 0
+    steps = [load_config(Path(file)).training.max_steps or 0 for file in ("one.yaml", "two.yaml")]
+    # Ten steps a second, and some time to start and to validate.
+    assert 400 < steps[0] < 600
+    assert 1000 < steps[1] < 1200
+    assert call("init", *languages, "--target-tokens", "30000", "-o", "tokens.yaml")[0] == 0
+    config = load_config(Path("tokens.yaml"))
+    assert config.training.max_steps == 30_000 // config.training.batch_tokens
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--minutes", "1", "--target-tokens", "1000"), "--minutes and --target-tokens"),
+        (("--minutes", "0"), "--minutes 0: give a number of minutes above 0"),
+        (("--minutes", "nan"), "--minutes nan: give a number"),
+        (("--minutes", "inf"), "--minutes inf: give a number"),
+        (("--target-tokens", "0"), "--target-tokens 0: give a number above 0"),
+        (("--minutes", "0.01"), "0.01 minutes are not enough"),
+    ],
+)
+def test_a_budget_that_cannot_be_used(
+    options: tuple[str, ...], named: str, call: Call, tiny_corpus: Path
+) -> None:
+    code, out, err = call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de", *options)
+    assert (code, out) == (2, "")
+    assert named in err
+    assert not Path("en-de.yaml").exists()
+
+
+def test_a_recipe_takes_no_budget(call: Call) -> None:
+    code, out, err = call("init", "--recipe", "quickstart", "--minutes", "5")
+    assert (code, out) == (2, "")
+    assert "give no other option" in err
 
 
 def test_two_files_named_anyhow(call: Call, tmp_path: Path) -> None:
@@ -80,7 +122,7 @@ def test_what_is_not_utf_8_is_a_sentence(option: str, call: Call) -> None:
     assert err.count("\n") == 1
 
 
-def test_a_config_can_be_written_into_what_is_no_file(call: Call, tiny_corpus: Path) -> None:
+def test_a_config_can_be_written_into_what_is_not_a_file(call: Call, tiny_corpus: Path) -> None:
     pipe = Path("pipe")
     os.mkfifo(pipe)
     read: list[str] = []

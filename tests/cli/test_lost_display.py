@@ -1,4 +1,4 @@
-"""Whoever watches a run may go: the run goes on, and its log file has what nobody reads any more."""
+"""Whoever watches a run may go: the run continues, and its log file has what nobody reads any more."""
 
 import json
 import os

@@ -89,9 +89,9 @@ def test_lines_before_a_line_that_is_too_long_are_written(call: Call) -> None:
     file.write_text("the dog sees milk.\n" * 880 + "car " * 40 + "\nAnna sees milk.\n")
     code, out, err = call("translate", "--file", file)
     assert (code, out) == (2, "der Hund sieht Milch.\n" * 880)
-    assert "mt: line 881 has a sentence of 41 tokens" in err
+    assert "mt: lines.txt, line 881 has a sentence of 41 tokens" in err
     assert "--start-line 882" in err
-    # And so it goes on, under the same numbers.
+    # And so it continues, under the same numbers.
     assert call("translate", "--file", file, "--start-line", "882")[:2] == (0, "Anna sieht Milch.\n")
     assert call("translate", "--file", file, "--start-line", "883")[:2] == (0, "")
     code, out, err = call("translate", "--file", file, "--start-line", "884")
@@ -155,12 +155,28 @@ def test_unknown_words_are_reported_once(call: Call) -> None:
     code, out, err = call("translate", "--file", file, "--run", "runs/tiny")
     assert (code, out.count("\n")) == (0, 6000)
     (warning,) = [line for line in err.splitlines() if line.startswith("warning: ")]
-    # The noun twice, "and", and three parts of the escape sequence, which must not reach the terminal.
-    assert " does not know 12,000 of 24,000 words: " in warning
+    # The noun twice, "and", and the escape sequence, which must not reach the terminal.
+    assert " does not know 8,000 of 20,000 words: " in warning
     assert warning.count("Schadenfreude") == 1
     assert "\x1b" not in err
     assert call("translate", "the dog sees milk.", "--run", "runs/tiny")[2] == ""
     assert "1 of 1 word: Zebra" in call("translate", "Zebra!", "--run", "runs/tiny")[2]
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_word_joined_by_punctuation_is_one_unknown_word(call: Call) -> None:
+    assert "1 of 3 words: B-4711. " in call("translate", "the dog B-4711!")[2]
+
+
+@pytest.mark.usefixtures("trained")
+def test_with_keep_unk_unknown_words_are_not_announced_as_copied(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mt.config.config.Config.copies_words", True)
+    assert "copied" in call("translate", "the zebra sees milk.")[2]
+    warning = call("translate", "the zebra sees milk.", "--keep-unk")[2]
+    assert "1 of 4 words: zebra. " in warning
+    assert "copied" not in warning
 
 
 @pytest.mark.usefixtures("trained")
@@ -252,8 +268,7 @@ def test_constraints_are_obeyed(call: Call) -> None:
 @pytest.mark.usefixtures("trained")
 @pytest.mark.parametrize("is_pipe", [False, True], ids=["file", "pipe"])
 def test_one_bar_for_a_whole_file(is_pipe: bool, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("mt.display", "mt.cli.translate"):
-        monkeypatch.setattr(f"{module}.terminal_width", lambda: 80)
+    monkeypatch.setattr("mt.display.terminal_width", lambda: 80)
     monkeypatch.setattr("mt.inference.arriving_lines.MOST_LINES_AT_ONCE", 2)
     monkeypatch.setattr("tqdm.std.tqdm.monitor_interval", 0)
     file = Path("lines.txt")
@@ -308,7 +323,7 @@ def test_a_pipe_is_answered_line_by_line_and_may_stay_open(start: Start) -> None
         process.stdin.flush()
         # It ends although the pipe is open, and while a thread of it still reads there.
         assert process.wait(timeout=120) == 2
-        assert "mt: line 3 has a sentence of 41 tokens" in process.stderr.read()
+        assert "mt: standard input, line 3 has a sentence of 41 tokens" in process.stderr.read()
 
 
 @pytest.mark.usefixtures("trained")

@@ -44,7 +44,7 @@ ROOT = Path(mt.__file__).parent.parent
         ("compare --split valid a b", "Did you mean --split validation?"),
     ],
 )
-def test_what_was_meant_is_said_in_one_line(command: str, meant: str, call: Call) -> None:
+def test_what_was_meant_is_reported_in_one_line(command: str, meant: str, call: Call) -> None:
     code, out, err = call(*command.split())
     assert (code, out) == (2, "")
     assert err.startswith("mt: ")

@@ -115,7 +115,8 @@ MISTAKES = [
     ),
     (
         "  seed: 1234567890123456789\n",
-        "line 7: training.seed must be a whole number of at least 0, not 1234567890123456789. "
+        "line 7: training.seed must be a whole number of at least 0 and below 1000000000000000000, "
+        "not 1234567890123456789. "
         "A number has at most 18 digits.",
     ),
     (

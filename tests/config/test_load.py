@@ -167,10 +167,14 @@ FORM = "the form is section.key=value, such as training.seed=2."
         ("num_heads=8", "unknown key 'num_heads'. It belongs to model: model.num_heads."),
         ("modle.d_model=8", "unknown key 'modle'. Did you mean 'model'?"),
         ("model.d_modl=3", "unknown key 'model.d_modl'. Did you mean 'd_model'?"),
-        ("training.seed=x", "training.seed must be a whole number of at least 0, not x."),
+        (
+            "training.seed=x",
+            "training.seed must be a whole number of at least 0 and below 1000000000000000000, not x.",
+        ),
         (
             "training.seed='3'",
-            "training.seed must be a whole number of at least 0, not '3'. Remove the quotes.",
+            "training.seed must be a whole number of at least 0 and below 1000000000000000000, "
+            "not '3'. Remove the quotes.",
         ),
         ("data.src=", "data.src must be text that is not empty, but it is empty."),
         ("data.src=null", "data.src must be text that is not empty, not null."),

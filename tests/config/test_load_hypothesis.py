@@ -95,7 +95,7 @@ def wrong_sections(draw: st.DrawFn) -> Broken:
 
 @st.composite
 def garbage(draw: st.DrawFn) -> bytes:
-    """Several mistakes of a hurried hand, or a hostile one, and sometimes bytes that are no text."""
+    """Several mistakes of a hurried hand, or a hostile one, and sometimes bytes that are not text."""
     lines = list(LINES)
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(lines) - 1))

@@ -112,7 +112,7 @@ def test_nothing_is_null() -> None:
         ("%YAML 1." + "1" * 5000 + "\n---\na: 1\n", "line 1: this is not valid YAML"),
     ],
 )
-def test_what_is_no_yaml_of_ours_is_refused_with_its_line(text: str, message: str) -> None:
+def test_what_is_not_yaml_of_ours_is_refused_with_its_line(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"^{message}") as raised:
         read(text)
     assert "\n" not in str(raised.value)

@@ -124,7 +124,7 @@ def test_differences_name_field_and_both_values() -> None:
     ]
 
 
-def test_limits_intervals_and_the_device_may_change_when_a_run_goes_on() -> None:
+def test_limits_intervals_and_the_device_may_change_when_a_run_continues() -> None:
     later = with_changes(
         training__max_steps=2000,
         training__max_minutes=3.0,

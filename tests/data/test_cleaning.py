@@ -41,7 +41,7 @@ def test_nothing_is_touched_unless_it_is_asked_for() -> None:
     assert filters(CleaningConfig()) == []
 
 
-def test_the_lengths_are_those_of_the_text_between_the_blanks() -> None:
+def test_the_lengths_are_those_of_the_text_between_the_spaces() -> None:
     pairs = [("ab", "abc"), (" ab\u3000", "abcd"), ("é" * 4, "😀" * 4), ("abc", "abcde"), ("abcde", "a")]
     kept, dropped = clean(pairs, min_characters=3, max_characters=4)
     assert kept == [("é" * 4, "😀" * 4)]
@@ -90,7 +90,7 @@ def test_text_in_another_script(script: str, right: list[str], wrong: list[str])
     assert dropped == {f"the target is not in {script} script": len(wrong)}
 
 
-def test_scripts_are_judged_as_another_library_judges_letters() -> None:
+def test_scripts_are_assigned_as_another_library_assigns_letters() -> None:
     letters = regex.compile(r"\p{L}")
     chance = random.Random(3)
     alphabet = [chr(c) for c in range(sys.maxunicode) if unicodedata.category(chr(c))[0] in "LNP"]

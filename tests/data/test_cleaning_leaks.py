@@ -81,7 +81,7 @@ def test_leaks_are_reported_and_removed_only_on_request(tmp_path: Path) -> None:
     assert not is_warning
 
 
-def test_nothing_found_is_no_warning(tmp_path: Path) -> None:
+def test_nothing_found_is_not_a_warning(tmp_path: Path) -> None:
     sentence, is_warning = leak_sentence(load(tmp_path, TRAIN[3:], TEST[2:]).report)
     assert sentence.startswith(
         "also in training: 0 pairs (0 exactly), 0 sources and 0 targets of 1 in validation"

@@ -102,7 +102,7 @@ def test_evaluation_lines_are_never_dropped(tmp_path: Path) -> None:
         assert split[:] == {"src": ["", "b", "c", ""], "tgt": ["x", "y", "", ""]}
 
 
-def test_a_lone_surrogate_is_no_text_in_any_split(tmp_path: Path) -> None:
+def test_a_lone_surrogate_is_not_text_in_any_split(tmp_path: Path) -> None:
     for split in SPLITS:
         for name in SPLITS:
             write(tmp_path / f"{name}.jsonl", numbered(2))

@@ -76,7 +76,7 @@ def test_what_is_found_is_what_was_read(
     assert not (tmp_path / "another").exists()
 
 
-def test_whatever_could_matter_is_read_anew(folder: Path, count_reading: Callable[[], int]) -> None:
+def test_whatever_could_matter_is_read_again(folder: Path, count_reading: Callable[[], int]) -> None:
     given = [
         config(folder),
         config(folder, num_train_pairs=300),
@@ -96,7 +96,7 @@ def test_whatever_could_matter_is_read_anew(folder: Path, count_reading: Callabl
     assert count_reading() == len(given) + 2
 
 
-def test_a_corpus_that_changed_under_the_same_name_is_read_anew(
+def test_a_corpus_that_changed_under_the_same_name_is_read_again(
     folder: Path, count_reading: Callable[[], int]
 ) -> None:
     load_corpus(config(folder))

@@ -192,14 +192,14 @@ def test_a_script_repository_loads_in_its_converted_form(outcomes: dict[str, Out
         ("legacy script", "data.path: there is no corpus 'IWSLT/iwslt2017' on the Hub"),
     ],
 )
-def test_what_can_be_wrong_is_said_in_a_sentence(
+def test_what_can_be_wrong_is_reported_in_a_sentence(
     outcomes: dict[str, Outcome], case: str, message: str
 ) -> None:
     assert outcomes[case].get("error", "").startswith(message)
     assert "\n" not in outcomes[case]["error"]
 
 
-def test_an_unreachable_hub_is_said_at_once_and_the_cache_still_serves(
+def test_an_unreachable_hub_is_reported_at_once_and_the_cache_still_serves(
     main_hub: Hub, outcomes: dict[str, Outcome], new_hub: Callable[[], Hub]
 ) -> None:
     assert "error" not in outcomes["good"]  # what main_hub's users have cached

@@ -194,7 +194,7 @@ def test_commas_within_sentences_do_not_become_columns_in_silence(tmp_path: Path
     assert "line 2: found 1 cell where the first line has 3 columns" in fails(file, columns="1,2")
 
 
-def test_a_header_is_no_pair_where_columns_are_numbers(tmp_path: Path) -> None:
+def test_a_header_is_not_a_pair_where_columns_are_numbers(tmp_path: Path) -> None:
     for header in ("en\tde", "DE\tEN"):
         file = write(tmp_path / "c.tsv", f"{header}\nGo.\tGeh.\n")
         assert "line 1 names the columns" in fails(file, columns="1,2")

@@ -178,7 +178,7 @@ def test_lines_end_at_newlines_only_with_or_without_carriage_returns(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "tsv", "parallel text"])
-def test_a_byte_order_mark_is_no_text(tmp_path: Path, kind: str) -> None:
+def test_a_byte_order_mark_is_not_text(tmp_path: Path, kind: str) -> None:
     write, suffix = KINDS[kind]
     folder_with(tmp_path, write, suffix, **GOOD)
     for path in tmp_path.iterdir():
@@ -339,7 +339,7 @@ def test_a_split_that_is_there_twice(tmp_path: Path) -> None:
     loading_fails(tmp_path, r"holds the train split more than once: .*train\.csv or .*train\.jsonl")
 
 
-def test_a_file_that_is_no_corpus(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_corpus(tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").touch()
     loading_fails(tmp_path / "corpus.txt", r"no ending that tells its format: name it \.jsonl.*corpus\.de")
 

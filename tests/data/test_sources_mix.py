@@ -108,7 +108,7 @@ def test_built_in_corpora_and_patterns_may_be_mixed(folder: Path) -> None:
         ("{0}/empty.csv", r"^No pair of .*empty\.csv can be trained on: in 2 rows the target is empty\.$"),
     ],
 )
-def test_a_mistake_in_a_source_is_said_with_its_name(folder: Path, mix: str, message: str) -> None:
+def test_a_mistake_in_a_source_is_reported_with_its_name(folder: Path, mix: str, message: str) -> None:
     (folder / "empty.csv").write_text("en,de\na,\nb,\n", encoding="utf-8")
     with pytest.raises(DataError, match=message):
         load_corpus(config(folder, mix))
@@ -139,7 +139,7 @@ def test_a_line_that_cannot_be_understood(mix: str, message: str) -> None:
         DataConfig(path="x", src="en", tgt="de", mix=mix)
 
 
-def test_paths_may_hold_blanks_and_equals_signs() -> None:
+def test_paths_may_hold_spaces_and_equals_signs() -> None:
     assert parse_mix(" my corpus/a=b.jsonl   weight=1e-1 ;; x name=en-de revision=v1 ") == [
         (0.1, {"path": "my corpus/a=b.jsonl"}),
         (1.0, {"path": "x", "name": "en-de", "revision": "v1"}),

@@ -113,7 +113,7 @@ def test_other_languages_in_the_braces(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_no_corpus_is_named(tmp_path: Path) -> None:
+def test_what_is_not_a_corpus_is_named(tmp_path: Path) -> None:
     write_table(tmp_path / "a.jsonl", range(3))
     (tmp_path / "readme.txt").touch()
     loading_fails(

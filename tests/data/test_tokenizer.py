@@ -103,7 +103,7 @@ def test_tokens_by_hand(text: str, expected: str) -> None:
     assert tokenizer.tokens(tokenizer.encode(text)) == expected.split(" ")
 
 
-def test_a_word_has_one_id_wherever_it_stands() -> None:
+def test_a_word_has_one_id_wherever_it_occurs() -> None:
     text = 'Ball (Ball) "Ball" Ball\'s -Ball- Ball, den/Ball/den'
     tokenizer = train_tokenizer([text], FULL)
     assert [word for word in words(tokenizer) if "Ball" in word] == ["Ball"]
@@ -148,7 +148,7 @@ def test_each_id_comes_with_its_word_by_hand() -> None:
 
 
 @pytest.mark.parametrize("train_on", [NASTY, ["nothing of this"]])
-def test_the_words_of_all_ids_are_the_text_without_its_blanks(train_on: list[str]) -> None:
+def test_the_words_of_all_ids_are_the_text_without_its_spaces(train_on: list[str]) -> None:
     tokenizer = train_tokenizer(train_on, FULL)
     for text in NASTY + fuzzed(1000):
         ids, words = tokenizer.encode_with_words(text)
@@ -284,7 +284,7 @@ def test_a_truncated_file_is_an_error(nasty: Tokenizer, tmp_path: Path, length: 
         Tokenizer.load(path)
 
 
-def test_a_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match="is damaged"):

@@ -180,7 +180,7 @@ def test_no_text_is_merged_into_a_special_token(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", SPELLING)
-def test_the_vocabulary_is_no_larger_than_asked_for(kind: str) -> None:
+def test_the_vocabulary_has_at_most_the_requested_size(kind: str) -> None:
     assert train_tokenizer(SAMPLES, config(kind, max_size=300)).size <= 300
     rare = train_tokenizer(SAMPLES, config(kind, min_frequency=10**6))
     assert rare.size in (len(SPECIAL_TOKENS) + 256, len(SPECIAL_TOKENS) + 256 + 1)  # the space

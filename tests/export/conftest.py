@@ -82,15 +82,15 @@ def _scale(model: Transformer) -> None:
     """Make outputs depend on the source, and no bias or norm be what it is at the start of training."""
     for name, parameter in model.named_parameters():
         if "norm" in name or name.endswith("bias"):
-            parameter += 0.3 * torch.randn_like(parameter)
+            parameter.add_(torch.randn_like(parameter), alpha=0.3)
         elif ".layers." in name:
-            parameter *= 4.0 if "cross_attention" in name else 2.0
+            parameter.mul_(4.0 if "cross_attention" in name else 2.0)
     for matrix in {model.output.weight, model.tgt_embedding.tokens.weight}:
         matrix /= matrix.norm(dim=1, keepdim=True)
     last = model.decoder.norm
     if not isinstance(last, nn.LayerNorm):
         last = cast(DecoderLayer, model.decoder.layers[-1]).feed_forward_residual.norm
-    last.weight *= 2.0
+    last.weight.mul_(2.0)
 
 
 @torch.no_grad()

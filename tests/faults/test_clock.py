@@ -9,7 +9,7 @@ def test_throughout_a_run(arena: Arena, driver: Driver) -> None:
     assert whole_run(arena, driver).problems == []
 
 
-def test_resumed_before_it_was_begun(arena: Arena, driver: Driver) -> None:
+def test_resumed_before_it_was_started(arena: Arena, driver: Driver) -> None:
     assert resumed_later(8, mixed_up=True)(arena, driver).problems == []
 
 

@@ -14,5 +14,5 @@ def test_no_damaged_checkpoint_is_loaded(arena: Arena, driver: Driver, part: str
 
 
 @pytest.mark.parametrize("part", ["model.safetensors"])
-def test_training_goes_on_from_the_newest_sound_one(arena: Arena, driver: Driver, part: str) -> None:
+def test_training_continues_from_the_newest_sound_one(arena: Arena, driver: Driver, part: str) -> None:
     assert resume_damaged(part, "one bit flipped", 0.5)(arena, driver).problems == []

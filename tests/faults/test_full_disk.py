@@ -1,4 +1,4 @@
-"""No room left: said in a sentence; what was there can be read, and the run goes on once there is room."""
+"""No room left: said in a sentence; what was there can be read, and the run continues once there is room."""
 
 import pytest
 

@@ -95,7 +95,7 @@ def test_a_corpus_elsewhere_is_read_and_nothing_is_written_there(run: RunDirecto
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "/dev/zero", "/proc/self/mem", "/", "~root"])
-def test_a_path_that_is_no_corpus_is_refused(run: RunDirectory, path: str) -> None:
+def test_a_path_that_is_not_a_corpus_is_refused(run: RunDirectory, path: str) -> None:
     text = run.config_file.read_text()
     old = next(line for line in text.splitlines() if line.startswith("  path:"))
     run.config_file.write_text(text.replace(old, f'  path: "{path}"'))
@@ -127,7 +127,7 @@ def test_what_tensorboard_shows_of_scores_does_not_go_through_a_link(run: RunDir
 
 @pytest.mark.parametrize("file", ["config.yaml", "src_tokenizer.json", "checkpoints/best"])
 @pytest.mark.parametrize("content", [b"", b"\0" * 1000, b"\xff\xfe", b"[" * 100_000, b'{"a":' * 100_000])
-def test_files_that_are_something_else_are_said_in_a_sentence(
+def test_files_that_are_something_else_are_reported_in_a_sentence(
     run: RunDirectory, file: str, content: bytes
 ) -> None:
     (run.path / file).write_bytes(content)
@@ -135,7 +135,7 @@ def test_files_that_are_something_else_are_said_in_a_sentence(
         Translator.from_run(run, device=CPU)
 
 
-def test_a_named_pipe_in_the_place_of_a_part_keeps_nobody_waiting(run: RunDirectory) -> None:
+def test_a_named_pipe_in_the_place_of_a_part_does_not_block(run: RunDirectory) -> None:
     best = run.checkpoints_dir / (run.checkpoints_dir / "best").read_text().strip()
     (best / "checkpoint.json").unlink()
     os.mkfifo(best / "checkpoint.json")

@@ -31,7 +31,7 @@ TESTS = {
     "a full disk is loud": f"{INTERRUPTED}::test_refused_by_the_disk_at_every_point_of_a_save",
     "half a checkpoint is cleared away": f"{INTERRUPTED}::test_a_disk_that_is_full_within_a_file",
     "parts are compared with their checksums": (
-        f"{DAMAGE}::test_training_names_the_damaged_one_and_goes_on_from_the_newest_sound_one"
+        f"{DAMAGE}::test_training_names_the_damaged_one_and_continues_from_the_newest_sound_one"
     ),
     "the record is sealed": f"{DAMAGE}::test_a_flipped_bit_in_any_byte_of_the_record_is_found",
     "training never starts over in silence": (
@@ -61,7 +61,7 @@ TESTS = {
         f"{HELD}::test_a_checkpoint_pruned_while_it_is_opened_is_looked_for_again"
     ),
     "nothing but files is read": (
-        "tests/test_regular_files.py::test_what_is_no_regular_file_is_refused_at_once"
+        "tests/test_regular_files.py::test_what_is_not_a_regular_file_is_refused_at_once"
     ),
     "weights are finite": f"{HELD}::test_weights_that_are_not_finite_are_refused_by_name",
     "dropout is seeded by where the run is": KILLED,

@@ -84,7 +84,7 @@ def test_it_computes_the_loss_that_it_had(golden: Path) -> None:
     assert loss == pytest.approx(json.loads(record.read_text())["metrics"]["loss"], rel=1e-5)
 
 
-def test_training_goes_on(golden: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_training_continues(golden: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "mt")
     run = RunDirectory(golden / "run")
     begun_with = load_config(run.config_file)
@@ -103,7 +103,7 @@ def interrupted_format(golden: Path) -> int:
     return int(json.loads(record.read_text())["format_version"])
 
 
-def test_training_goes_on_from_the_middle_of_an_epoch(
+def test_training_continues_from_the_middle_of_an_epoch(
     interrupted: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "mt")

@@ -1,4 +1,4 @@
-"""A run that was saved on a GPU goes on where there is none, to the same weights as one saved on the CPU."""
+"""A run that was saved on a GPU continues without one, to the same weights as one saved on the CPU."""
 
 import hashlib
 import re
@@ -42,7 +42,7 @@ def weights_after_three_more_steps(folder: Path, *, saved_on_a_gpu: bool) -> dic
     return store.load_model(store.require("latest"))
 
 
-def test_a_run_saved_on_a_gpu_goes_on_without_one(tmp_path: Path) -> None:
+def test_a_run_saved_on_a_gpu_continues_without_one(tmp_path: Path) -> None:
     expected = weights_after_three_more_steps(tmp_path / "cpu", saved_on_a_gpu=False)
     found = weights_after_three_more_steps(tmp_path / "gpu", saved_on_a_gpu=True)
     assert expected.keys() == found.keys()

@@ -192,7 +192,7 @@ def test_a_dictionary_needs_a_model_that_copies_words(trained: RunDirectory) -> 
         Translator.from_run(trained, device=CPU, dictionary={"dog": "Hund"})
 
 
-def test_a_stopped_run_goes_on_bit_for_bit(
+def test_a_stopped_run_continues_bit_for_bit(
     make_config: Callable[..., Config],
     train_until: Callable[..., Outcome | None],
     read_metrics: Callable[[Path], list[dict[str, Any]]],

@@ -115,7 +115,7 @@ DUE = [
             *("schedule.kind=cosine", "schedule.total_steps=6"),
             *("training.max_steps=null", "training.max_epochs=3"),
         ],
-        "the cosine is down at zero at schedule.total_steps (6), and the run goes on to about step",
+        "the cosine is down at zero at schedule.total_steps (6), and the run continues to about step",
     ),
     (["validation.every_steps=13"], "validation.every_steps (13) is more than the run's 12 steps"),
     (["validation.patience=3"], "validation.patience (3) can never stop this run, which ends after 3"),
@@ -142,7 +142,7 @@ def test_warnings_that_are_not_due(check: Check) -> None:
         assert not any(sentence[:20] in wrong for sentence in undue if sentence[0] != "o"), warning
 
 
-def test_other_work_is_said(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_work_is_reported(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     measured = mt.preflight.trial.Trial.measure_speed
     for load, share, is_said in ((8.0, 0.9, False), (8.1, 0.9, True), (1.0, 0.5, True)):
@@ -195,7 +195,7 @@ def test_a_disk_that_is_too_small(check: Check, monkeypatch: pytest.MonkeyPatch)
         check()
 
 
-def test_what_is_known_is_said_before_what_fails(make_config: MakeConfig, tmp_path: Path) -> None:
+def test_what_is_known_is_reported_before_what_fails(make_config: MakeConfig, tmp_path: Path) -> None:
     parts = preflight(make_config("data.max_length=4"), RunDirectory(tmp_path / "run"))
     said: list[str] = []
     reason = "no training pair is left: of 160 pairs 0 are empty on a side and 160"
@@ -221,7 +221,7 @@ def test_all_steps_that_are_tried_are_steps_of_this_config(
     assert set(is_aligned) == {weight > 0}
 
 
-def test_lower_case_is_said(check: Check, caplog: pytest.LogCaptureFixture) -> None:
+def test_lower_case_is_reported(check: Check, caplog: pytest.LogCaptureFixture) -> None:
     check("tokenizer.lowercase=true")
     assert caplog.text.count("the model reads and writes lower case only") == 1
 

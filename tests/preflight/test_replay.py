@@ -142,7 +142,7 @@ def test_the_replay_computes_the_batch(kept: list[Batch], run: RunDirectory) -> 
     assert tuple(t.decode(ids) for t, ids in zip(tokenizers, row, strict=True)) in texts
 
 
-def test_the_first_output_that_is_no_number_is_named(
+def test_the_first_output_that_is_not_finite_is_named(
     kept: list[Batch], run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (file,) = (run.path / "bad_batches").iterdir()
@@ -156,7 +156,7 @@ def test_the_first_output_that_is_no_number_is_named(
     assert found.first_bad_weight is None
 
 
-def test_the_first_gradient_that_is_no_number_is_named(
+def test_the_first_gradient_that_is_not_finite_is_named(
     kept: list[Batch], run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (file,) = (run.path / "bad_batches").iterdir()
@@ -259,7 +259,7 @@ def test_a_run_that_goes_wrong_again_and_again_does_not_fill_the_disk(
     ]
 
 
-def test_a_scale_of_fp16_that_falls_is_no_bad_batch(
+def test_a_scale_of_fp16_that_falls_is_not_a_bad_batch(
     make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def scaled(name: Any, device: torch.device) -> Precision:

@@ -1,5 +1,6 @@
 """The benchmark compares like with like: checked without its extra, on what needs torch alone."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,17 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mt.data.batches.batch import collate
 from mt.training.loss import Objective
-from scripts.benchmark import report
+from scripts.benchmark import doubts, machine, report
+from scripts.benchmark.session import Job
+from scripts.benchmark.sides import prepare
 from scripts.benchmark.sides.mt_train import new_model
 from scripts.benchmark.sides.plain_loop import PaddedBatch
+from scripts.benchmark.sides.prepare import Preparation
 from scripts.benchmark.sides.torch_loop import TorchTransformer, state_from_mt
 from scripts.benchmark.sides.tutorial import LENGTH, TutorialTransformer
 from scripts.benchmark.sizes import SIZES, training_flops
-from scripts.benchmark.workload import PAD_ID, Description, Ragged, Workload
+from scripts.benchmark.translating import SearchResult
+from scripts.benchmark.workload import PAD_ID, Description, Ragged, Workload, decoding_texts
 
 TINY = SIZES["tiny"]
 
@@ -86,3 +91,55 @@ def test_only_the_measured_section_of_the_page_is_replaced(tmp_path: Path) -> No
     report.write_section(page, "second")
     text = page.read_text()
     assert text == "# Performance\n\nbefore\n\n<!-- bench -->\nsecond\n<!-- /bench -->\n\nafter\n"
+
+
+def search_result(side: str, *, rate: float, milliseconds_alone: float) -> SearchResult:
+    return SearchResult(side, 1, "", [rate * 0.9, rate, rate * 1.1], [milliseconds_alone / 1000] * 3)
+
+
+def test_a_peer_that_is_slower_alone_than_its_batches_allow_is_doubted() -> None:
+    # The figures of two machines: on the first, the peer's threads were hampered.
+    hampered = search_result("ctranslate2_float32", rate=394, milliseconds_alone=57.6)
+    sound = search_result("ctranslate2_float32", rate=523, milliseconds_alone=16)
+    ours = search_result("mt_translate", rate=2000, milliseconds_alone=20)
+    [doubt] = doubts.about_peers([sound, hampered, ours])
+    assert "ctranslate2_float32" in doubt
+    assert "57.6 ms, 23 times" in doubt
+
+
+def test_a_round_whose_ceiling_differs_from_the_others_is_doubted() -> None:
+    assert not doubts.about_ceilings([450, 443, 451, 380])
+    [doubt] = doubts.about_ceilings([450, 443, 300, 451])
+    assert "round 3 was 300 GFLOP/s and that of the others 450" in doubt
+    assert not doubts.about_ceilings([450])
+
+
+def test_a_model_that_ends_too_few_sentences_is_doubted() -> None:
+    assert not doubts.about_sentences(200, 1000)
+    [doubt] = doubts.about_sentences(201, 1000)
+    assert "201 of 1,000" in doubt
+
+
+def test_the_machine_is_described_with_its_load_and_scheduling() -> None:
+    assert machine.processor()
+    assert float(machine.load()) >= 0
+    assert f"nice {os.nice(0)}" in machine.scheduling()
+
+
+def test_the_model_that_translates_is_trained_to_a_quality_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "STEPS_BETWEEN_SCORES", 2)
+    monkeypatch.setattr(prepare, "MOST_STEPS", 4)
+    monkeypatch.setattr(prepare, "NUM_SCORED", 5)
+    preparation = Preparation(Job(tmp_path, TINY, "cpu"))
+    preparation.make_workload(data="builtin:primer", src="en", tgt="de", num_pairs=300, batch_tokens=500)
+    facts = preparation.learn(bleu=0.0, num_sentences=5)
+    assert facts["steps"] == 2
+    assert facts["left_out"] <= facts["tried"]
+    saved = (tmp_path / "decoding.safetensors").stat().st_mtime_ns
+    assert preparation.learn(bleu=0.0, num_sentences=5) == facts
+    assert (tmp_path / "decoding.safetensors").stat().st_mtime_ns == saved
+    assert len(decoding_texts(tmp_path)) == 5
+    with pytest.raises(RuntimeError, match=r"BLEU 0\.\d after 4 steps, and not 99"):
+        preparation.learn(bleu=99.0, num_sentences=5)

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +37,17 @@ data:
 """
 
 Reproduce = Callable[[str], tuple[int, str, str]]
+
+
+def test_a_recipe_that_does_not_exist_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    (tmp_path / "configs").mkdir()
+    shutil.copy(Path(__file__).parents[2] / "scripts" / "reproduce", scripts)
+    (scripts / "setup").write_text("echo installing\n")
+    ended = subprocess.run([scripts / "reproduce", "nosuch"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "no recipe 'nosuch'" in ended.stderr
 
 
 def as_file(folder: Path, text: str) -> Path:

@@ -41,7 +41,7 @@ def pinned() -> dict[str, dict[str, str]]:
 
 def test_every_package_but_torch_is_pinned_with_hashes() -> None:
     sections = pinned()
-    assert list(sections) == ["torch", "run", "dev", "ctranslate2", "transformers"]
+    assert list(sections) == ["torch", "run", "dev", "pictures", "ctranslate2", "transformers"]
     assert list(sections.pop("torch")) == ["torch"]
     for lines in sections.values():
         for line in lines.values():
@@ -58,7 +58,7 @@ def test_what_is_pinned_is_what_the_project_takes() -> None:
             assert Version(version) in requirement.specifier, requirement
 
 
-@pytest.mark.parametrize("section", ["run", "dev", "ctranslate2", "transformers"])
+@pytest.mark.parametrize("section", ["run", "dev", "pictures", "ctranslate2", "transformers"])
 def test_what_the_pinned_packages_need_is_pinned(section: str) -> None:
     sections = pinned()
     there = {**sections["torch"], **sections["run"], **sections[section]}
@@ -152,7 +152,7 @@ def test_another_environment_can_be_named(checkout: Path, tmp_path: Path) -> Non
     assert set_up(checkout, MT_VENV=tmp_path / "named")[:2] == (0, [])
 
 
-def test_a_folder_that_is_no_environment_is_not_made_one(checkout: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_an_environment_is_not_made_one(checkout: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "1.jpg").touch()
     code, log, err = set_up(checkout, MT_VENV=tmp_path / "photos")

@@ -54,7 +54,13 @@ class TableModel:
     def decode_step(self, ids: Tensor, cache: TableCache, *, with_alignment: bool = False) -> FakeStep:
         self.batch_sizes.append(len(ids))
         pairs = zip(cache.which.tolist(), ids.tolist(), strict=True)
-        return FakeStep(torch.tensor([self.tables[which][newest] for which, newest in pairs]))
+        # A finished sentence may stay for some steps; nobody reads what would follow its EOS.
+        unread = [0.0] * len(next(iter(self.tables[0].values())))
+        rows = [
+            self.tables[which].get(newest, unread) if newest == EOS_ID else self.tables[which][newest]
+            for which, newest in pairs
+        ]
+        return FakeStep(torch.tensor(rows))
 
 
 def satisfies_the_protocol() -> list[EncoderDecoder[Any]]:

@@ -78,7 +78,7 @@ def test_where_there_are_fewer_all_are_averaged(
     assert "has only" not in caplog.text
 
 
-def test_one_checkpoint_is_no_average(trained: RunDirectory) -> None:
+def test_one_checkpoint_is_not_an_average(trained: RunDirectory) -> None:
     newest, *older = reversed(CheckpointStore(trained.checkpoints_dir).names())
     for name in older:
         shutil.rmtree(trained.checkpoints_dir / name)
@@ -96,7 +96,7 @@ def test_a_damaged_one_is_named_and_nothing_is_left(trained: RunDirectory) -> No
     assert CheckpointStore(trained.checkpoints_dir).averages() == []
 
 
-def test_training_goes_on_beside_it(trained: RunDirectory) -> None:
+def test_training_continues_beside_it(trained: RunDirectory) -> None:
     average = average_checkpoints(trained, 2, best=False)
     content = (average.folder / "model.safetensors").read_bytes()
     config = load_config(trained.config_file, ["training.max_steps=202", "checkpoint.keep=1"])

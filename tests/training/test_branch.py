@@ -226,7 +226,7 @@ def test_a_checkpoint_each_epoch(
     assert sorted(int(path.name[5:]) for path in new.checkpoints_dir.glob("step_*")) == saved
 
 
-def test_a_run_that_is_killed_in_its_second_epoch_goes_on_from_the_end_of_the_first(
+def test_a_run_that_is_killed_in_its_second_epoch_continues_from_the_end_of_the_first(
     old: RunDirectory, new: RunDirectory, make_config: MakeConfig, train_until: TrainUntil
 ) -> None:
     config = make_config(

@@ -18,6 +18,7 @@ from mt.data.batches.stream import BatchStream
 from mt.device import Precision
 from mt.errors import TrainingError
 from mt.evaluation.scores import Score
+from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.interruption import Interrupted, Interruption
 from mt.training.loop import train
@@ -68,13 +69,8 @@ class Bench:
             return take(epoch, batch)
 
         stream.take = noted  # type: ignore[method-assign, assignment]
-        with Progress(
-            self.folder / "tensorboard",
-            self.folder / "metrics.jsonl",
-            counters=self.state,
-            total_steps=None,
-            metric="bleu",
-        ) as progress:
+        run = RunDirectory(self.folder)
+        with Progress(run, counters=self.state, total_steps=None, metric="bleu") as progress:
             train_state = TrainState(
                 self.objective,
                 self.optimizer,

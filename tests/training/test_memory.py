@@ -70,7 +70,7 @@ def test_a_sentence_that_does_not_fit_is_named(
         translator.translate(["Anna sees the car."], first_line=7)
 
 
-def test_a_validation_goes_on_in_halves(
+def test_a_validation_continues_in_halves(
     make_config: MakeConfig, tmp_path: Path, room_for: Callable[[int], list[int]], read_metrics: Any
 ) -> None:
     runs = [RunDirectory(tmp_path / name) for name in ("roomy", "cramped")]
@@ -91,7 +91,7 @@ def test_a_model_that_does_not_fit_is_a_sentence(
         run_training(make_config(), RunDirectory(tmp_path / "run"))
 
 
-def test_resuming_elsewhere_says_what_differs_and_goes_on(
+def test_resuming_elsewhere_says_what_differs_and_continues(
     make_config: MakeConfig,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -50,7 +50,7 @@ def test_equal_weights_have_themselves_for_an_average(make_objective: Callable[.
         assert all(torch.equal(weight, own[name]) for name, weight in model.weights().items())
 
 
-def test_saved_and_loaded_it_goes_on(make_objective: Callable[..., Objective]) -> None:
+def test_saved_and_loaded_it_continues(make_objective: Callable[..., Objective]) -> None:
     model, other = make_objective().model, make_objective().model
     average, resumed = MovingAverage(model, 0.9), MovingAverage(other, 0.9)
     for number in range(3):

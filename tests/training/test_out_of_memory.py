@@ -106,7 +106,7 @@ def test_the_gradient_is_that_of_the_whole(
     assert max(last_attempt(split)) <= room
 
 
-def test_the_size_that_was_too_large_is_said(
+def test_the_size_that_was_too_large_is_reported(
     cramped: Callable[..., Cramped], make_batches: MakeBatches, caplog: pytest.LogCaptureFixture
 ) -> None:
     (batch,) = make_batches([11])
@@ -140,7 +140,7 @@ def test_other_errors_are_not_taken_for_it(
 def test_with_dropout_the_outcome_is_that_of_a_step_that_knew_what_does_not_fit(
     where: str, cramped: Callable[..., Cramped], make_batches: MakeBatches
 ) -> None:
-    # So that a run resumed from before the step, or from after it, goes on as the one that never stopped.
+    # So that a run resumed from before the step, or from after it, continues as the one that never stopped.
     finding, knowing = cramped(4, where, dropout=0.3), cramped(4, where, dropout=0.3)
     first, second = (replace(batch, dropout_seed=seed) for seed, batch in enumerate(make_batches([3, 8])))
     state = state_of(finding)

@@ -18,26 +18,37 @@ import pytest
 
 import mt.training.progress
 from mt.evaluation.scores import Score
+from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
+from mt.training.health import Health
 from mt.training.progress import Progress
+from mt.training.samples import Sample
 from mt.training.step import StepResult
 from mt.training.validation import ValidationResult
 
 RESULT = ValidationResult(
-    2.0, {"bleu": Score("BLEU", 31.5, "tok:13a"), "chrf": Score("chrF2", 55.0, "nc:6")}, ["Ein Hund."]
+    2.0,
+    {"bleu": Score("BLEU", 31.5, "tok:13a"), "chrf": Score("chrF2", 55.0, "nc:6")},
+    ["Ein Hund."],
+    length_ratio=0.9,
+    unknown_share=0.25,
 )
-SAMPLES = [("A dog.", "Ein Hund.", "Der Hund.")]
+BEST = ("bleu", "chrf", "loss")
+SAMPLES = [Sample("A dog.", "Ein Hund.", "Der Hund.")]
+HEALTH = Health(
+    0.125, 0.001, {"encoder.layers.0": 0.5, "output": 2.0}, {"encoder.layers.0": 8.0, "output": 4.0}
+)
 
 
 def take_steps(folder: Path, state: Counters, until: int, *, log_every: int = 2) -> None:
     """Steps whose loss is their number, ten target tokens each; a validation at every fourth."""
-    with Progress(
-        folder / "tensorboard", folder / "metrics.jsonl", counters=state, total_steps=20, metric="bleu"
-    ) as progress:
+    run = RunDirectory(folder)
+    with Progress(run, counters=state, total_steps=20, metric="bleu", clip_norm=1.0) as progress:
         while state.step < until:
             loss = float(state.step + 1)
             state.record_step(loss, 10, updated=True)
-            result = StepResult(loss, 10, 0.5, updated=True, learning_rate=1e-3 * state.step)
+            rate = 1e-3 * state.step
+            result = StepResult(loss, 10, 0.5, updated=True, learning_rate=rate, health=HEALTH)
             progress.step(state, result, state.next_point() if state.step % log_every == 0 else None)
             if state.step % 4 == 0:
                 progress.validation(state, RESULT, SAMPLES)
@@ -51,18 +62,26 @@ def test_the_event_file_holds_every_tag(tmp_path: Path, read_curves: Callable[[P
         "train/learning_rate",
         "train/gradient_norm",
         "train/tokens_per_second",
+        "train/step_target_tokens",
+        "train/skipped_share",
+        "train/padding_share",
+        "train/update_ratio",
+        "train/clip_norm",
         "validation/loss",
         "validation/perplexity",
         "validation/bleu",
         "validation/chrf",
-        "samples/1/text_summary",
+        "validation/length_ratio",
+        "validation/unknown_share",
+        "validation/samples/text_summary",
+        *(f"best/{name}" for name in BEST),
     }
     # The mean over the tokens since the last point.
     assert curves["train/loss"] == [(2, 1.5), (4, 3.5), (6, 5.5), (8, 7.5)]
     assert curves["train/learning_rate"] == [(step, pytest.approx(1e-3 * step)) for step in (2, 4, 6, 8)]
     assert curves["validation/bleu"] == [(4, 31.5), (8, 31.5)]
     assert curves["validation/perplexity"] == [(step, pytest.approx(math.e**2)) for step in (4, 8)]
-    step, text = curves["samples/1/text_summary"][0]
+    step, text = curves["validation/samples/text_summary"][0]
     assert step == 4
     for sentence in SAMPLES[0]:
         assert sentence.encode() in text
@@ -71,17 +90,14 @@ def test_the_event_file_holds_every_tag(tmp_path: Path, read_curves: Callable[[P
 def test_the_corpus_is_shown_once_however_often_a_run_begins(
     tmp_path: Path, read_curves: Callable[[Path], Any]
 ) -> None:
+    run = RunDirectory(tmp_path)
     # The first two were killed before they had saved anything.
     for _ in range(3):
-        with Progress(
-            tmp_path, tmp_path / "metrics.jsonl", counters=Counters(), total_steps=9, metric="bleu"
-        ) as progress:
+        with Progress(run, counters=Counters(), total_steps=9, metric="bleu") as progress:
             progress.show_corpus("reason  pairs\ntoo long  3", {"too long": 3, "the source is empty": 1})
-    with Progress(
-        tmp_path, tmp_path / "metrics.jsonl", counters=Counters(step=1), total_steps=9, metric="bleu"
-    ):
+    with Progress(run, counters=Counters(step=1), total_steps=9, metric="bleu"):
         pass
-    curves = read_curves(tmp_path)
+    curves = read_curves(run.tensorboard_dir)
     assert curves["corpus/dropped/too_long"] == [(1, 3.0)]
     assert curves["corpus/dropped/the_source_is_empty"] == [(1, 1.0)]
     [(step, text)] = curves["corpus/report/text_summary"]
@@ -99,7 +115,9 @@ def test_metrics_hold_the_same_figures(tmp_path: Path, read_curves: Callable[[Pa
         for name in line.keys() - {"step", "epoch", "num_target_tokens", "minutes", "kind"}:
             value = None if name == "tokens_per_second" else pytest.approx(line[name])
             from_lines.setdefault(f"{line['kind']}/{name}", []).append((line["step"], value))
-    del curves["samples/1/text_summary"]
+    # The rest can be computed from these.
+    for tag in ("validation/samples/text_summary", "train/clip_norm", *(f"best/{n}" for n in BEST)):
+        del curves[tag]
     assert curves == from_lines
 
 
@@ -107,9 +125,7 @@ def test_the_speed_is_that_of_training_alone(tmp_path: Path, monkeypatch: pytest
     now = 0.0
     monkeypatch.setattr("time.perf_counter", lambda: now)
     state, result = Counters(), StepResult(1.0, 10, 0.5, updated=True)
-    with Progress(
-        tmp_path, tmp_path / "metrics.jsonl", counters=state, total_steps=4, metric="bleu"
-    ) as progress:
+    with Progress(RunDirectory(tmp_path), counters=state, total_steps=4, metric="bleu") as progress:
         for step in range(1, 5):
             now += 2.0
             state.record_step(1.0, 10, updated=True)
@@ -127,8 +143,7 @@ def test_the_time_left_is_that_of_training_alone(
     now = 0.0
     monkeypatch.setattr("time.perf_counter", lambda: now)
     state, result = Counters(step=100), StepResult(1.0, 10, 0.5, updated=True)
-    files = tmp_path, tmp_path / "metrics.jsonl"
-    with Progress(*files, counters=state, total_steps=3701, metric="bleu") as progress:
+    with Progress(RunDirectory(tmp_path), counters=state, total_steps=3701, metric="bleu") as progress:
         for _ in range(300):
             now += 2.0
             state.record_step(1.0, 10, updated=True)
@@ -169,24 +184,23 @@ def test_what_came_after_the_resumed_step_is_taken_back(
     take_steps(broken, saved, 12)
     assert read_curves(broken / "tensorboard") == read_curves(unbroken / "tensorboard")
     lines = [
-        [(line["step"], line["kind"], line["loss"]) for line in map(json.loads, text.splitlines())]
+        [(line["step"], line["kind"], line.get("loss")) for line in map(json.loads, text.splitlines())]
         for text in ((folder / "metrics.jsonl").read_text() for folder in (broken, unbroken))
     ]
     assert lines[0] == lines[1]
+    assert (broken / "samples.jsonl").read_text() == (unbroken / "samples.jsonl").read_text()
 
 
 def test_an_interval_without_any_update_has_no_point(tmp_path: Path) -> None:
     state = Counters()
     figures = tmp_path / "metrics.jsonl"
-    with Progress(
-        tmp_path / "tensorboard", figures, counters=state, total_steps=1, metric="bleu"
-    ) as progress:
+    with Progress(RunDirectory(tmp_path), counters=state, total_steps=1, metric="bleu") as progress:
         state.record_step(math.nan, 10, updated=False)
         progress.step(state, StepResult(math.nan, 10, math.nan, updated=False), state.next_point())
     assert figures.read_text() == ""
 
 
-def test_log_lines_where_stderr_is_no_terminal(
+def test_log_lines_where_stderr_is_not_a_terminal(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -212,21 +226,22 @@ import sys, time
 from pathlib import Path
 import mt.training.progress
 from mt.cli.logs import show_logs
+from mt.run_directory import RunDirectory
 from mt.training.progress import Progress
 from mt.training.counters import Counters
+from mt.training.samples import Sample
 from mt.training.step import StepResult
 from mt.training.validation import ValidationResult
 show_logs()
 mt.training.progress.SECONDS_BETWEEN_LINES = 0
 state = Counters(best_value=31.5)
-folder = Path(sys.argv[1])
-files = folder / "tensorboard", folder / "metrics.jsonl"
-with Progress(*files, counters=state, total_steps=3, metric="bleu") as progress:
+with Progress(RunDirectory(Path(sys.argv[1])), counters=state, total_steps=3, metric="bleu") as progress:
     for _ in range(3):
         state.record_step(2.5, 10, updated=True)
         progress.step(state, StepResult(2.5, 10, 0.5, updated=True), state.next_point())
         time.sleep(0.2)  # A bar is not drawn more often.
-    progress.validation(state, ValidationResult(1.0, {}, []), [(" ".join(["extraordinary"] * 12), "", "")])
+    samples = [Sample(" ".join(["extraordinary"] * 12), "", "")]
+    progress.validation(state, ValidationResult(1.0, {}, []), samples)
 """
 
 

@@ -1,6 +1,8 @@
 """A run that was stopped and resumed is the run that never stopped, bit for bit."""
 
 import json
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ TrainUntil = Callable[..., Outcome | None]
 
 @pytest.fixture(scope="module")
 def unbroken(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """Two epochs of six steps in one sitting."""
+    """Two epochs of six steps in one session."""
     run = RunDirectory(tmp_path_factory.mktemp("unbroken"))
     run_training(make_config(), run)
     return run
@@ -57,7 +59,7 @@ def assert_same(
 
 
 @pytest.fixture
-def train_in_three_sittings(train_until: TrainUntil, tmp_path: Path) -> Callable[[Config], RunDirectory]:
+def train_in_three_sessions(train_until: TrainUntil, tmp_path: Path) -> Callable[[Config], RunDirectory]:
     """Stops after step 2, and after step 7 in the second epoch."""
 
     def train(config: Config) -> RunDirectory:
@@ -95,7 +97,7 @@ def test_signals_at_any_step(
     tmp_path: Path,
     assert_same: Callable[..., None],
 ) -> None:
-    # Each sitting finds the run under another name, as on a disk that is mounted elsewhere.
+    # Each session finds the run under another name, as on a disk that is mounted elsewhere.
     path = tmp_path / "run"
     for step in stops:
         outcome = train_until(make_config(), path, step=step)
@@ -123,14 +125,14 @@ def test_limits_that_are_raised(
 def test_with_averaged_weights(
     unbroken: RunDirectory,
     make_config: MakeConfig,
-    train_in_three_sittings: Callable[[Config], RunDirectory],
+    train_in_three_sessions: Callable[[Config], RunDirectory],
     tmp_path: Path,
     assert_same: Callable[..., None],
 ) -> None:
     config = make_config("training.ema_decay=0.8")
     averaged = RunDirectory(tmp_path / "averaged")
     run_training(config, averaged)
-    run = train_in_three_sittings(config)
+    run = train_in_three_sessions(config)
     assert_same(run, averaged)
     # Training itself is that of the plain run; what is saved as the model is not.
     newest = [each.checkpoints_dir / "step_0000012" for each in (averaged, unbroken)]
@@ -153,7 +155,7 @@ def test_with_other_ways_of_training(
     options: Sequence[str],
     unbroken: RunDirectory,
     make_config: MakeConfig,
-    train_in_three_sittings: Callable[[Config], RunDirectory],
+    train_in_three_sessions: Callable[[Config], RunDirectory],
     tmp_path: Path,
     assert_same: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
@@ -163,7 +165,7 @@ def test_with_other_ways_of_training(
     config = make_config(*options)
     other = RunDirectory(tmp_path / "other")
     run_training(config, other)
-    run = train_in_three_sittings(config)
+    run = train_in_three_sessions(config)
     assert_same(run, other)
     # Each of them is another training than the plain one.
     newest = [each.checkpoints_dir / "step_0000012" for each in (other, unbroken)]
@@ -204,7 +206,7 @@ def test_what_does_not_change_the_mathematics_may_change(
     assert_equal(*weights)
 
 
-def test_the_schedule_goes_on(
+def test_the_schedule_continues(
     unbroken: RunDirectory, make_config: MakeConfig, tmp_path: Path, read_metrics: Callable[[Path], Figures]
 ) -> None:
     # Of its own total, not of the limit: a run of 4 steps that is made longer follows one cosine.
@@ -239,7 +241,7 @@ def test_early_stopping_counts_on(
         checkpoints = path / "checkpoints"
         assert (checkpoints / "best").read_text() == "step_0000004\n"
         assert sorted(folder.name for folder in checkpoints.glob("step*")) == ["step_0000004", "step_0000010"]
-    # Patience is a limit like others: more of it goes on.
+    # Patience is a limit like others: more of it continues.
     outcome = run_training(
         make_config("training.max_steps=null", "validation.every_steps=2", "validation.patience=4"),
         RunDirectory(path),
@@ -258,3 +260,31 @@ def scripted_bleu(values: Sequence[float]) -> Callable[..., ValidationResult]:
         return ValidationResult(1 / value, scores, list(sources))
 
     return validate
+
+
+_FOLLOWED: list[list[str]] = []
+
+
+def _follow(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "open" and _FOLLOWED and isinstance(path := arguments[0], str):
+        _FOLLOWED[-1].append(path)
+
+
+sys.addaudithook(_follow)
+
+
+def test_each_part_of_a_checkpoint_is_read_once_on_resuming(
+    make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    train_until(make_config(), run.path, step=2)
+    folder = run.checkpoints_dir / (run.checkpoints_dir / "latest").read_text().strip()
+    parts = sorted({path.name for path in folder.iterdir()} - {"checkpoint.json"})
+    opened: list[str] = []
+    _FOLLOWED.append(opened)
+    try:
+        train_until(make_config(), run.path, step=3)
+    finally:
+        _FOLLOWED.clear()
+    read = Counter(Path(path).name for path in opened if Path(path).parent == folder)
+    assert {part: read[part] for part in parts} == dict.fromkeys(parts, 1)

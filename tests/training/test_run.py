@@ -22,7 +22,6 @@ from mt.evaluation.scores import Score
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK
-from mt.training.counters import Counters
 from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.run import run_training
@@ -115,7 +114,7 @@ def test_another_config_is_refused(
     assert contents(run.path) == before
 
 
-def test_saving_is_no_part_of_the_speed(
+def test_saving_is_not_part_of_the_speed(
     make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left_out: list[float] = []
@@ -176,7 +175,7 @@ def test_a_config_of_the_users_is_not_written_over(
     assert run.config_file.read_text() == text
 
 
-def test_a_first_attempt_that_failed_is_in_nobodys_way(
+def test_a_first_attempt_that_failed_is_not_in_the_way(
     make_config: MakeConfig, run: RunDirectory, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
@@ -232,7 +231,7 @@ def test_validation_knows_how_long_translations_are(
     assert ratios == [json.loads(run.corpus_file.read_text(encoding="utf-8"))["target_ratio"]]
 
 
-def test_an_alignment_that_nothing_comes_of_is_said(
+def test_an_alignment_that_has_no_effect_is_reported(
     make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     run_training(
@@ -389,7 +388,7 @@ def test_nan_gradients_are_skipped_counted_and_in_the_end_an_error(
     with pytest.raises(TrainingError, match="in 3 steps in a row, the last at step 9"):
         run_training(config, run)
     assert caplog.text.count("skipped: the gradient's norm is nan") == 5
-    # What was saved last is not spoilt: resuming goes on from there, with the counters as they were.
+    # What was saved last is not spoilt: resuming continues from there, with the counters as they were.
     monkeypatch.setattr(Objective, "forward", forward)
     outcome = run_training(config, run)
     assert (outcome.counters.step, outcome.counters.num_skipped_steps) == (12, 4)
@@ -446,12 +445,10 @@ def test_the_bar_knows_where_the_run_will_end(
     totals: list[int] = []
 
     class NotingProgress(Progress):
-        def __init__(
-            self, *arguments: Path, counters: Counters, total_steps: int | None, metric: str
-        ) -> None:
+        def __init__(self, *arguments: Any, total_steps: int | None, **named: Any) -> None:
             assert total_steps is not None
             totals.append(total_steps)
-            super().__init__(*arguments, counters=counters, total_steps=total_steps, metric=metric)
+            super().__init__(*arguments, total_steps=total_steps, **named)
 
     monkeypatch.setattr(mt.training.run, "Progress", NotingProgress)
     outcome = run_training(make_config("training.max_steps=null", f"training.{limit}"), run)

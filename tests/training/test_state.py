@@ -62,7 +62,7 @@ def test_best_value_and_patience(metric: str, values: list[float]) -> None:
 
 
 @pytest.mark.parametrize("metric", ["bleu", "loss"])
-def test_value_that_is_no_number_is_better_than_nothing_and_worse_than_any(metric: str) -> None:
+def test_value_that_is_not_finite_is_better_than_nothing_and_worse_than_any(metric: str) -> None:
     state = Counters()
     assert state.record_validation(math.nan, metric)
     assert state.record_validation(5.0, metric)
@@ -103,6 +103,6 @@ def test_patience_ends_the_run() -> None:
     assert reasons == [None, None, None, None, "no gain in 2 validations (validation.patience)"]
 
 
-def test_without_limits_a_run_goes_on() -> None:
+def test_without_limits_a_run_continues() -> None:
     state = Counters(10**9, 10**6, 0, 10**12, 1e9, num_validations_without_gain=10**6)
     assert state.reached_limit(TrainingConfig(), ValidationConfig()) is None

@@ -1,4 +1,4 @@
-"""A run that is asked to stop in any of its phases stops soon, loses nothing, and goes on exactly."""
+"""A run that is asked to stop in any of its phases stops soon, loses nothing, and continues exactly."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> RunDirectory:
 
 @pytest.fixture(scope="module")
 def unbroken(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """Twelve steps in one sitting, with a validation after each four of them."""
+    """Twelve steps in one session, with a validation after each four of them."""
     run = RunDirectory(tmp_path_factory.mktemp("unbroken"))
     run_training(make_config(), run)
     return run
@@ -218,9 +218,9 @@ def test_a_save_is_completed(
         outcome = run_training(make_config(), run)
     assert (outcome.exit_code, outcome.counters.step) == (143, 3)
     assert len(calls) == 4  # It was saved once, in so many files.
-    checkpoint, damaged = CheckpointStore(run.checkpoints_dir).recover()
-    assert checkpoint is not None
-    assert (checkpoint.step, damaged) == (3, {})
+    recovered, damaged = CheckpointStore(run.checkpoints_dir).recover()
+    assert recovered is not None
+    assert (recovered.checkpoint.step, damaged) == (3, {})
     run_training(make_config(), run)
     assert_same(run, unbroken)
 
@@ -258,7 +258,7 @@ def test_when_the_time_is_up_the_run_is_saved_and_there_is_more_to_do(
         outcome = run_training(make_config(), run, max_seconds=1234.5)
     assert (outcome.finished, outcome.exit_code, outcome.counters.step) == (None, 75, 7)
     assert "Stopped at step 7, saved: the time is up." in run.log_file.read_text()
-    # It is a limit of the sitting, not of the run.
+    # It is a limit of the session, not of the run.
     assert "1234" not in run.config_file.read_text()
     assert "1234" not in str(outcome.counters.to_dict())
     run_training(make_config(), run)
@@ -303,7 +303,7 @@ def test_nothing_is_left_of_the_time_or_the_handlers() -> None:
 
 
 @pytest.mark.parametrize("call", [3, 10], ids=["first epoch", "second epoch"])
-def test_while_sentences_are_cut_anew(
+def test_while_sentences_are_cut_again(
     call: int,
     make_config: MakeConfig,
     run: RunDirectory,

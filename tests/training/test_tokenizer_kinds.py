@@ -47,7 +47,7 @@ def test_an_external_tokenizer_may_be_gone_afterwards(make_config: MakeConfig, t
     assert len(Translator.from_run(run, device=CPU).translate(["Anna sees milk."])) == 1
 
 
-def test_lower_case_is_said(
+def test_lower_case_is_reported(
     make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "mt")

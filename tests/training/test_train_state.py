@@ -78,7 +78,7 @@ def evaluated(state: TrainState) -> dict[str, Tensor]:
 def test_weight_decay_takes_off_a_share_of_matrices_beside_adams_step(
     tied: bool, make_state: Callable[..., TrainState]
 ) -> None:
-    """Loshchilov and Hutter 2019, algorithm 2: the decay is no part of the gradient."""
+    """Loshchilov and Hutter 2019, algorithm 2: the decay is not part of the gradient."""
     state = make_state("training.weight_decay=0.1", f"model.tie_output={str(tied).lower()}")
     model = state.objective.model
     before = {name: weight.clone() for name, weight in model.weights().items()}
@@ -112,7 +112,7 @@ def test_the_weights_of_the_losses_reach_the_objective(make_state: Callable[...,
 @pytest.mark.parametrize("steps", [0, 3])
 @pytest.mark.parametrize("fp16", [False, True])
 @pytest.mark.parametrize("overrides", [(), ("training.ema_decay=0.9",)], ids=["plain", "average"])
-def test_what_is_restored_goes_on_as_what_was_saved(
+def test_what_is_restored_continues_as_what_was_saved(
     overrides: tuple[str, ...],
     fp16: bool,
     steps: int,

@@ -9,8 +9,10 @@ import sacrebleu
 import torch
 from torch.nn import functional as F
 
+from mt.config.data import TokenizerConfig
 from mt.config.training import ValidationConfig
 from mt.data.batches.batch import Batch
+from mt.data.tokenizers.tokenizer import train_tokenizer
 from mt.device import Precision
 from mt.training.loss import Objective
 from mt.training.validation import ValidationResult, validate, validation_loss
@@ -21,6 +23,7 @@ MakeBatches = Callable[[Sequence[int]], list[Batch]]
 SOURCES = ["ein Hund .", "eine Katze schläft hier ."]
 REFERENCES = ["a dog .", "a cat is sleeping here ."]
 HYPOTHESES = ["a dog .", "a cat sleeps here ."]
+TOKENIZER = train_tokenizer(["a dog . a cat here"], TokenizerConfig(min_frequency=1))
 
 
 def run(
@@ -35,6 +38,7 @@ def run(
         translate=translate,
         sources=SOURCES,
         references=REFERENCES,
+        tgt_tokenizer=TOKENIZER,
     )
 
 
@@ -128,7 +132,7 @@ def test_validation_draws_nothing_and_leaves_no_gradient(
     assert all(p.grad is None for p in objective.parameters())
 
 
-def test_training_goes_on_after_a_validation(
+def test_training_continues_after_a_validation(
     make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
     """Tensors made in inference mode would break the next backward pass."""
@@ -139,7 +143,7 @@ def test_training_goes_on_after_a_validation(
     assert all(p.grad is not None for p in objective.parameters())
 
 
-def test_loss_of_nothing_is_no_number(make_objective: MakeObjective) -> None:
+def test_loss_of_nothing_is_not_finite(make_objective: MakeObjective) -> None:
     assert math.isnan(validation_loss(make_objective(), [], Precision("float32", torch.device("cpu"))))
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mt.data.batches.batch import Batch
 from mt.device import Precision
+from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.loss import Objective
 from mt.training.progress import Progress
@@ -97,9 +98,7 @@ def test_a_scale_that_falls_is_counted_apart() -> None:
 
 def curve(folder: Path, losses: Sequence[float], state: Counters) -> None:
     """A step for each loss, and a point of the curve for each step."""
-    with Progress(
-        folder / "tensorboard", folder / "metrics.jsonl", counters=state, total_steps=None, metric="bleu"
-    ) as progress:
+    with Progress(RunDirectory(folder), counters=state, total_steps=None, metric="bleu") as progress:
         for loss in losses:
             state.record_step(loss, 10, updated=True)
             progress.step(state, StepResult(loss, 10, 1.0, updated=True), state.next_point())

@@ -44,7 +44,7 @@ def make_model() -> Callable[..., Transformer]:
 
 @pytest.fixture
 def randomise() -> Callable[[nn.Module], None]:
-    """Draws every parameter anew, biases and gains too, which a fresh model has at 0 and 1."""
+    """Draws every parameter again, biases and gains too, which a fresh model has at 0 and 1."""
 
     @torch.no_grad()
     def draw(module: nn.Module) -> None:

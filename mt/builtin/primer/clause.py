@@ -12,7 +12,7 @@ Every German clause is built around two brackets, which its verb fills:
     weil                           der Junge heute das Fenster            aufmacht
     ====================  =======  =====================================  ==========
 
-*Verb second*: in a statement exactly one constituent stands in front of the finite verb; if it is not the
+*Verb second*: in a statement exactly one constituent precedes the finite verb; if it is not the
 subject, the subject follows the verb. *Verb first*: a yes/no question leaves the front empty. *Verb last*: in
 a subordinate clause the conjunction takes the left bracket, and the finite verb joins the others on the
 right. The middle is the same in all three.
@@ -30,7 +30,7 @@ _AUXILIARIES = load_lexicon().auxiliaries
 
 @dataclass(frozen=True)
 class Adjunct:
-    """Words that nothing changes any more, "in the park" and "im Park"; ``lemma`` is the noun in them."""
+    """A phrase that is not inflected further, "in the park" and "im Park"; ``lemma`` is its noun."""
 
     english: str
     german: str
@@ -40,14 +40,14 @@ class Adjunct:
 
 @dataclass(frozen=True)
 class Clause:
-    """What a clause says, in no language yet.
+    """The content of a clause, independent of the language.
 
     Attributes:
-        object: In the accusative, or in the dative where the verb wants it.
+        object: In the accusative, or in the dative where the verb requires it.
         receiver: The dative beside an accusative object ("gives *the child* a book").
-        complement: What the verb cannot do without: a predicate, a destination, an object with a preposition.
+        complement: What else the verb requires: a predicate, a destination, an object with a preposition.
         circumstance: With whom, for whom, or where it happens.
-        negated: By "not"; German has "kein" instead where the object ``denies``.
+        negated: Whether it is negated by "not"; German has "kein" instead where the object ``denies``.
     """
 
     subject: Phrase
@@ -84,7 +84,7 @@ def subordinate_clause(conjunction: str, clause: Clause) -> str:
 
 
 def _brackets(clause: Clause) -> tuple[str, str]:
-    """The finite verb, and what of the verb stands on the right: prefix, participle or infinitive."""
+    """The finite verb, and the part of the verb in the right bracket: prefix, participle or infinitive."""
     verb = clause.verb
     form = AGREEMENTS.index(clause.subject.agreement)
     if clause.tense in ("present", "progressive"):
@@ -110,11 +110,11 @@ def _constituent(clause: Clause, slot: Slot) -> str:
 
 
 def _middle(clause: Clause, front: Slot | None) -> list[str]:
-    """All between the brackets but what stands in front; empty strings where there is nothing.
+    """The constituents between the brackets, except the one in front; absent ones are empty strings.
 
     What the listener knows comes early, what is new comes late: pronouns and names, then the time, then what
-    is known ("das Buch"), then the circumstances, then what is new ("ein Buch"). "nicht" stands before the
-    circumstances and the complement; in a negated clause, and beside "nie" and "schon", what is known steps
+    is known ("das Buch"), then the circumstances, then what is new ("ein Buch"). "nicht" comes before the
+    circumstances and the complement; in a negated clause, and beside "nie" and "schon", what is known comes
     before the time as well, so that time and negation stay together: "das Buch heute nicht".
     """
 

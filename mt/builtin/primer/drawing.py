@@ -35,7 +35,7 @@ Choices = tuple[tuple[Determiner, bool], ...]
 
 _LEXICON = load_lexicon()
 _PRONOUNS = tuple(pronoun(key) for key in _LEXICON.pronouns)
-# Every verb has a form for "ich" alone, which is to be seen often enough to be learnt.
+# The verb form for "ich" is used with no other subject, so "ich" must be frequent enough to learn it.
 _SUBJECT_PRONOUNS = _PRONOUNS + 3 * (pronoun("I"),)
 _FIRST_PERSON = frozenset({"I", "we"})
 _NAMES = (
@@ -54,7 +54,7 @@ _TIMES = {
     for key in ("habit", "progressive", "modal", "future", "past", "perfect")
 }
 _SPANS = {key: tuple(span for span in _LEXICON.spans if key in span.tenses) for key in ("past", "future")}
-# What one does not do by the clock: "I often forget my key", but hardly "every evening".
+# For what is not done on a schedule: "I often forget my key", but hardly "every evening".
 _TIMES["seldom"] = tuple(time for time in _TIMES["habit"] if time.middle)
 _ONE, _SEVERAL = False, True
 _NUMBERED: Choices = tuple((number, _SEVERAL) for number in NUMBERS)
@@ -106,8 +106,8 @@ class Drawing:
     """Draws clauses from one random generator.
 
     Args:
-        random: The only source of chance.
-        allowed: Says whether (subject, verb, object) may be used.
+        random: The only source of randomness.
+        allowed: Returns whether (subject, verb, object) may be used.
     """
 
     def __init__(self, random: Random, allowed: Allowed) -> None:
@@ -154,11 +154,11 @@ class Drawing:
         """Draw a clause whose combination may be one of another split.
 
         Args:
-            verbs: To choose from.
-            subject: Where it is given.
-            object: Where it is given; the verbs must then be such as take it.
-            tenses: To choose from; a verb that has no such tense is put into the simple present.
-            negation: How often a clause that may be negated is.
+            verbs: The verbs to choose from.
+            subject: The subject; None draws one.
+            object: The object, which all of the verbs must accept; None draws one.
+            tenses: The tenses to choose from; a verb that has no such tense is put into the simple present.
+            negation: The probability that a clause is negated if it may be.
         """
         verb = self.choose(verbs)
         subject = subject or self.subject(verb.subjects)
@@ -191,7 +191,7 @@ class Drawing:
         return Clause(subject, verb, tense, modal, object, receiver, complement, circumstance, time, negated)
 
     def subject(self, nouns: Sequence[Noun]) -> Phrase:
-        """Somebody who acts: a pronoun, a name, or one of ``nouns``."""
+        """A person as the subject: a pronoun, a name, or one of ``nouns``."""
         if self.chance(0.3):
             return self.choose(_SUBJECT_PRONOUNS)
         if self.chance(0.15):
@@ -199,7 +199,7 @@ class Drawing:
         return self._noun_phrase(self.choose(nouns), _SUBJECT, adjectives=0.3)
 
     def person(self, nouns: Sequence[Noun], taken: Sequence[str], known: bool) -> Phrase:
-        """Somebody who is not one of ``taken``: a pronoun, a name, or one of ``nouns``."""
+        """A person who is not one of ``taken``: a pronoun, a name, or one of ``nouns``."""
         while True:
             if self.chance(0.2):
                 phrase = self.choose(_PRONOUNS)
@@ -214,7 +214,7 @@ class Drawing:
                 return phrase
 
     def time(self, verb: Verb, tense: Tense) -> Time | None:
-        """When, in an expression that settles the tense; None where English can do without."""
+        """A time expression that determines the tense; None where English needs none."""
         if verb.state:
             return self.choose(_TIMES["past"]) if tense == "past" else None
         if tense == "present":
@@ -233,7 +233,7 @@ class Drawing:
         return place, self._noun_phrase(place.noun, choices, adjectives=0.15, owned=0.25)
 
     def thing(self, noun: Noun, *, adjectives: float = 0.0) -> Phrase:
-        """Something known: "the apple", "these apples", "my apples"."""
+        """A definite noun phrase: "the apple", "these apples", "my apples"."""
         return self._noun_phrase(noun, _KNOWN if noun.plural else _SUBSTANCE_KNOWN, adjectives, owned=0.25)
 
     def _noun_phrase(self, noun: Noun, choices: Choices, adjectives: float, owned: float = 0.4) -> Phrase:
@@ -313,10 +313,10 @@ def _choices(verb: Verb, noun: Noun, new: bool) -> Choices:
 
 
 def triple(clause: Clause) -> tuple[str, str, str] | None:
-    """Name what a split is made by: subject, verb, and object or what else completes the verb.
+    """The combination that decides the split: subject, verb, and object or other complement.
 
-    None for a pronoun and a verb with nothing more ("I laugh"), which every split may use: it is no
-    combination to hold out, but all there is of the form "lache".
+    None for a pronoun and a verb alone ("I laugh"), which every split may use, because no other clause
+    has the form "lache".
     """
     completion = clause.object or clause.complement
     if completion is None and clause.subject.pronoun:
@@ -343,7 +343,7 @@ def _adjunct(english: str, german: str, phrase: Phrase, case: Case) -> Adjunct:
 
 
 def at(place: Place, phrase: Phrase) -> Adjunct:
-    """Where somebody is: "at the station", "am Bahnhof"."""
+    """A phrase for a place: "at the station", "am Bahnhof"."""
     return replace(_adjunct(*place.at, phrase, "dative"), is_place=True)
 
 

@@ -1,8 +1,8 @@
 """Noun phrases: articles, adjective endings and cases in German; "a" and "an" in English.
 
 A German adjective shows case and gender only where the word before it does not: after "der" it is *weak* (-e,
--en), after "ein" it is *mixed* ("ein alter Mann", since "ein" says too little), and with nothing or a number
-before it *strong*.
+-en), after "ein" it is *mixed* ("ein alter Mann", since "ein" does not show the gender), and with nothing
+or a number before it *strong*.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from mt.builtin.primer.lexicon import Adjective, Agreement, Case, Gender, Noun, 
 
 CASES: tuple[Case, ...] = ("nominative", "accusative", "dative")
 
-# One string a case; in it the endings of masculine, feminine, neuter and plural. "-" is no ending.
+# For each case, the endings of masculine, feminine, neuter and plural. "-" is no ending.
 _COLUMNS = {"m": 0, "f": 1, "n": 2, "plural": 3}
 _ENDINGS = {
     "der": {"nominative": "er e es e", "accusative": "en e es e", "dative": "em er em en"},  # dieser, viele
@@ -33,10 +33,10 @@ Declension = Literal["the", "der", "ein", "none"]
 
 @dataclass(frozen=True, eq=False)
 class Determiner:
-    """What stands before a noun: in English by number, in German as a stem and the endings it takes.
+    """The determiner of a noun: in English by number, in German as a stem and the endings it takes.
 
-    ``known`` says that the thing is taken for known ("the", "my"): word order depends on it. ``denies`` marks
-    "kein", which says "no" or "not ... a".
+    ``known`` marks a definite noun phrase ("the", "my"): word order depends on it. ``denies`` marks
+    "kein", which means "no" or "not ... a".
     """
 
     english: str
@@ -52,7 +52,7 @@ class Phrase:
     """A noun phrase, name or pronoun, ready for both languages.
 
     ``german`` holds nominative, accusative and dative. ``gender`` is None for a plural. ``lemma`` names the
-    thing itself, whatever its number and article: splits are made by it. ``described`` says that there is an
+    thing itself, whatever its number and article: splits are made by it. ``described`` is True if there is an
     adjective.
     """
 
@@ -204,7 +204,7 @@ def title_and_surname(surname: str, gender: Gender) -> Phrase:
 
 
 def pronoun_for(phrase: Phrase) -> Phrase | None:
-    """The pronoun that takes up a person again; None where the languages disagree ("das Mädchen")."""
+    """The pronoun that refers back to a person; None where the languages disagree ("das Mädchen")."""
     if phrase.pronoun:
         return phrase
     if phrase.agreement == "wir":
@@ -213,7 +213,7 @@ def pronoun_for(phrase: Phrase) -> Phrase | None:
 
 
 def prepositional(preposition: str, phrase: Phrase, case: Case) -> str:
-    """A German preposition and its phrase, drawn together where German does ("im Park", "zur Schule")."""
+    """A German preposition and its phrase, contracted where German does ("im Park", "zur Schule")."""
     words = f"{preposition} {phrase.in_case(case)}"
     first_two = " ".join(words.split()[:2])
     contracted = _CONTRACTIONS.get(first_two)

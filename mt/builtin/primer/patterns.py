@@ -1,4 +1,4 @@
-"""The patterns of sentences: each draws what it needs, and says it."""
+"""The patterns of sentences: each draws its clauses and builds a sentence from them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -131,7 +131,7 @@ def why(draw: Drawing) -> Sentence:
 
 
 def to_you(draw: Drawing) -> Sentence:
-    """Speak to somebody by name, which says whether German has "du" or "Sie"."""
+    """Address somebody by name, which decides between German "du" and "Sie"."""
     addressee, you = somebody_spoken_to(draw)
     kind = draw.choose(("asks", "asks", "asks", "tells", "object", "what", "where"))
     if kind == "what":
@@ -227,7 +227,7 @@ def taken_up_again(draw: Drawing) -> Sentence:
             return coordinated(first, ("but", "aber") if draw.chance(0.3) else ("and", "und"), second)
 
 
-# How often each is drawn, in a thousand sentences.
+# How often each pattern is drawn per thousand sentences.
 PATTERNS: tuple[tuple[Callable[[Drawing], Sentence], int], ...] = (
     (plain, 200),
     (time_first, 80),

@@ -16,7 +16,7 @@ Words = tuple[str, str]
 
 
 class Sentence(NamedTuple):
-    """A sentence in both languages, and the clauses that it says them by."""
+    """A sentence in both languages, and its clauses."""
 
     english: str
     german: str
@@ -187,7 +187,7 @@ def subordinate_first(conjunction: Words, subordinate: Clause, main: Clause) -> 
 
 
 def coordinated(first: Clause, conjunction: Words, second: Clause) -> Sentence:
-    """Join two main clauses; "and" and "but" leave the German order as it is, and "aber" wants a comma."""
+    """Join two main clauses; "and" and "but" leave the German order as it is, and "aber" needs a comma."""
     comma = "," if conjunction[0] == "but" else ""
     english = f"{english_clause(first)}{comma} {conjunction[0]} {english_clause(second)}"
     german = f"{main_clause(first)}{comma} {conjunction[1]} {main_clause(second)}"

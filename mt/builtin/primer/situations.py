@@ -33,13 +33,13 @@ WITH_OBJECT = tuple(verb for verb in _LEXICON.verbs if verb.objects and not verb
 _WITH_PLACE = tuple(
     verb for verb in _LEXICON.verbs if (verb.locations or verb.destinations) and verb.lemma != "come"
 )
-# Few verbs have a dative object, and "welchem" is to be seen as often as other words.
+# Few verbs have a dative object, and "welchem" should be as frequent as other words.
 _ASKED_FOR = WITH_OBJECT + 4 * tuple(verb for verb in WITH_OBJECT if verb.object_case == "dative")
 # What somebody does on purpose with something that is there already.
 DONE_TO_THINGS = tuple(
     verb for verb in WITH_OBJECT if not verb.no_ing and verb.lemma not in ("bake", "write")
 )
-# Prefix and verb are one word in a subordinate clause ("anruft"): to be seen often.
+# Prefix and verb are one word in a subordinate clause ("anruft"), which must be frequent enough to learn.
 _SUBORDINATE = _LEXICON.verbs + 3 * tuple(verb for verb in _LEXICON.verbs if verb.prefix)
 
 _PERSONS = tuple(noun for noun in _LEXICON.nouns.values() if "person" in noun.classes)
@@ -75,7 +75,7 @@ _PAST_TIMES = tuple(time for time in _LEXICON.times if "past" in time.tenses and
 
 
 def denies(clause: Clause) -> bool:
-    """Whether there is a "no child" or "never" in it, which makes a strange question."""
+    """Whether the clause has "no child" or "never", which would make a strange question."""
     return clause.subject.denies or (clause.time is not None and clause.time.english == "never")
 
 
@@ -88,7 +88,7 @@ def askable(make: Callable[[], Clause]) -> Clause:
 
 
 def without_denial(make: Callable[[], Clause]) -> Clause:
-    """Make clauses until one says neither "no child" nor "never"."""
+    """Make clauses until one has neither "no child" nor "never"."""
     while True:
         clause = make()
         if not denies(clause):
@@ -121,7 +121,7 @@ def quality(adjective: Adjective) -> Adjunct:
 
 
 def something_named(draw: Drawing) -> tuple[Clause, bool]:
-    """Something that "this" is, and whether it says what this is not."""
+    """The complement of "this is", and whether the sentence is negated."""
     while True:
         adjective, groups = draw.choose(_COUNTED_BY_GENDER)
         noun = draw.choose(draw.choose(groups))
@@ -139,7 +139,7 @@ def something_named(draw: Drawing) -> tuple[Clause, bool]:
 
 
 def something_described(draw: Drawing) -> Clause:
-    """Something or somebody is so, or is somewhere."""
+    """A clause that describes a thing or person, or says where it is."""
     while True:
         kind = draw.choose(("thing", "thing", "state", "state", "place"))
         if kind == "state":
@@ -165,7 +165,7 @@ def something_described(draw: Drawing) -> Clause:
 
 
 def somebody_in_a_state(draw: Drawing, *, moods: bool) -> Clause:
-    """Somebody is tired, or was; ``moods`` leaves only what an event can be the reason of, in the present."""
+    """A clause such as "he is tired"; ``moods`` keeps only moods that an event can cause, in the present."""
     while True:
         adjective = draw.choose(_LEXICON.moods if moods else _LEXICON.states)
         subject = draw.subject(_PERSONS)
@@ -199,7 +199,7 @@ def same_person(
 
 
 def somebody_spoken_to(draw: Drawing) -> tuple[Words, Phrase]:
-    """A name to begin with, and the "you" that goes with it."""
+    """A name to address, and the "you" that agrees with it."""
     if draw.chance(0.75):
         name = draw.choose(_LEXICON.names["he"] + _LEXICON.names["she"])
         return (name, name), pronoun("familiar")
@@ -232,7 +232,7 @@ def asking_for_object(
 def asking_for_place(
     draw: Drawing, subject: Phrase | None = None, tenses: Sequence[Tense] = TENSES
 ) -> tuple[Clause, Slot]:
-    """A clause with "where", and the slot that it stands in."""
+    """A clause with "where", and the constituent that it asks for."""
     while True:
         clause = askable(lambda: draw.draft(EVENTS, subject=subject, tenses=tenses, negation=0))
         slot: Slot = "complement"

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mt.data.batches.dataset import EncodedPairs
+from mt.display import track
 
 ALIGNMENT_VERSION = 1
 """Raised when the same ids would be aligned differently than before."""
@@ -64,7 +65,7 @@ class Lexicon:
         src_word, tgt_word = np.divmod(keys, tgt_vocab_size)
         no_counterpart = _NO_COUNTERPART / max(len(grid.src_ids), len(grid.tgt_ids))
         lexicon = cls(keys, np.ones(len(keys)), np.ones(len(keys)), tgt_vocab_size, no_counterpart)
-        for _ in range(_ITERATIONS):
+        for _ in track(range(_ITERATIONS), "learning the alignment", unit="iterations"):
             posterior = grid.posterior(
                 lexicon.tgt_given_src[word_pair], lexicon.src_given_tgt[word_pair], no_counterpart
             )
@@ -101,7 +102,11 @@ def align(pairs: EncodedPairs) -> Iterator[Places]:
 
     Concatenated, the arrays have the layout of ``pairs.tgt.ids``.
     """
-    lexicon = Lexicon.learn(pairs)
+    # Not in the generator, so that learning is over before the first block is asked for.
+    return _aligned(pairs, Lexicon.learn(pairs))
+
+
+def _aligned(pairs: EncodedPairs, lexicon: Lexicon) -> Iterator[Places]:
     for first, num_cells in _blocks(pairs):
         limits = np.arange(_CELLS_AT_A_TIME, num_cells.sum(), _CELLS_AT_A_TIME)
         cuts = np.searchsorted(num_cells.cumsum(), limits)

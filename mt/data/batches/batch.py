@@ -34,7 +34,7 @@ class Batch:
         alignment: ``(B, T)``, the source position that each label translates, or -1; None if it is not
             needed.
         dropout_seed: What training seeds torch with before it computes the batch, from 0 to ``2**64 - 1``;
-            None to leave torch's generators as they are.
+            None leaves torch's generators as they are.
     """
 
     src_ids: Tensor

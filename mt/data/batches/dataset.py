@@ -168,6 +168,7 @@ class _Side:
         self._files[1].write(np.zeros(1, dtype=np.int64).data)
 
     def append(self, sentences: Sequence[Sequence[int]]) -> None:
+        """Add the ids of some sentences."""
         more = EncodedSentences.of(sentences)
         arrays: tuple[npt.NDArray[Any], ...] = (more.ids, more.offsets[1:] + self._total, more.lengths)
         for file, array in zip(self._files, arrays, strict=True):

@@ -129,7 +129,7 @@ class BatchStream:
         if batch >= num_batches:
             raise TrainingError(
                 f"the checkpoint's training state is at batch {batch} of epoch {epoch}, which has "
-                f"{num_batches} batches: it was altered. Remove the checkpoint to go on from the one "
+                f"{num_batches} batches: it was altered. Remove the checkpoint to continue from the one "
                 "before it.",
                 Remedy.START_OVER,
             )

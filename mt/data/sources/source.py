@@ -40,7 +40,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus that was found, with nothing read of it yet.
+    """A corpus that was found but not read yet.
 
     Attributes:
         kind: ``built-in``, ``hub``, ``folder``, ``file``, ``files`` or ``parallel text``.

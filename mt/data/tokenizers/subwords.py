@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from mt.data.tokenizers.word_level import ESCAPE, normal_spacing
+from mt.display import waiting
 from mt.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 
 # A word, a number or signs, each with the space before it. No merge crosses these, so that no text becomes
@@ -37,7 +39,7 @@ def byte_level_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, l
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_valid_unicode(texts), trainer)
+    _train(tokenizer, _valid_unicode(texts), trainer)
     tokenizer.decoder = decoders.Sequence([_no_special_tokens(), decoders.ByteLevel(), _no_first_space()])
     return _without_added_tokens(tokenizer)
 
@@ -68,7 +70,7 @@ def metaspace_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lo
         limit_alphabet=len(characters),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    _train(tokenizer, texts, trainer)
     tokenizer.decoder = _metaspace_decoder()
     return _without_added_tokens(tokenizer)
 
@@ -105,6 +107,17 @@ def _frequent_characters(
     frequent = [written for written, count in frequencies.items() if count >= min_frequency]
     frequent.sort(key=lambda written: (-frequencies[written], written))
     return [SPACE_MARK, *frequent][: max_size - len(SPECIAL_TOKENS) - len(BYTES)]
+
+
+def _train(tokenizer: Tokenizer, texts: Iterable[str], trainer: trainers.BpeTrainer) -> None:
+    with ExitStack() as stack:
+
+        def read() -> Iterator[str]:
+            yield from texts
+            # Now the library learns merges, and does not say how far it is.
+            stack.enter_context(waiting("learning subwords"))
+
+        tokenizer.train_from_iterator(read(), trainer)
 
 
 def _valid_unicode(texts: Iterable[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`mt` translating: the `Translator` that `mt translate` uses."""
+"""`mt` translating: the `Translator` that `mt translate` uses, in the precision that it takes by default."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file
 
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import keep_freed_memory
+from mt.device import PrecisionName, choose_search_precision, keep_freed_memory
 from mt.inference.loaded_model import build_model
 from mt.inference.translator import Translator
 from mt.search.strategy import Beam
@@ -24,12 +24,14 @@ class MtTranslating:
     beam_sizes = (1, 5)
     batchings = ("128 sentences",)
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, name: PrecisionName) -> None:
         config = run_config(job.size, max_length=job.workload.description.max_length)
         src, tgt = (Tokenizer.load(job.folder / f"{side}_tokenizer.json") for side in ("src", "tgt"))
         model = build_model(config, src, tgt)
         model.load_weights(load_file(job.folder / "decoding.safetensors"))
-        self._translator = Translator(config, model.to(torch.device(job.device)).eval(), src, tgt)
+        device = torch.device(job.device)
+        precision = choose_search_precision(name, device)
+        self._translator = Translator(config, model.to(device).eval(), src, tgt, precision=precision)
 
     def translate(self, texts: Sequence[str], beam_size: int, batching: str) -> list[str]:
         strategy = Beam(beam_size, LENGTH_PENALTY, "mean") if beam_size > 1 else None
@@ -38,4 +40,4 @@ class MtTranslating:
 
 def run(channel: Channel, job: Job) -> None:
     keep_freed_memory()
-    serve_translations(channel, job, MtTranslating(job))
+    serve_translations(channel, job, MtTranslating(job, "auto"))

@@ -1,8 +1,9 @@
 """What comes before measuring: the corpus as ids, first weights, and a small model that can translate."""
 
+import hashlib
 import json
 import math
-import time
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from mt.data.batches.sampler import epoch_batches
 from mt.data.corpus import load_corpus
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
 from mt.device import Precision
+from mt.evaluation.scores import score_translations
+from mt.inference.translator import Translator
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import length_limit
 from mt.search.request import SearchRequest
@@ -25,6 +28,7 @@ from mt.special_tokens import EOS_ID, SPECIAL_TOKENS
 from mt.training.loss import Objective
 from mt.training.train_state import TrainState
 from mt.transformer.transformer import Transformer
+from scripts.benchmark.mt_config import run_config
 from scripts.benchmark.session import Channel, Job, serve
 from scripts.benchmark.sides.mt_train import adam, batch_stream, new_model
 from scripts.benchmark.sides.plain_loop import LABEL_SMOOTHING
@@ -34,7 +38,8 @@ MAX_LENGTH = 128
 VOCABULARY_SIZE = 8_000
 SEED = 1
 LEARNING_BATCH_TOKENS = 1_024
-LEARNING_RATE, WARMUP_STEPS = 1e-3, 150
+LEARNING_RATE, WARMUP_STEPS = 1e-3, 400
+STEPS_BETWEEN_SCORES, MOST_STEPS, NUM_SCORED = 250, 10_000, 1_000
 
 
 def learning_rate(step: int) -> float:
@@ -50,7 +55,7 @@ class Preparation:
 
     @property
     def _candidates(self) -> Path:
-        """Sentences that may be translated: those of the test, then of the validation split."""
+        """Pairs whose sources may be translated: those of the test, then of the validation split."""
         return self._job.folder / "candidates.json"
 
     def make_workload(
@@ -64,8 +69,11 @@ class Preparation:
         pairs, _ = encode_pairs(train, *sides, max_length=MAX_LENGTH)
         for tokenizer, name in zip(sides, ("src", "tgt"), strict=True):
             tokenizer.save(self._job.folder / f"{name}_tokenizer.json")
-        texts = [*corpus.test["src"], *corpus.validation["src"]]
-        self._candidates.write_text(json.dumps(texts, ensure_ascii=False), encoding="utf-8")
+        candidates = [
+            [*corpus.test["src"], *corpus.validation["src"]],
+            [*corpus.test["tgt"], *corpus.validation["tgt"]],
+        ]
+        self._candidates.write_text(json.dumps(candidates, ensure_ascii=False), encoding="utf-8")
         batches = epoch_batches(
             pairs.src.lengths, pairs.tgt.lengths, batch_tokens=batch_tokens, seed=SEED, epoch=0
         )
@@ -97,9 +105,28 @@ class Preparation:
         save_file(model.weights(), self._job.first_weights)
         return {}
 
-    def learn(self, *, seconds: float, num_sentences: int) -> Mapping[str, Any]:
-        """Train a model for so long, and find sentences whose translation it ends by itself."""
+    def learn(self, *, bleu: float, num_sentences: int) -> Mapping[str, Any]:
+        """Train a model to this quality, or take the one that an earlier run trained so.
+
+        Raises:
+            RuntimeError: If it does not get there in `MOST_STEPS` steps.
+        """
         workload = self._job.workload
+        recipe = [vars(workload.description), vars(self._job.size), bleu, num_sentences, LEARNING_RATE]
+        recipe += [WARMUP_STEPS, LEARNING_BATCH_TOKENS, self._candidates.read_text(encoding="utf-8")]
+        key = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()
+        facts_file = self._job.folder / "decoding.json"
+        if facts_file.exists():
+            facts: dict[str, Any] = json.loads(facts_file.read_text())
+            if facts.get("key") == key:
+                return facts
+        model, facts = self._trained_to(bleu, workload)
+        save_file(model.weights(), self._job.folder / "decoding.safetensors")
+        facts |= {"key": key, **self._choose_sentences(model, num_sentences)}
+        facts_file.write_text(json.dumps(facts))
+        return facts
+
+    def _trained_to(self, bleu: float, workload: Workload) -> tuple[Transformer, dict[str, Any]]:
         model = new_model(self._job.size, workload.description)
         stream = batch_stream(workload, batch_tokens=LEARNING_BATCH_TOKENS)
         train_state = TrainState(
@@ -110,27 +137,38 @@ class Preparation:
             label_smoothing=LABEL_SMOOTHING,
             clip_norm=1.0,
         )
-        started = time.perf_counter()
         epoch = position = 0
-        loss = float("nan")
-        while time.perf_counter() - started < seconds:
+        reached = 0.0
+        for step in range(1, MOST_STEPS + 1):
             batches, epoch, position = stream.take(epoch, position)
-            loss = train_state.step(batches).loss
-        save_file(model.weights(), self._job.folder / "decoding.safetensors")
-        num_left_out = self._choose_sentences(model.eval(), num_sentences)
-        facts = {"steps": train_state.counters.step, "loss": loss, "left_out": num_left_out}
-        (self._job.folder / "decoding.json").write_text(json.dumps(facts))
-        return facts
+            train_state.step(batches)
+            if step % STEPS_BETWEEN_SCORES == 0:
+                reached = self._bleu(model.eval())
+                model.train()
+                print(f"step {step}: BLEU {reached:.1f}", file=sys.stderr, flush=True)
+                if reached >= bleu:
+                    return model.eval(), {"steps": step, "bleu": reached}
+        raise RuntimeError(f"BLEU {reached:.1f} after {MOST_STEPS:,} steps, and not {bleu:g}")
+
+    def _bleu(self, model: Transformer) -> float:
+        """BLEU of the first candidates, which greedy search translates."""
+        sources, references = (
+            side[:NUM_SCORED] for side in json.loads(self._candidates.read_text(encoding="utf-8"))
+        )
+        config = run_config(self._job.size, max_length=MAX_LENGTH)
+        sides = [Tokenizer.load(self._job.folder / f"{side}_tokenizer.json") for side in ("src", "tgt")]
+        lines = Translator(config, model, sides[0], sides[1]).translate(sources)
+        return float(score_translations(lines, references)["bleu"].value)
 
     @torch.inference_mode()
-    def _choose_sentences(self, model: Transformer, num_sentences: int) -> int:
+    def _choose_sentences(self, model: Transformer, num_sentences: int) -> dict[str, int]:
         """Write test sentences, then validation sentences; return how many of those tried did not end.
 
         Each program limits the length of a translation in its own way, so that one which does not end by
         itself would cost each side another number of steps.
         """
         tokenizer = Tokenizer.load(self._job.folder / "src_tokenizer.json")
-        texts = json.loads(self._candidates.read_text(encoding="utf-8"))[: 2 * num_sentences]
+        texts = json.loads(self._candidates.read_text(encoding="utf-8"))[0][: 2 * num_sentences]
         chosen: list[str] = []
         left_out: list[str] = []
         for start in range(0, len(texts), 100):
@@ -147,7 +185,7 @@ class Preparation:
         sentences_to_translate = (chosen + left_out)[:num_sentences]
         path = self._job.folder / "decoding_texts.json"
         path.write_text(json.dumps(sentences_to_translate, ensure_ascii=False), encoding="utf-8")
-        return len(left_out)
+        return {"left_out": len(left_out), "tried": len(chosen) + len(left_out)}
 
 
 def run(channel: Channel, job: Job) -> None:

@@ -105,7 +105,7 @@ def fingerprint(run: Path) -> Fingerprint:
 def files_of(run: Path) -> frozenset[str]:
     """Every file and folder of a run, steps left out, since who was stopped has saved others.
 
-    TensorBoard's are left out as well: there is one for each sitting, whose name holds the time.
+    TensorBoard's are left out as well: there is one for each session, whose name holds the time.
     """
     paths = [str(path.relative_to(run)) for path in run.rglob("*") if "tfevents" not in path.name]
     return frozenset(re.sub(r"/step_\d+", "/step", path) for path in paths)
@@ -138,7 +138,10 @@ def _curves(folder: Path) -> dict[str, list[tuple[int, object]]]:
     events.Reload()
     return {
         tag: [
-            (event.step, None if "per_second" in tag else make_ndarray(event.tensor_proto).flat[0])
+            (
+                event.step,
+                None if "per_second" in tag else next(iter(make_ndarray(event.tensor_proto).flat), None),
+            )
             for event in events.Tensors(tag)
         ]
         for tag in sorted(events.Tags()["tensors"])

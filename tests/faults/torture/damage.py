@@ -1,4 +1,4 @@
-"""Truncated parts and flipped bits: never loaded, and training goes on from the newest sound checkpoint."""
+"""Truncated parts and flipped bits: never loaded, and training continues from the newest sound checkpoint."""
 
 import random
 import shutil
@@ -65,7 +65,7 @@ def offer_damaged(part: str, kind: str, count: int, seed: float) -> Task:
 def is_loaded(store: CheckpointStore, name: str) -> bool:
     """Whether anyone takes this checkpoint: who resumes, or who asks for it."""
     recovered, _ = store.recover()
-    if recovered is not None and recovered.name == name:
+    if recovered is not None and recovered.checkpoint.name == name:
         return True
     try:
         checkpoint = store.require(name)

@@ -13,6 +13,7 @@ FILES = (
     "src_tokenizer.json",
     "tgt_tokenizer.json",
     "metrics.jsonl",
+    "samples.jsonl",
     "checkpoints/latest",
     "checkpoints/best",
     "lock",
@@ -21,7 +22,7 @@ CURVES = ("metrics", "curves")
 
 
 def no_text(data: bytes, chance: random.Random) -> bytes:
-    """Bytes that are no UTF-8, somewhere."""
+    """Bytes that are not UTF-8, somewhere."""
     at = chance.randrange(len(data) + 1)
     return data[:at] + b"\xff\xfe" + data[at:]
 
@@ -64,7 +65,7 @@ def damaged_file(file: str, kind: str, seed: float) -> Task:
         code = driver.train(arena.config, run)
         if code == 0:
             judge(trial, arena, run)
-            if file == "metrics.jsonl":
+            if file in ("metrics.jsonl", "samples.jsonl"):
                 # Lines that cannot be read are gone; nothing else may be.
                 trial.problems = [each for each in trial.problems if each[1].split()[0] not in CURVES]
             return trial

@@ -14,7 +14,7 @@ RANDOM, NAMED = "kill -9 at random moments", "kill -9 at named points"
 
 def random_kills(arena: Arena, count: int, chance: random.Random) -> list[Task]:
     """Kills of ``mt train`` spread from its first second to its end; each third run is killed twice."""
-    sitting, waiting = _time_one_sitting(arena)
+    sitting, waiting = _time_one_session(arena)
     tasks: list[Task] = []
     for number in range(count):
         moments = [(number + chance.random()) / count] + [chance.random()] * (number % 3 == 2)
@@ -37,7 +37,7 @@ def named_kills(arena: Arena, chance: random.Random, most: int | None = None) ->
     return tasks
 
 
-def _time_one_sitting(arena: Arena) -> tuple[float, float]:
+def _time_one_session(arena: Arena) -> tuple[float, float]:
     """Seconds that the real command takes, and how many of them pass before it looks at the run directory."""
     run = arena.new_run()
     started = time.monotonic()

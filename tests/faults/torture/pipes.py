@@ -16,6 +16,7 @@ FILES = (
     "src_tokenizer.json",
     "tgt_tokenizer.json",
     "metrics.jsonl",
+    "samples.jsonl",
     "train.log",
     "lock",
     "checkpoints/latest",

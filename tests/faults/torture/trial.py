@@ -64,7 +64,7 @@ def make_arena(folder: Path, driver: Driver, *, steps: int) -> Arena:
 
 
 def read_stderr(run: Path) -> str:
-    """What all sittings of a run have said so far."""
+    """What all sessions of a run have said so far."""
     return run.with_suffix(".stderr").read_text(encoding="utf-8", errors="replace")
 
 

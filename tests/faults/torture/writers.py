@@ -17,7 +17,7 @@ MOST_SECONDS = 2.0
 
 
 def two_writers(count: int, chance: random.Random) -> list[Task]:
-    """The second is refused while the first trains, and goes on when it was killed."""
+    """The second is refused while the first trains, and continues when it was killed."""
     return [second_writer(chance.random()) for _ in range(count)]
 
 

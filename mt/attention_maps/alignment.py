@@ -1,0 +1,147 @@
+"""From attention to alignment: which layer is read, and which words it links.
+
+One rule holds for every model. The candidates are the decoder's layers, each with the cross-attention of its
+heads averaged. The layer is read that most often attends most to the source token on which the prediction
+depends most: the one without which the probability of the target token falls furthest. This is measured on
+the first sentence pairs of the run's validation split. EOS takes no part on either side.
+"""
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from mt.data.corpus import load_split
+from mt.errors import ConfigError, LinesError, MtError
+from mt.inference.attention import SentenceAttention, Token, sentence_attention, source_dependence
+from mt.inference.translator import Translator
+from mt.search.strategy import Strategy
+from mt.transformer.transformer import Transformer
+
+LOG = logging.getLogger(__name__)
+
+# Enough for some 200 tokens, on which the layers of a trained model differ by far more than chance.
+_NUM_PAIRS_MEASURED = 20
+
+
+@dataclass(frozen=True)
+class AlignmentLayer:
+    """The decoder layer whose heads' mean is read as the alignment."""
+
+    index: int
+    """Counted from 0, the lowest layer."""
+    agreement: float | None
+    """The share of target tokens for which it attends most to what the prediction depends on most; None if
+    that was not measured, because the layer was given."""
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """The attention of some sentences, with the layer that aligns them."""
+
+    sentences: Sequence[SentenceAttention]
+    layer: AlignmentLayer
+
+    def alignment(self, sentence: SentenceAttention) -> Tensor:
+        """How much each target token attends to each source token: ``(T, S)``, EOS included."""
+        return sentence.cross[self.layer.index].mean(0)
+
+
+def attention_maps(
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str] | None = None,
+    *,
+    strategy: Strategy = None,
+    layer: int | None = None,
+) -> AttentionMaps:
+    """Record the attention of sentences and their translations, and choose the layer that aligns them.
+
+    Args:
+        translator: One model, not an ensemble.
+        sources: The sentences.
+        targets: The translation of each; None for the one that the model finds.
+        strategy: The decoding strategy that finds it.
+        layer: The decoder layer to read the alignment from, counted from 0; None for the one of the rule.
+
+    Raises:
+        LinesError: If a sentence is too long for the model.
+        ConfigError: If there is no such layer.
+    """
+    sentences = sentence_attention(translator, sources, targets, strategy=strategy)
+    if layer is None:
+        return AttentionMaps(sentences, choose_layer(translator, _validation_pairs(translator) or sentences))
+    num_layers = translator.config.model.num_decoder_layers
+    if not 0 <= layer < num_layers:
+        raise ConfigError(
+            f"there is no decoder layer {layer + 1}: this model has {num_layers}, counted from 1."
+        )
+    return AttentionMaps(sentences, AlignmentLayer(layer, None))
+
+
+def _validation_pairs(translator: Translator) -> list[SentenceAttention]:
+    """The first pairs of the validation split that have text and fit; none if the corpus cannot be read."""
+    try:
+        rows = load_split(translator.config.data, "validation")
+    except MtError as error:
+        LOG.info(
+            "the layer is chosen on the given sentences, because the validation split is not there: %s", error
+        )
+        return []
+    found: list[SentenceAttention] = []
+    for row in islice(rows, 10 * _NUM_PAIRS_MEASURED):
+        if len(found) < _NUM_PAIRS_MEASURED:
+            with contextlib.suppress(LinesError):
+                found += sentence_attention(translator, [row["src"]], [row["tgt"]])
+    return found
+
+
+def choose_layer(translator: Translator, sentences: Sequence[SentenceAttention]) -> AlignmentLayer:
+    """Choose the layer by the rule of this module on these sentences; the lowest of equally good ones."""
+    model = translator.plain_model
+    assert isinstance(model, Transformer)
+    pairs = [sentence for sentence in sentences if sentence.src_ids and sentence.tgt_ids]
+    if not pairs:
+        return AlignmentLayer(0, None)
+    hits = []
+    for sentence in pairs:
+        dependence = source_dependence(model, sentence.src_ids, sentence.tgt_ids, translator.device)
+        attended = sentence.cross.mean(1)[:, :-1, :-1].argmax(-1)
+        hits.append((attended == dependence.argmax(-1)).sum(-1))
+    agreement = torch.stack(hits).sum(0) / sum(len(sentence.tgt_ids) for sentence in pairs)
+    return AlignmentLayer(int(agreement.argmax()), float(agreement.max()))
+
+
+def aligned_tokens(alignment: Tensor) -> list[int]:
+    """The source token of each target token, EOS excluded on both sides: ``(T, S)`` -> T - 1 positions."""
+    return [int(place) for place in alignment[:-1, :-1].argmax(-1)] if alignment.size(1) > 1 else []
+
+
+def aligned_words(sentence: SentenceAttention, alignment: Tensor) -> list[tuple[int, int]]:
+    """Link each target word to the source word that it attends to most.
+
+    The weights of the tokens of a word are added. A token that is part of several words counts for the last.
+
+    Returns:
+        Pairs of a source and a target word, counted from 0, in the order of the target; words are what is
+        between the spaces of ``sentence.source`` and ``sentence.target``.
+    """
+    src, tgt = _membership(sentence.src_tokens), _membership(sentence.tgt_tokens)
+    if not src.numel() or not tgt.numel():
+        return []
+    weights, best = (tgt @ alignment @ src.T).max(-1)
+    return [(int(best[word]), word) for word in range(len(best)) if weights[word] > 0]
+
+
+def _membership(tokens: Sequence[Token]) -> Tensor:
+    """``(words, tokens)``: 1 where the token is part of the word."""
+    num_words = 1 + max((token.word for token in tokens if token.word is not None), default=-1)
+    part_of = torch.zeros(num_words, len(tokens))
+    for place, token in enumerate(tokens):
+        if token.word is not None:
+            part_of[token.word, place] = 1
+    return part_of

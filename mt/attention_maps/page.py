@@ -1,0 +1,128 @@
+"""Attention as a page: one HTML file that opens from disk, with neither network nor build step.
+
+The drawing is in `page.js`, the look in `page.css`. All text of the user is data: it is embedded as JSON and
+put into the page as text nodes, never as markup.
+"""
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from mt.attention_maps.alignment import AttentionMaps
+from mt.display import visible
+from mt.inference.attention import SentenceAttention, Token
+
+_FOLDER = Path(__file__).parent
+_SCRIPT = (_FOLDER / "page.js").read_text(encoding="utf-8")
+_STYLE = (_FOLDER / "page.css").read_text(encoding="utf-8")
+
+# Weights are embedded in 16 bits: exact to 0.00001, at a quarter of the size of decimal numbers.
+_STEPS = 2**16 - 1
+
+MOST_SENTENCES = 100
+"""The most sentences of a page; of 40 tokens, with 6 layers of 8 heads, each takes 0.7 MB."""
+
+
+def attention_html(maps: AttentionMaps) -> str:
+    """The maps as a fragment to embed in a page: style, data and script, without a heading of its own.
+
+    Sentences without text are left out. A page that restricts its scripts has to allow `script_hash`.
+    """
+    return (
+        '<section class="mt-attention">'
+        f"<style>{_STYLE}</style>"
+        f'<script type="application/json">{_data(maps)}</script>'
+        "<noscript>The attention maps are drawn by JavaScript, which is switched off.</noscript>"
+        f"<script>{_SCRIPT}</script>"
+        "</section>"
+    )
+
+
+def script_hash() -> str:
+    """The script's hash for a Content-Security-Policy, such as ``'sha256-...'``."""
+    digest = hashlib.sha256(_SCRIPT.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def attention_page(maps: AttentionMaps, model_name: str) -> str:
+    """The maps as a whole page.
+
+    Args:
+        maps: At most `MOST_SENTENCES`.
+        model_name: What the page says it is of, such as the run and its checkpoint.
+    """
+    name = html.escape(visible(model_name))
+    # Nothing is loaded from anywhere, and no script runs but ours, whatever the text contains.
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {script_hash()}"
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Attention of {name}</title>
+<style>
+body {{ margin: 0 auto; max-width: 78rem; padding: 1rem clamp(0.75rem, 2.5vw, 2rem) 3rem; }}
+@media (prefers-color-scheme: dark) {{ @media screen {{ body {{ background: #14171c; }} }} }}
+h1 {{ font: 600 1.35rem/1.3 system-ui, sans-serif; margin: 0 0 0.75rem; }}
+h1 small {{ font-weight: 400; font-size: 0.95rem; opacity: 0.75; overflow-wrap: anywhere; }}
+</style>
+</head>
+<body>
+<h1>What the model attends to <small>{name}</small></h1>
+{attention_html(maps)}
+</body>
+</html>
+"""
+
+
+def _data(maps: AttentionMaps) -> str:
+    """What the script draws, as JSON that may be put between tags."""
+    data = {
+        "layer": maps.layer.index,
+        "agreement": maps.layer.agreement,
+        "sentences": [_sentence(each) for each in maps.sentences if each.src_ids and each.tgt_ids],
+    }
+    # "</script>" and "<!--" would end or change the element that contains it.
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _sentence(sentence: SentenceAttention) -> dict[str, object]:
+    return {
+        "line": sentence.line,
+        "source": visible(sentence.source),
+        "target": visible(sentence.target),
+        "src": _tokens(sentence.src_tokens),
+        "tgt": _tokens(sentence.tgt_tokens),
+        "bos": visible(sentence.tgt_inputs[0].label),
+        "maps": {
+            "cross": _packed(sentence.cross),
+            "encoder": _packed(sentence.encoder_self),
+            "decoder": _packed(sentence.decoder_self),
+        },
+    }
+
+
+def _tokens(tokens: Sequence[Token]) -> list[tuple[str, str]]:
+    """The label of each token, and its kind: text, unknown, or mark (EOS, a space)."""
+    return [
+        (visible(token.label), "unknown" if token.is_unknown else "mark" if token.word is None else "text")
+        for token in tokens
+    ]
+
+
+def _packed(weights: Tensor) -> dict[str, object]:
+    """``(L, H, Tq, Tk)`` weights as layers, heads and base64 of little-endian 16-bit numbers."""
+    steps = np.rint(weights.numpy() * _STEPS).astype("<u2")
+    return {
+        "layers": weights.size(0),
+        "heads": weights.size(1),
+        "weights": base64.b64encode(steps.tobytes()).decode(),
+    }

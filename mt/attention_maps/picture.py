@@ -1,0 +1,129 @@
+"""Attention as a picture for a paper, drawn by matplotlib: importing this needs the extra ``pictures``."""
+
+import io
+import logging
+import warnings
+from collections.abc import Sequence
+from typing import Literal
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
+from torch import Tensor
+
+from mt.attention_maps.alignment import AttentionMaps
+from mt.display import visible
+from mt.errors import ConfigError
+from mt.inference.attention import SentenceAttention, Token
+
+LOG = logging.getLogger(__name__)
+
+Kind = Literal["cross", "encoder", "decoder"]
+Heads = int | Literal["mean", "all"]
+
+# Inches of a cell, and of what is around the cells.
+_CELL, _MARGIN = 0.3, 1.6
+_MAPS_IN_A_ROW = 4
+# For the scripts that matplotlib's own font lacks, where one of them is installed.
+_MORE_FONTS = (
+    "Noto Sans CJK JP", "Noto Sans CJK SC", "PingFang SC", "MS Gothic", "Noto Sans Thai", "Noto Sans Arabic",
+    "Noto Sans Hebrew", "Noto Sans Devanagari", "Arial Unicode MS",
+)  # fmt: skip
+
+
+def picture(
+    maps: AttentionMaps, kind: Kind, heads: Heads, *, layer: int | None, format: Literal["png", "svg"]
+) -> bytes:
+    """Draw the attention of the first sentence in one layer; equal arguments give equal bytes.
+
+    Args:
+        maps: The attention of one sentence.
+        kind: Cross-attention, or self-attention of the encoder or the decoder.
+        heads: The number of a head counted from 0, their mean, or all of them side by side.
+        layer: Counted from 0; None for the layer that aligns, or the last one of self-attention.
+        format: The format of the file.
+
+    Raises:
+        ConfigError: If there is no such layer or head.
+    """
+    sentence = maps.sentences[0]
+    weights = {"cross": sentence.cross, "encoder": sentence.encoder_self, "decoder": sentence.decoder_self}[
+        kind
+    ]
+    if layer is None:
+        layer = maps.layer.index if kind == "cross" else weights.size(0) - 1
+    _refuse_missing("layer", layer, weights.size(0))
+    chosen = weights[layer]
+    if heads == "mean":
+        shown = [("", chosen.mean(0))]
+    elif heads == "all":
+        shown = [(f"head {number}", each) for number, each in enumerate(chosen, start=1)]
+    else:
+        _refuse_missing("head", heads, chosen.size(0))
+        shown = [("", chosen[heads])]
+    installed = set(fontManager.get_font_names())
+    fonts = ["DejaVu Sans", *(font for font in _MORE_FONTS if font in installed)]
+    with matplotlib.rc_context({"font.family": fonts, "svg.hashsalt": "mt", "axes.linewidth": 0.6}):
+        return _saved(_drawn(shown, *_labels(sentence, kind)), format)
+
+
+def _refuse_missing(what: str, number: int, count: int) -> None:
+    if not 0 <= number < count:
+        raise ConfigError(
+            f"there is no {what} {number + 1} of this attention: it has {count}, counted from 1."
+        )
+
+
+def _labels(sentence: SentenceAttention, kind: Kind) -> tuple[list[str], list[str]]:
+    """The labels of the rows and of the columns."""
+
+    def shown(tokens: Sequence[Token]) -> list[str]:
+        return [visible(token.label) for token in tokens]
+
+    rows = sentence.src_tokens if kind == "encoder" else sentence.tgt_tokens
+    return shown(rows), shown(sentence.tgt_inputs if kind == "decoder" else sentence.src_tokens)
+
+
+def _drawn(shown: Sequence[tuple[str, Tensor]], rows: Sequence[str], columns: Sequence[str]) -> Figure:
+    across = min(len(shown), _MAPS_IN_A_ROW)
+    down = -(-len(shown) // across)
+    width, height = _CELL * len(columns), _CELL * len(rows)
+    figure = Figure((across * width + _MARGIN, down * height + _MARGIN), layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False)
+    for place, axes in enumerate(grid.flat):
+        if place >= len(shown):
+            axes.set_axis_off()
+            continue
+        title, weights = shown[place]
+        # As on the page: one hue, and the square root, which shows small weights.
+        image = axes.imshow(weights.numpy(), cmap="Blues", norm=PowerNorm(0.5, 0, 1), aspect="equal")
+        axes.set_xlabel(title)
+        _label(axes, rows if place % across == 0 else [], columns if place < across else [])
+    figure.colorbar(
+        image, ax=list(grid.flat), label="weight", ticks=[0, 0.1, 0.25, 0.5, 1], shrink=0.8, pad=0.02
+    )
+    return figure
+
+
+def _label(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
+    axes.xaxis.tick_top()
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_xticks(range(len(columns)), columns, rotation=60, ha="left", rotation_mode="anchor")
+    axes.tick_params(length=0)
+    for text in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+        # A dollar in a sentence is a dollar.
+        text.set_parse_math(False)
+
+
+def _saved(figure: Figure, format: Literal["png", "svg"]) -> bytes:
+    file = io.BytesIO()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        figure.savefig(file, format=format, dpi=200, metadata={"Date": None} if format == "svg" else None)
+    if any("missing from" in str(warning.message) for warning in caught):
+        LOG.warning(
+            "no font of this machine has all characters of the labels: the picture has boxes for them"
+        )
+    return file.getvalue()

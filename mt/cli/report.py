@@ -1,0 +1,106 @@
+"""`mt report`: a run as a page or a model card for somebody else."""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+import mt
+from mt.cli.logs import show_logs
+from mt.cli.options import CheckpointOption, DeviceOption, RunOption, find_run, refuse_missing_folder
+from mt.errors import MtError
+
+if TYPE_CHECKING:
+    from mt.reports.samples import Samples
+    from mt.run_directory import RunDirectory
+
+
+def report(
+    run: RunOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Where to write it. Default: standard output."),
+    ] = None,
+    format: Annotated[
+        Literal["html", "md"], typer.Option(help="A web page, or a model card in Markdown.")
+    ] = "html",
+    sentences: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Translate N validation sentences to show the best and worst; 0: none."
+        ),
+    ] = 200,
+    attention: Annotated[
+        int,
+        typer.Option(
+            min=0, max=20, metavar="N", help="Show what the model attends to in N of them; 0: none."
+        ),
+    ] = 3,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+) -> None:
+    """Write a page about a run for somebody else: data, curves, scores, translations, how to reproduce it.
+
+    The page is one file that needs no network. With --format md it is a model card for the Hugging Face Hub.
+
+    Scores are those that mt evaluate has found, and those of validation. If mt evaluate has translated the
+    whole validation split, its translations are shown, and none are made.
+    """
+    show_logs()
+    refuse_missing_folder(out)
+    found = find_run(run)
+    from mt.atomic_files import write_output
+    from mt.attention_maps.page import script_hash
+    from mt.reports.card import card
+    from mt.reports.facts import gather_facts
+    from mt.reports.page import page
+    from mt.reports.report import Report
+
+    facts = gather_facts(found, now=time.time())
+    left_out = list(facts.problems)
+    samples, shown = None, ""
+    try:
+        if sentences:
+            samples, shown = _samples(
+                found, checkpoint, device, sentences, attention if format == "html" else 0
+            )
+    except MtError as error:
+        left_out.append(f"Translations and attention are left out: {error.message}")
+    written = Report(
+        facts,
+        samples,
+        shown,
+        script_hash() if shown else "",
+        made=datetime.now(UTC),
+        mt_version=mt.__version__,
+        left_out=left_out,
+    )
+    text = page(written) if format == "html" else card(written)
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    write_output(out, text)
+    typer.echo(f"report: {out}", err=True)
+
+
+def _samples(
+    run: "RunDirectory", checkpoint: str, device: str, num_sentences: int, num_attention: int
+) -> "tuple[Samples, str]":
+    """Ranked translations, and what the model attended to in the best of them, as HTML."""
+    from mt.attention_maps.alignment import attention_maps
+    from mt.attention_maps.page import attention_html
+    from mt.device import choose_device
+    from mt.inference.loaded_model import load_model
+    from mt.inference.translator import Translator
+    from mt.reports.samples import rank_samples
+
+    loaded = load_model(run, checkpoint)
+    translator = Translator.from_loaded(loaded, device=choose_device(device))
+    samples = rank_samples(run, loaded, translator, num_sentences=num_sentences)
+    shown = samples.short[:num_attention]
+    if not shown:
+        return samples, ""
+    sources, targets = zip(*((each.source, each.translation) for each in shown), strict=True)
+    return samples, attention_html(attention_maps(translator, sources, targets))

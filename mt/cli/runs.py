@@ -1,0 +1,47 @@
+"""`mt runs`: all runs as a table."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mt.cli.logs import escape_on_terminal
+from mt.cli.options import RUNS
+
+
+def runs(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PATHS]...",
+            help="Run directories, or folders that hold run directories.",
+            show_default="runs/",
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead, with exact numbers.")] = False,
+) -> None:
+    """List the runs: whether each is running or finished, how far it has come, and its best BLEU.
+
+    With two or more PATHS, it also shows the options in which the runs differ.
+
+    BLEU is that of validation. The age is the time since training last wrote a figure or a checkpoint,
+    and the speed counts target tokens. A damaged run is listed with what is wrong with it.
+    """
+    escape_on_terminal()
+    from mt.reports.summary import differing_options, find_runs, summarise
+    from mt.reports.table import differences_table, runs_json, runs_table
+
+    found = find_runs(paths or [RUNS])
+    now = time.time()
+    summaries = [summarise(run, now=now) for run in found]
+    names = [str(run.path) if paths else run.path.name for run in found]
+    usable = {name: each.config for name, each in zip(names, summaries, strict=True) if each.config}
+    is_comparing = paths is not None and len(paths) > 1 and len(usable) > 1
+    differing = differing_options(usable) if is_comparing else {}
+    if json:
+        typer.echo(runs_json(summaries, names, differing))
+        return
+    typer.echo(runs_table(summaries, names))
+    if is_comparing:
+        typer.echo("\n" + differences_table(differing, list(usable)))

@@ -1,0 +1,32 @@
+"""`mt show`: what happened in one run."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mt.cli.logs import escape_on_terminal
+from mt.cli.options import RUNS
+
+
+def show(
+    run: Annotated[
+        Path | None,
+        typer.Argument(metavar="[RUN]", help="The run directory.", show_default="the newest run in runs/"),
+    ] = None,
+) -> None:
+    """Show one run: its corpus and vocabulary, its curves, its interruptions, and its scores.
+
+    Lists the checkpoints too, and what mt evaluate has found, with signatures and intervals.
+    """
+    escape_on_terminal()
+    from mt.reports.facts import gather_facts
+    from mt.reports.story import story
+    from mt.reports.summary import is_run
+    from mt.run_directory import RunDirectory, newest_run
+
+    found = newest_run(RUNS) if run is None else RunDirectory(run)
+    if not is_run(found.path):
+        found.require()
+    typer.echo(story(gather_facts(found, now=time.time())))

@@ -1,0 +1,289 @@
+"""What a model attends to while it translates a sentence: attention recorded for text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from mt.data.batches.batch import Batch, collate
+from mt.data.tokenizers.subwords import SPACE_BYTE, SPACE_MARK
+from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
+from mt.errors import LinesError
+from mt.inference.score import label_log_probs
+from mt.inference.segments import Translation, copied_words
+from mt.inference.source_reader import SourceReader, SourceToken
+from mt.inference.translator import Translator
+from mt.search.strategy import Strategy
+from mt.special_tokens import BOS, EOS, UNK_ID
+from mt.transformer.recording import recording_attention
+from mt.transformer.transformer import Transformer
+
+# Logits of 64 MB in float32.
+_MOST_LOGITS = 2**24
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token as a picture labels it."""
+
+    label: str
+    """The text that it stands for; its vocabulary entry if it has no readable text of its own."""
+    word: int | None
+    """The word of the sentence that it is part of; None for BOS, EOS and a token of space alone."""
+    is_unknown: bool = False
+    """Whether the model reads or writes it as UNK."""
+
+
+@dataclass(frozen=True)
+class SentenceAttention:
+    """A sentence, its translation, and the weights of every attention of one teacher-forced pass over both.
+
+    L are the layers of the encoder or decoder, S source tokens and T target tokens, each with one EOS. Row t
+    of the decoder belongs to the position that *predicts* target token t: its input is the token before.
+    """
+
+    line: int
+    """The number of its line."""
+    source: str
+    """The source as the model reads it; words are what is between its spaces."""
+    target: str
+    src_tokens: Sequence[Token]
+    """S tokens, the last one EOS: rows and columns of ``encoder_self``, columns of ``cross``."""
+    tgt_tokens: Sequence[Token]
+    """T tokens, the last one EOS: rows of ``decoder_self`` and ``cross``."""
+    src_ids: Sequence[int]
+    """The ids of the source without EOS."""
+    tgt_ids: Sequence[int]
+    """The ids of the target without BOS and EOS."""
+    encoder_self: Tensor
+    """``(L, H, S, S)`` float32 on the CPU, as the others."""
+    decoder_self: Tensor
+    """``(L, H, T, T)``; nothing above the diagonal."""
+    cross: Tensor
+    """``(L, H, T, S)``."""
+
+    @property
+    def tgt_inputs(self) -> list[Token]:
+        """What the decoder has read: BOS and all target tokens but EOS, the columns of ``decoder_self``."""
+        return [Token(BOS, None), *self.tgt_tokens[:-1]]
+
+
+@torch.inference_mode()
+def sentence_attention(
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str] | None = None,
+    *,
+    strategy: Strategy = None,
+    first_line: int = 1,
+) -> list[SentenceAttention]:
+    """Record what a model attends to in each sentence and its translation.
+
+    Args:
+        translator: One model, not an ensemble.
+        sources: The sentences; an empty one has nothing but EOS.
+        targets: The translation of each; None for the one that the model finds.
+        strategy: The decoding strategy that finds it.
+        first_line: The number of the first sentence, for messages.
+
+    Raises:
+        LinesError: If a sentence is too long for the model.
+        TypeError: If the translator is an ensemble.
+    """
+    model = translator.plain_model
+    if not isinstance(model, Transformer):
+        raise TypeError("attention is recorded for a single model, not for an ensemble")
+    if targets is None:
+        found = translator.n_best(sources, strategy=strategy, refuse_long=True, first_line=first_line)
+        pairs = [
+            _found(translator, source, best, line)
+            for line, (source, [best]) in enumerate(zip(sources, found, strict=True), first_line)
+        ]
+    else:
+        pairs = _forced(translator, sources, targets, first_line)
+    return [
+        SentenceAttention(
+            line,
+            src.text,
+            tgt.text,
+            src.tokens,
+            tgt.tokens,
+            src.ids,
+            tgt.ids,
+            *record_pair(model, src.ids, tgt.ids, translator.device),
+        )
+        for line, (src, tgt) in enumerate(pairs, first_line)
+    ]
+
+
+@torch.inference_mode()
+def record_pair(
+    model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Attention of the encoder, of the decoder over the target, and of the decoder over the source.
+
+    Args:
+        model: In evaluation mode.
+        src_ids: Without EOS.
+        tgt_ids: Without BOS and EOS.
+        device: Where the model is.
+
+    Returns:
+        ``(L, H, S, S)``, ``(L, H, T, T)`` and ``(L, H, T, S)`` on the CPU, without any padding.
+    """
+    batch = collate([src_ids], [tgt_ids]).to(device)
+    # A compiled model does not call the hooks that record.
+    with torch.compiler.set_stance("force_eager"), recording_attention(model) as recorded:
+        memory = model.encode(batch.src_ids, batch.src_mask)
+        model.decode(batch.tgt_ids, memory, batch.src_mask, batch.tgt_mask)
+
+    def stacked(layers: list[list[Tensor]]) -> Tensor:
+        return torch.stack([weights[0] for [weights] in layers]).cpu()
+
+    return stacked(recorded.encoder_self), stacked(recorded.decoder_self), stacked(recorded.cross)
+
+
+@torch.inference_mode()
+def source_dependence(
+    model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], device: torch.device
+) -> Tensor:
+    """Measure by how much each target token loses probability when a source token is masked out.
+
+    It is found by computing, not by looking at attention: each source token in turn is hidden from all
+    attentions, and the others keep their positions (prediction difference, Li et al. 2019).
+
+    Args:
+        model: In evaluation mode, on ``device``.
+        src_ids: Without EOS.
+        tgt_ids: Without BOS and EOS.
+        device: Where the model is.
+
+    Returns:
+        ``(T - 1, S - 1)`` nats on the CPU, without EOS on either side.
+    """
+    num_src, num_tgt = len(src_ids), len(tgt_ids)
+    batch = collate([src_ids], [tgt_ids]).to(device)
+    with_all = label_log_probs(model, batch)
+    width = max(1, _MOST_LOGITS // (model.output.out_features * (num_tgt + 1)))
+    without_one = ~torch.eye(num_src, num_src + 1, dtype=torch.bool, device=device)
+    rows = [label_log_probs(model, _masked(batch, part)) for part in torch.split(without_one, width)]
+    if not rows:
+        return torch.zeros(num_tgt, 0)
+    return (with_all - torch.cat(rows))[:, :num_tgt].T.cpu()
+
+
+def _masked(batch: Batch, visible: Tensor) -> Batch:
+    """A batch of one pair, repeated for each row of ``visible``, ``(N, S)``: the tokens that may be seen."""
+    return replace(batch.repeated(len(visible)), src_mask=visible[:, None, None, :])
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """One side of a pair."""
+
+    ids: Sequence[int]
+    """Without BOS and EOS."""
+    tokens: Sequence[Token]
+    """Of the ids, and of the EOS after them."""
+    text: str
+
+
+def label_written(tokenizer: Tokenizer, ids: Sequence[int], copies: Sequence[str]) -> Labelled:
+    """Label the tokens that a model wrote with the text that each adds to the translation.
+
+    Args:
+        tokenizer: The tokenizer of the target language.
+        ids: Without BOS and EOS.
+        copies: The text of each UNK, as for `Tokenizer.decode`.
+    """
+    tokens = []
+    text = ""
+    for number, entry in enumerate(tokenizer.tokens(ids), start=1):
+        before, text = text, tokenizer.decode(ids[:number], copies)
+        # The bytes of a character are decoded to the replacement character until the last of them is there.
+        added = text[_common_length(before.rstrip("\ufffd"), text) :].strip()
+        # A part of a character has no text of its own, and a space has none at all.
+        label = added if added and "\ufffd" not in added else entry
+        tokens.append(Token(label, len(text.split()) - 1 if added else None, ids[number - 1] == UNK_ID))
+    return Labelled(ids, [*tokens, Token(EOS, None)], text)
+
+
+def label_read(tokenizer: Tokenizer, text: str, read: Sequence[SourceToken]) -> Labelled:
+    """Label the tokens that a model reads with the part of the text that each encodes.
+
+    Args:
+        tokenizer: The tokenizer of the language.
+        text: What was read.
+        read: What `SourceReader` made of it, without a dictionary.
+    """
+    ids = [token.id for token in read]
+    parts = iter(tokenizer.encode_with_words(text)[1])
+    # Concatenated, the parts are the text without its spaces.
+    word_of_character = [number for number, word in enumerate(text.split()) for _ in word]
+    place = 0
+    tokens: list[Token] = []
+    for token, entry in zip(read, tokenizer.tokens(ids), strict=True):
+        part = next(parts)
+        while token.copy is not None and part != token.copy:
+            part += next(parts)
+        if part:
+            word: int | None = word_of_character[place]
+        else:
+            # A space is part of no word; what else has no text is a further byte of the last character.
+            word = tokens[-1].word if tokens and entry.strip(SPACE_MARK + SPACE_BYTE) else None
+        tokens.append(Token(part or entry, word, token.id == UNK_ID))
+        place += len("".join(part.split()))
+    return Labelled(ids, [*tokens, Token(EOS, None)], normalise_spacing(text))
+
+
+def _common_length(one: str, other: str) -> int:
+    """The number of characters with which both begin."""
+    for place, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return place
+    return min(len(one), len(other))
+
+
+def _found(translator: Translator, source: str, best: Translation, line: int) -> tuple[Labelled, Labelled]:
+    src_tokenizer, tgt_tokenizer = translator.reader.tokenizer, translator.tgt_tokenizer
+    if not best.parts:
+        return label_read(src_tokenizer, "", []), label_written(tgt_tokenizer, [], [])
+    if len(best.parts) > 1:
+        reason = (
+            f"line {line} is too long to be read as a whole, so there is no one picture of its attention. "
+            "Put each of its sentences on a separate line."
+        )
+        raise LinesError({line: reason})
+    [(segment, hypothesis)] = best.parts
+    # One that was cut at the model's limit makes room for the EOS that every row of tokens ends with.
+    ids = hypothesis.ids[: translator.max_length - 1]
+    return (
+        label_read(src_tokenizer, source, segment.tokens),
+        label_written(tgt_tokenizer, ids, copied_words(segment, hypothesis)),
+    )
+
+
+def _forced(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str], first_line: int
+) -> list[tuple[Labelled, Labelled]]:
+    """Read given translations like sources, so that a copied word is one UNK on both sides."""
+    tgt_reader = SourceReader(translator.tgt_tokenizer, {}, copies=translator.copies_words)
+    src_labels, tgt_labels = (
+        [
+            label_read(reader.tokenizer, text, tokens)
+            for text, tokens in zip(texts, reader.read_batch(texts), strict=True)
+        ]
+        for reader, texts in ((translator.reader, sources), (tgt_reader, targets))
+    )
+    pairs = list(zip(src_labels, tgt_labels, strict=True))
+    for line, pair in enumerate(pairs, first_line):
+        for name, side in zip(("source", "translation"), pair, strict=True):
+            if len(side.tokens) > translator.max_length:
+                reason = (
+                    f"line {line}: the {name} has {len(side.tokens)} tokens, EOS included, and this model "
+                    f"reads at most {translator.max_length} (data.max_length when it was trained). Leave it "
+                    "out."
+                )
+                raise LinesError({line: reason})
+    return pairs

@@ -1,0 +1,264 @@
+"""A run that ends within a budget: real steps are timed, and the number of steps is fixed before the run."""
+
+import logging
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from mt.config.config import Config
+from mt.data.batches.dataset import EncodedPairs
+from mt.data.batches.stream import training_batches
+from mt.data.prepared_cache import aligned_places
+from mt.device import Precision, choose_device, keep_freed_memory, multiplies_bf16_fast
+from mt.errors import ConfigError
+from mt.inference.loaded_model import build_model
+from mt.preflight.forecast import Pace, warn_of_other_work
+from mt.preflight.rule import (
+    MOST_PASSES,
+    USUAL_BATCH,
+    USUAL_MODEL,
+    choose,
+    ema_decay,
+    sensible_passes,
+    warmup_steps,
+)
+from mt.preflight.text import Text
+from mt.preflight.trial import Trial, measure_pace
+from mt.seeding import seed_everything
+from mt.training.resume import explain_out_of_memory
+
+LOG = logging.getLogger(__name__)
+
+# A few percent are left for what cannot be timed beforehand, such as saving checkpoints.
+AIM = 0.97
+# Importing torch and the libraries, and the first step, which is slower than the others.
+IMPORT_SECONDS = 6.0
+# A run of fewer steps teaches nothing.
+FEWEST_STEPS = 20
+# Validations take at most this share of the time, if there is more than one.
+VALIDATION_SHARE = 0.05
+MOST_VALIDATIONS = 12
+# How long steps of one kind are timed; three times as long where they vary.
+MOST_TIMED_STEPS = 100
+MOST_TIMED_SECONDS = 8.0
+LEAST_TIMED_SECONDS = 1.5
+TIMED_SHARE = 0.01
+NICE_MINUTES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run may take: minutes from the start of the program to its last step, or target tokens."""
+
+    minutes: float | None = None
+    target_tokens: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether none is given, so that one is proposed."""
+        return self.minutes is None and self.target_tokens is None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The examined part of a corpus as a run will see it."""
+
+    text: Text
+    pairs: EncodedPairs
+    start_seconds: float
+    """The time that loading, tokenizers and encoding take before the first step."""
+
+    @property
+    def corpus_tokens(self) -> float:
+        """Target tokens of one pass over the whole corpus."""
+        return float(self.pairs.tgt.lengths.sum(dtype="int64")) * self.text.scale
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The pace of some timed steps."""
+
+    pace: Pace
+    processor_share: float
+    """The share of the time in which the training thread had a processor."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that fits into its budget."""
+
+    config: Config
+    num_passes: float
+    """Passes over the corpus."""
+    cost_passes: float
+    """The passes that the same time has room for without R-Drop."""
+    minutes: float
+    """From the start of the program to the last step."""
+    target_tokens: float
+    is_proposed: bool
+    """Whether the budget was not given."""
+    notes: list[str]
+
+
+def fit_into(budget: Budget, config: Config, sample: Sample) -> Plan:
+    """Complete a config whose data and tokenizer are decided, so that its run ends within the budget.
+
+    Raises:
+        ConfigError: If the budget is too small for a run.
+    """
+    keep_freed_memory()
+    usual = update(
+        config,
+        model=USUAL_MODEL.model_dump() | {"share_embeddings": config.tokenizer.shared},
+        training={"batch_tokens": max(USUAL_BATCH, config.data.max_length)},
+    )
+    seconds = LEAST_TIMED_SECONDS
+    usual, rate = _in_faster_precision(usual, sample, seconds)
+    minutes = budget.minutes or (_sensible_minutes(rate, sample) if budget.is_open else None)
+    if minutes is None:
+        assert budget.target_tokens is not None
+        affordable = float(budget.target_tokens)
+    else:
+        affordable = rate * max(60 * AIM * minutes - sample.start_seconds - IMPORT_SECONDS, 1.0)
+        seconds = min(MOST_TIMED_SECONDS, max(LEAST_TIMED_SECONDS, TIMED_SHARE * 60 * minutes))
+    chosen = _with_settings(usual, affordable, sample, in_time=minutes is not None)
+    LOG.info("timing steps of the proposed run")
+    measured = measure(chosen, sample, max_seconds=seconds, validating=True)
+    notes = [
+        f"{warning[0].upper()}{warning[1:]}"
+        for warning in warn_of_other_work(os.getloadavg()[0], os.cpu_count() or 1, measured.processor_share)
+    ]
+    return _fixed(budget, minutes, chosen, sample, measured.pace, notes)
+
+
+def measure(config: Config, sample: Sample, *, max_seconds: float, validating: bool = False) -> Measured:
+    """Train a new model for some seconds on the first batches of the run, and time its steps.
+
+    Args:
+        config: The run.
+        sample: Its text.
+        max_seconds: How long steps are timed; up to three times as long if they are not equally fast.
+        validating: Whether to time a validation too.
+    """
+    device = choose_device(config.training.device)
+    places = aligned_places(sample.pairs) if config.copies_words else None
+    stream = training_batches(config, sample.pairs, sample.text.tokenizers, places)
+    seed_everything(config.training.seed)
+    with explain_out_of_memory(config):
+        model = build_model(config, *sample.text.tokenizers).to(device)
+        trial = Trial(config, model, Precision(config.training.precision, device))
+        speed, pace = measure_pace(
+            trial,
+            stream,
+            sample.text,
+            max_steps=MOST_TIMED_STEPS,
+            max_seconds=max_seconds,
+            validating=validating,
+        )
+    return Measured(pace, speed.processor_share)
+
+
+def num_steps_within(seconds: float, pace: Pace) -> tuple[int, int]:
+    """The steps of training, and the validations, that fit into ``seconds``; at least one of each."""
+    room = VALIDATION_SHARE * seconds / max(pace.validation_seconds, 1e-9)
+    num_validations = int(min(MOST_VALIDATIONS, max(1.0, room)))
+    left = seconds - num_validations * pace.validation_seconds
+    return max(1, math.floor(left / pace.seconds_per_step)), num_validations
+
+
+def update(config: Config, **sections: dict[str, Any]) -> Config:
+    """A copy of the config with these options, each checked as if it were read from a file."""
+    values = config.model_dump()
+    for section, options in sections.items():
+        values[section] |= options
+    return Config.model_validate(values)
+
+
+def _in_faster_precision(config: Config, sample: Sample, seconds: float) -> tuple[Config, float]:
+    """The config in the precision in which it trains faster here, and its target tokens per second."""
+    rates = {}
+    # On a device that is not made for bf16, auto is float32.
+    names = ("auto", "float32") if multiplies_bf16_fast(choose_device(config.training.device)) else ("auto",)
+    for name in names:
+        LOG.info("timing steps of a small model%s", "" if name == "auto" else f" in {name}")
+        pace = measure(update(config, training={"precision": name}), sample, max_seconds=seconds).pace
+        rates[name] = pace.target_tokens_per_epoch / pace.seconds_per_step / pace.steps_per_epoch
+    fastest = max(rates, key=lambda name: rates[name])
+    return update(config, training={"precision": fastest}), rates[fastest]
+
+
+def _sensible_minutes(rate: float, sample: Sample) -> float:
+    """A round number of minutes for the passes that are worth their time."""
+    passes = sensible_passes(sample.corpus_tokens)
+    minutes = (passes * sample.corpus_tokens / rate + sample.start_seconds + IMPORT_SECONDS) / 60
+    return next((nice for nice in NICE_MINUTES if nice >= minutes), 60 * math.ceil(minutes / 60))
+
+
+def _with_settings(config: Config, affordable: float, sample: Sample, *, in_time: bool) -> Config:
+    corpus_tokens = sample.corpus_tokens
+    settings = choose(
+        min(affordable, MOST_PASSES * corpus_tokens),
+        corpus_tokens,
+        sample.text.tokenizers[1].size,
+        in_time=in_time,
+    )
+    model = settings.model.model_dump() | {"share_embeddings": config.tokenizer.shared}
+    return update(
+        config,
+        model=model,
+        schedule={"learning_rate": settings.learning_rate},
+        training={
+            # A longer pair would become a batch by itself.
+            "batch_tokens": max(settings.batch_tokens, config.data.max_length),
+            "r_drop": settings.r_drop,
+        },
+    )
+
+
+def _fixed(
+    budget: Budget, minutes: float | None, config: Config, sample: Sample, pace: Pace, notes: list[str]
+) -> Plan:
+    """The plan with its number of steps, once the pace is known."""
+    starting = sample.start_seconds + IMPORT_SECONDS
+    tokens_per_step = pace.target_tokens_per_epoch / pace.steps_per_epoch
+    if minutes is not None:
+        seconds = 60 * AIM * minutes - starting
+        num_steps, num_validations = num_steps_within(seconds, pace)
+        least = (starting + pace.validation_seconds + FEWEST_STEPS * pace.seconds_per_step) / (60 * AIM)
+        if minutes < least:
+            raise ConfigError(
+                f"{minutes:g} minutes are not enough on this machine, where loading takes {starting:.0f} "
+                f"seconds, a validation {pace.validation_seconds:.0f}, and a step of training "
+                f"{pace.seconds_per_step:.2f}. Give at least {math.ceil(10 * least) / 10:g}."
+            )
+    else:
+        assert budget.target_tokens is not None
+        num_steps = math.floor(budget.target_tokens / tokens_per_step)
+        if num_steps < FEWEST_STEPS:
+            raise ConfigError(
+                f"{budget.target_tokens:,} target tokens are not enough for {FEWEST_STEPS} steps of about "
+                f"{tokens_per_step:.0f}. Give at least {math.ceil(FEWEST_STEPS * tokens_per_step):,}."
+            )
+        _, num_validations = num_steps_within(num_steps * pace.seconds_per_step, pace)
+    most_steps = math.ceil(MOST_PASSES * pace.steps_per_epoch)
+    if num_steps > most_steps:
+        num_steps = most_steps
+        notes = [
+            *notes,
+            f"The run ends after {MOST_PASSES:,} passes over the corpus, before its budget does: more "
+            "passes over the same sentences teach nothing. Find more sentences.",
+        ]
+    every = math.ceil(num_steps / num_validations)
+    config = update(
+        config,
+        schedule={"kind": "cosine", "total_steps": num_steps, "warmup_steps": warmup_steps(num_steps)},
+        training={"max_steps": num_steps, "ema_decay": ema_decay(num_steps)},
+        validation={"every_steps": every},
+        checkpoint={"every_steps": every},
+    )
+    took = starting + num_steps * pace.seconds_per_step + num_validations * pace.validation_seconds
+    passes = num_steps / pace.steps_per_epoch
+    cost = 2.0 if config.training.r_drop else 1.0
+    tokens = num_steps * tokens_per_step
+    return Plan(config, passes, cost * passes, took / 60, tokens, budget.is_open, notes)

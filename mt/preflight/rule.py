@@ -1,0 +1,168 @@
+"""The rule of `mt init`: which settings suit a corpus and a budget. docs/recipes.md gives its experiments."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mt.config.model import ModelConfig
+
+# Entries of a BPE vocabulary, shared by both languages, for training text of up to so many running words.
+VOCABULARIES = (
+    (100_000, 2000),
+    (250_000, 4000),
+    (2_000_000, 8000),
+    (10_000_000, 12_000),
+    (50_000_000, 16_000),
+    (math.inf, 32_000),
+)
+# A vocabulary of one language needs the 256 bytes and the frequent pairs, however small its corpus is.
+FEWEST_ENTRIES = 1000
+# Dropout for runs of up to so many passes over the corpus: what is seen once cannot be learnt by heart.
+DROPOUTS = ((5, 0.1), (20, 0.2), (math.inf, 0.3))
+# R-Drop doubles the time of a step, and pays only if this many passes, and target tokens, are left with it.
+R_DROP_PASSES = 30
+R_DROP_TOKENS = 5_000_000
+R_DROP = 3.0
+# Tokens of a batch for runs of up to so many target tokens. On a CPU many small steps learn fastest.
+BATCHES = (
+    (600_000, 256),
+    (1_500_000, 640),
+    (5_000_000, 1024),
+    (40_000_000, 2048),
+    (200_000_000, 4096),
+    (math.inf, 8192),
+)
+# A pass over a small corpus still has this many steps, as long as batches have 256 tokens.
+STEPS_IN_A_PASS = 50
+# The batch that the learning rates of the shapes are for.
+USUAL_BATCH = 1024
+# The share of the steps that is warm-up, and the most steps.
+WARMUP_SHARE, MOST_WARMUP = 1 / 12, 4000
+# The moving average of the weights is over about this share of the steps.
+AVERAGED_SHARE = 0.04
+# BLEU on the validation split of Multi30k after the time of so many passes without R-Drop over its 29,000
+# pairs, each the end of a run of its own: docs/recipes.md.
+CURVE = ((3.8, 34.5), (45, 39.5), (65, 40.2), (94, 40.8))
+# A model of half the width took half as long.
+LEAST_COST = 0.5
+# More passes than this over the same sentences teach nothing.
+MOST_PASSES = 1000
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model for runs and corpora of at least so many target tokens."""
+
+    run_tokens: float
+    corpus_tokens: float
+    model: ModelConfig
+    learning_rate: float
+    """The peak for batches of `USUAL_BATCH` tokens; it rises with the fourth root of the batch."""
+
+
+# The model whose speed decides what a budget can afford.
+USUAL_MODEL = ModelConfig(d_model=256, num_heads=4, d_ff=1024)
+# From small to large: for corpora that are soon learnt by heart, the usual one, the one for IWSLT14, and
+# the paper's base model.
+SHAPES = (
+    Shape(0, 0, ModelConfig(d_model=128, num_heads=4, d_ff=512), 2.8e-3),
+    Shape(0, 30_000, USUAL_MODEL, 1.2e-3),
+    Shape(
+        60e6,
+        2e6,
+        ModelConfig(d_model=512, num_heads=4, d_ff=1024, num_encoder_layers=6, num_decoder_layers=6),
+        5e-4,
+    ),
+    Shape(
+        400e6,
+        20e6,
+        ModelConfig(d_model=512, num_heads=8, d_ff=2048, num_encoder_layers=6, num_decoder_layers=6),
+        4e-4,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the rule decides about model and training."""
+
+    model: ModelConfig
+    learning_rate: float
+    """The peak."""
+    batch_tokens: int
+    r_drop: float
+
+
+def num_subwords(num_words: float, *, shared: bool) -> int:
+    """Entries of a BPE vocabulary for training text of ``num_words`` running words on each side."""
+    entries = next(entries for most, entries in VOCABULARIES if num_words <= most)
+    return entries if shared else max(FEWEST_ENTRIES, entries // 2)
+
+
+def choose(affordable: float, corpus_tokens: float, num_entries: int, *, in_time: bool) -> Settings:
+    """The settings for a run.
+
+    Args:
+        affordable: Target tokens that `USUAL_MODEL` can be trained on within the budget.
+        corpus_tokens: Target tokens of one pass over the corpus.
+        num_entries: Entries of the target vocabulary.
+        in_time: Whether the budget is a time, in which a larger model or R-Drop sees fewer tokens.
+    """
+    r_drop_cost = 2.0 if in_time else 1.0
+    enough = max(R_DROP_TOKENS, R_DROP_PASSES * corpus_tokens)
+    r_drop = R_DROP if affordable / r_drop_cost >= enough else 0.0
+    tokens = affordable / r_drop_cost if r_drop else affordable
+    for shape in reversed(SHAPES):
+        cost = relative_cost(shape.model, num_entries) if in_time else 1.0
+        if tokens / cost >= shape.run_tokens and corpus_tokens >= shape.corpus_tokens:
+            break
+    tokens /= cost
+    dropout = next(share for most, share in DROPOUTS if tokens <= most * corpus_tokens)
+    batch_tokens = next(size for most, size in BATCHES if tokens <= most)
+    batch_tokens = max(BATCHES[0][1], min(batch_tokens, int(corpus_tokens / STEPS_IN_A_PASS) // 64 * 64))
+    peak = shape.learning_rate * (batch_tokens / USUAL_BATCH) ** 0.25
+    model = shape.model.model_copy(update={"dropout": dropout})
+    return Settings(model, float(f"{peak:.2g}"), batch_tokens, r_drop)
+
+
+def relative_cost(model: ModelConfig, num_entries: int) -> float:
+    """About how many times as long as `USUAL_MODEL` this model takes for a target token.
+
+    That is the ratio of their multiplications, but a narrow model is not that much faster.
+    """
+
+    def multiplications(each: ModelConfig) -> int:
+        attention, feed_forward = 4 * each.d_model**2, 2 * each.d_model * each.d_ff
+        encoder = each.num_encoder_layers * (attention + feed_forward)
+        decoder = each.num_decoder_layers * (2 * attention + feed_forward)
+        return encoder + decoder + each.d_model * num_entries
+
+    return max(LEAST_COST, multiplications(model) / multiplications(USUAL_MODEL))
+
+
+def warmup_steps(num_steps: int) -> int:
+    """Steps of warm-up for a run of so many: never more than a tenth of them."""
+    return min(MOST_WARMUP, int(WARMUP_SHARE * num_steps))
+
+
+def ema_decay(num_steps: int) -> float:
+    """The decay of the moving average of the weights for a run of so many steps."""
+    return min(0.9995, round(1 - 1 / max(10, AVERAGED_SHARE * num_steps), 4))
+
+
+def sensible_passes(corpus_tokens: float) -> float:
+    """Passes over a corpus of this many target tokens that are worth their time.
+
+    Fewer for a large corpus, from whose passes more is learnt, and never less than three.
+    """
+    return min(100.0, max(3.0, 25 * math.sqrt(400_000 / corpus_tokens)))
+
+
+def gain_of_doubling(passes: float) -> float | None:
+    """BLEU that Multi30k gained from twice as many passes as these; None if that was not tried."""
+    places, scores = np.array(CURVE).T
+    if passes < places[0] or 2 * passes > places[-1]:
+        return None
+    once, twice = np.interp(np.log2([passes, 2 * passes]), np.log2(places), scores)
+    return float(twice - once)

@@ -1,0 +1,113 @@
+"""The curves of a run, from its ``metrics.jsonl``."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mt.regular_files import open_regular
+
+# The curves of ten million steps. Of a larger file only the end is read.
+_MAX_BYTES = 2**26
+_MAX_STEP = 10**14
+_MAX_FIGURE = 1e300
+_VALIDATION = b'"validation"'
+
+
+@dataclass(frozen=True)
+class Point:
+    """The figures of one step; one that was not finite is left out."""
+
+    step: int
+    figures: dict[str, float]
+
+    def __getitem__(self, name: str) -> float:
+        """A figure, such as ``loss``.
+
+        Raises:
+            KeyError: If the point does not have it.
+        """
+        return self.figures[name]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """All points, by step."""
+
+    train: list[Point]
+    validation: list[Point]
+
+    def best(self, name: str) -> tuple[float, int] | None:
+        """The highest value of a validation figure, and its step; None where there is none."""
+        values = [(point[name], -point.step) for point in self.validation if name in point.figures]
+        if not values:
+            return None
+        value, step = max(values)
+        return value, -step
+
+    @property
+    def newest(self) -> Point | None:
+        """The point with the highest step."""
+        ends = [points[-1] for points in (self.train, self.validation) if points]
+        return max(ends, key=lambda point: point.step, default=None)
+
+
+def series(points: list[Point], name: str) -> list[tuple[int, float]]:
+    """Step and value of one figure, where it is known."""
+    return [(point.step, point[name]) for point in points if name in point.figures]
+
+
+def read_curves(file: Path, *, num_train: int | None = None) -> Curves:
+    """Read the points; a missing file has none, and lines that are not points are skipped.
+
+    Args:
+        file: The ``metrics.jsonl``.
+        num_train: Read only this many of the last points of training, which is faster; None reads all.
+
+    Raises:
+        OSError: If the file cannot be read.
+    """
+    try:
+        lines = _last_lines(file)
+    except FileNotFoundError:
+        return Curves([], [])
+    train = [line for line in lines if _VALIDATION not in line]
+    validation = [line for line in lines if _VALIDATION in line]
+    if num_train is not None:
+        train = train[-num_train:]
+    return Curves(_points(train, "train"), _points(validation, "validation"))
+
+
+def _last_lines(file: Path) -> list[bytes]:
+    """The lines of the file, or of its end."""
+    with open_regular(file) as opened:
+        start = max(0, os.fstat(opened.fileno()).st_size - _MAX_BYTES)
+        opened.seek(start)
+        lines = (opened.read(_MAX_BYTES) or b"").split(b"\n")
+    # The first line of the end of a file may be half a line.
+    return [line for line in lines[start > 0 :] if line]
+
+
+def _points(lines: list[bytes], kind: str) -> list[Point]:
+    found = {point.step: point for point in _parsed(lines, kind)}
+    return [found[step] for step in sorted(found)]
+
+
+def _parsed(lines: list[bytes], kind: str) -> Iterator[Point]:
+    for text in lines:
+        with contextlib.suppress(ValueError, RecursionError):
+            line = json.loads(text)
+            if isinstance(line, dict) and line.get("kind") == kind and _is_step(line.get("step")):
+                figures = {str(name): float(value) for name, value in line.items() if _is_figure(value)}
+                yield Point(line["step"], figures)
+
+
+def _is_step(value: object) -> bool:
+    return type(value) is int and 0 <= value < _MAX_STEP
+
+
+def _is_figure(value: object) -> bool:
+    # Also false for NaN, which JSON as Python reads it may hold.
+    return (type(value) is float or type(value) is int) and -_MAX_FIGURE < value < _MAX_FIGURE

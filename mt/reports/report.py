@@ -1,0 +1,194 @@
+"""What a report says, typed: the page and the model card are two ways to draw it."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from mt.config.explain import SECTIONS
+from mt.config.write import config_to_yaml
+from mt.display import counted
+from mt.errors import RunError
+from mt.evaluation.scores import Score
+from mt.reports.facts import RunFacts
+from mt.reports.log import TrainingSession
+from mt.reports.samples import Samples
+from mt.reports.story import outcome
+from mt.reports.table import duration, short_count
+
+_LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
+_VALIDATION_SCORES = {"bleu": "BLEU", "chrf": "chrF2"}
+_MAX_ROWS = 100
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """A score, and what it was computed on."""
+
+    data: str
+    checkpoint: str
+    search: str
+    num_sentences: int | None
+    key: str
+    """Its name in files, such as ``bleu``."""
+    score: Score
+
+
+@dataclass(frozen=True)
+class Report:
+    """A run for somebody else. All text is as it was found, and not escaped."""
+
+    facts: RunFacts
+    samples: Samples | None
+    attention: str
+    """Attention of some sentences as HTML that is safe to put into a page; empty for none."""
+    script_hash: str
+    """The hash of the script in that HTML, as a Content-Security-Policy has it; empty for none."""
+    made: datetime
+    mt_version: str
+    left_out: list[str] = field(default_factory=list)
+    """What is missing, and why, as sentences."""
+
+    def __post_init__(self) -> None:
+        if self.facts.config is None:
+            raise RunError(f"{self.facts.run.path} cannot be reported: {'; '.join(self.facts.problems)}.")
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The source and the target language, as the corpus names them."""
+        assert self.facts.config is not None
+        return self.facts.config.data.src, self.facts.config.data.tgt
+
+    @property
+    def language_codes(self) -> list[str]:
+        """Those that are codes of languages."""
+        return [name for name in self.languages if _LANGUAGE.fullmatch(name)]
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """The few numbers that say most, by what they are."""
+        facts, summary = self.facts, self.facts.summary
+        headline = next((row for row in self.scores if row.key == "bleu"), None)
+        train = facts.corpus.splits.get("train") if facts.corpus else None
+        found = {
+            f"BLEU on {_split_of(headline)}" if headline else "": f"{headline.score.value:.1f}"
+            if headline
+            else "",
+            "training pairs": short_count(train.pairs) if train else "",
+            "parameters": short_count(facts.num_parameters) if facts.num_parameters else "",
+            "steps": f"{summary.step:,}" if summary.step is not None else "",
+            "target tokens": short_count(summary.num_target_tokens) if summary.num_target_tokens else "",
+            "of training": duration(facts.minutes * 60) if facts.minutes else "",
+        }
+        return {what: value for what, value in found.items() if value}
+
+    @property
+    def scores(self) -> list[ScoreRow]:
+        """The scores of all evaluations, the newest first, then those of validation."""
+        rows = [
+            ScoreRow(each.data, each.checkpoint, each.search, each.num_sentences, key, score)
+            for each in reversed(self.facts.evaluations)
+            for key, score in each.scores.items()
+        ]
+        return [*rows[:_MAX_ROWS], *self._validation_scores()]
+
+    def _validation_scores(self) -> Iterator[ScoreRow]:
+        best, corpus = self.facts.checkpoints.best, self.facts.corpus
+        if best is None or best.record is None:
+            return
+        validation = corpus.splits.get("validation") if corpus else None
+        for key, name in _VALIDATION_SCORES.items():
+            if key in best.record.metrics:
+                signature = self.facts.log.signatures.get(name, "unknown")
+                score = Score(name, best.record.metrics[key], signature)
+                data = f"{corpus.path}, validation" if corpus else "validation"
+                pairs = validation.pairs if validation else None
+                yield ScoreRow(data, best.name, "greedy search, while training", pairs, key, score)
+
+    @property
+    def model(self) -> dict[str, str]:
+        """The shape of the model, in words."""
+        assert self.facts.config is not None
+        model, tokenizer = self.facts.config.model, self.facts.config.tokenizer
+        sizes = self.facts.corpus.vocabulary_sizes if self.facts.corpus else {}
+        entries = " and ".join(f"{count:,} ({side})" for side, count in list(sizes.items())[:2])
+        return {
+            "architecture": "Transformer, encoder and decoder (Vaswani et al. 2017)",
+            "layers": f"{model.num_encoder_layers} encoder, {model.num_decoder_layers} decoder",
+            "width": f"{model.d_model}, feed-forward {model.d_ff}, {counted(model.num_heads, 'head')}",
+            "parameters": f"{self.facts.num_parameters:,}" if self.facts.num_parameters else "unknown",
+            "tokenizer": tokenizer.kind + (f", {entries} entries" if entries else ""),
+        }
+
+    @property
+    def training(self) -> dict[str, str]:
+        """How long it was trained, and why it ended."""
+        summary = self.facts.summary
+        return {
+            "state": summary.state + (f": {summary.detail}" if summary.detail else ""),
+            "steps": "unknown" if summary.step is None else f"{summary.step:,}",
+            "epochs completed": "unknown" if summary.epochs is None else f"{summary.epochs:,}",
+            "target tokens": "unknown"
+            if summary.num_target_tokens is None
+            else f"{summary.num_target_tokens:,}",
+            "time": duration(self.facts.minutes * 60) if self.facts.minutes else "unknown",
+            "speed": "unknown"
+            if summary.tokens_per_second is None
+            else f"{summary.tokens_per_second:,.0f} target tokens per second",
+        }
+
+    @property
+    def sessions(self) -> list[tuple[str, str, list[str]]]:
+        """Each session of training: when it began, what happened, and its warnings."""
+        sessions = self.facts.log.sessions
+        is_running = self.facts.summary.state == "running"
+        return [
+            (each.started, _told(each, is_running=is_running and each is sessions[-1]), each.warnings)
+            for each in sessions[-_MAX_ROWS:]
+        ]
+
+    @property
+    def leaks(self) -> list[str]:
+        """How much of the evaluation data is in the training data too, as sentences."""
+        corpus = self.facts.corpus
+        return [
+            f"Of {counted(leaks.pairs, 'pair')} in {split}, {counted(leaks.pair.normalised, 'whole pair')}, "
+            f"{counted(leaks.source.normalised, 'source')} and {counted(leaks.target.normalised, 'target')} "
+            "are in the training data as well"
+            + ("; these pairs were removed from training." if corpus and corpus.leaks_removed else ".")
+            for split, leaks in (corpus.leaks.items() if corpus else ())
+        ]
+
+    @property
+    def changed_options(self) -> dict[str, str]:
+        """The options whose values are not the defaults."""
+        config = self.facts.config
+        return {
+            f"{section}.{key}": self.facts.options[f"{section}.{key}"]
+            for section, fields in SECTIONS.items()
+            for key, field_ in fields.items()
+            if field_.is_required() or getattr(getattr(config, section), key) != field_.default
+        }
+
+    @property
+    def config_yaml(self) -> str:
+        """The whole config, to train with."""
+        assert self.facts.config is not None
+        return config_to_yaml(self.facts.config, comments=False)
+
+    @property
+    def commands(self) -> list[str]:
+        """What to type to train and evaluate the same model."""
+        file, run = shlex.quote(f"{self.facts.name}.yaml"), shlex.quote(f"runs/{self.facts.name}")
+        return [f"mt train --config {file} --run {run}", f"mt evaluate --run {run} --split test"]
+
+
+def _split_of(row: ScoreRow) -> str:
+    """The last word of a corpus and split, such as ``test``."""
+    return row.data.rpartition(", ")[2]
+
+
+def _told(session: TrainingSession, *, is_running: bool) -> str:
+    begun = f"resumed from step {session.first_step:,}" if session.first_step else "started"
+    return f"{begun}; {outcome(session, is_running=is_running)}"

@@ -1,0 +1,105 @@
+"""Translations of validation sentences, the best and the worst."""
+
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+
+from mt.config.load import load_config
+from mt.display import progress_bar
+from mt.errors import DataError
+from mt.evaluation.analysis import ScoredSentence, sentence_scores
+from mt.evaluation.evaluate import setting_name
+from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, read_lines
+from mt.inference.loaded_model import LoadedModel
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
+
+# About 25 tokens, beyond which a map has more cells than can be told apart on a phone.
+_MAX_DRAWN_CHARACTERS = 120
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Some of a model's translations, ranked by the chrF2++ of each sentence."""
+
+    data: str
+    """The corpus and the split."""
+    checkpoint: str
+    num_sentences: int
+    """The sentences that were ranked."""
+    num_in_split: int
+    best: list[ScoredSentence]
+    """The best first; among equally good ones the longest first."""
+    worst: list[ScoredSentence]
+    """The worst first; none of them equals its reference."""
+
+    @property
+    def short(self) -> list[ScoredSentence]:
+        """Those that are short enough to draw what every token attends to: the worst and the best in turn."""
+        in_turn = chain.from_iterable(zip_longest(self.worst, self.best))
+        return [each for each in in_turn if each is not None and _is_short(each)]
+
+
+def rank_samples(
+    run: RunDirectory, loaded: LoadedModel, translator: Translator, *, num_sentences: int, num_shown: int = 5
+) -> Samples:
+    """Rank translations of the validation split, found by greedy search.
+
+    Those that an evaluation of this checkpoint has left in the run are used, all of them. Otherwise
+    ``num_sentences`` are translated, evenly spread over the split.
+
+    Args:
+        run: The run.
+        loaded: The checkpoint's model.
+        translator: A translator with that model.
+        num_sentences: How many sentences to translate at most.
+        num_shown: How many of the best, and of the worst, to return at most.
+
+    Raises:
+        DataError: If the corpus cannot be read.
+    """
+    data = load_config(run.config_file).data
+    validation = load_evaluation_set(data, "validation")
+    count = len(validation.sources)
+    places = list(range(count))
+    translations = _evaluated(run, loaded, validation)
+    if translations is None:
+        num = min(num_sentences, count)
+        places = [count * place // num for place in range(num)]
+        with progress_bar(num, unit="sentences", description="translating") as bar:
+            translations = translator.translate([validation.sources[i] for i in places], advance=bar.update)
+    references = [validation.references[i] for i in places]
+    scores = sentence_scores(translations, references)
+    ranked = sorted(
+        (
+            ScoredSentence(place + 1, validation.sources[place], translation, reference, score)
+            for place, translation, reference, score in zip(
+                places, translations, references, scores, strict=True
+            )
+        ),
+        key=lambda each: (-each.chrfpp, -len(each.reference), each.number),
+    )
+    half = min(num_shown, (len(ranked) + 1) // 2)
+    wrong = [each for each in reversed(ranked[half:]) if each.translation != each.reference]
+    return Samples(
+        validation.where,
+        loaded.checkpoint.name,
+        len(ranked),
+        count,
+        ranked[:half],
+        wrong[:num_shown],
+    )
+
+
+def _is_short(each: ScoredSentence) -> bool:
+    texts = each.source, each.translation
+    return all(text.strip() and len(text) <= _MAX_DRAWN_CHARACTERS for text in texts)
+
+
+def _evaluated(run: RunDirectory, loaded: LoadedModel, validation: EvaluationSet) -> list[str] | None:
+    """The translations of all of it that `mt.evaluation.evaluate` has written, if it has."""
+    file = run.hypotheses_file(setting_name(loaded.checkpoint, validation, None))
+    try:
+        lines = read_lines(file)
+    except DataError:
+        return None
+    return lines if len(lines) == len(validation.sources) else None

@@ -1,0 +1,272 @@
+"""What is known of a run at a glance: whether it trains, how far it has come, how good it is."""
+
+import contextlib
+import os
+import re
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from mt.checkpoint.record import DamagedError
+from mt.config.config import Config
+from mt.config.load import MAX_CONFIG_BYTES, load_config
+from mt.config.located_yaml import Scalar, plain_scalar
+from mt.config.write import all_options
+from mt.errors import ConfigError, Remedy, RunError
+from mt.regular_files import read_text
+from mt.reports.checkpoints import Checkpoints, read_checkpoints, read_counters
+from mt.reports.curves import Curves, Point, read_curves
+from mt.run_directory import RunDirectory
+from mt.training.counters import Counters
+
+State = Literal["running", "stopped", "finished", "damaged"]
+
+# Speed is the median of this many points of the curve, because a busy machine makes single ones slow.
+_NUM_SPEEDS = 20
+# A folder that has one of these is a run, even if its config is lost.
+_TRACES = ("config.yaml", "checkpoints", "metrics.jsonl")
+
+# A line as `mt.config.write` writes it, and the text in quotes, where it needs no unescaping.
+_SECTION = re.compile(r"([a-z_]+):")
+_OPTION = re.compile(r"  ([a-z_0-9]+): (\S.*)")
+_QUOTED = re.compile(r'"([^"\\]*)"')
+_PLAIN = re.compile(r"[-+]?[\w./](?:[\w./:+-]*[\w./+-])?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run in one line; what is unknown is None."""
+
+    run: RunDirectory
+    state: State
+    detail: str | None
+    """Which process trains, why the run is finished, or what is damaged."""
+    step: int | None
+    """The step that it would resume from; of a run that trains, the newest one known."""
+    epochs: int | None
+    """Complete passes over the training split."""
+    num_target_tokens: int | None
+    best_bleu: float | None
+    best_bleu_step: int | None
+    tokens_per_second: float | None
+    age_seconds: float | None
+    """Time since training last wrote a figure or a checkpoint."""
+    num_bytes: int
+    """Size of all its files."""
+    config: Config | None
+
+
+def find_runs(paths: Iterable[Path]) -> list[RunDirectory]:
+    """The runs among these folders, and those inside the others, without repetition.
+
+    Raises:
+        RunError: If there is no such folder, or neither is it a run nor does it hold one.
+    """
+    found: dict[Path, RunDirectory] = {}
+    for path in paths:
+        for run in [RunDirectory(path)] if is_run(path) else _runs_inside(path):
+            found.setdefault(run.path.absolute(), run)
+    return list(found.values())
+
+
+def _runs_inside(folder: Path) -> list[RunDirectory]:
+    try:
+        children = sorted(folder.iterdir())
+    except OSError as error:
+        raise RunError(f"Cannot list the runs in {folder}: {error.strerror}.", Remedy.TRAIN_ONE) from error
+    runs = [RunDirectory(child) for child in children if not child.name.startswith(".") and is_run(child)]
+    if not runs:
+        raise RunError(f"There is no run in {folder}.", Remedy.TRAIN_ONE)
+    return runs
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder is a run, or the remains of one."""
+    return any(os.path.lexists(path / name) for name in _TRACES)
+
+
+def summarise(run: RunDirectory, *, now: float) -> RunSummary:
+    """Look at a run, which may be training, or damaged in any way.
+
+    Args:
+        run: The run.
+        now: The time, in seconds since 1970.
+    """
+    problems: list[str] = []
+    config = _config_of(run, problems)
+    checkpoints = read_checkpoints(run, pointed_at_only=True)
+    curves = _curves_of(run, problems)
+    return summary_of(run, config, checkpoints, curves, problems, now=now)
+
+
+def summary_of(
+    run: RunDirectory,
+    config: Config | None,
+    checkpoints: Checkpoints,
+    curves: Curves,
+    problems: list[str],
+    *,
+    now: float,
+) -> RunSummary:
+    """The summary of a run whose parts have been read, with what was found wrong with them."""
+    problems = list(problems)
+    counters = _counters_of(checkpoints, problems)
+    if checkpoints.problem is not None:
+        problems.append(checkpoints.problem)
+    if checkpoints.found:
+        problems += [f"{file.name} is missing" for file in _tokenizers(run) if not file.is_file()]
+    holder = run.holder()
+    newest, best = curves.newest, curves.best("bleu")
+    if newest is not None and (holder or counters is None):
+        counters = _position(newest, None if holder else checkpoints)
+    if best is None and checkpoints.best and (record := checkpoints.best.record):
+        best = (record.metrics["bleu"], record.step) if "bleu" in record.metrics else None
+    state, detail = _state(config, counters, holder, problems)
+    speeds = [point["tokens_per_second"] for point in curves.train if "tokens_per_second" in point.figures]
+    return RunSummary(
+        run,
+        state,
+        detail,
+        counters.step if counters else None,
+        counters.epoch if counters else None,
+        counters.num_target_tokens if counters else None,
+        best[0] if best else None,
+        best[1] if best else None,
+        statistics.median(speeds[-_NUM_SPEEDS:]) if speeds else None,
+        _age(run, checkpoints, now),
+        _num_bytes(run.path),
+        config,
+    )
+
+
+def _config_of(run: RunDirectory, problems: list[str]) -> Config | None:
+    try:
+        return read_config(run)
+    except ConfigError as error:
+        problems.append(error.message.split("\n", 1)[0])
+        return None
+
+
+def read_config(run: RunDirectory) -> Config:
+    """The config of a run, fast where it is written as `mt` writes it.
+
+    Reading YAML takes ten milliseconds a run, which is long for a table of many runs.
+
+    Raises:
+        ConfigError: If it cannot be used.
+    """
+    with contextlib.suppress(OSError, ValidationError):
+        options = _written_options(read_text(run.config_file, max_bytes=MAX_CONFIG_BYTES))
+        if options is not None:
+            return Config.model_validate(options)
+    return load_config(run.config_file)
+
+
+def _written_options(text: str) -> dict[str, dict[str, Scalar]] | None:
+    """The options by section; None where a line has another form than `mt.config.write` gives it."""
+    sections: dict[str, dict[str, Scalar]] = {}
+    options: dict[str, Scalar] = {}
+    for line in text.split("\n"):
+        if not line or line.lstrip(" ").startswith("#"):
+            continue
+        if (section := _SECTION.fullmatch(line)) and section[1] not in sections:
+            options = sections.setdefault(section[1], {})
+        elif (option := _OPTION.fullmatch(line)) and sections and option[1] not in options:
+            quoted = _QUOTED.fullmatch(option[2])
+            if not option[2].isprintable() or not (quoted or _PLAIN.fullmatch(option[2])):
+                return None
+            options[option[1]] = quoted[1] if quoted else plain_scalar(option[2])
+        else:
+            return None
+    return sections
+
+
+def _curves_of(run: RunDirectory, problems: list[str]) -> Curves:
+    try:
+        return read_curves(run.metrics_file, num_train=_NUM_SPEEDS)
+    except OSError as error:
+        problems.append(f"{run.metrics_file.name} cannot be read: {error.strerror}")
+        return Curves([], [])
+
+
+def _counters_of(checkpoints: Checkpoints, problems: list[str]) -> Counters | None:
+    latest = checkpoints.latest
+    if latest is None or latest.record is None:
+        return None
+    try:
+        return read_counters(latest.record)
+    except DamagedError as error:
+        problems.append(f"checkpoints/{latest.name}: {error.message}")
+        return None
+
+
+def _tokenizers(run: RunDirectory) -> tuple[Path, Path]:
+    return run.src_tokenizer_file, run.tgt_tokenizer_file
+
+
+def _state(
+    config: Config | None, counters: Counters | None, holder: str | None, problems: list[str]
+) -> tuple[State, str | None]:
+    if holder is not None:
+        # Its files may be in the middle of a change.
+        return "running", holder
+    if problems or config is None:
+        return "damaged", "; ".join(problems)
+    if counters is not None and not counters.owes_validation:
+        limit = counters.reached_limit(config.training, config.validation)
+        if limit is not None:
+            return "finished", limit
+    return "stopped", None
+
+
+def _position(newest: Point, checkpoints: Checkpoints | None) -> Counters:
+    """Where a run is by its newest figures; ``checkpoints`` are those that it would resume from.
+
+    It is for a run that trains, and for one whose newest checkpoint does not tell, such as one of format 1.
+    """
+    latest = checkpoints.latest if checkpoints else None
+    return Counters(
+        step=latest.record.step if latest and latest.record else newest.step,
+        epoch=int(newest.figures.get("epoch", 0)),
+        num_target_tokens=int(newest.figures.get("num_target_tokens", 0)),
+        seconds=newest.figures.get("minutes", 0.0) * 60,
+        # Without a checkpoint it is not finished.
+        owes_validation=latest is None,
+    )
+
+
+def _age(run: RunDirectory, checkpoints: Checkpoints, now: float) -> float | None:
+    times = [each.written for each in checkpoints.found if each.written]
+    for file in (run.metrics_file, run.config_file):
+        with contextlib.suppress(OSError):
+            times.append(file.stat().st_mtime)
+    return max(0.0, now - max(times)) if times else None
+
+
+def _num_bytes(folder: Path) -> int:
+    """The size of all files below a folder; links are not followed."""
+    total = 0
+    folders = [os.fspath(folder)]
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    elif entry.is_file(follow_symlinks=False):
+                        total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+def differing_options(configs: Mapping[str, Config]) -> dict[str, list[str]]:
+    """The options that are not the same in all these configs, each with its value in every one of them.
+
+    Values are written as YAML, in the order of ``configs``.
+    """
+    options = [all_options(config) for config in configs.values()]
+    rows = {key: [each[key] for each in options] for key in (options[0] if options else {})}
+    return {key: values for key, values in rows.items() if len(set(values)) > 1}

@@ -1,0 +1,135 @@
+"""`mt runs`: summaries as an aligned table, and as JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from mt.display import visible
+from mt.reports.summary import RunSummary
+
+_HEAD = (
+    "name",
+    "state",
+    "step",
+    "epochs",
+    "target tokens",
+    "best BLEU",
+    "at step",
+    "tokens/s",
+    "age",
+    "size",
+)
+_NUM_TEXTS = 2  # The first columns, which are aligned left.
+UNKNOWN = "-"
+_MAX_VALUE = 40
+
+
+def runs_table(summaries: Sequence[RunSummary], names: Sequence[str]) -> str:
+    """One line for each run below the head, then a sentence for each one that trains or is damaged."""
+    rows = [(one_line(name), *_row(each)) for name, each in zip(names, summaries, strict=True)]
+    notes = [
+        f"{one_line(name)}: {each.state}, {one_line(each.detail)}"
+        for name, each in zip(names, summaries, strict=True)
+        if each.detail is not None and each.state in ("running", "damaged")
+    ]
+    return "\n".join([*aligned([_HEAD, *rows], num_texts=_NUM_TEXTS), *([""] if notes else []), *notes])
+
+
+def differences_table(differing: Mapping[str, Sequence[str]], names: Sequence[str]) -> str:
+    """One line for each option, with its value in each run."""
+    if not differing:
+        return "no option differs"
+    rows = [(key, *(one_line(value, _MAX_VALUE) for value in values)) for key, values in differing.items()]
+    head = ("option", *map(one_line, names))
+    return "\n".join(aligned([head, *rows], num_texts=len(head)))
+
+
+def runs_json(
+    summaries: Sequence[RunSummary], names: Sequence[str], differing: Mapping[str, Sequence[str]]
+) -> str:
+    """The same facts as JSON in ASCII, exact and in base units."""
+    runs = [
+        {
+            "name": name,
+            "path": str(each.run.path),
+            "state": each.state,
+            "detail": each.detail,
+            "step": each.step,
+            "epochs": each.epochs,
+            "num_target_tokens": each.num_target_tokens,
+            "best_bleu": each.best_bleu,
+            "best_bleu_step": each.best_bleu_step,
+            "tokens_per_second": each.tokens_per_second,
+            "age_seconds": None if each.age_seconds is None else round(each.age_seconds),
+            "num_bytes": each.num_bytes,
+        }
+        for name, each in zip(names, summaries, strict=True)
+    ]
+    return json.dumps({"runs": runs, "differing_options": differing}, indent=2)
+
+
+def _row(each: RunSummary) -> tuple[str, ...]:
+    return (
+        each.state,
+        _count(each.step),
+        _count(each.epochs),
+        UNKNOWN if each.num_target_tokens is None else short_count(each.num_target_tokens),
+        UNKNOWN if each.best_bleu is None else f"{each.best_bleu:.2f}",
+        _count(each.best_bleu_step),
+        UNKNOWN if each.tokens_per_second is None else f"{each.tokens_per_second:,.0f}",
+        UNKNOWN if each.age_seconds is None else duration(each.age_seconds),
+        size(each.num_bytes),
+    )
+
+
+def _count(value: int | None) -> str:
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def one_line(text: str, max_length: int = 1000) -> str:
+    """``text`` on one line that cannot control a terminal; a long one is shortened."""
+    # Names of files may hold bytes that are not UTF-8, as surrogates.
+    line = visible(" ".join(text.split())).encode(errors="backslashreplace").decode()
+    return line if len(line) <= max_length else line[: max_length - 1] + "…"
+
+
+def aligned(rows: Sequence[Sequence[str]], *, num_texts: int) -> list[str]:
+    """The rows as lines, the first ``num_texts`` columns aligned left and the others right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            f"{cell:<{width}}" if place < num_texts else f"{cell:>{width}}"
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def short_count(number: float) -> str:
+    """Three digits or so, such as ``950``, ``12.3k`` and ``2.32M``."""
+    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= unit:
+            return (
+                f"{number / unit:.3g}{name}" if abs(number) < 1000 * unit else f"{number / unit:,.0f}{name}"
+            )
+    return f"{number:g}"
+
+
+def size(num_bytes: float) -> str:
+    """Such as ``12 KB``, ``45.1 MB`` or ``1.2 GB``, in powers of 1000."""
+    for unit, name, digits in ((1e9, "GB", 1), (1e6, "MB", 1), (1e3, "KB", 0)):
+        if num_bytes >= unit:
+            return f"{num_bytes / unit:.{digits}f} {name}"
+    return f"{num_bytes:.0f} B"
+
+
+def duration(seconds: float) -> str:
+    """In the largest fitting unit, such as ``40 s``, ``12 min``, ``5 h`` or ``31 d``."""
+    span = timedelta(seconds=min(max(seconds, 0.0), 1e12))
+    if span < timedelta(minutes=1):
+        return f"{span.seconds} s"
+    if span < timedelta(hours=1):
+        return f"{span.seconds // 60} min"
+    if span < timedelta(days=2):
+        return f"{span // timedelta(hours=1)} h"
+    return f"{span.days:,} d"

@@ -1,0 +1,99 @@
+"""What TensorBoard needs besides figures: a layout of charts, hyper-parameters, and event files in order."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
+from tensorboard.plugins.hparams import metadata  # type: ignore[import-untyped]
+from tensorboard.plugins.hparams.plugin_data_pb2 import (  # type: ignore[import-untyped]
+    HParamsPluginData,
+    SessionStartInfo,
+)
+from torch.utils.tensorboard.summary import custom_scalars
+
+from mt.config.located_yaml import Scalar
+
+# Regular expressions on tags, three charts a row. All runs have the same: TensorBoard would add others.
+_CHARTS = {
+    "1 Does it learn?": {
+        "loss: training (smoothed, with dropout), validation": ["train/loss$", "validation/loss$"],
+        "BLEU and chrF of validation": ["validation/(bleu|chrf)$"],
+        "learning rate": ["train/learning_rate$"],
+    },
+    "2 Is it healthy?": {
+        "gradient norm before clipping, and its limit": ["train/(gradient_norm|clip_norm)$"],
+        "update-to-weight ratio of a step": ["train/update_ratio$"],
+        "share of steps skipped so far": ["train/skipped_share$"],
+    },
+    "3 Is it fast?": {
+        "target tokens per second": ["train/tokens_per_second$"],
+        "target tokens of a step": ["train/step_target_tokens$"],
+        "share of padding in a step": ["train/padding_share$"],
+    },
+    "4 Translations of validation": {
+        "length ratio: words of translations by words of references": ["validation/length_ratio$"],
+        "share of unknown words": ["validation/unknown_share$"],
+    },
+    "5 Layer by layer": {
+        "gradient norm: encoder": [r"layers/gradient_norm/encoder\."],
+        "gradient norm: decoder": [r"layers/gradient_norm/decoder\."],
+        "gradient norm: embeddings and output": [r"layers/gradient_norm/(\w+_embedding|output)"],
+        "weight norm: encoder": [r"layers/weight_norm/encoder\."],
+        "weight norm: decoder": [r"layers/weight_norm/decoder\."],
+        "weight norm: embeddings and output": [r"layers/weight_norm/(\w+_embedding|output)"],
+    },
+}
+
+
+def layout() -> Summary:
+    """The charts of the Custom Scalars page, those that matter first."""
+    return custom_scalars(  # type: ignore[no-untyped-call]
+        {
+            category: {title: ["Multiline", tags] for title, tags in charts.items()}
+            for category, charts in _CHARTS.items()
+        }
+    )
+
+
+def hyperparameters(options: Mapping[str, Scalar]) -> Summary:
+    """The run's row of the HParams page.
+
+    Its columns are left to TensorBoard, which puts first the options in which runs differ, and takes the
+    metrics from the curves, in the order of their tags.
+
+    Args:
+        options: Values by name. Those that are None have an empty cell.
+    """
+    row = SessionStartInfo(start_time_secs=time.time())
+    for name, value in options.items():
+        # A truth value is a number too.
+        if isinstance(value, bool):
+            row.hparams[name].bool_value = value
+        elif isinstance(value, int | float):
+            row.hparams[name].number_value = value
+        elif value is not None:
+            row.hparams[name].string_value = value
+    about = metadata.create_summary_metadata(HParamsPluginData(session_start_info=row))
+    tag = metadata.SESSION_START_INFO_TAG
+    return Summary(value=[Summary.Value(tag=tag, metadata=about, tensor=metadata.NULL_TENSOR)])
+
+
+def let_older_events_be_read_first(tensorboard_dir: Path) -> None:
+    """Rename event files of earlier sessions so that their names sort before that of the next one.
+
+    TensorBoard reads them in the order of their names, which start with the second of their creation; a clock
+    that was set back would mix up the curves.
+    """
+    newest = int(time.time()) - 1
+    renamed = []
+    for file in sorted(tensorboard_dir.glob("events.out.tfevents.*.*"), reverse=True):
+        *head, second, tail = file.name.split(".", 4)
+        if not second.isdecimal():
+            continue
+        newest = min(newest, int(second))
+        renamed.append((file, file.with_name(".".join([*head, f"{newest:010d}", tail]))))
+        newest -= 1
+    # The oldest first, so that the order is right even if this is interrupted.
+    for file, new_name in reversed(renamed):
+        file.rename(new_name)

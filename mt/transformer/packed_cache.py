@@ -1,0 +1,128 @@
+"""The key/value cache of a `mt.transformer.packed_transformer.PackedTransformer`.
+
+N rows are decoded for each of B sentences, R = B * N in all. What a row has written is never moved when beams
+are reordered: a mask says which of the tokens that any row of its sentence has written are its own past.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from mt.transformer.attention import join_heads
+
+KeysAndValues = tuple[Tensor, Tensor]
+"""Keys and values, each ``(B, H, Tk, K)``."""
+
+
+class PackedCache:
+    """Keys and values of all decoder layers: those of the rows grow, those of the sources are fixed."""
+
+    def __init__(
+        self,
+        sources: Sequence[KeysAndValues],
+        src_mask: Tensor | None,
+        src_length: int,
+        max_length: int,
+        rows_per_sentence: int,
+    ) -> None:
+        """Allocate ``max_length`` tokens for each row.
+
+        Args:
+            sources: For each layer, keys and values of the source ``(B, H, S, K)``.
+            src_mask: ``(B, 1, 1, S)``, 0 where a source token is real and minus infinity elsewhere; None if
+                all are real.
+            src_length: The number of source positions without those that the model has added.
+            max_length: The most tokens of a row.
+            rows_per_sentence: N.
+        """
+        self.sources = list(sources)
+        self.src_mask = src_mask
+        self.length = 0
+        self._src_length = src_length
+        self._rows_per_sentence = rows_per_sentence
+        keys, _ = sources[0]
+        batch, heads, _, width = keys.shape
+        # For each sentence and position the N rows, so that the past of a sentence is one run of memory.
+        shape = batch, max_length, rows_per_sentence, 2, heads, width
+        self._written = [keys.new_empty(shape) for _ in sources]
+        self._is_past: Tensor | None = None
+        if rows_per_sentence > 1:
+            shape_of_mask = batch * rows_per_sentence, max_length, rows_per_sentence
+            self._is_past = keys.new_full(shape_of_mask, -torch.inf)
+
+    def grow(self) -> None:
+        """Begin the next position.
+
+        Raises:
+            ValueError: If it is beyond ``max_length``.
+        """
+        if self.length == self._written[0].size(1):
+            raise ValueError(f"a cache of {self.length} tokens has no room for {self.length + 1}")
+        if self._is_past is not None:
+            # Of the newest tokens a row sees its own, which is at the place of the row.
+            newest = self._is_past[:, self.length].view(-1, self._rows_per_sentence, self._rows_per_sentence)
+            newest.diagonal(dim1=1, dim2=2).zero_()
+        self.length += 1
+
+    def attend_to_target(self, layer: int, projected: Tensor) -> Tensor:
+        """Add the newest tokens to the cache of a layer, and let them attend to their past and themselves.
+
+        Args:
+            layer: Counted from the bottom.
+            projected: ``(R, 3 * D)``, the queries, keys and values.
+
+        Returns:
+            ``(R, D)``.
+        """
+        written, rows = self._written[layer], self._rows_per_sentence
+        batch, _, _, _, heads, width = written.shape
+        new = projected.view(batch, rows, 3, heads, width)
+        written[:, self.length - 1] = new[:, :, 1:]
+        past = written[:, : self.length].flatten(1, 2).transpose(1, 3)
+        mask = None
+        if self._is_past is not None:
+            mask = self._is_past[:, : self.length].flatten(1).view(batch, 1, rows, -1)
+        query = new[:, :, 0].transpose(1, 2)
+        attended = F.scaled_dot_product_attention(query, past[:, :, 0], past[:, :, 1], attn_mask=mask)
+        return join_heads(attended).view(batch * rows, -1)
+
+    def attend_to_source(self, layer: int, queries: Tensor) -> Tensor:
+        """Let the rows attend to their sources with queries ``(R, D)``: ``(R, D)``."""
+        keys, values = self.sources[layer]
+        batch, heads, _, width = keys.shape
+        split = queries.view(batch, self._rows_per_sentence, heads, width).transpose(1, 2)
+        attended = F.scaled_dot_product_attention(split, keys, values, attn_mask=self.src_mask)
+        return join_heads(attended).view_as(queries)
+
+    def alignment_scores(self, queries: Tensor) -> Tensor:
+        """Score source positions by the first head of the last layer: ``(R, D)`` -> ``(R, S)`` in float32."""
+        keys = self.sources[-1][0][:, 0].float()
+        width = keys.size(-1)
+        first = queries[:, :width].float().view(keys.size(0), self._rows_per_sentence, width)
+        scores: Tensor = first @ keys.transpose(1, 2) / width**0.5
+        if self.src_mask is not None:
+            scores.masked_fill_(self.src_mask[:, 0].isneginf(), torch.finfo(scores.dtype).min)
+        return scores.flatten(0, 1)[:, : self._src_length]
+
+    @torch.no_grad()
+    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order; None keeps all sentences.
+
+        A row may be repeated, but stays a row of its own sentence.
+        """
+        if self._is_past is not None:
+            self._is_past = self._is_past.index_select(0, rows)
+        if sentences is None:
+            return
+        if self.src_mask is not None:
+            self.src_mask = self.src_mask.index_select(0, sentences)
+        self.sources = [
+            (keys.index_select(0, sentences), values.index_select(0, sentences))
+            for keys, values in self.sources
+        ]
+        for layer, written in enumerate(self._written):
+            kept = written.new_empty(len(sentences), *written.shape[1:])
+            torch.index_select(written[:, : self.length], 0, sentences, out=kept[:, : self.length])
+            self._written[layer] = kept

@@ -1,0 +1,156 @@
+"""Linear layers whose weights are packed once for fast products, as search uses them.
+
+This is the only file that calls what is no stable interface of torch: oneDNN's packed weights and the product
+of 8-bit integers. Each is tried once and compared with `torch.nn.functional.linear`; where it fails, plain
+products of the same precision take its place.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mt.device import SearchPrecision
+from mt.transformer.feed_forward import Activation
+
+ACTIVATION_DTYPES = {
+    "float32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "int8": torch.float32,
+}
+"""The type of what the layers pass on to each other."""
+
+_TRIED_ROWS, _TRIED_WIDTH = 32, 64
+
+
+class PackedLinear(Protocol):
+    """A linear layer, or several on the same input side by side, with an activation or none."""
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """``(N, in)`` -> ``(N, out)``, plus ``residual`` ``(N, out)``, which may be overwritten."""
+
+
+def pack(
+    precision: SearchPrecision, *layers: nn.Linear, activation: Activation | None = None
+) -> PackedLinear:
+    """Pack linear layers that read the same input as one, whose outputs are side by side."""
+    with torch.no_grad():
+        weight = torch.cat([layer.weight.detach() for layer in layers]) if layers[1:] else layers[0].weight
+        has_bias = layers[0].bias is not None
+        bias = torch.cat([layer.bias.detach() for layer in layers]) if has_bias else None
+        if precision == "int8":
+            return _Int8Linear(weight, bias, activation)
+        dtype = ACTIVATION_DTYPES[precision]
+        if precision == "bf16" and weight.device.type == "cpu" and onednn_packs_bf16():
+            return _OneDnnLinear(weight.to(dtype), None if bias is None else bias.to(dtype), activation)
+        return _PlainLinear(weight.detach().to(dtype), None if bias is None else bias.to(dtype), activation)
+
+
+_ACTIVATIONS: dict[Activation | None, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu_,
+    "gelu": F.gelu,
+    None: lambda x: x,
+}
+
+
+class _PlainLinear:
+    """A product of torch's own, in the type of the weights."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
+        # With the output columns side by side, products of few rows take a quarter less time.
+        self._weight, self._bias = weight.t().contiguous(), bias
+        self._activate = None if activation is None else _ACTIVATIONS[activation]
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        y = x @ self._weight if self._bias is None else torch.addmm(self._bias, x, self._weight)
+        if self._activate is not None:
+            y = self._activate(y)
+        return y if residual is None else y.add_(residual)
+
+
+class _OneDnnLinear:
+    """A product in bf16 by weights in the layout of oneDNN; bias, activation and residual in one pass."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, _TRIED_ROWS)
+        self._bias = bias
+        self._post = activation or "none"
+        self._linear: Any = torch.ops.mkldnn._linear_pointwise.default
+        self._linear_plus: Any = torch.ops.mkldnn._linear_pointwise.binary
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        y: Tensor
+        if residual is None:
+            # The last argument is the formula of GELU, which is the exact one.
+            y = self._linear(x, self._weight, self._bias, self._post, [], "none")
+        else:
+            y = self._linear_plus(x, residual, self._weight, self._bias, "add")
+        return y
+
+
+@cache
+def onednn_packs_bf16() -> bool:
+    """Return whether this torch can multiply by packed weights in bf16, with the right result."""
+    generator = torch.Generator().manual_seed(0)
+    x, weight, residual = (
+        torch.randn(rows, _TRIED_WIDTH, generator=generator).bfloat16()
+        for rows in (_TRIED_ROWS, _TRIED_WIDTH, _TRIED_ROWS)
+    )
+    expected = F.linear(x.float(), weight.float(), weight[0].float())
+    try:
+        packed = _OneDnnLinear(weight, weight[0], None)
+        found = packed(x) - expected, packed(x, residual) - (expected + residual.float())
+        activated = _OneDnnLinear(weight, weight[0], "relu")(x) - expected.relu()
+    except (RuntimeError, AttributeError, TypeError, NotImplementedError):
+        return False
+    # bf16 has 8 bits, so that the largest of these sums is off by less than this.
+    return all(bool((error.abs() < 0.25).all()) for error in (*found, activated))
+
+
+class _Int8Linear:
+    """A product of 8-bit integers: a scale for each row of the weights, and for each row of the input.
+
+    No row's scale depends on the other rows, and sums of integers are exact, so that the result of a sentence
+    does not depend on its neighbours or on the machine.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
+        scale = weight.float().abs().amax(-1, keepdim=True).clamp_(min=1e-12) / 127
+        self._weight = (weight / scale).round_().to(torch.int8).t()
+        self._scale, self._bias = scale[:, 0], bias
+        self._activate = None if activation is None else _ACTIVATIONS[activation]
+        self._multiply: Any = torch._int_mm if multiplies_int8() else _multiply_exactly
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        scale = torch.linalg.vector_norm(x, torch.inf, -1, keepdim=True).clamp_(min=1e-12).mul_(1 / 127)
+        sums = self._multiply((x / scale).round_().to(torch.int8), self._weight)
+        y: Tensor = sums * scale
+        y.mul_(self._scale)
+        if self._bias is not None:
+            y.add_(self._bias)
+        if self._activate is not None:
+            y = self._activate(y)
+        return y if residual is None else y.add_(residual)
+
+
+@cache
+def multiplies_int8() -> bool:
+    """Return whether this torch can multiply matrices of 8-bit integers on the CPU, with the right result."""
+    generator = torch.Generator().manual_seed(0)
+    a, b = (
+        torch.randint(-127, 128, (rows, _TRIED_WIDTH), generator=generator, dtype=torch.int8)
+        for rows in (_TRIED_ROWS, _TRIED_WIDTH)
+    )
+    try:
+        return bool(torch._int_mm(a, b.t()).equal(_multiply_exactly(a, b.t())))
+    except (RuntimeError, AttributeError, TypeError, NotImplementedError):
+        return False
+
+
+def _multiply_exactly(a: Tensor, b: Tensor) -> Tensor:
+    """The product of matrices of integers, by floating-point numbers that hold each sum exactly."""
+    return (a.double() @ b.double()).to(torch.int32)

@@ -1,0 +1,265 @@
+"""A trained Transformer as search uses it: weights packed once, few and large operations.
+
+`PackedTransformer` computes what `mt.transformer.transformer.Transformer` does in evaluation mode; a test
+compares the two. The plain model is the one to train, to read, and to look into.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mt.device import SearchPrecision
+from mt.transformer.attention import MultiHeadAttention, join_heads
+from mt.transformer.decoder import DecoderLayer
+from mt.transformer.embedding import PositionalEmbedding, longer_table
+from mt.transformer.encoder import EncoderLayer
+from mt.transformer.feed_forward import Activation, FeedForward
+from mt.transformer.layer import Residual
+from mt.transformer.linear import padded_length
+from mt.transformer.packed_cache import KeysAndValues, PackedCache
+from mt.transformer.packed_linear import ACTIVATION_DTYPES, pack
+from mt.transformer.transformer import DecodedStep, Transformer
+
+Attend = Callable[[Tensor], Tensor]
+"""Projections ``(N, ...)`` of N positions -> what they attend to, ``(N, D)``, heads side by side."""
+
+_KEYS_AT_ONCE = 16
+"""The kernel of attention adds up so many keys at once, and its last bits depend on whether that divides
+their number. Where results are rounded afterwards, last bits would become different translations of the same
+sentence in different batches; so there the number of source positions is always a multiple."""
+
+
+class PackedTransformer:
+    """The model for search and scoring, in one precision whatever the number of rows."""
+
+    def __init__(self, model: Transformer, precision: SearchPrecision) -> None:
+        """Pack the weights of ``model``, on its device; it is not used afterwards."""
+        dtype = ACTIVATION_DTYPES[precision]
+        self._is_rounded = precision != "float32"
+        self._src_embedding = _Embedding(model.src_embedding, dtype)
+        self._tgt_embedding = _Embedding(model.tgt_embedding, dtype)
+        modules = list(model.modules())
+        self._num_heads = next(each.num_heads for each in modules if isinstance(each, MultiHeadAttention))
+        self._encoder = [_EncoderLayer(each, precision) for each in modules if isinstance(each, EncoderLayer)]
+        self._decoder = [_DecoderLayer(each, precision) for each in modules if isinstance(each, DecoderLayer)]
+        self._encoder_norm, self._decoder_norm = (
+            _Norm(norm, dtype) for norm in (model.encoder.norm, model.decoder.norm)
+        )
+        self._output = pack(precision, model.output)
+
+    def encode(self, src_ids: Tensor, src_mask: Tensor | None) -> Tensor:
+        """Encode the source ``(B, S)`` as memory ``(B, S', D)``, where S' is S or a few positions more."""
+        src_ids = F.pad(src_ids, (0, self._num_missing(src_ids.size(1))))
+        batch, length = src_ids.shape
+        mask = None if src_mask is None else self._bias(src_mask)
+
+        def attend(projected: Tensor) -> Tensor:
+            queries, keys, values = _split(projected[: batch * length], batch, 3, self._num_heads)
+            return _padded(_attend(queries, keys, values, mask))
+
+        x = _padded(self._src_embedding(src_ids).flatten(0, 1))
+        for layer in self._encoder:
+            x = layer(x, attend)
+        return self._encoder_norm(x)[: batch * length].view(batch, length, -1)
+
+    def start_cache(
+        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
+    ) -> PackedCache:
+        """Return an empty cache for ``rows_per_sentence`` rows of up to ``max_length`` tokens a sentence."""
+        sources = self._sources(memory)
+        return PackedCache(sources, self._bias(src_mask), src_mask.size(-1), max_length, rows_per_sentence)
+
+    def decode_step(self, ids: Tensor, cache: PackedCache, *, with_alignment: bool = False) -> DecodedStep:
+        """Decode the newest token of each row ``(R,)``; the cache grows by it."""
+        x = self._tgt_embedding(ids[:, None], start=cache.length)[:, 0]
+        cache.grow()
+        alignment_scores: Tensor | None = None
+
+        def attend_to_source(number: int, queries: Tensor) -> Tensor:
+            nonlocal alignment_scores
+            if with_alignment and number == len(self._decoder) - 1:
+                alignment_scores = cache.alignment_scores(queries)
+            return cache.attend_to_source(number, queries)
+
+        for number, layer in enumerate(self._decoder):
+            x = layer(x, partial(cache.attend_to_target, number), partial(attend_to_source, number))
+        return DecodedStep(self._output(self._decoder_norm(x)), alignment_scores)
+
+    def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
+        """Predict each next target token from the ones before it, as `Transformer.forward`: ``(B, T, V)``."""
+        batch, length = tgt_ids.shape
+        sources = self._sources(self.encode(src_ids, src_mask))
+        mask = self._bias(src_mask)
+
+        def attend_to_target(projected: Tensor) -> Tensor:
+            queries, keys, values = _split(projected[: batch * length], batch, 3, self._num_heads)
+            return _padded(_attend(queries, keys, values, tgt_mask))
+
+        def attend_to_source(source: KeysAndValues, projected: Tensor) -> Tensor:
+            [queries] = _split(projected[: batch * length], batch, 1, self._num_heads)
+            return _padded(_attend(queries, *source, mask))
+
+        x = _padded(self._tgt_embedding(tgt_ids).flatten(0, 1))
+        for layer, source in zip(self._decoder, sources, strict=True):
+            x = layer(x, attend_to_target, partial(attend_to_source, source))
+        return self._output(self._decoder_norm(x))[: batch * length].view(batch, length, -1)
+
+    def _num_missing(self, src_length: int) -> int:
+        """The positions by which sources of this length are lengthened."""
+        return -src_length % _KEYS_AT_ONCE if self._is_rounded else 0
+
+    def _bias(self, src_mask: Tensor) -> Tensor | None:
+        """0 where ``(B, 1, 1, S)`` is True, minus infinity elsewhere, S' wide; None if all of it is True."""
+        mask = F.pad(src_mask, (0, self._num_missing(src_mask.size(-1))))
+        if bool(mask.all()):
+            return None
+        bias = torch.zeros(mask.shape, dtype=self._src_embedding.dtype, device=mask.device)
+        return bias.masked_fill_(~mask, -torch.inf)
+
+    def _sources(self, memory: Tensor) -> list[KeysAndValues]:
+        """Project memory ``(B, S, D)`` to the keys and values of each layer."""
+        batch, length, _ = memory.shape
+        rows = _padded(memory.flatten(0, 1))
+        found = []
+        for layer in self._decoder:
+            keys, values = _split(layer.source(rows)[: batch * length], batch, 2, self._num_heads)
+            found.append((keys, values))
+        return found
+
+
+class _Embedding:
+    """Token embedding times ``sqrt(D)``, plus the encoding of the position."""
+
+    def __init__(self, embedding: PositionalEmbedding, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self._scale, self._max_length = embedding.scale, embedding.max_length
+        self._weight = embedding.tokens.weight.detach().to(dtype)
+        self._positions = self._weight.new_empty(0, self._weight.size(1))
+
+    def __call__(self, ids: Tensor, start: int = 0) -> Tensor:
+        """Embed ``(B, T)`` ids, the first of them at position ``start``, as ``(B, T, D)``."""
+        end = start + ids.size(1)
+        if end > len(self._positions):
+            self._positions = longer_table(self._positions, end, self._max_length)
+        positions = self._positions[start:end]
+        return torch.add(positions, F.embedding(ids, self._weight), alpha=self._scale)
+
+
+class _Norm:
+    """A layer norm; nothing where the layers below end with one."""
+
+    def __init__(self, norm: nn.Module, dtype: torch.dtype) -> None:
+        self._is_there = isinstance(norm, nn.LayerNorm)
+        if isinstance(norm, nn.LayerNorm):
+            self._shape, self._epsilon = norm.normalized_shape, norm.eps
+            # Only the CPU's kernel reads bf16 and has a gain in float32.
+            kept = torch.float32 if norm.weight.device.type == "cpu" else dtype
+            self._gain = norm.weight.detach().to(kept)
+            self._bias = None if norm.bias is None else norm.bias.detach().to(kept)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if not self._is_there:
+            return x
+        return torch.layer_norm(x, self._shape, self._gain, self._bias, self._epsilon)
+
+
+class _SubLayer:
+    """The residual connection and the norm of a sub-layer."""
+
+    def __init__(self, residual: Residual, precision: SearchPrecision) -> None:
+        self._norm_first = residual.norm_first
+        self._norm = _Norm(residual.norm, ACTIVATION_DTYPES[precision])
+
+    def before(self, x: Tensor) -> Tensor:
+        """The input of the sub-layer."""
+        return self._norm(x) if self._norm_first else x
+
+    def after(self, x: Tensor) -> Tensor:
+        """The output, after the residual was added."""
+        return x if self._norm_first else self._norm(x)
+
+
+class _FeedForward:
+    def __init__(self, network: FeedForward, residual: Residual, precision: SearchPrecision) -> None:
+        self._sublayer = _SubLayer(residual, precision)
+        activation: Activation = "relu" if isinstance(network.activation, nn.ReLU) else "gelu"
+        self._inner = pack(precision, network.inner, activation=activation)
+        self._outer = pack(precision, network.outer)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        hidden = self._inner(self._sublayer.before(x))
+        return self._sublayer.after(self._outer(hidden, x))
+
+
+class _Attention:
+    """Projections, what the caller attends to with them, and the output."""
+
+    def __init__(
+        self,
+        attention: MultiHeadAttention,
+        residual: Residual,
+        precision: SearchPrecision,
+        *inputs: nn.Linear,
+    ) -> None:
+        self._sublayer = _SubLayer(residual, precision)
+        self._inputs = pack(precision, *inputs)
+        self._output = pack(precision, attention.output)
+
+    def __call__(self, x: Tensor, attend: Attend) -> Tensor:
+        projected = self._inputs(self._sublayer.before(x))
+        return self._sublayer.after(self._output(attend(projected), x))
+
+
+class _EncoderLayer:
+    """Self-attention over the source, then a feed-forward network."""
+
+    def __init__(self, layer: EncoderLayer, precision: SearchPrecision) -> None:
+        own = layer.self_attention
+        self._self_attention = _Attention(
+            own, layer.self_attention_residual, precision, own.query, own.key, own.value
+        )
+        self._feed_forward = _FeedForward(layer.feed_forward, layer.feed_forward_residual, precision)
+
+    def __call__(self, x: Tensor, attend: Attend) -> Tensor:
+        """Encode ``(N, D)``: ``(N, D)``."""
+        return self._feed_forward(self._self_attention(x, attend))
+
+
+class _DecoderLayer:
+    """Masked self-attention over the target, cross-attention over the source, then a feed-forward network."""
+
+    def __init__(self, layer: DecoderLayer, precision: SearchPrecision) -> None:
+        own, cross = layer.self_attention, layer.cross_attention
+        self._self_attention = _Attention(
+            own, layer.self_attention_residual, precision, own.query, own.key, own.value
+        )
+        self._cross_attention = _Attention(cross, layer.cross_attention_residual, precision, cross.query)
+        self._feed_forward = _FeedForward(layer.feed_forward, layer.feed_forward_residual, precision)
+        self.source = pack(precision, cross.key, cross.value)
+
+    def __call__(self, x: Tensor, attend_to_target: Attend, attend_to_source: Attend) -> Tensor:
+        """Decode ``(N, D)``: ``(N, D)``."""
+        x = self._self_attention(x, attend_to_target)
+        return self._feed_forward(self._cross_attention(x, attend_to_source))
+
+
+def _split(projected: Tensor, batch: int, number: int, heads: int) -> list[Tensor]:
+    """``(B * T, number * D)`` -> ``number`` times ``(B, H, T, K)``."""
+    length, width = len(projected) // batch, projected.size(1) // number
+    split = projected.view(batch, length, number, heads, width // heads)
+    return [part.transpose(1, 2) for part in split.unbind(2)]
+
+
+def _attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Attend as `ScaledDotProductAttention` does, and join the heads: ``(B * T, D)``."""
+    return join_heads(F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)).flatten(0, 1)
+
+
+def _padded(rows: Tensor) -> Tensor:
+    """Append rows of zeros to ``(N, D)`` where products are compiled for each number of rows."""
+    if rows.dtype != torch.bfloat16 or rows.device.type != "cpu":
+        return rows
+    return F.pad(rows, (0, 0, 0, padded_length(len(rows)) - len(rows)))

@@ -1,0 +1,48 @@
+"""Signs that a run is not to be trusted. One of them is enough for it not to be written into the page."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from scripts.benchmark.translating import SearchResult
+
+MOST_TIMES_ALONE = 15
+"""One sentence alone takes a peer about 8 times as long as one of a batch. Where it took 23 times as long, as
+CTranslate2 once did here, its threads were hampered, and its batch rate was not what it reaches elsewhere."""
+MOST_DIFFERENCE = 0.2
+"""Of the ceiling of a round from that of the others."""
+MOST_LEFT_OUT = 0.2
+"""The share of sentences that a model may fail to end."""
+
+
+def about_ceilings(ceilings: Sequence[float]) -> list[str]:
+    """Compare the ceiling of each round, in GFLOP/s, with the median of the others."""
+    found = []
+    for number, ceiling in enumerate(ceilings):
+        others = [*ceilings[:number], *ceilings[number + 1 :]]
+        if others and abs(ceiling / median(others) - 1) > MOST_DIFFERENCE:
+            found.append(
+                f"the ceiling of round {number + 1} was {ceiling:,.0f} GFLOP/s and that of the others "
+                f"{median(others):,.0f}: something else was using the machine"
+            )
+    return found
+
+
+def about_peers(results: Sequence[SearchResult]) -> list[str]:
+    """Compare the time that a peer takes for one sentence alone with its rate in batches."""
+    found = []
+    for result in results:
+        times = median(result.seconds_alone) * median(result.sentences_per_second)
+        if not result.side.startswith("mt_") and times > MOST_TIMES_ALONE:
+            found.append(
+                f"{result.side}, beam of {result.beam_size}: one sentence alone took "
+                f"{1000 * median(result.seconds_alone):.1f} ms, {times:.0f} times what its "
+                f"{median(result.sentences_per_second):,.0f} sentences/s in batches suggest"
+            )
+    return found
+
+
+def about_sentences(left_out: int, tried: int) -> list[str]:
+    """Compare the number of sentences that the model did not end with the number that it tried."""
+    if left_out <= MOST_LEFT_OUT * tried:
+        return []
+    return [f"{left_out:,} of {tried:,} sentences were left out: the model has not learnt to end them"]

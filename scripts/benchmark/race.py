@@ -1,0 +1,187 @@
+"""Minutes to quality: `mt` with the config of `mt init --minutes` against a plain Hugging Face loop.
+
+python -m scripts.benchmark.race --data FOLDER [--minutes 5 10 20] [--plot docs/race.png]
+
+Both train in turns on the same cores for the same minutes, counted from the start of the process to the
+last step, each in its faster precision and without validation, and are scored on the test split with greedy
+search. FOLDER has train.jsonl, val.jsonl and test.jsonl. `mt` chooses its config for the minutes and the
+corpus; the loop (`scripts.benchmark.marian_loop`) has the settings that its users begin with.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import yaml
+from sacrebleu.metrics.bleu import BLEU
+
+from scripts.benchmark import machine
+
+SIDES = ("mt", "Hugging Face Marian")
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What a side reached in its minutes."""
+
+    side: str
+    minutes: float
+    """What it was given."""
+    took_minutes: float
+    """From the start of the process to the last step."""
+    tgt_tokens: int
+    precision: str
+    bleu: float
+    load: float
+    """Processes that waited for a core, on average of the minute before the end."""
+
+
+@dataclass(frozen=True)
+class Race:
+    """What all runs share."""
+
+    data: Path
+    src: str
+    tgt: str
+    folder: Path
+    environment: dict[str, str]
+
+    def run_mt(self, minutes: float, precision: str | None) -> Finish:
+        """`mt init --minutes`, `mt train`, `mt evaluate`."""
+        config, run = self.folder / f"mt-{minutes:g}.yaml", self.folder / f"mt-{minutes:g}"
+        config.unlink(missing_ok=True)
+        shutil.rmtree(run, ignore_errors=True)
+        languages = ["--src", self.src, "--tgt", self.tgt]
+        self._call(
+            ["mt", "init", "--data", str(self.data), *languages, "--minutes", f"{minutes:g}"],
+            ["--output", str(config)],
+        )
+        never = "1000000000"
+        without = [f"validation.every_steps={never}", f"checkpoint.every_steps={never}"]
+        if precision is not None:
+            without.append(f"training.precision={precision}")
+        began = time.time()
+        self._call(
+            ["mt", "train", "--config", str(config), "--run", str(run)],
+            [word for option in without for word in ("--set", option)],
+        )
+        took = time.time() - began
+        load = os.getloadavg()[0]
+        scores = self.folder / f"mt-{minutes:g}-scores.json"
+        self._call(["mt", "evaluate", "--run", str(run), "--split", "test"], ["--json", str(scores)])
+        [hypotheses] = run.glob("hypotheses.test*.txt")
+        last = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][-1]
+        settings = yaml.safe_load((run / "config.yaml").read_text())["training"]
+        return Finish(
+            SIDES[0],
+            minutes,
+            took / 60,
+            int(last["num_target_tokens"]),
+            settings["precision"],
+            self._bleu(hypotheses),
+            load,
+        )
+
+    def run_marian(self, minutes: float) -> Finish:
+        """The plain loop, which stops by itself."""
+        out = self.folder / f"marian-{minutes:g}.txt"
+        files = ["--train", str(self.data / "train.jsonl"), "--test", str(self.data / "test.jsonl")]
+        limits = ["--minutes", f"{minutes:g}", "--began", f"{time.time():.3f}", "--out", str(out)]
+        self._call(["scripts.benchmark.marian_loop", *files, "--src", self.src, "--tgt", self.tgt], limits)
+        facts = json.loads(out.with_suffix(".json").read_text())
+        load = os.getloadavg()[0]
+        return Finish(
+            SIDES[1],
+            minutes,
+            facts["minutes"],
+            facts["tgt_tokens"],
+            facts["precision"],
+            self._bleu(out),
+            load,
+        )
+
+    def _call(self, module_and_arguments: list[str], more: list[str]) -> None:
+        command = [sys.executable, "-m", *module_and_arguments, *more]
+        print(f"{datetime.datetime.now():%H:%M:%S} {' '.join(command[2:])}", file=sys.stderr, flush=True)
+        with (self.folder / "race.log").open("a") as log:
+            subprocess.run(command, check=True, env=self.environment, stdout=log, stderr=log)
+
+    def _bleu(self, hypotheses: Path) -> float:
+        lines = (self.data / "test.jsonl").read_text(encoding="utf-8").splitlines()
+        references = [json.loads(line)[self.tgt] for line in lines]
+        return float(BLEU().corpus_score(hypotheses.read_text("utf-8").splitlines(), [references]).score)
+
+
+def table(finishes: list[Finish]) -> str:
+    """The finishes in Markdown, in the order of the minutes."""
+    lines = ["| minutes | | took | target tokens | precision | BLEU |", "|---|---|---|---|---|---|"]
+    for one in sorted(finishes, key=lambda finish: (finish.minutes, finish.side)):
+        lines.append(
+            f"| {one.minutes:g} | {one.side} | {one.took_minutes:.1f} | {one.tgt_tokens:,} | "
+            f"{one.precision} | {one.bleu:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def plot(finishes: list[Finish], file: Path, caption: str) -> None:
+    """Draw BLEU against the minutes that were taken."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4), dpi=150)
+    for side, style in zip(SIDES, ("o-", "s--"), strict=True):
+        points = sorted((one.took_minutes, one.bleu) for one in finishes if one.side == side)
+        if points:
+            axes.plot(*zip(*points, strict=True), style, label=side)
+    axes.set(xlabel="minutes from the start of the process to the last step", ylabel="BLEU, greedy search")
+    axes.set_title(caption, fontsize=7)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(file)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    add = parser.add_argument
+    add("--data", type=Path, required=True, help="a folder with train.jsonl, val.jsonl and test.jsonl")
+    add("--src", default="en")
+    add("--tgt", default="de")
+    add("--minutes", type=float, nargs="+", default=[5, 10, 20], help="budgets (default: 5 10 20)")
+    add("--marian-minutes", type=float, nargs="+", help="budgets of the peer (default: those of --minutes)")
+    add("--precision", help="training.precision of mt (default: what mt init writes)")
+    add("--threads", type=int, default=machine.num_cores(), help="threads of each side (default: all cores)")
+    add("--folder", type=Path, default=Path("runs/race"), help="for runs and logs")
+    add("--plot", type=Path, help="a picture to write")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    threads = {"OMP_NUM_THREADS": str(options.threads), "MKL_NUM_THREADS": str(options.threads)}
+    race = Race(options.data, options.src, options.tgt, options.folder, os.environ | threads)
+    finishes: list[Finish] = []
+    peers = set(options.marian_minutes or options.minutes)
+    for minutes in sorted({*options.minutes, *peers}):
+        if minutes in options.minutes:
+            finishes.append(race.run_mt(minutes, options.precision))
+        if minutes in peers:
+            finishes.append(race.run_marian(minutes))
+        print(f"{finishes[-1]}", file=sys.stderr, flush=True)
+        record = json.dumps([asdict(finish) for finish in finishes], indent=1)
+        (options.folder / "finishes.json").write_text(record)
+    where = f"{machine.processor()}, {options.threads} threads, {datetime.date.today()}"
+    caption = f"{where}; BLEU: sacreBLEU, 13a, mixed case"
+    print(f"{caption}\n\n{table(finishes)}")
+    if options.plot is not None:
+        plot(finishes, options.plot, caption)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""The alignment that is read from attention: against what is known of the task, and by hand."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from mt.attention_maps.alignment import (
+    AlignmentLayer,
+    AttentionMaps,
+    aligned_tokens,
+    aligned_words,
+    attention_maps,
+    choose_layer,
+)
+from mt.attention_maps.text_formats import as_pharaoh
+from mt.config.load import load_config
+from mt.data.corpus import load_split
+from mt.errors import ConfigError
+from mt.inference.attention import SentenceAttention, Token
+from mt.inference.translator import Translator
+from mt.training.run import run_training
+
+ROOT = Path(__file__).parent.parent.parent
+CPU = torch.device("cpu")
+
+
+def test_reversing_is_aligned_along_the_anti_diagonal(tmp_path: Path) -> None:
+    """With a model smaller than the recipe's, which is trained in half a minute."""
+    config = load_config(
+        ROOT / "configs/reverse.yaml",
+        [
+            "model.num_encoder_layers=1",
+            "model.num_decoder_layers=1",
+            "model.d_model=64",
+            "model.d_ff=128",
+            "schedule.learning_rate=0.005",
+            "schedule.warmup_steps=100",
+            "schedule.total_steps=1600",
+            "training.max_steps=1600",
+            "training.batch_tokens=512",
+            "training.device=cpu",
+            "validation.every_steps=1600",
+            "data.num_train_pairs=20000",
+        ],
+    )
+    run_training(config, tmp_path / "run")
+    translator = Translator.from_run(tmp_path / "run", device=CPU)
+    maps = attention_maps(translator, load_split(config.data, "test")["src"][:100])
+    num_right = num_tokens = 0
+    for sentence in maps.sentences:
+        places = aligned_tokens(maps.alignment(sentence))
+        expected = range(len(sentence.src_ids) - 1, -1, -1)
+        num_tokens += len(places)
+        num_right += sum(place == right for place, right in zip(places, expected, strict=False))
+    assert num_tokens >= 800
+    assert num_right / num_tokens >= 0.95
+
+
+def test_the_layer_is_chosen_that_attends_to_what_the_prediction_depends_on(translator: Translator) -> None:
+    rows = load_split(translator.config.data, "validation")
+    maps = attention_maps(translator, rows["src"], rows["tgt"])
+
+    def with_layers(*shifts: int) -> list[SentenceAttention]:
+        """The decoder's one layer among others that attend to a token beside the right one."""
+        return [
+            replace(each, cross=torch.cat([each.cross.roll(shift, -1) for shift in shifts]))
+            for each in maps.sentences
+        ]
+
+    for shifts, right in (((0, 1, 2), 0), ((1, 0, 2), 1), ((2, 1, 0), 2)):
+        chosen = choose_layer(translator, with_layers(*shifts))
+        assert chosen.index == right
+        assert chosen.agreement is not None
+        assert chosen.agreement > 0.6
+
+
+def test_the_choice_is_the_same_whatever_is_shown(translator: Translator) -> None:
+    layers = [attention_maps(translator, [text]).layer for text in ("Anna buys milk.", "")]
+    assert layers[0] == layers[1]
+
+
+def test_without_the_corpus_the_layer_is_chosen_on_the_given_sentences(
+    translator: Translator, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = translator.config.data.model_copy(update={"path": "/nowhere/at-all"})
+    translator.config = translator.config.model_copy(update={"data": data})
+    with caplog.at_level(logging.INFO, "mt"):
+        maps = attention_maps(translator, ["Anna buys milk."])
+    assert "/nowhere/at-all" in caplog.text
+    assert maps.layer.agreement is not None
+
+
+def test_a_given_layer_is_taken_and_must_exist(translator: Translator) -> None:
+    layer = attention_maps(translator, ["Anna buys milk."], layer=0).layer
+    assert (layer.index, layer.agreement) == (0, None)
+    for missing in (1, -1):
+        with pytest.raises(ConfigError, match=f"no decoder layer {missing + 1}.* has 1"):
+            attention_maps(translator, ["Anna buys milk."], layer=missing)
+
+
+def by_hand(src: list[Token], tgt: list[Token], cross: list[list[float]]) -> AttentionMaps:
+    eos = Token("</s>", None)
+    weights = torch.tensor(cross)[None, None]
+    nothing = torch.zeros(1, 1, 1, 1)
+    sentence = SentenceAttention(1, "", "", [*src, eos], [*tgt, eos], [], [], nothing, nothing, weights)
+    return AttentionMaps([sentence], AlignmentLayer(0, None))
+
+
+def test_subwords_are_joined_to_words_and_eos_is_left_out() -> None:
+    src = [Token("un", 0), Token("able", 0), Token("to", 1), Token("go", 2)]
+    tgt = [Token("kann", 0), Token("nicht", 1), Token("ge", 2), Token("hen", 2)]
+    maps = by_hand(
+        src,
+        tgt,
+        [
+            [0.3, 0.3, 0.4, 0.0, 0.0],  # The two halves of a word have 0.6 together.
+            [0.2, 0.2, 0.0, 0.0, 0.6],  # EOS has most, and is no word.
+            [0.0, 0.0, 0.9, 0.1, 0.0],  # "ge" alone would go to "to";
+            [0.0, 0.0, 0.0, 1.0, 0.0],  # "gehen" has 0.9 there, and 1.1 on "go".
+            [0.0, 0.0, 0.0, 0.0, 1.0],
+        ],
+    )
+    [sentence] = maps.sentences
+    assert aligned_words(sentence, maps.alignment(sentence)) == [(0, 0), (0, 1), (2, 2)]
+    assert aligned_tokens(maps.alignment(sentence)) == [2, 0, 2, 3]
+    assert as_pharaoh(maps) == "0-0 0-1 2-2\n"
+
+
+def test_the_heads_of_a_layer_are_averaged(maps: AttentionMaps) -> None:
+    sentence = maps.sentences[1]
+    one, other = sentence.cross[0]
+    torch.testing.assert_close(maps.alignment(sentence), (one + other) / 2)

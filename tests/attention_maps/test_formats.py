@@ -1,0 +1,84 @@
+"""Pictures and text formats, read by other programs."""
+
+import json
+from importlib.util import find_spec
+from io import BytesIO
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from PIL import Image
+
+from mt.attention_maps.alignment import AttentionMaps, attention_maps
+from mt.attention_maps.text_formats import as_json, as_pharaoh
+from mt.errors import ConfigError
+from mt.inference.translator import Translator
+
+
+def test_json_has_the_recorded_weights_whose_rows_sum_to_one(maps: AttentionMaps) -> None:
+    data = json.loads(as_json(maps))
+    assert data["alignment_layer"] == maps.layer.index + 1
+    for read, sentence in zip(data["sentences"], maps.sentences, strict=True):
+        assert (read["line"], read["source"], read["target"]) == (
+            sentence.line, sentence.source, sentence.target,
+        )  # fmt: skip
+        assert read["src_tokens"] == [token.label for token in sentence.src_tokens]
+        for name in ("encoder_self", "decoder_self", "cross"):
+            weights = torch.tensor(read[name])
+            torch.testing.assert_close(weights, getattr(sentence, name), atol=1e-7, rtol=0)
+            torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5, rtol=0)
+
+
+def test_pharaoh_has_a_line_for_each_line(translator: Translator) -> None:
+    maps = attention_maps(translator, ["Anna buys milk.", "", "the dog sees milk."])
+    lines = as_pharaoh(maps).split("\n")
+    assert len(lines) == 4
+    assert lines[1] == lines[3] == ""
+    for line, sentence in ((lines[0], maps.sentences[0]), (lines[2], maps.sentences[2])):
+        links = [tuple(map(int, link.split("-"))) for link in line.split()]
+        assert links == sorted(links)
+        # Each target word has one source word, by the spaces of both sentences.
+        assert sorted(j for _, j in links) == list(range(len(sentence.target.split())))
+        assert all(i < len(sentence.source.split()) for i, _ in links)
+
+
+pictures = pytest.mark.skipif(find_spec("matplotlib") is None, reason="there is no matplotlib")
+
+
+@pictures
+def test_a_picture_is_one_whatever_the_text_and_always_the_same(translator: Translator) -> None:
+    from mt.attention_maps.picture import picture
+
+    maps = attention_maps(translator, ["Anna $x^ <b> & buys \x1b 说 milk."])
+    svg = picture(maps, "cross", "mean", layer=None, format="svg")
+    assert ElementTree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
+    assert svg == picture(maps, "cross", "mean", layer=None, format="svg")
+    with Image.open(BytesIO(picture(maps, "cross", "mean", layer=None, format="png"))) as png:
+        assert png.format == "PNG"
+        assert min(png.size) > 300
+
+
+@pictures
+def test_more_heads_make_a_larger_picture_and_each_head_another(maps: AttentionMaps) -> None:
+    from mt.attention_maps.picture import Heads, Kind, picture
+
+    def drawn(kind: Kind, heads: Heads) -> bytes:
+        return picture(maps, kind, heads, layer=0, format="png")
+
+    def width(png: bytes) -> int:
+        with Image.open(BytesIO(png)) as image:
+            return image.width
+
+    assert width(drawn("encoder", "all")) > width(drawn("encoder", "mean"))
+    every = {drawn(kind, heads) for kind in ("cross", "encoder", "decoder") for heads in (0, 1, "mean")}
+    assert len(every) == 9
+
+
+@pictures
+def test_a_layer_or_head_that_is_not_there_is_named(maps: AttentionMaps) -> None:
+    from mt.attention_maps.picture import picture
+
+    with pytest.raises(ConfigError, match=r"no head 3 .* has 2"):
+        picture(maps, "cross", 2, layer=None, format="svg")
+    with pytest.raises(ConfigError, match=r"no layer 2 .* has 1"):
+        picture(maps, "encoder", "mean", layer=1, format="svg")

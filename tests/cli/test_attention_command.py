@@ -1,0 +1,116 @@
+"""`mt attention` as a shell would call it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from mt.run_directory import RunDirectory
+
+SENTENCE = "Anna buys two red apples today."
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Ended]
+
+
+def test_a_page_is_written_where_it_was_said(call: Call, trained: RunDirectory) -> None:
+    assert call("attention", "--run", trained.path, SENTENCE).code == 0
+    page = Path("attention.html").read_text(encoding="utf-8")
+    assert SENTENCE in page
+    # As JSON writes it.
+    assert json.dumps("Anna kauft zwei rote Äpfel heute.") in page
+    ended = call("attention", "--run", trained.path, SENTENCE, "--beam", "4", "--out", "other.html")
+    assert ended.code == 0
+    assert "wrote other.html" in ended.err
+    assert "decoder layer 1" in ended.err
+    assert ended.out == ""
+
+
+def test_the_format_follows_the_ending_or_is_named(call: Call, trained: RunDirectory) -> None:
+    pytest.importorskip("matplotlib")
+    assert call("attention", "--run", trained.path, SENTENCE, "--out", "a.svg", "--head", "all").code == 0
+    assert Path("a.svg").read_bytes().startswith(b"<?xml")
+    assert (
+        call("attention", "--run", trained.path, SENTENCE, "--format", "png", "--kind", "encoder").code == 0
+    )
+    assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
+    assert call("attention", "--run", trained.path, SENTENCE, "--out", "a.json").code == 0
+    assert json.loads(Path("a.json").read_text())["sentences"][0]["source"] == SENTENCE
+
+
+def test_alignments_of_a_file_go_to_stdout_line_by_line(call: Call, trained: RunDirectory) -> None:
+    Path("lines.en").write_text(f"{SENTENCE}\n\nthe dog sees milk.\n")
+    ended = call("attention", "--run", trained.path, "--file", "lines.en", "--format", "pharaoh")
+    assert ended.code == 0
+    first, empty, third = ended.out.splitlines()
+    assert len(first.split()) == 6
+    assert empty == ""
+    assert len(third.split()) == 4
+
+
+def test_given_translations_are_shown_instead(call: Call, trained: RunDirectory) -> None:
+    Path("pairs.tsv").write_text("the dog sees milk.\tMilch sieht\n")
+    for arguments in (
+        ("the dog sees milk.", "--target", "Milch sieht"),
+        ("--file", "pairs.tsv", "--target-column"),
+    ):
+        ended = call("attention", "--run", trained.path, *arguments, "--format", "json")
+        assert ended.code == 0
+        [sentence] = json.loads(ended.out)["sentences"]
+        assert sentence["target"] == "Milch sieht"
+        assert sentence["tgt_tokens"] == ["Milch", "sieht", "</s>"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "facts"),
+    [
+        (["a", "--target", "b", "--target", "c"], ["1 sentence", "2 translations"]),
+        (["a", "--file", "x"], ["not both"]),
+        (["a", "--target-column"], ["--target-column", "--target"]),
+        (["--target", "b"], ["--target-column"]),
+        (["a", "--kind", "encoder"], ["--kind", "--format svg"]),
+        (["a", "--head", "first", "--format", "svg"], ["--head first", "mean"]),
+        (["a", "--head", "0", "--format", "svg"], ["--head 0"]),
+        (["a", "b", "--format", "svg"], ["one sentence, not 2"]),
+        (["a", "--layer", "7"], ["no decoder layer 7"]),
+        (["a", "--layer", "7", "--format", "svg", "--kind", "encoder"], ["no layer 7"]),
+        (["a", "--out", "nowhere/a.html"], ["nowhere"]),
+        (["milk " * 40], ["line 1", "41 tokens"]),
+        (["a"] * 101, ["100 sentences", "101"]),
+        (["--file", "missing.en"], ["missing.en"]),
+    ],
+)
+def test_what_does_not_fit_gets_one_sentence(
+    arguments: list[str], facts: list[str], call: Call, trained: RunDirectory
+) -> None:
+    ended = call("attention", "--run", trained.path, *arguments)
+    assert ended.code == 2
+    assert ended.out == ""
+    assert not list(Path().glob("attention.*"))
+    for fact in facts:
+        assert fact in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_missing_extra_is_named(call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    ended = call("attention", "--run", trained.path, SENTENCE, "--format", "svg")
+    assert ended.code == 2
+    assert "extra pictures" in ended.err
+
+
+def test_a_terminal_gets_no_control_characters(call: Call, trained: RunDirectory) -> None:
+    Path("bad\x1b[31m.tsv").write_text("no tab\x1b[31m here\n")
+    ended = call("attention", "--run", trained.path, "--file", "bad\x1b[31m.tsv", "--target-column")
+    assert ended.code == 2
+    assert "\x1b" not in ended.err
+    ended = call("attention", "--run", trained.path, "milk \x1b[31m", "--format", "json")
+    assert "\x1b" not in ended.out

@@ -1,0 +1,170 @@
+"""`mt runs`, `mt show` and `mt report` as a user calls them."""
+
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mt.config.config import Config
+from mt.run_directory import RunDirectory
+
+Call = Callable[..., Any]
+GOLDEN = Path(__file__).parent.parent / "golden"
+TITLE = "\x1b]0;owned\x07"
+
+
+@pytest.fixture
+def two_runs() -> None:
+    """A finished run and an interrupted one, in ``runs/``."""
+    for which, name in (("format_2", "done"), ("format_2_interrupted", "half")):
+        shutil.copytree(GOLDEN / which / "run", Path("runs") / name)
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_all_runs_are_listed_with_state_step_and_score(call: Call) -> None:
+    code, out, err = call("runs")
+    assert (code, err) == (0, "")
+    head, done, half = out.splitlines()
+    assert re.split(r"  +", head) == [
+        *("name", "state", "step", "epochs", "target tokens", "best BLEU", "at step", "tokens/s", "age"),
+        "size",
+    ]
+    assert re.split(r"  +", done)[:7] == ["done", "finished", "600", "200", "82.8k", "100.00", "600"]
+    assert re.split(r"  +", half)[:3] == ["half", "stopped", "605"]
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_runs_that_are_named_are_compared(call: Call) -> None:
+    out = call("runs", "runs/done", "runs/half").out
+    rows = [re.split(r"  +", line) for line in out.partition("\n\n")[2].splitlines()]
+    assert rows[0] == ["option", "runs/done", "runs/half"]
+    assert ["training.ema_decay", "null", "0.9"] in rows
+    assert ["model.d_model", "8", "8"] not in rows
+    assert "option" not in call("runs").out
+    shutil.copytree("runs/done", "runs/again")
+    assert "no option differs" in call("runs", "runs/done", "runs/again").out
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_json_has_the_exact_numbers(call: Call) -> None:
+    content = json.loads(call("runs", "--json", "runs/done", "runs/half").out)
+    done, half = content["runs"]
+    assert (done["state"], done["step"], done["num_target_tokens"]) == ("finished", 600, 82800)
+    assert half["best_bleu"] is None
+    assert content["differing_options"]["training.ema_decay"] == ["null", "0.9"]
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_a_damaged_run_is_named_and_does_not_keep_the_others_from_being_listed(call: Call) -> None:
+    Path("runs/half/config.yaml").write_text("[")
+    code, out, _ = call("runs")
+    assert code == 0
+    assert re.search(r"^half +damaged", out, re.MULTILINE)
+    assert re.search(r"^half: damaged, .*config\.yaml, line 1", out, re.MULTILINE)
+    assert re.search(r"^done +finished", out, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("two_runs")
+@pytest.mark.parametrize("command", [("runs",), ("show", "runs/done")], ids=" ".join)
+def test_neither_the_table_nor_the_story_imports_torch(command: tuple[str, ...]) -> None:
+    code = (
+        "import sys; from mt.__main__ import main\n"
+        "try: main()\nfinally: print('torch' in sys.modules, file=sys.stderr)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *command], capture_output=True, text=True, env=environment
+    )
+    assert ended.stderr == "False\n", ended.stderr
+    assert "600" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "command", [("runs",), ("runs", "here"), ("show", "here"), ("report", "--run", "here")]
+)
+def test_without_a_run_one_sentence_says_so(call: Call, command: tuple[str, ...]) -> None:
+    Path("here").mkdir()
+    code, out, err = call(*command)
+    assert (code, out) == (2, "")
+    assert "mt init" in err
+    assert "Traceback" not in err
+
+
+def test_a_story_tells_of_corpus_resuming_killing_and_evaluations(
+    call: Call,
+    train_until: Callable[..., Any],
+    make_config: Callable[..., Config],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # As `mt train` logs.
+    caplog.set_level(logging.INFO, logger="mt")
+    config = make_config("data.max_length=7", "training.max_steps=12")
+    path = Path("runs/told")
+    train_until(config, path, step=5, crash=True)
+    train_until(config, path, step=7)
+    train_until(config, path)
+    assert call("evaluate", "--scores-only", "--device", "cpu").code == 0
+    code, out, err = call("show")
+    assert (code, err) == (0, "")
+    corpus = json.loads(RunDirectory(path).corpus_file.read_text())
+    too_long = corpus["dropped_in_training"]["too long"]
+    assert too_long > 0
+    for expected in (
+        r"runs/told: finished: training\.max_steps \(12\) reached",
+        r"vocabulary: word, src \d+, tgt \d+",
+        rf"dropped from training: {too_long} too long",
+        r"validation loss +[▁-█]+ ",
+        r"started; the log does not say how it ended, .* 20\d\d-",
+        r"resumed from step 4; stopped at step 7, saved: .*SIGTERM",
+        r"resumed from step 7; finished: ",
+        r"step_0000012 .*latest",
+        rf"{re.escape(corpus['path'])}, test, step_\d+, greedy search: \d+ sentences",
+        r"BLEU \d+\.\d\d \[.*\] \(nrefs:1\|.*version:",
+    ):
+        assert re.search(expected, out), f"{expected}\n{out}"
+
+
+def test_names_and_records_cannot_control_the_terminal(call: Call) -> None:
+    run = RunDirectory(Path(shutil.copytree(GOLDEN / "format_2" / "run", Path("runs") / f"a{TITLE}b")))
+    corpus = json.loads(run.corpus_file.read_text())
+    corpus["path"] = f"x{TITLE}\u202ey"
+    corpus["dropped_in_training"] = {f"why{TITLE}": 3}
+    run.corpus_file.write_text(json.dumps(corpus))
+    run.log_file.write_text(f"2026-01-01 00:00:00,000 WARNING beware{TITLE}\n")
+    run.evaluations_file.write_text(
+        json.dumps(
+            {
+                **dict.fromkeys(("mt_version", "setting", "data", "checkpoint", "search"), f"s{TITLE}"),
+                **{"time": "2026-01-01T00:00:00Z", "step": 1, "num_sentences": 2, "exact": 0},
+                "scores": {"bleu": {"name": f"B{TITLE}", "value": 1, "signature": f"sig{TITLE}"}},
+            }
+        )
+    )
+    for command in (("runs",), ("runs", "--json"), ("show", run.path)):
+        out = call(*command).out
+        assert not [character for character in out if not character.isprintable() and character != "\n"]
+        assert r"\x1b]0;owned\x07" in out or r"\u001b]0;owned\u0007" in out
+    story = call("show", run.path).out
+    assert story.count(r"\x1b]0;owned\x07") >= 8
+
+
+def test_a_damaged_run_is_told_as_far_as_it_can_be_read(call: Call) -> None:
+    run = RunDirectory(Path(shutil.copytree(GOLDEN / "format_2" / "run", Path("runs") / "broken")))
+    run.config_file.unlink()
+    run.corpus_file.write_text('{"path": 1}')
+    (run.checkpoints_dir / "step_0000600" / "checkpoint.json").write_text("{}")
+    code, out, _ = call("show", run.path)
+    assert code == 0
+    assert re.search(r"broken: damaged: .*config\.yaml", out)
+    assert "problem: corpus.json is not what training wrote: path" in out
+    assert re.search(r"step_0000600 .*damaged: checkpoint\.json", out)
+    assert re.search(r"training loss +[▁-█]+", out)
+    assert call("report", "--run", run.path)[:2] == (2, "")

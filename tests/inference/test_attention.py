@@ -1,0 +1,229 @@
+"""Attention recorded for text: which rows and columns there are, and what they are called."""
+
+from typing import Literal
+
+import pytest
+import torch
+
+from mt.config.data import TokenizerConfig
+from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
+from mt.errors import LinesError
+from mt.inference.attention import (
+    Labelled,
+    label_read,
+    label_written,
+    record_pair,
+    sentence_attention,
+    source_dependence,
+)
+from mt.inference.loaded_model import load_model
+from mt.inference.source_reader import SourceReader, SourceToken
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam
+from mt.special_tokens import BOS_ID, EOS_ID, UNK_ID
+from mt.transformer.transformer import Transformer
+
+Kind = Literal["word", "char", "bpe", "bpe_metaspace"]
+CPU = torch.device("cpu")
+SENTENCES = ["Anna buys two red apples today.", "the dog sees milk.", "a child finds the car!"]
+
+
+@pytest.fixture
+def translator(trained: RunDirectory) -> Translator:
+    return Translator.from_run(trained, device=CPU)
+
+
+@pytest.mark.parametrize("strategy", [None, Beam(4)])
+def test_the_sentence_is_shown_as_the_model_translates_it(
+    translator: Translator, strategy: Beam | None
+) -> None:
+    recorded = sentence_attention(translator, SENTENCES, strategy=strategy)
+    assert [each.source for each in recorded] == SENTENCES
+    assert [each.target for each in recorded] == translator.translate(SENTENCES, strategy=strategy)
+    assert [each.line for each in recorded] == [1, 2, 3]
+
+
+def test_each_row_sums_to_one_and_padding_has_no_column(translator: Translator) -> None:
+    for sentence in sentence_attention(translator, SENTENCES):
+        num_src, num_tgt = len(sentence.src_ids) + 1, len(sentence.tgt_ids) + 1
+        assert len(sentence.src_tokens) == num_src
+        assert len(sentence.tgt_tokens) == len(sentence.tgt_inputs) == num_tgt
+        assert sentence.encoder_self.shape == (1, 2, num_src, num_src)
+        assert sentence.decoder_self.shape == (1, 2, num_tgt, num_tgt)
+        assert sentence.cross.shape == (1, 2, num_tgt, num_src)
+        assert not sentence.decoder_self.triu(1).any()
+        for weights in (sentence.encoder_self, sentence.decoder_self, sentence.cross):
+            torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5, rtol=0)
+
+
+def test_a_row_belongs_to_the_token_that_the_same_position_predicts(translator: Translator) -> None:
+    [sentence] = sentence_attention(translator, SENTENCES[:1])
+    model = translator.plain_model
+    assert model is not None
+    see_all = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    inputs = torch.tensor([[BOS_ID, *sentence.tgt_ids]])
+    causal = torch.ones(inputs.size(1), inputs.size(1), dtype=torch.bool).tril()[None, None]
+    logits = model.forward(torch.tensor([[*sentence.src_ids, EOS_ID]]), see_all, inputs, causal)
+    predicted = logits[0].argmax(-1).tolist()
+    assert translator.tgt_tokenizer.decode(predicted[:-1]) == sentence.target
+    assert predicted[-1] == EOS_ID
+    assert [token.label for token in sentence.tgt_inputs] == [
+        "<s>", *(token.label for token in sentence.tgt_tokens[:-1])
+    ]  # fmt: skip
+
+
+def test_a_given_translation_is_forced_and_unknown_words_are_shown_as_written(translator: Translator) -> None:
+    [sentence] = sentence_attention(translator, ["the zebra sees milk."], ["das Zebra sieht Milch."])
+    assert sentence.source == "the zebra sees milk."
+    assert sentence.target == "das Zebra sieht Milch."
+    for tokens, ids, word in (
+        (sentence.src_tokens, sentence.src_ids, "zebra"),
+        (sentence.tgt_tokens, sentence.tgt_ids, "Zebra"),
+    ):
+        [unknown] = [token for token in tokens if token.is_unknown]
+        assert unknown.label == word
+        assert ids[1] == UNK_ID
+    assert [token.label for token in sentence.src_tokens] == ["the", "zebra", "sees", "milk", ".", "</s>"]
+    assert [token.word for token in sentence.src_tokens] == [0, 1, 2, 3, 3, None]
+
+
+def test_an_empty_line_has_nothing_but_its_end(translator: Translator) -> None:
+    [empty, full] = sentence_attention(translator, [" ", SENTENCES[0]])
+    assert empty.cross.shape == (1, 2, 1, 1)
+    assert [token.label for token in empty.src_tokens] == ["</s>"]
+    assert full.line == 2
+
+
+def test_what_is_too_long_is_named_by_its_line(translator: Translator) -> None:
+    for sources, targets, wrong in (
+        (["milk", "milk " * 40], None, 2),
+        (["milk. " * 20, "milk"], None, 1),
+        (["milk", "milk"], ["Milch", "Milch " * 16], 2),
+        (["milk", "milk", "milk " * 16], ["Milch"] * 3, 3),
+    ):
+        with pytest.raises(LinesError, match=f"line {wrong}") as error:
+            sentence_attention(translator, sources, targets)
+        assert set(error.value.reasons) == {wrong}
+
+
+def test_a_translation_without_an_end_is_cut_where_the_model_ends(translator: Translator) -> None:
+    model = translator.plain_model
+    assert isinstance(model, Transformer)
+    milk = translator.tgt_tokenizer.encode("Milch")[0]
+    with torch.no_grad():
+        # Only this one word is ever predicted.
+        model.output.weight.zero_()
+        model.decoder.norm.get_parameter("weight").zero_()
+        model.decoder.norm.get_parameter("bias").fill_(1.0)
+        model.output.weight[milk] = 1.0
+    [sentence] = sentence_attention(translator, ["the dog sees milk and milk and milk and milk"])
+    assert set(sentence.tgt_ids) == {milk}
+    assert len(sentence.tgt_tokens) == translator.max_length
+
+
+def test_an_ensemble_has_no_attention_of_its_own(trained: RunDirectory) -> None:
+    loaded = load_model(trained, "best")
+    two = Translator.from_loaded(loaded, device=CPU, others=[load_model(trained, "latest")])
+    with pytest.raises(TypeError, match="ensemble"):
+        sentence_attention(two, SENTENCES)
+
+
+def test_a_compiled_model_is_recorded_too(translator: Translator) -> None:
+    model = translator.plain_model
+    assert isinstance(model, Transformer)
+    expected = record_pair(model, [5, 6, 7], [8, 9], CPU)
+    model.encoder.compile(backend="eager", dynamic=True)
+    model.decoder.compile(backend="eager", dynamic=True)
+    translator.translate(SENTENCES)
+    for weights, same in zip(record_pair(model, [5, 6, 7], [8, 9], CPU), expected, strict=True):
+        torch.testing.assert_close(weights, same)
+
+
+def test_dependence_is_what_a_token_loses_when_a_source_token_is_masked_out(translator: Translator) -> None:
+    [sentence] = sentence_attention(translator, SENTENCES[:1])
+    model = translator.plain_model
+    assert isinstance(model, Transformer)
+    found = source_dependence(model, sentence.src_ids, sentence.tgt_ids, CPU)
+    src_ids = torch.tensor([[*sentence.src_ids, EOS_ID]])
+    tgt_ids = torch.tensor([[BOS_ID, *sentence.tgt_ids]])
+    causal = torch.ones(tgt_ids.size(1), tgt_ids.size(1), dtype=torch.bool).tril()[None, None]
+
+    def log_probs(hidden: int | None) -> torch.Tensor:
+        mask = torch.ones(1, 1, 1, src_ids.size(1), dtype=torch.bool)
+        if hidden is not None:
+            mask[..., hidden] = False
+        with torch.inference_mode():
+            every = model.forward(src_ids, mask, tgt_ids, causal).log_softmax(-1)[0]
+        return torch.stack([every[t, label] for t, label in enumerate(sentence.tgt_ids)])
+
+    expected = torch.stack([log_probs(None) - log_probs(s) for s in range(len(sentence.src_ids))], dim=1)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+TEXTS = [
+    'She said: "don\'t!" to 12 people (or more).',
+    "Zwei rote Äpfel -- 3,5 % für $5 <script>alert(1)</script>",
+    "naïve  cafés\u00a0über Straßen",
+]
+
+
+def labelled(tokenizer: Tokenizer, text: str) -> list[Labelled]:
+    """A text as it is read, and as it would be written."""
+    ids = tokenizer.encode(text)
+    return [
+        label_read(tokenizer, text, [SourceToken(each, None) for each in ids]),
+        label_written(tokenizer, ids, []),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["word", "char", "bpe", "bpe_metaspace"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_labels_of_a_word_joined_are_the_word(kind: Kind, text: str) -> None:
+    tokenizer = train_tokenizer(TEXTS * 3, TokenizerConfig(kind=kind, min_frequency=1))
+    words = text.split()
+    for side in labelled(tokenizer, text):
+        assert side.text == " ".join(words)
+        of_words = [[token.label for token in side.tokens if token.word == n] for n in range(len(words))]
+        assert ["".join(labels) for labels in of_words] == words
+        assert (side.tokens[-1].label, side.tokens[-1].word) == ("</s>", None)
+
+
+@pytest.mark.parametrize("kind", ["char", "bpe", "bpe_metaspace"])
+def test_a_character_in_bytes_is_part_of_its_word(kind: Kind) -> None:
+    tokenizer = train_tokenizer(TEXTS, TokenizerConfig(kind=kind, min_frequency=1))
+    text = "a snow☃man \N{GRINNING FACE} here"
+    for side in labelled(tokenizer, text):
+        assert side.text == text
+        assert all(token.label for token in side.tokens)
+        words = [token.word for token in side.tokens if token.word is not None]
+        assert words == sorted(words)
+        assert set(words) == {0, 1, 2, 3}
+        assert words.count(2) == 4
+
+
+def test_unsegmented_script_has_a_label_for_each_character() -> None:
+    tokenizer = train_tokenizer(["他 说hello。"], TokenizerConfig(min_frequency=1))
+    for side in labelled(tokenizer, "他 说hello。"):
+        assert side.text == "他 说hello。"
+        assert [(token.label, token.word) for token in side.tokens] == [
+            ("他", 0), ("▁", None), ("说", 1), ("hello", 1), ("。", 1), ("</s>", None),
+        ]  # fmt: skip
+
+
+def test_unknown_punctuation_keeps_the_spaces_of_the_source(translator: Translator) -> None:
+    [sentence] = sentence_attention(translator, ["<b>the dog</b> sees (milk)."])
+    assert sentence.source == "<b>the dog</b> sees (milk)."
+    words = [token.word for token in sentence.src_tokens]
+    assert words == [0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 3, 3, 3, 3, None]
+
+
+def test_what_is_copied_as_one_word_is_one_token() -> None:
+    tokenizer = train_tokenizer(["ask about it"], TokenizerConfig(min_frequency=1))
+    text = "ask about 4711-23 it"
+    [read] = SourceReader(tokenizer, {}, copies=True).read_batch([text])
+    side = label_read(tokenizer, text, read)
+    assert [(token.label, token.word, token.is_unknown) for token in side.tokens] == [
+        ("ask", 0, False), ("about", 1, False), ("4711-23", 2, True), ("it", 3, False), ("</s>", None, False),
+    ]  # fmt: skip
+    assert side.text == text

@@ -1,0 +1,78 @@
+"""The precision of a translator is fixed when it is loaded, and rounding changes little."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from mt.device import SearchPrecision, multiplies_bf16_fast
+from mt.errors import DeviceError
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam, Strategy
+
+CPU = torch.device("cpu")
+NEEDS_AMX = pytest.mark.skipif(not multiplies_bf16_fast(CPU), reason="needs a CPU with AMX")
+PRECISIONS = [
+    "float32",
+    pytest.param("bf16", marks=NEEDS_AMX),
+    "int8",
+]
+
+
+@pytest.fixture
+def sources(tiny_corpus: Path) -> list[str]:
+    lines = (tiny_corpus / "train.en").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line][:64]
+
+
+@pytest.mark.parametrize("strategy", [None, Beam(3)], ids=["greedy", "beam"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_sentence_alone_is_translated_as_in_a_batch_of_64(
+    precision: SearchPrecision, strategy: Strategy, trained: RunDirectory, sources: list[str]
+) -> None:
+    text = trained.config_file.read_text()
+    assert "batch_sentences: 8" in text
+    trained.config_file.write_text(text.replace("batch_sentences: 8", "batch_sentences: 64"))
+    translator = Translator.from_run(trained, device=CPU, precision=precision)
+    assert translator.precision == precision
+    together = [best for best, *_ in translator.n_best(sources, strategy=strategy)]
+    assert len(sources) == 64
+    for source, expected in zip(sources, together, strict=True):
+        [[alone, *_]] = translator.n_best([source], strategy=strategy)
+        assert alone.text == expected.text
+        # Rounding must not make more of a difference than float32 does.
+        assert alone.log_prob == pytest.approx(expected.log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_scores_are_near_those_of_float32(
+    precision: SearchPrecision, trained: RunDirectory, sources: list[str]
+) -> None:
+    exact = Translator.from_run(trained, device=CPU)
+    rounded = Translator.from_run(trained, device=CPU, precision=precision)
+    pairs = list(zip(sources, exact.translate(sources), strict=True))
+    expected = [log_prob for pair in exact.score(pairs) for log_prob in pair.log_probs]
+    found = [log_prob for pair in rounded.score(pairs) for log_prob in pair.log_probs]
+    assert found == pytest.approx(expected, abs=1e-5 if precision == "float32" else 0.3)
+    assert (found == expected) == (precision == "float32")
+
+
+def test_the_scores_of_a_search_are_those_of_forced_decoding_in_the_same_precision(
+    trained: RunDirectory, sources: list[str]
+) -> None:
+    translator = Translator.from_run(trained, device=CPU, precision="int8")
+    found = [best for best, *_ in translator.n_best(sources)]
+    scored = translator.score(list(zip(sources, [each.text for each in found], strict=True)))
+    assert [each.log_prob for each in scored] == pytest.approx([each.log_prob for each in found], abs=1e-3)
+
+
+def test_an_ensemble_is_rounded_as_a_whole(trained: RunDirectory, sources: list[str]) -> None:
+    alone = Translator.from_run(trained, device=CPU, precision="int8")
+    ensemble = Translator.from_run(trained, device=CPU, precision="int8", others=[trained])
+    assert ensemble.translate(sources) == alone.translate(sources)
+
+
+def test_a_precision_that_the_device_lacks_is_refused(trained: RunDirectory) -> None:
+    with pytest.raises(DeviceError, match="precision fp16 needs a CUDA device"):
+        Translator.from_run(trained, device=CPU, precision="fp16")

@@ -1,0 +1,82 @@
+"""Curves are read as far as they are curves, and drawn for any values."""
+
+import json
+import math
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mt.reports.charts import HEIGHT, WIDTH, Line, line_chart
+from mt.reports.curves import read_curves, series
+from mt.reports.story import sparkline
+
+
+def test_lines_that_are_not_points_are_skipped_and_the_rest_is_read(tmp_path: Path) -> None:
+    good = [
+        {"step": 2, "kind": "train", "loss": 3.0},
+        {"step": 1, "kind": "train", "loss": 4.0},
+        {"step": 2, "kind": "validation", "loss": 2.0, "bleu": 7.5},
+        {"step": 3, "kind": "train", "loss": None},
+    ]
+    bad = ['{"step": 4, "kind": "tr', "[]", '{"step": "5", "kind": "train"}', '{"step": -1, "kind": "train"}']
+    bad += ['{"step": 6, "kind": "train", "loss": NaN}', "[" * 100_000, '{"step": true, "kind": "train"}']
+    file = tmp_path / "metrics.jsonl"
+    file.write_text("\n".join([*map(json.dumps, good), *bad]) + "\n")
+    curves = read_curves(file)
+    assert series(curves.train, "loss") == [(1, 4.0), (2, 3.0)]
+    assert curves.best("bleu") == (7.5, 2)
+    assert curves.best("chrf") is None
+    assert series(read_curves(file, num_train=9).validation, "loss") == [(2, 2.0)]
+
+
+def test_the_best_of_several_equal_scores_is_the_first(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    file.write_text("".join(f'{{"step": {s}, "kind": "validation", "bleu": 5.0}}\n' for s in (3, 1, 2)))
+    assert read_curves(file).best("bleu") == (5.0, 1)
+
+
+VALUES = st.floats(-1e299, 1e299, allow_nan=False)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    points=st.dictionaries(st.integers(0, 10**13), VALUES, max_size=30),
+    others=st.lists(VALUES, max_size=1000),
+)
+def test_a_chart_is_well_formed_and_inside_its_frame(points: dict[int, float], others: list[float]) -> None:
+    lines = [Line("a <b> & c", sorted(points.items())), Line("other", list(enumerate(others)))]
+    text = line_chart("<title>", lines, unit=" <nats>")
+    if not points and not others:
+        assert text == ""
+        return
+    figure = ET.fromstring(text)
+    assert figure.tag == "figure"
+    for circle in figure.iter("circle"):
+        assert 0 <= float(circle.attrib["cx"]) <= WIDTH
+        assert 0 <= float(circle.attrib["cy"]) <= HEIGHT
+    for polyline in figure.iter("polyline"):
+        for place in polyline.attrib["points"].split():
+            left, top = map(float, place.split(","))
+            assert 0 <= left <= WIDTH
+            assert 0 <= top <= HEIGHT
+
+
+def test_a_greater_value_is_drawn_higher_and_a_later_step_further_right() -> None:
+    figure = ET.fromstring(line_chart("BLEU", [Line("BLEU", [(1, 10.0), (5, 30.0), (9, 20.0)])]))
+    places = [(float(c.attrib["cx"]), float(c.attrib["cy"])) for c in figure.iter("circle")]
+    assert [left for left, _ in places] == sorted(left for left, _ in places)
+    first, second, third = (top for _, top in places)
+    assert second < third < first
+    assert third == pytest.approx((first + second) / 2, abs=0.2)
+
+
+def test_a_sparkline_rises_with_its_values_and_keeps_its_width() -> None:
+    assert sparkline([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]) == "▁▂▃▄▅▆▇█"
+    assert sparkline([5.0, 5.0]) == "▁▁"
+    assert sparkline([]) == ""
+    line = sparkline([math.sin(number / 50) for number in range(1000)])
+    assert len(line) == 40
+    assert {"▁", "█"} <= set(line)

@@ -1,0 +1,248 @@
+"""The page and the card: the same facts, escaped, and nothing that loads or runs."""
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from mt.evaluation.analysis import ScoredSentence
+from mt.reports.card import card
+from mt.reports.facts import gather_facts
+from mt.reports.page import _compared, page
+from mt.reports.report import Report
+from mt.reports.samples import Samples
+from mt.run_directory import RunDirectory
+
+GoldenRun = Callable[..., RunDirectory]
+SCRIPT = "<script>alert(1)</script>"
+HOSTILE = f"{SCRIPT}\x1b]0;owned\x07 **bold** [x](http://evil) | ~~a~~ $x$ \u202e `</style>` ``` --- &amp;"
+VOID = {"meta", "link", "br", "wbr"}
+
+
+class Outline(HTMLParser):
+    """The elements of a page, its text, and whether every element is closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.parts: list[tuple[str, str]] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.parts.append((self.open[-1] if self.open else "", data))
+
+    @property
+    def text(self) -> str:
+        return "".join(data for tag, data in self.parts if tag not in ("style", "script"))
+
+    def inside(self, element: str) -> list[str]:
+        return [data for tag, data in self.parts if tag == element]
+
+
+def report_of(run: RunDirectory, sentence: str = "Hello.", **more: Any) -> Report:
+    best = [ScoredSentence(1, sentence, f"one {sentence}", f"other {sentence}", 99.0)]
+    worst = [ScoredSentence(2, sentence, "", sentence, 1.0)]
+    samples = Samples(f"{sentence}, validation", "step_1", 2, 2, best, worst)
+    facts = gather_facts(run, now=time.time())
+    made = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+    return Report(
+        facts, **{"samples": samples, "attention": "", "script_hash": "", **more}, made=made, mt_version="9.9"
+    )
+
+
+def rendered(markdown: str) -> str:
+    """HTML of Markdown with the extensions that the Hub has, markup in it allowed."""
+    return str(MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(markdown))
+
+
+@pytest.fixture
+def hostile_run(golden_run: GoldenRun) -> RunDirectory:
+    """A run whose records hold markup and escape sequences wherever text is allowed."""
+    run = golden_run(name="a<b>'&\x1b]")
+    config = run.config_file.read_text()
+    assert "path: corpus" in config
+    quoted = json.dumps(HOSTILE.replace("\u202e", ""))
+    run.config_file.write_text(config.replace("path: corpus", f"path: {quoted}"))
+    corpus = json.loads(run.corpus_file.read_text())
+    corpus |= {"path": HOSTILE, "src": HOSTILE, "revision": HOSTILE, "dropped_in_training": {HOSTILE: 2}}
+    corpus["sources"] = [{"path": HOSTILE, "pairs": 2}, {"path": HOSTILE, "revision": HOSTILE}]
+    corpus["splits"]["train"] |= {"fingerprint": HOSTILE, "origin": HOSTILE}
+    corpus["vocabulary_sizes"] = {HOSTILE: 7}
+    run.corpus_file.write_text(json.dumps(corpus))
+    run.log_file.write_text(
+        f"2026-01-01 00:00:00,000 INFO corpus: x\n2026-01-01 00:00:00,000 WARNING {HOSTILE}\n"
+        f"2026-01-01 00:00:00,000 INFO Stopped {HOSTILE}\n"
+    )
+    texts = dict.fromkeys(("mt_version", "setting", "data", "checkpoint", "search"), HOSTILE)
+    score = {"name": HOSTILE, "value": 1, "signature": HOSTILE, "interval": [0, 2]}
+    numbers = {"time": "2026-01-01T00:00:00Z", "step": 1, "num_sentences": 2, "exact": 0}
+    run.evaluations_file.write_text(
+        json.dumps({**texts, **numbers, "scores": {"bleu": score, HOSTILE: score}})
+    )
+    return run
+
+
+def test_hostile_text_is_text_in_the_page(hostile_run: RunDirectory) -> None:
+    text = page(report_of(hostile_run, HOSTILE, left_out=[HOSTILE]))
+    outline = Outline(text)
+    assert "script" not in [tag for tag, _ in outline.tags]
+    assert not [character for character in text if not character.isprintable() and character not in "\n"]
+    # The marks of differing words may be between its parts.
+    assert outline.text.count("alert(1)") > 15
+    assert outline.text.count(SCRIPT) > 10
+
+
+def test_hostile_text_is_text_in_the_card(hostile_run: RunDirectory) -> None:
+    text = card(report_of(hostile_run, HOSTILE, left_out=[HOSTILE]))
+    assert not [character for character in text if not character.isprintable() and character not in "\n"]
+    _, front, body = re.split(r"^---$", text, maxsplit=2, flags=re.MULTILINE)
+    assert yaml.safe_load(front)["license"] == "unknown"
+    outline = Outline(rendered(body))
+    allowed = "h1 h2 h3 p ul li table thead tbody tr th td code pre"
+    assert {tag for tag, _ in outline.tags} == set(allowed.split())
+    assert (
+        outline.text.count("<script>alert(1)</script>\\x1b]0;owned\\x07 **bold** [x](http://evil) | ~~a~~")
+        > 20
+    )
+    # Formulas are part of the Hub's Markdown alone.
+    left_out = body.partition("## Left out of this card")[2]
+    assert "$" not in left_out
+    assert "&#36;x&#36;" in left_out
+
+
+def test_every_row_of_a_table_of_the_card_has_as_many_cells_as_its_head(hostile_run: RunDirectory) -> None:
+    written = rendered(card(report_of(hostile_run, HOSTILE)).split("---\n", 2)[2])
+    tables = re.findall(r"<table>.*?</table>", written, re.DOTALL)
+    assert len(tables) > 8
+    for table in tables:
+        head, *rows = re.findall(r"<tr>.*?</tr>", table, re.DOTALL)
+        for row in rows:
+            assert row.count("<td") == head.count("<th"), row
+    # A row with more bars than its head would lose what is behind them.
+    assert written.count("&amp;amp;") == written.count("owned")
+
+
+def test_the_page_loads_nothing_and_runs_no_script_but_the_one_that_is_named(golden_run: GoldenRun) -> None:
+    script = "drawn()"
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    text = page(
+        report_of(
+            golden_run(), attention=f"<p><script>{script}</script></p>", script_hash=f"'sha256-{digest}'"
+        )
+    )
+    outline = Outline(text)
+    policy = next(
+        attributes["content"]
+        for tag, attributes in outline.tags
+        if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert str(policy).startswith("default-src 'none'")
+    assert f"script-src 'sha256-{digest}'" in str(policy)
+    assert "script-src" not in page(report_of(golden_run(name="b")))
+    for tag, attributes in outline.tags:
+        for name in ("src", "href", "srcset", "data", "action"):
+            value = attributes.get(name) or "#"
+            assert value.startswith(("#", "data:,")), (tag, value)
+        assert not [name for name in attributes if name.startswith("on")]
+    assert not re.search(r"url\(|@import|https?:", "".join(outline.inside("style")))
+
+
+def test_links_of_the_page_lead_to_its_sections(golden_run: GoldenRun) -> None:
+    outline = Outline(page(report_of(golden_run())))
+    targets = {attributes["id"] for tag, attributes in outline.tags if tag == "section"}
+    links = {str(attributes["href"])[1:] for tag, attributes in outline.tags if tag == "a"}
+    assert links == targets
+    assert len(links) == 6
+
+
+def test_page_and_card_tell_the_facts_of_the_files(golden_run: GoldenRun) -> None:
+    run = golden_run()
+    signature = "nrefs:1|case:mixed|version:2"
+    score = {"name": "BLEU", "value": 31.25, "signature": signature, "interval": [30.5, 32.0]}
+    texts = {"mt_version": "1", "setting": "s", "data": "corpus, test", "checkpoint": "step_0000600"}
+    numbers = {"time": "2026-01-01T00:00:00Z", "step": 600, "num_sentences": 77, "exact": 0}
+    run.evaluations_file.write_text(
+        json.dumps({**texts, **numbers, "search": "beam of 5", "scores": {"bleu": score}}) + "\n"
+    )
+    corpus = json.loads(run.corpus_file.read_text())
+    written = report_of(run, "Anna sees milk.")
+    text = Outline(page(written)).text
+    markdown = card(written)
+    for expected in (
+        corpus["splits"]["train"]["fingerprint"],
+        "31.25",
+        "30.50 to 32.00",
+        "beam of 5",
+        "Anna sees milk.",
+        "mt train --config golden.yaml --run runs/golden",
+        "2.13"
+        if "2.13" in str(written.facts.environment["torch"])
+        else str(written.facts.environment["torch"]),
+    ):
+        assert expected in text, expected
+        assert expected.replace("_", r"\_") in markdown or expected in markdown, expected
+    assert signature in text
+    assert signature.replace("|", r"\|") in markdown
+    front = yaml.safe_load(markdown.split("---\n")[1])
+    assert front["language"] == ["en", "de"]
+    assert {"type": "bleu", "name": "BLEU, beam of 5", "value": 31.25} in (
+        front["model-index"][0]["results"][0]["metrics"]
+    )
+
+
+def test_the_config_in_the_report_is_that_of_the_run(golden_run: GoldenRun) -> None:
+    run = golden_run()
+    outline = Outline(page(report_of(run)))
+    shown = next(text for text in outline.inside("pre") if "d_model" in text)
+    assert yaml.safe_load(shown) == yaml.safe_load(run.config_file.read_text())
+    block = re.search(r"^```yaml\n(.*?)^```$", card(report_of(run)), re.MULTILINE | re.DOTALL)
+    assert block
+    assert yaml.safe_load(block[1]) == yaml.safe_load(run.config_file.read_text())
+
+
+WORDS = st.lists(st.sampled_from(["a", "b", "<i>", "&", ".", "ä"]), max_size=12).map(" ".join)
+
+
+@settings(deadline=None)
+@given(translation=WORDS, reference=WORDS)
+def test_marked_words_are_those_that_differ_and_no_character_is_lost(
+    translation: str, reference: str
+) -> None:
+    shown = [Outline(f"<p>{html}</p>") for html in _compared(translation, reference)]
+    assert [each.text for each in shown] == [translation, reference]
+    kept = ["".join(each.inside("p")) for each in shown]
+    # Without what is marked the two are the same but for spaces, which are not marked alone.
+    assert kept[0].replace(" ", "") == kept[1].replace(" ", "")
+
+
+def test_a_copy_of_the_run_elsewhere_gives_the_same_page(golden_run: GoldenRun, tmp_path: Path) -> None:
+    run = golden_run()
+    elsewhere = RunDirectory(Path(shutil.copytree(run.path, tmp_path / "other" / run.path.name)))
+    assert page(report_of(run)) == page(report_of(elsewhere))

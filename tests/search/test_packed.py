@@ -1,0 +1,89 @@
+"""Searching with the packed model finds what the plain one does, and the shortcuts of search are exact."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from mt.search.beam import beam_search
+from mt.search.greedy import greedy_search, those_that_stay
+from mt.search.hypothesis import Hypothesis
+from mt.search.request import Constraints, SearchRequest
+from mt.search.sampling import sample
+from mt.search.strategy import Beam, Sampling
+from mt.search.vocabulary import block_maxima, likeliest
+from mt.transformer.packed_transformer import PackedTransformer
+from mt.transformer.transformer import Transformer
+
+MakeRequest = Callable[..., SearchRequest]
+SEARCHES: dict[str, Callable[[Any, SearchRequest], list[list[Hypothesis]]]] = {
+    "greedy": lambda model, request: [[found] for found in greedy_search(model, request)],
+    "beam": lambda model, request: beam_search(model, request, Beam(4)),
+    "sampling": lambda model, request: [
+        [found] for found in sample(model, request, Sampling(1.0, 3), range(len(request.limits)))
+    ],
+}
+
+
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("constraints", [Constraints(), Constraints(3, 2)], ids=["free", "constrained"])
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+def test_the_packed_model_finds_what_the_plain_one_does(
+    search: Callable[[Any, SearchRequest], list[list[Hypothesis]]],
+    constraints: Constraints,
+    copies: bool,
+    transformer: Transformer,
+    sentences: list[list[int]],
+    make_request: MakeRequest,
+) -> None:
+    request = make_request(sentences, constraints=constraints)
+    if copies:
+        request = replace(request, copyable=request.src_ids % 5 == 0)
+    plain = search(transformer, request)
+    packed = search(PackedTransformer(transformer, "float32"), request)
+    for ours, theirs in zip(packed, plain, strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            assert (list(a.ids), a.finished, list(a.copied)) == (list(b.ids), b.finished, list(b.copied))
+            assert a.score == pytest.approx(b.score, abs=1e-4)
+
+
+def test_without_scores_the_same_is_found(
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
+) -> None:
+    request = make_request(sentences)
+    scored = greedy_search(transformer, request)
+    found = greedy_search(transformer, replace(request, with_scores=False))
+    assert [each.ids for each in found] == [each.ids for each in scored]
+    assert all(each.score != each.score for each in found)
+
+
+@pytest.mark.parametrize("vocab_size", [5, 128, 200, 1000, 1024])
+def test_the_likeliest_token_is_the_first_with_the_highest_logit(vocab_size: int) -> None:
+    torch.manual_seed(0)
+    # Rounded, so that several tokens have the highest logit.
+    logits = torch.randn(50, vocab_size).mul(4).round()
+    logits[0] = -torch.inf
+    logits[0, -1] = -9.0
+    assert likeliest(logits).equal(logits.argmax(-1))
+    assert block_maxima(logits).amax(-1).equal(logits.amax(-1))
+
+
+@pytest.mark.parametrize("num_sentences", [1, 2, 7, 40, 128, 130])
+def test_sentences_leave_in_few_steps_and_none_before_it_is_done(num_sentences: int) -> None:
+    order = torch.randperm(num_sentences, generator=torch.Generator().manual_seed(1)).tolist()
+    rows, done, sizes = list(range(num_sentences)), set(), {num_sentences}
+    for finished in order:
+        assert finished in rows
+        done.add(finished)
+        stay = those_that_stay([row in done for row in rows])
+        assert stay == sorted(stay)
+        rows = [rows[place] for place in stay]
+        assert done | set(rows) == set(range(num_sentences))
+        num_left = num_sentences - len(done)
+        # At most a quarter more than are needed.
+        assert num_left <= len(rows) <= 1.25 * num_left
+        sizes.add(len(rows))
+    assert not rows
+    assert len(sizes) <= 30

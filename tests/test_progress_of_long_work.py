@@ -1,0 +1,205 @@
+"""Long work on terminals and pipes: one line with the time left, or log lines where nothing can be drawn."""
+
+import io
+import logging
+import os
+import pty
+import re
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+from tqdm import tqdm
+
+from mt import display
+from mt.config.config import Config
+from mt.data.batches.dataset import encode_pairs
+from mt.data.corpus import load_corpus
+from mt.data.prepare import make_tokenizers
+from mt.data.prepared_cache import aligned_places
+from mt.data.tokenizers import subwords
+from mt.display import progress_bar, track, waiting
+from mt.evaluation.evaluate import run_evaluation
+from mt.run_directory import RunDirectory
+from mt.training.average import average_checkpoints
+from mt.training.run import run_training
+
+MakeConfig = Callable[..., Config]
+SIZES = {"a terminal": (24, 100), "a terminal without rows": (0, 100), "a terminal without columns": (24, 0)}
+
+
+class Screen:
+    """What was written to stderr."""
+
+    content = b""
+
+    @property
+    def text(self) -> str:
+        # What has just arrived may end within a character.
+        return self.content.decode(errors="ignore")
+
+
+@contextmanager
+def stderr_of(kind: str) -> Iterator[Screen]:
+    """Makes stderr a pipe or a terminal, with log lines as the command line has them."""
+    ours, theirs = os.pipe() if kind == "a pipe" else pty.openpty()
+    if kind in SIZES:
+        termios.tcsetwinsize(theirs, SIZES[kind])
+    screen = Screen()
+
+    def read() -> None:
+        try:
+            while some := os.read(ours, 4096):
+                screen.content += some
+        except OSError:  # Linux says so that nobody has the other end of a terminal any more.
+            pass
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    stream = io.TextIOWrapper(io.FileIO(theirs, "w"), write_through=True)
+    logger, handler = logging.getLogger("mt"), logging.StreamHandler(stream)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stderr", stream)
+        logger.addHandler(handler)
+        try:
+            yield screen
+        finally:
+            logger.removeHandler(handler)
+            stream.close()
+            reader.join()
+            os.close(ours)
+
+
+@pytest.fixture(autouse=True)
+def always_drawn(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Each unit at once: otherwise what takes no time is drawn once, and logged never."""
+    caplog.set_level(logging.INFO, "mt")
+    monkeypatch.setattr(display, "_are_shown", True)
+    monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(display, "tqdm", partial(tqdm, mininterval=0, miniters=1))
+
+
+def prepare(make_config: MakeConfig, run: RunDirectory) -> None:
+    config = make_config("tokenizer.max_size=300")
+    corpus = load_corpus(config.data, config.cleaning)
+    tokenizers = make_tokenizers(corpus.train, config)
+    pairs, _ = encode_pairs(corpus.train, *tokenizers, max_length=None)
+    aligned_places(pairs)
+
+
+def evaluate(make_config: MakeConfig, run: RunDirectory) -> None:
+    run_evaluation(run, device="cpu")
+
+
+def average(make_config: MakeConfig, run: RunDirectory) -> None:
+    average_checkpoints(run, 3, best=False)
+
+
+def validate(make_config: MakeConfig, run: RunDirectory) -> None:
+    run_training(make_config("training.max_steps=1"), RunDirectory(run.path / "new"))
+
+
+WORK = {
+    prepare: ["reading", "vocabulary", "encoding", "learning the alignment", "aligning"],
+    evaluate: ["translating", "scoring", "counting words"],
+    average: ["averaging"],
+    validate: ["validating"],
+}
+
+
+@pytest.mark.parametrize("work", WORK, ids=lambda work: str(work.__name__))
+@pytest.mark.parametrize("kind", ["a pipe", "a terminal without rows", "a terminal without columns"])
+def test_where_nothing_can_be_drawn_there_are_log_lines(
+    kind: str, work: Callable[..., None], make_config: MakeConfig, trained: RunDirectory
+) -> None:
+    with stderr_of(kind) as screen:
+        work(make_config, trained)
+    assert "%|" not in screen.text
+    assert not re.search(r"\r(?!\n)", screen.text)
+    for description in WORK[work]:
+        assert re.search(rf"^{description}: [\d,]+ (of [\d,]+ )?\w+", screen.text, re.MULTILINE), screen.text
+
+
+@pytest.mark.parametrize("work", WORK, ids=lambda work: str(work.__name__))
+def test_on_a_terminal_there_is_one_line_that_goes_away(
+    work: Callable[..., None], make_config: MakeConfig, trained: RunDirectory
+) -> None:
+    with stderr_of("a terminal") as screen:
+        work(make_config, trained)
+    for description in WORK[work]:
+        # Drawn over itself, and never left by a line feed.
+        drawn = re.findall(rf"\r(?:\x1b\[A)?{description}: [^\r\n]*", screen.text)
+        assert drawn, screen.text
+        assert not re.search(rf"{description}: [^\r\n\x1b]*\r?\n", screen.text)
+        if description != "reading":  # Nobody knows how much there is to read.
+            assert any(re.search(r"\d+/\d+ \w+ \[\d\d:\d\d, \d\d:\d\d left\]", line) for line in drawn)
+
+
+def test_the_time_left_is_that_of_the_work_so_far(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 10.0)
+    with stderr_of("a pipe"):
+        for count in track([100] * 20, "encoding", unit="pairs", total=2000, size=lambda count: count):
+            now += 4.0
+            assert count == 100
+    assert caplog.messages == [
+        # After 12, 24, ... seconds, of 80.
+        "encoding: 300 of 2,000 pairs, 01:08 left",
+        "encoding: 600 of 2,000 pairs, 00:56 left",
+        "encoding: 900 of 2,000 pairs, 00:44 left",
+        "encoding: 1,200 of 2,000 pairs, 00:32 left",
+        "encoding: 1,500 of 2,000 pairs, 00:20 left",
+        "encoding: 1,800 of 2,000 pairs, 00:08 left",
+        "encoding: 2,000 pairs in 01:20",
+    ]
+
+
+def test_short_work_leaves_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 10.0)
+    with stderr_of("a pipe") as screen:
+        assert list(track([1, 2, 3], "counting", unit="numbers")) == [1, 2, 3]
+    assert screen.text == ""
+
+
+def test_what_is_not_to_be_shown_is_not_logged_either() -> None:
+    with stderr_of("a pipe") as screen, progress_bar(3, unit="lines", description="x", shown=False) as bar:
+        bar.update(3)
+    assert screen.text == ""
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a terminal"])
+def test_work_that_cannot_say_how_far_it_is_shows_its_seconds(kind: str) -> None:
+    deadline = time.monotonic() + 30
+    with stderr_of(kind) as screen:
+        with waiting("learning subwords"):
+            while "learning subwords: 1 seconds" not in screen.text and time.monotonic() < deadline:
+                time.sleep(0.01)
+        assert "learning subwords: 1 seconds" in screen.text
+
+
+@pytest.mark.parametrize("kind", ["bpe", "bpe_metaspace"])
+def test_learning_subwords_is_waited_for_when_all_text_is_read(
+    kind: str, make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[str] = []
+
+    @contextmanager
+    def noted(description: str) -> Iterator[None]:
+        notes.append("begins")
+        yield
+        notes.append("ends")
+
+    monkeypatch.setattr(subwords, "waiting", noted)
+    config = make_config(f"tokenizer.kind={kind}", "tokenizer.max_size=300")
+    corpus = load_corpus(config.data, config.cleaning)
+    with stderr_of("a pipe") as screen:
+        make_tokenizers(corpus.train, config)
+    assert notes == ["begins", "ends"] * 2
+    assert "vocabulary: 160 of 160 lines" in screen.text

@@ -1,0 +1,103 @@
+"""TensorBoard's images of what the decoder attends to, at each validation."""
+
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]
+    EventAccumulator,
+)
+
+from mt.config.config import Config
+from mt.data.corpus import load_split
+from mt.inference.attention import sentence_attention
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
+from mt.training import attention_images as module
+from mt.training.attention_images import attention_images
+from mt.transformer.transformer import Transformer
+
+
+@pytest.fixture
+def translator(trained: RunDirectory) -> Translator:
+    return Translator.from_run(trained, device=torch.device("cpu"))
+
+
+def test_two_pairs_are_drawn_at_each_validation(
+    make_config: Callable[..., Config], train_until: Callable[..., object], tmp_path: Path
+) -> None:
+    train_until(make_config(), tmp_path / "run")
+    events = EventAccumulator(str(tmp_path / "run/tensorboard"), size_guidance={"images": 0})
+    events.Reload()
+    assert events.Tags()["images"] == ["attention/1", "attention/2"]
+    for tag in events.Tags()["images"]:
+        images = events.Images(tag)
+        assert [image.step for image in images] == [4, 8, 12]
+        # The same pair, so that one sees the model change and nothing else.
+        assert len({(image.width, image.height) for image in images}) == 1
+        assert len({image.encoded_image_string for image in images}) == 3
+        with Image.open(BytesIO(images[0].encoded_image_string)) as image:
+            assert (image.width, image.height) == (images[0].width, images[0].height)
+
+
+def test_a_cell_is_darker_the_more_weight_it_has(translator: Translator) -> None:
+    rows = [{"src": "Anna buys two red apples today.", "tgt": "Anna kauft zwei rote Äpfel heute."}]
+    [image] = attention_images(translator, rows)
+    [sentence] = sentence_attention(translator, [rows[0]["src"]], [rows[0]["tgt"]])
+    weights = sentence.cross.mean(1)[0].numpy()
+    num_tgt, num_src = weights.shape
+    size = module._CELL
+    # The last column and row end at the margins.
+    right, bottom = image.shape[1] - module._GAP, image.shape[0] - module._GAP // 2
+    cells = image[
+        bottom - num_tgt * size + size // 2 : bottom : size, right - num_src * size + size // 2 : right : size
+    ]
+    lightness = cells.astype(int).sum(-1)
+    order = np.argsort(weights, axis=None)
+    assert (np.diff(lightness.flat[order]) <= 0).all()
+    assert lightness.min() < 300
+    assert lightness.max() > 700
+
+
+def test_pairs_that_are_too_short_or_too_long_are_passed_over(translator: Translator) -> None:
+    good = {"src": "Anna buys milk today.", "tgt": "Anna kauft Milch heute."}
+    other = {"src": "the dog sees milk.", "tgt": "der Hund sieht Milch."}
+    odd = [
+        {"src": "", "tgt": ""},
+        {"src": "milk", "tgt": "Milch"},
+        {"src": "milk " * 40, "tgt": "Milch " * 40},
+    ]
+    expected = attention_images(translator, [good, other])
+    assert len(expected) == 2
+    for ours, theirs in zip(
+        attention_images(translator, [*odd, good, *odd, other, good]), expected, strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    assert attention_images(translator, odd) == []
+
+
+@pytest.mark.parametrize("has_font", [True, False])
+def test_any_text_can_be_drawn(
+    has_font: bool, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_font:
+        monkeypatch.setattr(module, "_FONTS", ("no-such-font.ttf",))
+    rows = [{"src": "<script> \x1b[31m \u202e 说 x", "tgt": "Äpfel \x1b 说 \N{GRINNING FACE} x y"}]
+    [image] = attention_images(translator, rows)
+    assert image.dtype == np.uint8
+    assert image.ndim == 3
+
+
+def test_the_mode_of_the_model_is_restored(translator: Translator) -> None:
+    rows = load_split(translator.config.data, "validation")
+    model = translator.plain_model
+    assert isinstance(model, Transformer)
+    evaluated = attention_images(translator, rows)
+    model.train()
+    for image, same in zip(attention_images(translator, rows), evaluated, strict=True):
+        np.testing.assert_array_equal(image, same)
+    assert model.training

@@ -1,0 +1,90 @@
+"""Packed linear layers against torch's own, and each row against itself among others."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mt.device import SearchPrecision
+from mt.transformer import packed_linear
+from mt.transformer.feed_forward import Activation
+from mt.transformer.packed_linear import ACTIVATION_DTYPES, multiplies_int8, onednn_packs_bf16, pack
+
+PRECISIONS: list[SearchPrecision] = ["float32", "bf16", "fp16", "int8"]
+# Relative to the largest element: bf16 has 8 bits, and int8 rounds weights and inputs to 127 levels.
+TOLERANCES = {"float32": 1e-6, "bf16": 1 / 128, "fp16": 1 / 1024, "int8": 1 / 40}
+
+
+@pytest.fixture
+def _interfaces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "fallback":
+        monkeypatch.setattr(packed_linear, "onednn_packs_bf16", lambda: False)
+        monkeypatch.setattr(packed_linear, "multiplies_int8", lambda: False)
+
+
+def relative_error(found: Tensor, expected: Tensor) -> float:
+    return float((found.float() - expected).abs().max() / expected.abs().max())
+
+
+@pytest.mark.parametrize("_interfaces", ["packed", "fallback"], indirect=True)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("activation", [None, "relu", "gelu"])
+@pytest.mark.usefixtures("_interfaces")
+def test_a_packed_layer_computes_what_torch_does(
+    precision: SearchPrecision, bias: bool, activation: Activation | None
+) -> None:
+    layer, x, residual = nn.Linear(48, 80, bias=bias), torch.randn(21, 48), torch.randn(21, 80)
+    expected = layer(x).detach()
+    if activation is not None:
+        expected = F.relu(expected) if activation == "relu" else F.gelu(expected)
+    dtype = ACTIVATION_DTYPES[precision]
+    packed = pack(precision, layer, activation=activation)
+    assert relative_error(packed(x.to(dtype)), expected) < TOLERANCES[precision]
+    if activation is None:
+        found = packed(x.to(dtype), residual.to(dtype))
+        assert found.dtype == dtype
+        assert relative_error(found, expected + residual) < TOLERANCES[precision]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_layers_of_the_same_input_are_side_by_side(precision: SearchPrecision) -> None:
+    layers, x = [nn.Linear(32, width) for width in (16, 32, 8)], torch.randn(5, 32)
+    dtype = ACTIVATION_DTYPES[precision]
+    at_once = pack(precision, *layers)(x.to(dtype))
+    expected = torch.cat([layer(x) for layer in layers], dim=-1).detach()
+    assert at_once.shape == (5, 56)
+    assert relative_error(at_once, expected) < TOLERANCES[precision]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_a_row_does_not_depend_on_its_neighbours(precision: SearchPrecision) -> None:
+    packed = pack(precision, nn.Linear(256, 1024))
+    x = torch.randn(64, 256).to(ACTIVATION_DTYPES[precision])
+    # A neighbour with large values would change a scale that all rows share.
+    x[7] *= 100
+    together = packed(x)
+    for row in (0, 7, 63):
+        torch.testing.assert_close(packed(x[row : row + 1])[0], together[row], atol=0.0, rtol=2**-8)
+
+
+def test_integers_are_multiplied_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = nn.Linear(1024, 64), torch.randn(33, 1024)
+    assert multiplies_int8()
+    fast = pack("int8", layer)(x)
+    monkeypatch.setattr(packed_linear, "multiplies_int8", lambda: False)
+    assert pack("int8", layer)(x).equal(fast)
+
+
+def test_a_guard_finds_an_interface_that_is_gone_or_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: Any) -> Tensor:
+        raise RuntimeError("no such operator")
+
+    for wrong in (gone, lambda a, b: torch.zeros(a.size(0), b.size(1), dtype=torch.int32)):
+        monkeypatch.setattr(torch, "_int_mm", wrong)
+        assert not multiplies_int8.__wrapped__()
+    for broken in (gone, lambda self, x, residual=None: x.new_zeros(len(x), 64)):
+        monkeypatch.setattr(packed_linear._OneDnnLinear, "__call__", broken)
+        assert not onednn_packs_bf16.__wrapped__()

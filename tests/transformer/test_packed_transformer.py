@@ -1,0 +1,115 @@
+"""The packed model against the plain one: encoding, teacher forcing, and cached steps of rows that change."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mt.device import SearchPrecision
+from mt.masks import padding_mask, target_mask
+from mt.special_tokens import BOS_ID
+from mt.transformer.packed_transformer import PackedTransformer
+from mt.transformer.transformer import Transformer
+
+Make = Callable[..., Transformer]
+
+SRC_IDS = torch.tensor([[5, 6, 7, 8, 9, 3], [10, 6, 3, 0, 0, 0], [7, 8, 9, 10, 3, 0]])
+TGT_IDS = torch.tensor([[BOS_ID, 12, 11, 5, 7], [BOS_ID, 6, 4, 0, 0], [BOS_ID, 4, 5, 6, 7]])
+SRC_MASK, TGT_MASK = padding_mask(SRC_IDS), target_mask(TGT_IDS)
+VARIANTS: list[dict[str, Any]] = [
+    {"norm_first": True},
+    {"norm_first": False},
+    {"activation": "gelu"},
+    {"bias": False},
+    {"tie_output": False, "num_heads": 4},
+]
+
+
+@pytest.fixture(params=VARIANTS, ids=str)
+def model(
+    request: pytest.FixtureRequest, make_model: Make, randomise: Callable[[nn.Module], None]
+) -> Transformer:
+    found = make_model(**request.param)
+    randomise(found)
+    return found.requires_grad_(False)
+
+
+def test_float32_encodes_and_forces_as_the_plain_model(model: Transformer) -> None:
+    packed = PackedTransformer(model, "float32")
+    expected = model.encode(SRC_IDS, SRC_MASK)[SRC_MASK[:, 0, 0]]
+    torch.testing.assert_close(packed.encode(SRC_IDS, SRC_MASK)[SRC_MASK[:, 0, 0]], expected)
+    torch.testing.assert_close(
+        packed.forward(SRC_IDS, SRC_MASK, TGT_IDS, TGT_MASK), model(SRC_IDS, SRC_MASK, TGT_IDS, TGT_MASK)
+    )
+
+
+def decode(
+    model: Transformer | PackedTransformer, selections: list[tuple[list[int], list[int] | None]], rows: int
+) -> list[tuple[Tensor, Tensor]]:
+    """Logits and alignment scores of each step; after it, these rows and sentences are kept."""
+    generator = torch.Generator().manual_seed(3)
+    cache: Any = model.start_cache(model.encode(SRC_IDS, SRC_MASK), SRC_MASK, len(selections), rows)
+    number, found = 3 * rows, []
+    for kept, sentences in selections:
+        ids = torch.randint(4, 13, (number,), generator=generator)
+        step = model.decode_step(ids, cache, with_alignment=True)
+        assert step.alignment_scores is not None
+        found.append((step.logits, step.alignment_scores))
+        cache.select(torch.tensor(kept), None if sentences is None else torch.tensor(sentences))
+        number = len(kept)
+    return found
+
+
+def test_cached_steps_equal_the_plain_models_as_sentences_leave(model: Transformer) -> None:
+    selections = [([0, 1, 2], None), ([0, 2], [0, 2]), ([1, 0], [1, 0]), ([0, 1], None), ([0], [0])]
+    for ours, theirs in zip(
+        decode(PackedTransformer(model, "float32"), selections, 1), decode(model, selections, 1), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_cached_steps_equal_the_plain_models_as_beams_are_reordered(model: Transformer) -> None:
+    selections: list[tuple[list[int], list[int] | None]] = [
+        ([0, 0, 0, 3, 4, 5, 8, 7, 6], None),
+        ([2, 1, 2, 4, 4, 3, 6, 7, 7], None),
+        ([1, 0, 0, 7, 8, 6], [0, 2]),
+        ([2, 1, 0, 3, 3, 3], None),
+        ([0, 1, 2, 3, 4, 5], None),
+        ([5, 4, 4], [1]),
+        ([0, 0, 1], None),
+    ]
+    for ours, theirs in zip(
+        decode(PackedTransformer(model, "float32"), selections, 3), decode(model, selections, 3), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("bf16", 0.03), ("int8", 0.06)])
+def test_rounded_models_are_close_to_the_plain_one(
+    precision: SearchPrecision, tolerance: float, make_model: Make
+) -> None:
+    # Initial weights, unlike random ones, have logits of the size of those that are learnt.
+    model = make_model(d_model=64, num_heads=4, d_ff=128).requires_grad_(False)
+    packed = PackedTransformer(model, precision)
+    expected = model(SRC_IDS, SRC_MASK, TGT_IDS, TGT_MASK)
+    scale = float(expected.abs().max())
+    forced = packed.forward(SRC_IDS, SRC_MASK, TGT_IDS, TGT_MASK).float()
+    torch.testing.assert_close(forced, expected, atol=tolerance * scale, rtol=0.0)
+    assert not forced.equal(expected)
+    cache = packed.start_cache(packed.encode(SRC_IDS, SRC_MASK), SRC_MASK, 3)
+    for t in range(3):
+        logits = packed.decode_step(TGT_IDS[:, t], cache).logits.float()
+        torch.testing.assert_close(logits, expected[:, t], atol=tolerance * scale, rtol=0.0)
+
+
+def test_more_tokens_than_there_is_room_for_are_refused(make_model: Make) -> None:
+    model = PackedTransformer(make_model(max_length=4), "float32")
+    memory = model.encode(SRC_IDS[:, :2], SRC_MASK[..., :2])
+    cache = model.start_cache(memory, SRC_MASK[..., :2], 1)
+    model.decode_step(TGT_IDS[:, 0], cache)
+    with pytest.raises(ValueError, match="a cache of 1 tokens has no room for 2"):
+        model.decode_step(TGT_IDS[:, 1], cache)
+    with pytest.raises(ValueError, match="position 5 is beyond the 4 positions"):
+        model.encode(SRC_IDS, SRC_MASK)
