@@ -20,6 +20,7 @@ from mt.inference.text_search import TextSearch
 from mt.search.ensemble import Member
 from mt.search.hypothesis import Hypothesis
 from mt.search.strategy import Beam, Strategy
+from mt.transformer.packed_transformer import PackedTransformer
 
 NUM_SENTENCES = 200
 NEAR_TIE = 1e-4
@@ -59,6 +60,7 @@ class Comparison:
     differences: Sequence[Difference]
     """With float32 all of them, unless it failed."""
     our_bleu: float
+    """Of what `mt translate` finds, but for copied words."""
     their_bleu: float
     our_speed: float
     their_speed: float
@@ -82,9 +84,10 @@ class Verifier:
         self._loaded = loaded
         self._sources, self._references = list(sources), list(references)
         loaded.model.eval()
-        self._model: Member = SharedAmongAllowed(loaded.model) if before_softmax else loaded.model
+        # As `mt translate` computes.
+        self._model: Member = PackedTransformer(loaded.model, "float32")
         self._own = self._search_with(self._model)
-        self._has_other_rule = before_softmax
+        self._before_softmax = before_softmax
 
     def compare(self, exported: TextSearch, name: str, strategy: Strategy, *, exact: bool) -> Comparison:
         """Translate by both.
@@ -102,8 +105,12 @@ class Verifier:
         other_segments = exported.read(self._sources)
         if [each.tokens for each in segments] != [each.tokens for each in other_segments]:
             raise ExportError("the exported tokenizer splits the validation sentences into other tokens.")
-        ours, our_seconds = _timed(lambda: self._own.search(segments, strategy))
+        by_own_rule, our_seconds = _timed(lambda: self._own.search(segments, strategy))
         theirs, their_seconds = _timed(lambda: exported.search(segments, strategy))
+        model = self._same_rule(strategy)
+        ours = by_own_rule
+        if model is not self._model:
+            ours = self._search_with(model).search(segments, strategy)
         for one, *_ in ours:
             if exported.tgt_tokenizer.decode(one.ids) != self._own.tgt_tokenizer.decode(one.ids):
                 raise ExportError("the exported tokenizer turns the same tokens into another text.")
@@ -115,14 +122,14 @@ class Verifier:
         differences = self._explain(segments, ours, theirs, differing, strategy) if exact else []
         texts = [
             [best.text for best, *_ in side.as_lines(len(self._sources), segments, found, strategy)]
-            for side, found in ((self._own, ours), (exported, theirs))
+            for side, found in ((self._own, by_own_rule), (exported, theirs))
         ]
         our_bleu, their_bleu = (score_translations(each, self._references)["bleu"].value for each in texts)
         comparison = Comparison(
             name,
             len(segments),
             len(segments) - len(differing),
-            _num_same(self._by_own_rule(segments, strategy) or ours, theirs),
+            _num_same(by_own_rule, theirs),
             differences,
             our_bleu,
             their_bleu,
@@ -130,13 +137,15 @@ class Verifier:
             len(segments) / their_seconds,
         )
         _refuse_other_translations(comparison, len(differing))
+        if not exact:
+            _refuse_lost_bleu(comparison)
         return comparison
 
-    def _by_own_rule(self, segments: Sequence[Segment], strategy: Strategy) -> list[list[Hypothesis]] | None:
-        """Our outputs by our own rule, where they may be others."""
-        if not self._has_other_rule or strategy is None:
-            return None
-        return self._search_with(self._loaded.model).search(segments, strategy)
+    def _same_rule(self, strategy: Strategy) -> Member:
+        """The model with which our search has the rule of the other program; greedy search has it anyway."""
+        if self._before_softmax and isinstance(strategy, Beam):
+            return SharedAmongAllowed(self._model)
+        return self._model
 
     def _search_with(self, model: Member) -> TextSearch:
         """Search with the rules that an exported model can have: no word is copied."""
@@ -196,8 +205,9 @@ class Verifier:
 
         A beam may also have lost a third hypothesis by a near-tie, which random changes can show.
         """
-        steered = Steered(self._model, ours.ids, theirs.ids, NEAR_TIE / 2)
-        nudged = (Nudged(self._model, NEAR_TIE / 2, seed) for seed in range(NUM_NUDGES))
+        model = self._same_rule(strategy)
+        steered = Steered(model, ours.ids, theirs.ids, NEAR_TIE / 2)
+        nudged = (Nudged(model, NEAR_TIE / 2, seed) for seed in range(NUM_NUDGES))
         return any(
             list(self._search_with(changed).search([segment], strategy)[0][0].ids) == list(theirs.ids)
             for changed in chain([steered], nudged)
@@ -233,6 +243,9 @@ def _refuse_other_translations(comparison: Comparison, num_differing: int) -> No
             f"{comparison.num_sentences} differ with {comparison.strategy}. With both log-probabilities by "
             f"the run: {listed}. Nothing was kept of it; please report this."
         )
+
+
+def _refuse_lost_bleu(comparison: Comparison) -> None:
     lost = comparison.our_bleu - comparison.their_bleu
     if lost > MOST_BLEU_LOST:
         raise ExportError(
