@@ -16,6 +16,7 @@ from mt.inference.attention import (
     sentence_attention,
     source_dependence,
 )
+from mt.inference.engines import OwnEngine
 from mt.inference.loaded_model import load_model
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.inference.translator import Translator
@@ -60,7 +61,7 @@ def test_each_row_sums_to_one_and_padding_has_no_column(translator: Translator) 
 def test_a_row_belongs_to_the_token_that_the_same_position_predicts(translator: Translator) -> None:
     [sentence] = sentence_attention(translator, SENTENCES[:1])
     model = translator.plain_model
-    assert model is not None
+    assert isinstance(model, Transformer)
     see_all = torch.ones(1, 1, 1, 1, dtype=torch.bool)
     inputs = torch.tensor([[BOS_ID, *sentence.tgt_ids]])
     causal = torch.ones(inputs.size(1), inputs.size(1), dtype=torch.bool).tril()[None, None]
@@ -117,6 +118,8 @@ def test_a_translation_without_an_end_is_cut_where_the_model_ends(translator: Tr
         model.decoder.norm.get_parameter("weight").zero_()
         model.decoder.norm.get_parameter("bias").fill_(1.0)
         model.output.weight[milk] = 1.0
+    # Its packed copy still has the old weights.
+    translator.engine = OwnEngine(model, translator.device)
     [sentence] = sentence_attention(translator, ["the dog sees milk and milk and milk and milk"])
     assert set(sentence.tgt_ids) == {milk}
     assert len(sentence.tgt_tokens) == translator.max_length
