@@ -66,8 +66,9 @@ def export_model(
             f"a model for {target.name} cannot be saved in {precision}, only in "
             f"{' or '.join(target.precisions)}."
         )
-    make_folder(folder.absolute().parent)
-    partial = partial_path(folder)
+    place = folder.resolve()
+    make_folder(place.parent)
+    partial = partial_path(place)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     try:
@@ -86,7 +87,7 @@ def export_model(
         write_synced(partial / EXAMPLE, target.example.encode())
         write_synced(partial / CARD, model_card(record, target, comparisons).encode())
         sync_tree(partial)
-        put_in_place(partial, folder)
+        put_in_place(partial, place)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return Exported(folder, record, comparisons)

@@ -7,6 +7,7 @@ from pathlib import Path
 import ctranslate2
 import torch
 
+from mt.device import is_out_of_memory
 from mt.errors import CheckpointError, ConfigError, DeviceError, Remedy
 from mt.inference.exported_folder import ExportedFolder
 from mt.inference.text_search import TextSearch
@@ -103,23 +104,32 @@ class CTranslate2Engine:
         keep_unk: bool,
         at_limit: bool = False,
     ) -> list[Found]:
-        """Translate with one limit of tokens for all; ``at_limit`` returns all hypotheses."""
+        """Translate with one limit of tokens for all; ``at_limit`` returns all hypotheses.
+
+        Raises:
+            CheckpointError: If the folder is not what its record says.
+        """
         # With patience 2 a search continues to its limit, where up to N unfinished hypotheses join them.
         patience = 2 if at_limit and size > 1 else 1
-        results = self._translator.translate_batch(
-            sources,
-            beam_size=size,
-            patience=patience,
-            num_hypotheses=size * patience,
-            length_penalty=penalty,
-            disable_unk=not keep_unk,
-            suppress_sequences=[[PAD], [BOS]],
-            return_end_token=True,
-            max_input_length=0,
-            max_decoding_length=limit,
-            min_decoding_length=0,
-            return_scores=True,
-        )
+        try:
+            results = self._translator.translate_batch(
+                sources,
+                beam_size=size,
+                patience=patience,
+                num_hypotheses=size * patience,
+                length_penalty=penalty,
+                disable_unk=not keep_unk,
+                suppress_sequences=[[PAD], [BOS]],
+                return_end_token=True,
+                max_input_length=0,
+                max_decoding_length=limit,
+                min_decoding_length=0,
+                return_scores=True,
+            )
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            raise CheckpointError(f"CTranslate2 cannot translate with this folder: {error}.") from error
         return [
             [
                 self._hypothesis(tokens, score * max(1, len(tokens)) ** penalty)

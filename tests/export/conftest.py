@@ -14,6 +14,7 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.batches.batch import collate
 from mt.data.corpus import load_split
+from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
 from mt.inference.loaded_model import LoadedModel, build_model
 from mt.special_tokens import EOS_ID, SPECIAL_TOKENS
@@ -47,7 +48,12 @@ def tokenizer_of(pairs: Pairs) -> Callable[[Config, int], Tokenizer]:
         texts = [*pairs[0], *pairs[1]] if config.tokenizer.shared else pairs[side]
         key = f"{config.tokenizer.model_dump_json()} {config.tokenizer.shared or side}"
         if key not in made:
-            made[key] = train_tokenizer(texts, config.tokenizer)
+            is_file = config.tokenizer.kind == "file"
+            made[key] = (
+                external_tokenizer(config.tokenizer, limit_seconds=1)
+                if is_file
+                else train_tokenizer(texts, config.tokenizer)
+            )
         return made[key]
 
     return make

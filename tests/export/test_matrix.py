@@ -5,7 +5,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+import tokenizers
 import torch
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from mt.export.export import export_model
 from mt.export.target import ExportTarget
@@ -61,9 +63,10 @@ def _check(loaded: LoadedModel, target: ExportTarget, pairs: Pairs, folder: Path
         references=references,
     )
     greedy, beam = exported.comparisons
-    assert greedy.num_sentences == beam.num_sentences == number
-    assert greedy.num_same == number
-    assert beam.num_same >= number - number // 200
+    # More where a line is longer than the model reads, and is translated in parts.
+    assert greedy.num_sentences == beam.num_sentences >= number
+    assert greedy.num_same == greedy.num_sentences
+    assert beam.num_same >= beam.num_sentences - number // 200
     assert all(each.is_near_tie for each in beam.differences)
 
 
@@ -118,13 +121,14 @@ def test_a_model_translates_200_sentences_there_as_here(
 @pytest.mark.parametrize(
     "overrides",
     [
+        ["tokenizer.kind=file", "tokenizer.path=tokenizer.json", "tokenizer.shared=true"],
         ["tokenizer.kind=char", "tokenizer.max_size=330", "data.max_length=100"],
         ["tokenizer.kind=bpe_metaspace", "tokenizer.max_size=330", "data.max_length=60"],
         ["tokenizer.shared=true", "model.share_embeddings=true", "model.tie_output=false"],
         ["model.num_encoder_layers=1", "model.num_decoder_layers=3", "model.num_heads=1", "model.d_ff=48"],
         ["training.guided_alignment=0.5", "model.norm_first=false"],
     ],
-    ids=["characters", "metaspace", "shared-and-untied", "other-sizes", "guided"],
+    ids=["external", "characters", "metaspace", "shared-and-untied", "other-sizes", "guided"],
 )
 def test_so_do_other_tokenizers_sizes_and_ways_to_share(
     overrides: list[str],
@@ -132,5 +136,23 @@ def test_so_do_other_tokenizers_sizes_and_ways_to_share(
     make_loaded: Callable[..., LoadedModel],
     pairs: Pairs,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    _word_pieces([*pairs[0], *pairs[1]]).save("tokenizer.json")
     _check(make_loaded(*overrides), _target(target_name), pairs, tmp_path / "out", NUM_QUICK)
+
+
+def _word_pieces(texts: list[str]) -> tokenizers.Tokenizer:
+    """A tokenizer as other programs make them, with names of its own for special tokens."""
+    tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    tokenizer.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=120, special_tokens=special))
+    tokenizer.add_tokens(["two red"])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return tokenizer
