@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mt.search.strategy import Beam, Sampling
 
 RUNS = Path("runs")
+LARGEST_BEAM = 100
 _BEAM = "Beam search"
 
 RunOption = Annotated[
@@ -31,7 +32,7 @@ BeamOption = Annotated[
     typer.Option(
         "--beam",
         min=1,
-        max=100,
+        max=LARGEST_BEAM,
         help="Partial translations that the search keeps; 1 is greedy search.",
         rich_help_panel=_BEAM,
     ),
