@@ -55,6 +55,8 @@ def _run(environment: Path, folder: Path, *arguments: str) -> str:
 
 @pytest.mark.slow
 def test_the_wheel_has_the_package_its_types_and_the_recipes_and_no_more(wheel: Path) -> None:
+    # For every system and version of Python.
+    assert wheel.name == f"mt_from_scratch-{mt.__version__}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     inside = [name for name in names if not re.match(r"mt_from_scratch-[\d.]+\.dist-info/", name)]

@@ -1,4 +1,4 @@
-"""The commands of `mt`, and the shortest of them, `mt config` and `mt schema`.
+"""The commands of `mt`, with the two shortest, `mt config` and `mt schema`.
 
 Each command imports what it needs when it is called, so that ``mt --help`` does not wait for torch.
 """
