@@ -56,7 +56,7 @@ class Transformer(nn.Module):
         return self.project(self.decode(tgt_ids, memory, src_mask, tgt_mask).hidden)
 
     def encode(self, src_ids: Tensor, src_mask: Tensor | None, *, kept: Tensor | None = None) -> Tensor:
-        """Encode the source ``(B, S)`` as memory ``(B, S, D)``; with ``kept`` ``(B, S)``, only these tokens."""
+        """Encode the source ``(B, S)`` as memory ``(B, S, D)``; ``kept`` as for the embedding."""
         memory: Tensor = self.encoder(self.src_embedding(src_ids, kept=kept), src_mask)
         return memory
 
