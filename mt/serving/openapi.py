@@ -95,34 +95,8 @@ def _object(properties: Json, *, optional: tuple[str, ...] = ()) -> Json:
 
 
 def _schemas(limits: Limits) -> Json:
-    text = {"type": "string", "maxLength": limits.max_characters}
-    asked: Json = {
-        "text": {**text, "description": "One text. Give either this or texts."},
-        "texts": {"type": "array", "items": text, "minItems": 1, "maxItems": limits.max_texts},
-        "beam": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": limits.max_beam,
-            "default": 1,
-            "description": "Partial translations that the search keeps; 1 is greedy search.",
-        },
-        "n_best": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": limits.max_beam,
-            "default": 1,
-            "description": "The most translations of a text; at most beam.",
-        },
-        "alignment": {"type": "boolean", "default": False, "description": "Whether to align words."},
-        "run": {"type": "string", "description": "The name of a run, if several are served."},
-        "src": {"type": "string", "description": "The source language, if several are served."},
-        "tgt": {"type": "string", "description": "The target language, if several are served."},
-    }
     return {
-        "Request": {
-            **_object(asked, optional=tuple(asked)),
-            "oneOf": [{"required": ["text"]}, {"required": ["texts"]}],
-        },
+        "Request": _request(limits),
         "Response": _object(
             {
                 "run": {"type": "string"},
@@ -141,20 +115,7 @@ def _schemas(limits: Limits) -> Json:
                 },
             }
         ),
-        "Translation": _object(
-            {
-                "text": {"type": "string"},
-                "score": {"type": "number", "description": "What ranks the translations."},
-                "log_prob": {"type": "number", "description": "Natural log-probability."},
-                "alignment": {
-                    "type": ["array", "null"],
-                    "items": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
-                    "description": "Pairs of a source and a target word, counted from 0; words are what is "
-                    "between spaces. null for a long text that was translated in parts.",
-                },
-            },
-            optional=("alignment",),
-        ),
+        "Translation": _object(_TRANSLATION, optional=("alignment",)),
         "Health": _object(
             {
                 "status": {"const": "ok"},
@@ -174,3 +135,33 @@ def _schemas(limits: Limits) -> Json:
         ),
         "Error": _object({"error": {"type": "string", "description": "What is wrong, in a sentence."}}),
     }
+
+
+_TRANSLATION: Json = {
+    "text": {"type": "string"},
+    "score": {"type": "number", "description": "What ranks the translations."},
+    "log_prob": {"type": "number", "description": "Natural log-probability."},
+    "alignment": {
+        "type": ["array", "null"],
+        "items": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
+        "description": "Pairs of a source and a target word, counted from 0; words are what is between "
+        "spaces. null for a long text that was translated in parts.",
+    },
+}
+
+
+def _request(limits: Limits) -> Json:
+    text = {"type": "string", "maxLength": limits.max_characters}
+    number = {"type": "integer", "minimum": 1, "maximum": limits.max_beam, "default": 1}
+    asked: Json = {
+        "text": {**text, "description": "One text. Give either this or texts."},
+        "texts": {"type": "array", "items": text, "minItems": 1, "maxItems": limits.max_texts},
+        "beam": {**number, "description": "Partial translations that the search keeps; 1 is greedy search."},
+        "n_best": {**number, "description": "The most translations of a text; at most beam."},
+        "alignment": {"type": "boolean", "default": False, "description": "Whether to align words."},
+        "run": {"type": "string", "description": "The name of a run, if several are served."},
+        "src": {"type": "string", "description": "The source language, if several are served."},
+        "tgt": {"type": "string", "description": "The target language, if several are served."},
+    }
+    one_of = [{"required": ["text"]}, {"required": ["texts"]}]
+    return {**_object(asked, optional=tuple(asked)), "oneOf": one_of}

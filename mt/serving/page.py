@@ -55,7 +55,7 @@ PAGE = f"""<!DOCTYPE html>
 <ol id="alternatives"></ol>
 </section>
 <section id="words" hidden>
-<h2>Which word comes from which</h2>
+<h2>Word alignment</h2>
 <div id="pair"><div id="source" class="words" role="list" aria-label="Words of the text"></div>
 <div id="target" class="words" role="list" aria-label="Words of the translation"></div>
 <svg id="lines" aria-hidden="true"></svg></div>
