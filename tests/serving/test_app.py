@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from mt.inference.translator import Translator
@@ -140,6 +142,40 @@ def test_a_bad_body_is_refused_in_a_sentence(body: bytes, client: TestClient) ->
     assert refused.status_code == 422
     assert BAD_BODIES[body] in refused.json()["error"]
     assert len(refused.json()["error"]) < 300
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 12) | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+# Mostly what is asked for, and sometimes something else in its place.
+ASKED = st.fixed_dictionaries(
+    {},
+    optional={
+        "text": st.text(max_size=60) | JSON,
+        "texts": st.lists(st.text(max_size=60), max_size=3) | JSON,
+        "beam": st.integers(1, 4) | JSON,
+        "n_best": st.just(1) | JSON,
+        "alignment": st.booleans() | JSON,
+        "run": st.just("tiny") | JSON,
+        "other": JSON,
+    },
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(asked=ASKED | JSON)
+def test_whatever_json_is_sent_the_answer_is_a_translation_or_a_refusal(
+    asked: Any, client: TestClient
+) -> None:
+    answer = client.post(
+        "/translate", content=json.dumps(asked), headers={"Content-Type": "application/json"}
+    )
+    assert answer.status_code in (200, 422)
+    assert set(answer.json()) == (
+        {"error"} if answer.status_code == 422 else {"run", "src", "tgt", "results"}
+    )
 
 
 def test_other_types_other_pages_and_other_methods_are_refused(client: TestClient) -> None:
