@@ -103,6 +103,8 @@ def test_a_bad_text_fails_its_own_request_alone_and_by_its_own_number(
         bad.result(SECONDS)
     expected = reference.translate(good)
     assert [answers_of(each) for each in waiting] == [expected[:1], expected, expected[1:]]
+    # All at first, then the bad one, then all others together.
+    assert [len(texts) for texts in gate.searched] == [1, 5, 2, 3]
 
 
 def test_a_full_queue_refuses_and_says_when_to_try_again(gate: "Gate", batched: BatchedTranslator) -> None:
