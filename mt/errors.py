@@ -19,6 +19,7 @@ class Remedy(Enum):
     TRAIN_ONE = "train one"
     RESUME = "resume that run"
     OTHER_TEST_SET = "name the test set that they are of"
+    OTHER_ADDRESS = "serve at another address"
 
 
 class MtError(Exception):

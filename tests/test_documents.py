@@ -40,6 +40,7 @@ SUBSTITUTES = {
 # Commands that are not run, and why.
 NOT_RUN = {
     "mt evaluate --run runs/en-de --data sacrebleu:wmt14": "asks a server; evaluation/test_standard_sets.py",
+    "mt serve": "runs until it is stopped; serving/test_server.py",
     "mt translate --run m1 --ensemble quickstart": "runs that do not fit; inference/test_translator.py",
 }
 # Packages that the commands of a page need beside those of mt.
@@ -191,6 +192,7 @@ def test_other_programs_are_scripts_that_are_there_or_are_installed_with_mt() ->
                 "printf",
                 "tensorboard",
                 "sacrebleu",
+                "curl",
                 "source",
                 "rm",
                 "cat",

@@ -17,7 +17,14 @@ from torch import Tensor
 
 from mt.data.corpus import load_split
 from mt.errors import ConfigError, LinesError, MtError
-from mt.inference.attention import SentenceAttention, Token, sentence_attention, source_dependence
+from mt.inference.attention import (
+    SentenceAttention,
+    Token,
+    found_attention,
+    sentence_attention,
+    source_dependence,
+)
+from mt.inference.segments import Translation
 from mt.inference.translator import Translator
 from mt.search.strategy import Strategy
 from mt.transformer.transformer import Transformer
@@ -73,14 +80,53 @@ def attention_maps(
         ConfigError: If there is no such layer.
     """
     sentences = sentence_attention(translator, sources, targets, strategy=strategy)
+    chosen = aligning_layer(translator, layer) or choose_layer(translator, sentences)
+    return AttentionMaps(sentences, chosen)
+
+
+def aligning_layer(translator: Translator, layer: int | None = None) -> AlignmentLayer | None:
+    """The layer that aligns every sentence: the given one, or the one that the rule finds.
+
+    Args:
+        translator: One model, not an ensemble.
+        layer: A decoder layer, counted from 0.
+
+    Returns:
+        None if the run's validation split, by which the rule goes, cannot be read.
+
+    Raises:
+        ConfigError: If there is no such layer.
+    """
     if layer is None:
-        return AttentionMaps(sentences, choose_layer(translator, _validation_pairs(translator) or sentences))
+        pairs = _validation_pairs(translator)
+        return choose_layer(translator, pairs) if pairs else None
     num_layers = translator.config.model.num_decoder_layers
     if not 0 <= layer < num_layers:
         raise ConfigError(
             f"there is no decoder layer {layer + 1}: this model has {num_layers}, counted from 1."
         )
-    return AttentionMaps(sentences, AlignmentLayer(layer, None))
+    return AlignmentLayer(layer, None)
+
+
+def word_alignments(
+    translator: Translator, source: str, translations: Sequence[Translation], layer: AlignmentLayer | None
+) -> list[list[tuple[int, int]] | None]:
+    """Align the words of a text with those of translations that the translator has found.
+
+    Args:
+        translator: One model, not an ensemble.
+        source: The text.
+        translations: Its translations.
+        layer: The layer of `aligning_layer`; None applies the rule to these translations.
+
+    Returns:
+        What `aligned_words` gives for each translation; None for all if the text was translated in parts.
+    """
+    if any(len(each.parts) > 1 for each in translations):
+        return [None] * len(translations)
+    sentences = found_attention(translator, source, translations)
+    index = (layer or choose_layer(translator, sentences)).index
+    return [aligned_words(each, each.cross[index].mean(0)) for each in sentences]
 
 
 def _validation_pairs(translator: Translator) -> list[SentenceAttention]:

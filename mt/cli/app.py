@@ -18,6 +18,7 @@ from mt.cli.init import init
 from mt.cli.report import report
 from mt.cli.runs import runs
 from mt.cli.score import score
+from mt.cli.serve import serve
 from mt.cli.show import show
 from mt.cli.train import train
 from mt.cli.translate import translate
@@ -97,6 +98,7 @@ app.command(cls=Command)(evaluate)
 app.command(cls=Command)(compare)
 app.command(cls=Command)(score)
 app.command(cls=Command)(attention)
+app.command(cls=Command)(serve)
 app.command(cls=Command)(average)
 app.command(cls=Command)(export)
 app.command(cls=Command)(runs)

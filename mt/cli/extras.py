@@ -10,21 +10,23 @@ DISTRIBUTION = "mt-from-scratch"
 
 
 @contextmanager
-def extra(name: str) -> Iterator[None]:
+def extra(name: str, *packages: str) -> Iterator[None]:
     """Explain a package that is not installed.
 
     Args:
-        name: Both the extra and the package that is imported.
+        name: The extra.
+        packages: The packages of it that are imported; by default one, of the name of the extra.
 
     Raises:
-        ConfigError: If the package is not there.
+        ConfigError: If a package is not there.
     """
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != name:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in (packages or (name,)):
             raise
         raise ConfigError(
-            f"this needs the package {name}, which is not installed. Install it with mt: "
+            f"this needs the package {missing}, which is not installed. Install it with mt: "
             f"pip install '{DISTRIBUTION}[{name}]', or in a checkout: pip install -e '.[{name}]'."
         ) from error

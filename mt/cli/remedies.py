@@ -20,6 +20,7 @@ IN_FLAGS = {
     ),
     Remedy.RESUME: "resume that run with the same command without --from-checkpoint",
     Remedy.OTHER_TEST_SET: "name the test set that they are of with --data PATH",
+    Remedy.OTHER_ADDRESS: "choose another port with --port N (0 for a free one), or another --host",
 }
 
 

@@ -91,9 +91,7 @@ def sentence_attention(
         LinesError: If a sentence is too long for the model.
         TypeError: If the translator is an ensemble.
     """
-    model = translator.plain_model
-    if not isinstance(model, Transformer):
-        raise TypeError("attention is recorded for a single model, not for an ensemble")
+    _plain_model(translator)  # Before the search, which takes longer.
     if targets is None:
         found = translator.n_best(sources, strategy=strategy, refuse_long=True, first_line=first_line)
         pairs = [
@@ -102,6 +100,38 @@ def sentence_attention(
         ]
     else:
         pairs = _forced(translator, sources, targets, first_line)
+    return _recorded(translator, pairs, first_line)
+
+
+@torch.inference_mode()
+def found_attention(
+    translator: Translator, source: str, translations: Sequence[Translation]
+) -> list[SentenceAttention]:
+    """Record what a model attends to in translations of a sentence that it has found itself.
+
+    Args:
+        translator: One model, not an ensemble.
+        source: The sentence.
+        translations: Found by the translator, each for the sentence as a whole.
+
+    Raises:
+        LinesError: If the sentence was translated in parts.
+        TypeError: If the translator is an ensemble.
+    """
+    return _recorded(translator, [_found(translator, source, each, 1) for each in translations], 1)
+
+
+def _plain_model(translator: Translator) -> Transformer:
+    model = translator.plain_model
+    if not isinstance(model, Transformer):
+        raise TypeError("attention is recorded for a single model, not for an ensemble")
+    return model
+
+
+def _recorded(
+    translator: Translator, pairs: "Sequence[tuple[Labelled, Labelled]]", first_line: int
+) -> list[SentenceAttention]:
+    model = _plain_model(translator)
     return [
         SentenceAttention(
             line,

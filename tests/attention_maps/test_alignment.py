@@ -12,8 +12,10 @@ from mt.attention_maps.alignment import (
     AttentionMaps,
     aligned_tokens,
     aligned_words,
+    aligning_layer,
     attention_maps,
     choose_layer,
+    word_alignments,
 )
 from mt.attention_maps.text_formats import as_pharaoh
 from mt.config.load import load_config
@@ -133,3 +135,16 @@ def test_the_heads_of_a_layer_are_averaged(maps: AttentionMaps) -> None:
     sentence = maps.sentences[1]
     one, other = sentence.cross[0]
     torch.testing.assert_close(maps.alignment(sentence), (one + other) / 2)
+
+
+def test_translations_found_before_are_aligned_as_those_of_a_page(translator: Translator) -> None:
+    source = "Anna buys two red apples today."
+    maps = attention_maps(translator, [source])
+    [found] = translator.n_best([source])
+    layer = aligning_layer(translator)
+    assert layer == maps.layer
+    [sentence] = maps.sentences
+    expected = aligned_words(sentence, maps.alignment(sentence))
+    assert word_alignments(translator, source, found, layer) == [expected]
+    in_parts = translator.n_best(["Anna buys milk. " * 8])[0]
+    assert word_alignments(translator, source, in_parts, layer) == [None]

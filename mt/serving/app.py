@@ -1,0 +1,200 @@
+"""The service as an ASGI application: routes, status codes, and what it logs."""
+
+import asyncio
+import hmac
+import logging
+import time
+import traceback
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+import mt
+from mt.display import counted, visible
+from mt.errors import MtError
+from mt.serving.batching import Answer, QueueFullError, StoppingError
+from mt.serving.openapi import description
+from mt.serving.page import CONTENT_SECURITY_POLICY, PAGE
+from mt.serving.request import Limits, ServedRun, TranslateRequest, read_request
+
+LOG = logging.getLogger(__name__)
+
+# Of what is sent to browsers: nothing is guessed, kept, framed, or told to other sites.
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_SECONDS_UNTIL_RETRY = 1
+
+
+class Service:
+    """Answers requests with the runs that it serves."""
+
+    def __init__(
+        self, runs: Sequence[ServedRun], limits: Limits, *, token: str | None = None, logs_texts: bool = False
+    ) -> None:
+        """Create a service.
+
+        Args:
+            runs: The runs, each with a name of its own.
+            limits: What a request may ask for.
+            token: What a request must bear to translate; None for no such check.
+            logs_texts: Whether texts and translations appear in the log.
+        """
+        self._runs = runs
+        self._limits = limits
+        self._token = token
+        self._logs_texts = logs_texts
+
+    def app(self) -> Starlette:
+        """The ASGI application."""
+        return Starlette(
+            routes=[
+                Route("/", self._page, methods=["GET"]),
+                Route("/health", self._health, methods=["GET"]),
+                Route("/openapi.json", self._openapi, methods=["GET"]),
+                Route("/translate", self._translate, methods=["POST"]),
+            ],
+            exception_handlers={HTTPException: _refused, MtError: _unprocessable, Exception: _broken},
+        )
+
+    async def _page(self, request: Request) -> Response:
+        return HTMLResponse(PAGE, headers=_HEADERS)
+
+    async def _openapi(self, request: Request) -> Response:
+        return JSONResponse(description(self._limits), headers=_HEADERS)
+
+    async def _health(self, request: Request) -> Response:
+        runs = [
+            {
+                "run": run.name,
+                "src": run.src,
+                "tgt": run.tgt,
+                "checkpoint": run.checkpoint,
+                "alignment": run.translator.can_align,
+                "waiting": run.translator.num_waiting,
+            }
+            for run in self._runs
+        ]
+        return JSONResponse({"status": "ok", "version": mt.__version__, "runs": runs}, headers=_HEADERS)
+
+    async def _translate(self, request: Request) -> Response:
+        started = time.monotonic()
+        self._refuse_strangers(request)
+        body = await self._read_body(request)
+        asked = read_request(body, self._runs, self._limits)
+        answers = await self._answers(asked)
+        self._log(asked, answers, time.monotonic() - started)
+        content = {
+            "run": asked.run.name,
+            "src": asked.run.src,
+            "tgt": asked.run.tgt,
+            "results": [_result(text, each) for text, each in zip(asked.texts, answers, strict=True)],
+        }
+        return JSONResponse(content, headers=_HEADERS)
+
+    def _refuse_strangers(self, request: Request) -> None:
+        if self._token is None:
+            return
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        # In the same time whatever is wrong with it.
+        is_right = hmac.compare_digest(given.strip().encode(), self._token.encode())
+        if scheme.lower() != "bearer" or not is_right:
+            raise HTTPException(
+                401,
+                "this service needs its token: send it as Authorization: Bearer TOKEN.",
+                {"WWW-Authenticate": "Bearer"},
+            )
+
+    async def _read_body(self, request: Request) -> bytes:
+        # A form of another site could send other types from a browser without asking first.
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise HTTPException(415, "send JSON, with the header Content-Type: application/json.")
+        most = self._limits.max_body_bytes
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._limits.max_seconds):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > most:
+                        raise HTTPException(413, f"the body is larger than {most:,} bytes.")
+        except TimeoutError as error:
+            raise HTTPException(408, "the body did not arrive in time.", {"Connection": "close"}) from error
+        return bytes(body)
+
+    async def _answers(self, asked: TranslateRequest) -> list[Answer]:
+        """Wait for the answers.
+
+        Raises:
+            HTTPException: If the queue is full, the service is stopping, or it takes too long.
+            LinesError: If a text is too long for the model.
+        """
+        try:
+            future = asked.run.translator.submit(asked.texts, asked.settings, aligned=asked.aligned)
+        except QueueFullError as error:
+            raise HTTPException(
+                429,
+                f"too many texts are waiting: try again in {counted(error.retry_after_seconds, 'second')}.",
+                {"Retry-After": str(error.retry_after_seconds)},
+            ) from error
+        except StoppingError as error:
+            raise _unavailable("the service is stopping.") from error
+        try:
+            # Cancels what has not been answered then.
+            return await asyncio.wait_for(asyncio.wrap_future(future), self._limits.max_seconds)
+        except TimeoutError as error:
+            seconds = f"{self._limits.max_seconds:g}"
+            raise _unavailable(
+                f"the answer took longer than {seconds} seconds: try again, or ask for less at once."
+            ) from error
+
+    def _log(self, asked: TranslateRequest, answers: Sequence[Answer], seconds: float) -> None:
+        LOG.info("%s: %s in %.0f ms", asked.run.name, counted(len(answers), "text"), 1000 * seconds)
+        if self._logs_texts:
+            for text, answer in zip(asked.texts, answers, strict=True):
+                LOG.info("  %s -> %s", visible(text), visible(answer.translations[0].text))
+
+
+def _result(text: str, answer: Answer) -> dict[str, object]:
+    translations: list[dict[str, object]] = [
+        {"text": each.text, "score": each.score, "log_prob": each.log_prob} for each in answer.translations
+    ]
+    if answer.alignments is not None:
+        for translation, alignment in zip(translations, answer.alignments, strict=True):
+            translation["alignment"] = alignment
+    return {"source": text, "translations": translations}
+
+
+def _unavailable(sentence: str) -> HTTPException:
+    return HTTPException(503, sentence, {"Retry-After": str(_SECONDS_UNTIL_RETRY)})
+
+
+def _error(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"error": sentence}, status, headers=_HEADERS | (headers or {}))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    LOG.info("refused with %d", error.status_code)
+    sentences = {404: "there is no such page: see /openapi.json.", 405: "not with this method."}
+    sentence = sentences.get(error.status_code, error.detail)
+    return _error(error.status_code, sentence, dict(error.headers or {}))
+
+
+async def _unprocessable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, MtError)
+    LOG.info("refused with 422")
+    return _error(422, error.message)
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    # Where it happened; not its message, which may quote a text.
+    where = "".join(traceback.format_tb(error.__traceback__))
+    LOG.error("internal error, %s:\n%s", type(error).__name__, where)
+    return _error(500, "the service has made an error: its log says where.")

@@ -1,0 +1,255 @@
+"""Dynamic batching: requests that wait at the same time are translated together.
+
+One thread owns a `Translator`, because a search must not be entered twice. While it translates one batch,
+further requests queue up, and they are the next batch: alone, a request never waits for company. Which
+sentences share a batch does not change their translations (`mt.search`).
+"""
+
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from mt.errors import LinesError
+from mt.inference.segments import Translation
+from mt.inference.translator import Translator
+from mt.search.strategy import Strategy
+
+LOG = logging.getLogger(__name__)
+
+Alignment = Sequence[tuple[int, int]]
+"""Pairs of a source and a target word, counted from 0; words are what is between spaces."""
+Align = Callable[[str, Sequence[Translation]], Sequence[Alignment | None]]
+"""Aligns a text with each of its translations; None for a text that was translated in parts."""
+
+_MOST_RETRY_SECONDS = 60
+
+
+class QueueFullError(Exception):
+    """More texts are waiting than the queue holds.
+
+    Attributes:
+        retry_after_seconds: When it is worth trying again, by the speed of the last batch.
+    """
+
+    def __init__(self, retry_after_seconds: int) -> None:
+        super().__init__(f"the queue is full; try again in {retry_after_seconds} s")
+        self.retry_after_seconds = retry_after_seconds
+
+
+class StoppingError(Exception):
+    """The service is stopping and accepts nothing more."""
+
+
+class _GivenUpError(Exception):
+    """Nobody waits for the batch any more."""
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What requests have in common that are translated together."""
+
+    strategy: Strategy = None
+    num_best: int = 1
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The translations of one text."""
+
+    translations: Sequence[Translation]
+    """The best first."""
+    alignments: Sequence[Alignment | None] | None
+    """One for each translation, if they were asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """The texts of one request, which are answered together."""
+
+    texts: Sequence[str]
+    settings: SearchSettings
+    aligned: bool
+    answer: "Future[list[Answer]]" = field(default_factory=Future)
+
+
+class BatchedTranslator:
+    """Translates what several threads submit. Use it as a context manager: leaving it answers what waits.
+
+    with BatchedTranslator(translator, max_waiting=1000) as batched:
+        [answer] = batched.submit(["the dog sees a house."], SearchSettings(Beam(5))).result()
+    """
+
+    def __init__(self, translator: Translator, *, max_waiting: int, align: Align | None = None) -> None:
+        """Wrap a translator, which nobody else may use from now on.
+
+        Args:
+            translator: The translator.
+            max_waiting: The most texts that wait; a request finds room in an empty queue whatever its size.
+            align: Aligns words, in the thread that owns the translator; None if that is not possible.
+        """
+        self.can_align = align is not None
+        self._translator = translator
+        self._align = align
+        self._max_waiting = max_waiting
+        self._width = translator.config.validation.batch_sentences
+        self._jobs: deque[_Job] = deque()
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._seconds_per_text = 0.0
+        self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    @property
+    def num_waiting(self) -> int:
+        """The number of texts that wait, without those that are being translated."""
+        with self._changed:
+            return self._num_waiting()
+
+    def submit(
+        self, texts: Sequence[str], settings: SearchSettings, *, aligned: bool = False
+    ) -> "Future[list[Answer]]":
+        """Queue the texts of a request. Cancelling the future takes them out again.
+
+        Args:
+            texts: The texts.
+            settings: How to search.
+            aligned: Whether to align the words of each translation; needs `can_align`.
+
+        Returns:
+            An answer for each text. Its errors are those of `Translator.n_best`, whose lines are the texts.
+
+        Raises:
+            QueueFullError: If there is no room.
+            StoppingError: If the service is stopping.
+        """
+        job = _Job(texts, settings, aligned)
+        with self._changed:
+            if self._is_closed:
+                raise StoppingError
+            num_waiting = self._num_waiting()
+            if num_waiting and num_waiting + len(texts) > self._max_waiting:
+                raise QueueFullError(self._retry_after_seconds(num_waiting))
+            self._jobs.append(job)
+            self._changed.notify()
+        return job.answer
+
+    def _num_waiting(self) -> int:
+        return sum(len(job.texts) for job in self._jobs if not job.answer.cancelled())
+
+    def _retry_after_seconds(self, num_waiting: int) -> int:
+        return max(1, min(_MOST_RETRY_SECONDS, math.ceil(num_waiting * self._seconds_per_text)))
+
+    def _work(self) -> None:
+        while jobs := self._next_batch():
+            started = time.monotonic()
+            self._answer(jobs)
+            taken = time.monotonic() - started
+            self._seconds_per_text = taken / sum(len(job.texts) for job in jobs)
+
+    def _next_batch(self) -> list[_Job]:
+        """Wait for a batch: the oldest job, and others with its settings while there is room for them.
+
+        Returns:
+            Nothing once the service is stopping and all is answered.
+        """
+        with self._changed:
+            while True:
+                self._jobs = deque(job for job in self._jobs if not job.answer.cancelled())
+                if self._jobs:
+                    return self._take()
+                if self._is_closed:
+                    return []
+                self._changed.wait()
+
+    def _take(self) -> list[_Job]:
+        first = self._jobs.popleft()
+        taken, left = [first], deque[_Job]()
+        room = self._width - len(first.texts)
+        for job in self._jobs:
+            if job.settings == first.settings and len(job.texts) <= room:
+                taken.append(job)
+                room -= len(job.texts)
+            else:
+                left.append(job)
+        self._jobs = left
+        return taken
+
+    def _answer(self, jobs: Sequence[_Job]) -> None:
+        try:
+            self._translate(jobs)
+        except _GivenUpError:
+            return
+        except LinesError as error:
+            if len(jobs) == 1:
+                _fail(jobs[0], error)
+                return
+            # Each bad one again by itself, so that the message counts the texts of its own request.
+            bad = _jobs_of_lines(jobs, set(error.reasons))
+            for job in bad:
+                self._answer([job])
+            if good := [job for job in jobs if job not in bad]:
+                self._answer(good)
+        except Exception as error:
+            # The thread must live on; whoever waits for the answer reports the error.
+            for job in jobs:
+                _fail(job, error)
+
+    def _translate(self, jobs: Sequence[_Job]) -> None:
+        def stop_if_given_up() -> None:
+            if all(job.answer.cancelled() for job in jobs):
+                raise _GivenUpError
+
+        settings = jobs[0].settings
+        found = iter(
+            self._translator.n_best(
+                [text for job in jobs for text in job.texts],
+                num_best=settings.num_best,
+                strategy=settings.strategy,
+                refuse_long=True,
+                before_each_batch=stop_if_given_up,
+            )
+        )
+        for job in jobs:
+            translations = [next(found) for _ in job.texts]
+            if job.answer.cancelled():
+                continue
+            answers = [
+                Answer(best_first, self._align(text, best_first) if job.aligned and self._align else None)
+                for text, best_first in zip(job.texts, translations, strict=True)
+            ]
+            if job.answer.set_running_or_notify_cancel():
+                job.answer.set_result(answers)
+
+
+def _fail(job: _Job, error: Exception) -> None:
+    if not job.answer.done() and job.answer.set_running_or_notify_cancel():
+        job.answer.set_exception(error)
+
+
+def _jobs_of_lines(jobs: Sequence[_Job], lines: set[int]) -> list[_Job]:
+    """The jobs that have at least one of these lines, counted from 1 over the texts of all jobs."""
+    found = []
+    first = 1
+    for job in jobs:
+        if lines & set(range(first, first + len(job.texts))):
+            found.append(job)
+        first += len(job.texts)
+    return found

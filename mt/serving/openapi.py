@@ -1,0 +1,167 @@
+"""The service as OpenAPI 3.1 describes it; tests compare it with what the service does."""
+
+from typing import Any
+
+import mt
+from mt.serving.request import Limits
+
+Json = dict[str, Any]
+
+# Status codes of `POST /translate` besides 200, and when they are sent.
+REFUSALS = {
+    400: "The request is not HTTP",
+    401: "The bearer token is missing or wrong",
+    408: "The request did not arrive in time",
+    413: "The body is too large",
+    415: "The body is not application/json",
+    422: "The body is not JSON, asks for what is not there, or has a text that is too long",
+    429: "Too many texts are waiting",
+    500: "The service has an error",
+    503: "The answer took too long, there are too many connections, or the service is stopping",
+}
+# With a Retry-After header.
+TRY_AGAIN = (429, 503)
+
+
+def description(limits: Limits) -> Json:
+    """The OpenAPI document of a service with these limits."""
+    refusals = {
+        str(status): {
+            "description": when + ".",
+            "content": _json({"$ref": "#/components/schemas/Error"}),
+            **({"headers": {"Retry-After": _RETRY_AFTER}} if status in TRY_AGAIN else {}),
+        }
+        for status, when in REFUSALS.items()
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "mt serve", "version": mt.__version__},
+        "paths": {
+            "/translate": {
+                "post": {
+                    "operationId": "translate",
+                    "summary": "Translate one text or several.",
+                    "security": [{}, {"bearer": []}],
+                    "requestBody": {
+                        "required": True,
+                        "content": _json({"$ref": "#/components/schemas/Request"}),
+                    },
+                    "responses": {
+                        "200": {
+                            "description": "The translations of each text, in order.",
+                            "content": _json({"$ref": "#/components/schemas/Response"}),
+                        },
+                        **refusals,
+                    },
+                }
+            },
+            "/health": {
+                "get": {
+                    "operationId": "health",
+                    "summary": "Whether the service answers, and which runs it serves.",
+                    "responses": {
+                        "200": {
+                            "description": "It does.",
+                            "content": _json({"$ref": "#/components/schemas/Health"}),
+                        }
+                    },
+                }
+            },
+        },
+        "components": {
+            "schemas": _schemas(limits),
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+_RETRY_AFTER = {
+    "description": "Seconds after which to try again.",
+    "schema": {"type": "integer", "minimum": 1},
+}
+
+
+def _json(schema: Json) -> Json:
+    return {"application/json": {"schema": schema}}
+
+
+def _object(properties: Json, *, optional: tuple[str, ...] = ()) -> Json:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name not in optional],
+        "additionalProperties": False,
+    }
+
+
+def _schemas(limits: Limits) -> Json:
+    return {
+        "Request": _request(limits),
+        "Response": _object(
+            {
+                "run": {"type": "string"},
+                "src": {"type": "string"},
+                "tgt": {"type": "string"},
+                "results": {"type": "array", "items": {"$ref": "#/components/schemas/Result"}},
+            }
+        ),
+        "Result": _object(
+            {
+                "source": {"type": "string", "description": "The text as it was read."},
+                "translations": {
+                    "type": "array",
+                    "items": {"$ref": "#/components/schemas/Translation"},
+                    "description": "The best first.",
+                },
+            }
+        ),
+        "Translation": _object(_TRANSLATION, optional=("alignment",)),
+        "Health": _object(
+            {
+                "status": {"const": "ok"},
+                "version": {"type": "string"},
+                "runs": {"type": "array", "items": {"$ref": "#/components/schemas/Run"}},
+            }
+        ),
+        "Run": _object(
+            {
+                "run": {"type": "string"},
+                "src": {"type": "string"},
+                "tgt": {"type": "string"},
+                "checkpoint": {"type": "string"},
+                "alignment": {"type": "boolean", "description": "Whether it can align words."},
+                "waiting": {"type": "integer", "description": "Texts that wait to be translated."},
+            }
+        ),
+        "Error": _object({"error": {"type": "string", "description": "What is wrong, in a sentence."}}),
+    }
+
+
+_TRANSLATION: Json = {
+    "text": {"type": "string"},
+    "score": {"type": "number", "description": "What ranks the translations."},
+    "log_prob": {"type": "number", "description": "Natural log-probability."},
+    "alignment": {
+        "type": ["array", "null"],
+        "items": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
+        "description": "Pairs of a source and a target word, counted from 0; words are what is between "
+        "spaces. null for a long text that was translated in parts.",
+    },
+}
+
+
+def _request(limits: Limits) -> Json:
+    text = {"type": "string", "maxLength": limits.max_characters}
+    number = {"type": "integer", "minimum": 1, "maximum": limits.max_beam, "default": 1}
+    asked: Json = {
+        "text": {**text, "description": "One text. Give either this or texts."},
+        "texts": {"type": "array", "items": text, "minItems": 1, "maxItems": limits.max_texts},
+        "beam": {**number, "description": "Partial translations that the search keeps; 1 is greedy search."},
+        "n_best": {**number, "description": "The most translations of a text; at most beam."},
+        "alignment": {"type": "boolean", "default": False, "description": "Whether to align words."},
+        "run": {"type": "string", "description": "The name of a run, if several are served."},
+        "src": {"type": "string", "description": "The source language, if several are served."},
+        "tgt": {"type": "string", "description": "The target language, if several are served."},
+    }
+    one_of = [{"required": ["text"]}, {"required": ["texts"]}]
+    return {**_object(asked, optional=tuple(asked)), "oneOf": one_of}

@@ -1,0 +1,226 @@
+// Translates while somebody types. All text is set as text, never as markup.
+(function () {
+  "use strict";
+  const PAUSE = 250; // Milliseconds without a key before the service is asked.
+  const ALTERNATIVES = 5;
+  const part = (id) => document.getElementById(id);
+  let runs = [];
+  let shown = null; // The result of the newest answer, and which of its translations is chosen.
+  let chosen = 0;
+  let timer = 0;
+  let isAsking = false;
+  let isStale = false; // Whether something has changed since the service was asked.
+
+  function element(tag, className, text) {
+    const made = document.createElement(tag);
+    if (className) made.className = className;
+    if (text !== undefined) made.textContent = text;
+    return made;
+  }
+
+  function say(text, isBad) {
+    part("status").textContent = text;
+    part("status").className = isBad ? "bad" : "";
+  }
+
+  // ---- asking ----
+
+  function changed() {
+    isStale = true;
+    part("translation").className = "old";
+    clearTimeout(timer);
+    timer = setTimeout(ask, PAUSE);
+  }
+
+  async function ask() {
+    clearTimeout(timer);
+    // One request at a time; the newest text is asked for when its answer is there.
+    if (isAsking) return;
+    isAsking = true;
+    isStale = false;
+    const text = part("text").value;
+    try {
+      if (text.trim()) await translate(text);
+      else { show(null); say(""); }
+    } catch (error) {
+      say("The service does not answer.", true);
+    }
+    isAsking = false;
+    if (isStale) ask();
+  }
+
+  async function translate(text) {
+    const run = runs[part("run").selectedIndex];
+    const wanted = { text, run: run.run };
+    const more = { beam: ALTERNATIVES, n_best: ALTERNATIVES, alignment: run.alignment };
+    let answer = await post({ ...wanted, ...more });
+    // A long text is translated in parts, which have no alternatives.
+    if (answer.status === 422) answer = await post(wanted);
+    const said = await answer.json();
+    if (answer.ok) {
+      show(said.results[0]);
+      say("");
+    } else if (answer.status === 401) {
+      part("key").hidden = false;
+      say("This service needs its token.", true);
+    } else if (answer.status === 429 || answer.status === 503) {
+      say(said.error, true);
+      timer = setTimeout(ask, 1000 * Number(answer.headers.get("Retry-After") || 1));
+    } else {
+      say(said.error, true);
+    }
+  }
+
+  function post(body) {
+    const headers = { "Content-Type": "application/json" };
+    const token = part("token").value;
+    if (token) headers.Authorization = "Bearer " + token;
+    return fetch("translate", { method: "POST", headers, body: JSON.stringify(body) });
+  }
+
+  // ---- showing ----
+
+  function show(result) {
+    shown = result;
+    chosen = 0;
+    part("translation").className = "";
+    const translations = result ? result.translations : [];
+    part("others").hidden = translations.length < 2;
+    part("alternatives").replaceChildren(...translations.map((translation, place) => {
+      const button = element("button");
+      button.type = "button";
+      const words = element("span", "", translation.text);
+      words.dir = "auto";
+      button.append(words, element("span", "score", translation.score.toFixed(2)));
+      button.addEventListener("click", () => { chosen = place; draw(); });
+      const item = element("li");
+      item.append(button);
+      return item;
+    }));
+    draw();
+  }
+
+  function draw() {
+    const translation = shown ? shown.translations[chosen] : { text: "" };
+    part("translation").textContent = translation.text;
+    [...part("alternatives").querySelectorAll("button")].forEach((button, place) => {
+      button.setAttribute("aria-pressed", String(place === chosen));
+    });
+    part("words").hidden = !(translation.alignment && translation.alignment.length);
+    if (part("words").hidden) return;
+    fill("source", shown.source, 0);
+    fill("target", translation.text, 1);
+    part("links").textContent = "";
+    drawLines();
+  }
+
+  function fill(id, text, side) {
+    part(id).replaceChildren(...text.split(" ").filter(Boolean).map((word, place) => {
+      const made = element("span", "word", word);
+      made.setAttribute("role", "listitem");
+      made.tabIndex = place === 0 ? 0 : -1;
+      made.addEventListener("pointerenter", () => point(side, place));
+      made.addEventListener("focus", () => point(side, place));
+      made.addEventListener("pointerleave", unpoint);
+      made.addEventListener("blur", unpoint);
+      return made;
+    }));
+  }
+
+  const SIDES = ["source", "target"];
+
+  function drawLines() {
+    const pair = part("pair");
+    pair.className = "wide";
+    if (SIDES.some((id) => part(id).scrollWidth > part(id).clientWidth + 1)) pair.className = "tall";
+    const isWide = pair.className === "wide";
+    const box = pair.getBoundingClientRect();
+    const anchor = (side, place) => {
+      const at = part(SIDES[side]).children[place].getBoundingClientRect();
+      return isWide
+        ? [at.left + at.width / 2 - box.left, (side ? at.top - 2 : at.bottom + 2) - box.top]
+        : [(side ? at.left - 2 : at.right + 2) - box.left, at.top + at.height / 2 - box.top];
+    };
+    part("lines").replaceChildren(...alignment().map((link) => {
+      const [[x1, y1], [x2, y2]] = link.map((place, side) => anchor(side, place));
+      const [x, y] = [(x1 + x2) / 2, (y1 + y2) / 2];
+      const bend = isWide ? `${x1} ${y} ${x2} ${y}` : `${x} ${y1} ${x} ${y2}`;
+      const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+      path.setAttribute("d", `M${x1} ${y1}C${bend} ${x2} ${y2}`);
+      return path;
+    }));
+  }
+
+  function alignment() {
+    const [sources, targets] = SIDES.map((id) => part(id).children.length);
+    return shown.translations[chosen].alignment.filter(([s, t]) => s < sources && t < targets);
+  }
+
+  function point(side, place) {
+    unpoint();
+    part("pair").classList.add("pointing");
+    const own = part(SIDES[side]).children[place];
+    own.classList.add("lit");
+    const others = [];
+    alignment().forEach((link, number) => {
+      if (link[side] !== place) return;
+      part("lines").children[number].classList.add("lit");
+      const other = part(SIDES[1 - side]).children[link[1 - side]];
+      other.classList.add("lit");
+      others.push(other.textContent);
+    });
+    part("links").textContent = own.textContent + " – " + (others.join(" ") || "no word");
+  }
+
+  function unpoint() {
+    part("pair").classList.remove("pointing");
+    for (const lit of part("pair").querySelectorAll(".lit")) lit.classList.remove("lit");
+  }
+
+  // The arrow keys move along the words, of which only one is reached by Tab.
+  for (const id of SIDES) {
+    part(id).addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      const words = [...part(id).children];
+      const place = words.indexOf(document.activeElement);
+      if (!step || place < 0) return;
+      event.preventDefault();
+      const next = words[Math.max(0, Math.min(words.length - 1, place + step))];
+      for (const word of words) word.tabIndex = word === next ? 0 : -1;
+      next.focus();
+    });
+  }
+
+  function nameLanguages() {
+    const run = runs[part("run").selectedIndex];
+    part("src").textContent = "Text: " + run.src;
+    part("tgt").textContent = "Translation: " + run.tgt;
+    changed();
+  }
+
+  async function start() {
+    try {
+      runs = (await (await fetch("health")).json()).runs;
+    } catch (error) {
+      say("The service does not answer. Load this page again when it does.", true);
+      return;
+    }
+    const isPair = (run) => runs.filter((other) => other.src === run.src && other.tgt === run.tgt).length === 1;
+    part("run").append(...runs.map((run) => {
+      return element("option", "", `${run.src} → ${run.tgt}` + (isPair(run) ? "" : ` (${run.run})`));
+    }));
+    part("choice").hidden = runs.length < 2;
+    part("run").addEventListener("change", nameLanguages);
+    part("text").addEventListener("input", changed);
+    part("token").addEventListener("change", changed);
+    // Drawing changes the height, which must not be a reason to draw again.
+    let width = 0;
+    new ResizeObserver(([{ contentRect }]) => {
+      if (contentRect.width !== width && !part("words").hidden) drawLines();
+      width = contentRect.width;
+    }).observe(document.body);
+    nameLanguages();
+  }
+
+  start();
+})();

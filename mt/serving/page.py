@@ -1,0 +1,68 @@
+"""The page at ``/``: type a sentence, and read its translation while you type.
+
+It is one constant document without any text of the user: what is translated comes as JSON and is put into
+the page as text nodes, never as markup. The look is in `page.css`, what it does in `page.js`.
+"""
+
+import base64
+import hashlib
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+_SCRIPT = (_FOLDER / "page.js").read_text(encoding="utf-8")
+_STYLE = (_FOLDER / "page.css").read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+# Nothing is loaded from anywhere, no script runs but ours, and only this service is asked.
+CONTENT_SECURITY_POLICY = (
+    f"default-src 'none'; script-src {_hash(_SCRIPT)}; style-src {_hash(_STYLE)}; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+PAGE = f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Translate</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<main>
+<h1>Translate</h1>
+<noscript>This page needs JavaScript.</noscript>
+<p id="choice" hidden><label for="run">Languages</label> <select id="run"></select></p>
+<p id="key" hidden><label for="token">Token of this service</label>
+<input id="token" autocomplete="off" autocapitalize="none" spellcheck="false"></p>
+<div class="sides">
+<section>
+<label for="text" id="src">Text</label>
+<textarea id="text" rows="4" dir="auto" autofocus placeholder="Type a sentence"></textarea>
+</section>
+<section aria-labelledby="tgt">
+<h2 id="tgt">Translation</h2>
+<output id="translation" for="text" dir="auto" aria-live="polite"></output>
+</section>
+</div>
+<p id="status" role="status"></p>
+<section id="others" hidden>
+<h2>Alternatives</h2>
+<ol id="alternatives"></ol>
+</section>
+<section id="words" hidden>
+<h2>Word alignment</h2>
+<div id="pair"><div id="source" class="words" role="list" aria-label="Words of the text"></div>
+<div id="target" class="words" role="list" aria-label="Words of the translation"></div>
+<svg id="lines" aria-hidden="true"></svg></div>
+<p id="links" aria-live="polite"></p>
+</section>
+</main>
+<script>{_SCRIPT}</script>
+</body>
+</html>
+"""

@@ -1,0 +1,160 @@
+"""The HTTP server: sockets, limits on connections, and a stop that answers what was accepted."""
+
+import asyncio
+import json
+import logging
+import signal
+import socket
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from mt.errors import ConfigError, Remedy
+
+LOG = logging.getLogger(__name__)
+
+_MOST_CONNECTIONS = 500
+"""Below the usual limit of 1,024 open files of a process."""
+_SECONDS_FOR_A_HEAD = 10.0
+"""From the first byte of a connection, or of a further request, to the end of its headers."""
+_SECONDS_TO_STOP_BEYOND = 5
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Reserve an address, at which nobody is served yet.
+
+    Args:
+        host: A name or an address.
+        port: The port; 0 for a free one.
+
+    Raises:
+        ConfigError: If it cannot be used.
+    """
+    made = None
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except (OSError, OverflowError, UnicodeError) as error:
+        if made is not None:
+            made.close()
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"port {port} of {host} cannot be served: {reason}.", Remedy.OTHER_ADDRESS
+        ) from error
+    return made
+
+
+def address_of(bound: socket.socket) -> str:
+    """The address of a socket for a browser, such as ``http://127.0.0.1:8000``."""
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(app: Starlette, bound: socket.socket, *, max_seconds: float) -> None:
+    """Serve until SIGTERM or SIGINT comes, then answer what was accepted and return.
+
+    Call it in the main thread. A second SIGINT ends it at once.
+
+    Args:
+        app: The application.
+        bound: What `bind` returned.
+        max_seconds: The longest that a request takes.
+    """
+    server = make_server(app, max_seconds=max_seconds)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        server.should_exit = True
+
+    # uvicorn puts its own handlers over these, and repeats each signal for them when it has stopped.
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        server.run(sockets=[bound])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def make_server(app: Starlette, *, max_seconds: float) -> uvicorn.Server:
+    """A server that stops when its ``should_exit`` is set.
+
+    Args:
+        app: The application.
+        max_seconds: The longest that a request takes.
+    """
+    return _Server(
+        uvicorn.Config(
+            app,
+            loop="asyncio",
+            http=_Protocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(max_seconds) + _SECONDS_TO_STOP_BEYOND,
+        )
+    )
+
+
+class _Server(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        LOG.info("serving at %s; Ctrl-C stops", ", ".join(map(address_of, sockets or [])))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        LOG.info("stopping: what was accepted is answered")
+        await super().shutdown(sockets)
+
+
+class _Protocol(H11Protocol):
+    """HTTP/1.1 for which a client has a limited time to send its headers; every refusal is JSON."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > _MOST_CONNECTIONS:
+            self._refuse("503 Service Unavailable", "there are too many connections.", "Retry-After: 1\r\n")
+            return
+        self._expect_a_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+        elif self._deadline is None:
+            self._expect_a_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse("400 Bad Request", "this is not HTTP/1.1.")
+
+    def _expect_a_head(self) -> None:
+        self._deadline = self.loop.call_later(_SECONDS_FOR_A_HEAD, self._close_late)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _close_late(self) -> None:
+        self._refuse("408 Request Timeout", "the headers did not arrive in time.")
+
+    def _refuse(self, status: str, sentence: str, header: str = "") -> None:
+        if not self.transport.is_closing():
+            body = json.dumps({"error": sentence})
+            head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            self.transport.write(f"{head}{header}Connection: close\r\n\r\n{body}".encode())
+            self.transport.close()

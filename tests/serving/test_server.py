@@ -1,0 +1,162 @@
+"""The service over real sockets: slow and broken clients, and a stop that loses nothing."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
+from http.client import HTTPConnection, HTTPException
+from typing import Any
+
+import pytest
+
+from mt.errors import ConfigError
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam
+from mt.serving import server
+
+SECONDS = 60
+Serving = Callable[..., AbstractContextManager[int]]
+HEAD = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+
+
+def ask(port: int, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as connection:
+        send(connection, method, path, body)
+        return answer_of(connection)
+
+
+def send(connection: HTTPConnection, method: str, path: str, body: object = None) -> None:
+    content = None if body is None else json.dumps(body)
+    connection.request(method, path, content, {"Content-Type": "application/json"})
+
+
+def answer_of(connection: HTTPConnection) -> tuple[int, Any]:
+    response = connection.getresponse()
+    content = response.read()
+    return response.status, json.loads(content)
+
+
+def read_to_the_end(client: socket.socket) -> tuple[int, Any]:
+    """The status and the JSON of a response after which the server closes the connection."""
+    with client.makefile("rb") as stream:
+        head, _, body = stream.read().partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
+
+
+def is_served(port: int) -> bool:
+    try:
+        return ask(port, "GET", "/health")[0] == 200
+    except (OSError, HTTPException):  # Closed while the request was being sent.
+        return False
+
+
+def connected(port: int, *parts: bytes) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+    for part in parts:
+        client.sendall(part)
+    return client
+
+
+@pytest.mark.parametrize("start", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: "])
+def test_a_client_that_never_ends_its_headers_is_sent_away_and_the_others_are_served(
+    start: bytes, serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_SECONDS_FOR_A_HEAD", 1.0)
+    with serving() as port, connected(port, start) as slow:
+        assert ask(port, "POST", "/translate", {"text": "milk"})[0] == 200
+        status, said = read_to_the_end(slow)
+        assert status == 408
+        assert set(said) == {"error"}
+        assert ask(port, "GET", "/health")[0] == 200
+
+
+def test_a_second_request_has_limited_time_for_its_headers_too(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_SECONDS_FOR_A_HEAD", 1.0)
+    with serving() as port, closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as connection:
+        send(connection, "POST", "/translate", {"text": "milk"})
+        assert answer_of(connection)[0] == 200
+        connection.sock.sendall(b"GET /health HTTP/1.1\r\nX-Slow: ")
+        assert read_to_the_end(connection.sock)[0] == 408
+
+
+def test_a_body_that_never_ends_is_given_up(serving: Serving) -> None:
+    with serving(max_seconds=0.2) as port, connected(port, HEAD, b'{"text": ') as slow:
+        assert read_to_the_end(slow)[0] == 408
+
+
+@pytest.mark.parametrize(
+    "start", [b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"GET / HTTP/1.1\r\nNo colon\r\n\r\n"]
+)
+def test_what_is_not_http_is_400(start: bytes, serving: Serving) -> None:
+    with serving() as port, connected(port, start) as client:
+        status, said = read_to_the_end(client)
+        assert status == 400
+        assert set(said) == {"error"}
+        assert ask(port, "GET", "/health")[0] == 200
+
+
+def test_too_many_connections_are_503_until_some_are_closed(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 3)
+    with serving() as port:
+        connections = [HTTPConnection("127.0.0.1", port, timeout=SECONDS) for _ in range(3)]
+        for each in connections:
+            send(each, "GET", "/health")
+            assert answer_of(each)[0] == 200
+        with connected(port) as one_more:
+            assert read_to_the_end(one_more)[0] == 503
+        for each in connections:
+            each.close()
+        # The server sees a moment later that they are closed.
+        assert any(is_served(port) for _ in range(1_000))
+
+
+def test_an_address_that_is_taken_or_not_there_is_an_error_that_names_it() -> None:
+    with server.bind("127.0.0.1", 0) as bound:
+        bound.listen()
+        port = bound.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"port {port} of 127.0.0.1 cannot be served"):
+            server.bind("127.0.0.1", port)
+    with pytest.raises(ConfigError, match=r"no\.such\.host\.invalid"):
+        server.bind("no.such.host.invalid", 0)
+
+
+def test_sigterm_under_load_loses_no_accepted_request(trained: RunDirectory, sources: list[str]) -> None:
+    command = [
+        *(sys.executable, "-m", "mt", "serve", "--run", str(trained.path), "--port", "0", "--device", "cpu"),
+        *("--max-queue", "2000", "--timeout", "600"),
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = ""
+        while "serving at" not in said:
+            said = process.stderr.readline()
+            assert said, "it ended"
+        port = int(said.split(";")[0].rpartition(":")[2])
+        texts = sources[:100]
+        clients = [HTTPConnection("127.0.0.1", port, timeout=600) for _ in range(6)]
+        for client in clients:
+            send(client, "POST", "/translate", {"texts": texts, "beam": 20})
+        # These connections come after those, and are answered after those were accepted.
+        for _ in range(3):
+            status, health = ask(port, "GET", "/health")
+            assert status == 200
+        assert health["runs"][0]["waiting"] > 0, "nothing is left to lose"
+        process.send_signal(signal.SIGTERM)
+        answers = [answer_of(client) for client in clients]
+        for client in clients:
+            client.close()
+        assert process.wait(SECONDS) == 0
+    assert [status for status, _ in answers] == [200] * len(clients)
+    expected = Translator.from_run(trained, device="cpu").translate(texts, strategy=Beam(20))
+    for _, answer in answers:
+        assert [each["translations"][0]["text"] for each in answer["results"]] == expected
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
