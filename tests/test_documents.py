@@ -44,6 +44,8 @@ NOT_RUN = {
 }
 # The console blocks of this page, with exactly what they print: tests/cli/test_check_command.py.
 PAGE_RUN_ELSEWHERE = "docs/check.md"
+# These begin with a corpus alone, and make the run that they then use.
+PAGES_THAT_TRAIN = ("README.md", "docs/tutorial.md")
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,7 @@ def workspace(
 
 @pytest.mark.parametrize("page", RUN_HERE)
 def test_the_commands_of_a_page_run(page: str, workspace: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    if page == "README.md":
-        # It begins with a corpus alone.
+    if page in PAGES_THAT_TRAIN:
         shutil.rmtree("runs")
     for command in (each for each in COMMANDS if each.page == page and " mt " in f" {each.line}"):
         if any(command.line.startswith(line) for line in NOT_RUN):
