@@ -39,6 +39,15 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def sync_tree(folder: Path) -> None:
+    """Return when the disk has all files in ``folder`` and below it."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with Path(parent, name).open("rb") as file:
+                os.fsync(file.fileno())
+        sync_folder(Path(parent))
+
+
 def make_folder(path: Path) -> None:
     """Make ``path`` and its missing parents, and return when the disk has them."""
     if path.is_dir():

@@ -68,6 +68,10 @@ class TrainingError(MtError):
     """Training cannot continue: the loss is NaN, say, or the device is not there."""
 
 
+class ExportError(MtError):
+    """A model cannot be exported, or what was exported does not translate as it should."""
+
+
 class DeviceError(MtError):
     """The device that was asked for is not there, or cannot do what was asked of it."""
 

@@ -42,6 +42,8 @@ NOT_RUN = {
     "mt evaluate --run runs/en-de --data sacrebleu:wmt14": "asks a server; evaluation/test_standard_sets.py",
     "mt translate --run m1 --ensemble quickstart": "runs that do not fit; inference/test_translator.py",
 }
+# Packages that the commands of a page need beside those of mt.
+EXTRAS = {"docs/export.md": ("ctranslate2", "transformers")}
 # The console blocks of this page, with exactly what they print: tests/cli/test_check_command.py.
 PAGE_RUN_ELSEWHERE = "docs/check.md"
 # These begin with a corpus alone, and make the run that they then use.
@@ -110,6 +112,8 @@ def workspace(
 
 @pytest.mark.parametrize("page", RUN_HERE)
 def test_the_commands_of_a_page_run(page: str, workspace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for package in EXTRAS.get(page, ()):
+        pytest.importorskip(package)
     if page in PAGES_THAT_TRAIN:
         shutil.rmtree("runs")
     for command in (each for each in COMMANDS if each.page == page and " mt " in f" {each.line}"):

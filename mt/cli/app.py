@@ -13,6 +13,7 @@ from mt.cli.average import average
 from mt.cli.check import check
 from mt.cli.compare import compare
 from mt.cli.evaluate import evaluate
+from mt.cli.export import export
 from mt.cli.init import init
 from mt.cli.report import report
 from mt.cli.runs import runs
@@ -78,6 +79,7 @@ app.command(cls=Command)(compare)
 app.command(cls=Command)(score)
 app.command(cls=Command)(attention)
 app.command(cls=Command)(average)
+app.command(cls=Command)(export)
 app.command(cls=Command)(runs)
 app.command(cls=Command)(show)
 app.command(cls=Command)(report)

@@ -87,6 +87,14 @@ PrecisionOption = Annotated[
     ),
 ]
 
+EngineOption = Annotated[
+    Literal["mt", "ctranslate2"] | None,
+    typer.Option(
+        "--engine",
+        help="What searches: mt, or ctranslate2 if --run is a folder of mt export. Default: by the folder.",
+    ),
+]
+
 # Of `mt translate` alone, in groups.
 _INPUT = "Input"
 _SAMPLING = "Sampling"

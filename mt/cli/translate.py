@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
+from mt.cli.exported import find_exported, load_exported
 from mt.cli.logs import invite_typing, show_logs
 from mt.cli.options import (
     BeamOption,
     CheckpointOption,
     DeviceOption,
     DictionaryOption,
+    EngineOption,
     EnsembleOption,
     FileOption,
     KeepUnkOption,
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
 
     from mt.device import PrecisionName
     from mt.inference.segments import Translation
-    from mt.inference.translator import Translator
+    from mt.inference.text_search import TextSearch
     from mt.run_directory import RunDirectory
 
 
@@ -90,6 +92,7 @@ def translate(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
+    engine: EngineOption = None,
 ) -> None:
     """Translate sentences, a file, or standard input with a trained model.
 
@@ -97,7 +100,7 @@ def translate(
     """
     show_logs()
     _refuse_contradictions(sentences, file, start_line, prefix, prefix_column, keep_unk, dictionary)
-    found = find_run(run)
+    found = find_exported(run, engine, checkpoint, precision, ensemble, dictionary) or find_run(run)
     strategy = choose_strategy(
         beam=beam,
         length_penalty=length_penalty,
@@ -112,6 +115,7 @@ def translate(
     translator = _load(found, checkpoint, device, precision, dictionary, ensemble)
     from mt.search.request import Constraints
 
+    is_numbered = n_best is not None
     search = partial(
         translator.n_best,
         num_best=n_best or 1,
@@ -120,27 +124,27 @@ def translate(
         max_length=max_length,
         keep_unk=keep_unk,
         refuse_long=True,
-        with_scores=n_best is not None,
+        with_scores=is_numbered,
     )
     lines = _Lines(sentences, file, start_line, prefix or "", prefix_column)
     unknown_words = UnknownWords(translator.reader, copies=translator.copies_words and not keep_unk)
     with lines.bar() as bar:
         search = partial(search, advance=bar.update)
-        _translate_all(
-            lines, search, BadLines(on_error, lines.name), unknown_words, is_numbered=n_best is not None
-        )
-    if n_best is not None and translator.precision != "float32":
+        _translate_all(lines, search, BadLines(on_error, lines.name), unknown_words, is_numbered=is_numbered)
+    if is_numbered and translator.precision != "float32":
         typer.echo(f"scores{in_precision(translator.precision)}", err=True)
 
 
 def _load(
-    run: "RunDirectory",
+    run: "RunDirectory | Path",
     checkpoint: str,
     device: str,
     precision: "PrecisionName",
     dictionary: Path | None,
     ensemble: list[Path] | None,
-) -> "Translator":
+) -> "TextSearch":
+    if isinstance(run, Path):
+        return load_exported(run, device)
     from mt.device import choose_device
     from mt.inference.source_reader import read_dictionary
     from mt.inference.translator import Translator

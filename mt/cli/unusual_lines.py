@@ -19,7 +19,7 @@ OnError = Literal["stop", "empty", "copy"]
 Pairs = Sequence[tuple[str, str]]
 """Source sentences, each with the prefix of its translation, which may be empty."""
 Search = Callable[..., "list[list[Translation]]"]
-"""Takes sources, ``prefixes`` and ``first_line``, as `mt.inference.translator.Translator.n_best` does."""
+"""Takes sources, ``prefixes`` and ``first_line``, as `mt.inference.text_search.TextSearch.n_best` does."""
 
 
 class Block(NamedTuple):

@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-import resource
 import subprocess
 import threading
 from collections.abc import Callable
@@ -23,7 +22,10 @@ def imported(importtime: str) -> set[str]:
     return {line.rsplit("|", 1)[1].strip().split(".")[0] for line in importtime.splitlines() if "|" in line}
 
 
-COMMANDS = ["init", "check", "config", "train", "average", "translate", "score", "evaluate", "compare"]
+COMMANDS = [
+    *("init", "check", "config", "train", "average", "translate", "score", "evaluate", "compare"),
+    *("attention", "runs", "show", "report"),
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -64,6 +66,13 @@ def test_help_waits_for_no_library(start: Start) -> None:
     assert not {"torch", "datasets", "pydantic", "numpy", "tokenizers", "tensorboard"} & imported(err)
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_does_not_wait_for_torch(command: str, start: Start) -> None:
+    _, err = start(command, "--help", python=("-X", "importtime")).communicate()
+    assert "typer" in imported(err)
+    assert not {"torch", "datasets", "tokenizers", "tensorboard"} & imported(err)
+
+
 def test_who_is_refused_does_not_wait_for_torch(start: Start, tiny_config_file: Path, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     with run.lock():
@@ -71,19 +80,6 @@ def test_who_is_refused_does_not_wait_for_torch(start: Start, tiny_config_file: 
         _, err = start(*arguments, python=("-X", "importtime")).communicate()
     assert f"is in use by process {os.getpid()}" in err
     assert not {"torch", "datasets", "tokenizers", "tensorboard"} & imported(err)
-
-
-@pytest.mark.slow
-def test_help_is_there_at_once(start: Start) -> None:
-    # The processor's time, which on an idle machine is all that it takes, and on a busy one not the clock's.
-    seconds = []
-    for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        out, _ = start("train", "--help").communicate()
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        assert "--config" in out
-    assert min(seconds) < 0.4
 
 
 @pytest.mark.parametrize(

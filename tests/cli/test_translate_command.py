@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import mt.inference.translator
+import mt.inference.engines
 import mt.search.greedy
 from mt.inference.arriving_lines import count_lines, lines_of_file
 from mt.run_directory import RunDirectory
@@ -138,7 +138,7 @@ def test_a_sentence_that_does_not_fit_into_memory_is_a_bad_line(
             raise torch.OutOfMemoryError("out of memory")
         return search(model, request)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(mt.inference.translator, "greedy_search", full)
+    monkeypatch.setattr(mt.inference.engines, "greedy_search", full)
     file = Path("lines.txt")
     file.write_text("the dog sees milk.\nmilk milk milk milk milk milk milk milk milk\nAnna sees milk.\n")
     code, out, err = call("translate", "--file", file)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mt.checkpoint import store
+from mt.checkpoint import record
 
 from .torture.damage import offer_damaged
 from .torture.display import KINDS, lose_display
@@ -79,7 +79,7 @@ def test_silence_and_tracebacks_are_seen(arena: Arena, run: Path) -> None:
 def test_a_store_that_does_not_verify_is_seen(
     arena: Arena, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "verify_part", lambda checkpoint, part: None)
+    monkeypatch.setattr(record, "_compare", lambda checkpoint, part, found: None)
     trial = offer_damaged("model.safetensors", "one bit flipped", 5, 0.5)(arena, driver)
     assert kinds(trial) == {"loaded"}
     assert "5 damaged checkpoints loaded out of 5" in totals([trial])

@@ -16,6 +16,7 @@ from mt.inference.attention import (
     sentence_attention,
     source_dependence,
 )
+from mt.inference.engines import OwnEngine
 from mt.inference.loaded_model import load_model
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.inference.translator import Translator
@@ -118,7 +119,7 @@ def test_a_translation_without_an_end_is_cut_where_the_model_ends(translator: Tr
         model.decoder.norm.get_parameter("bias").fill_(1.0)
         model.output.weight[milk] = 1.0
     # Its packed copy still has the old weights.
-    translator.model = model
+    translator.engine = OwnEngine(model, translator.device)
     [sentence] = sentence_attention(translator, ["the dog sees milk and milk and milk and milk"])
     assert set(sentence.tgt_ids) == {milk}
     assert len(sentence.tgt_tokens) == translator.max_length

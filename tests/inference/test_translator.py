@@ -249,7 +249,7 @@ def test_the_length_limit_follows_from_the_training_data(
         limits.extend(request.limits)
         return [Hypothesis([], 0.0, finished=True)] * len(request.limits)
 
-    monkeypatch.setattr("mt.inference.translator.greedy_search", note)
+    monkeypatch.setattr("mt.inference.engines.greedy_search", note)
     translator = Translator.from_run(trained, device=CPU)
     translator.max_length = 100
     translator.translate(["the dog sees milk."])

@@ -10,8 +10,10 @@ import torch
 import mt.training.run
 from mt.config.config import Config
 from mt.errors import DataError, TrainingError
+from mt.inference.engines import OwnEngine
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.search.request import SearchRequest
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.training.resume import describe_environment
 from mt.training.run import run_training
@@ -25,16 +27,16 @@ def room_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     """Lets the search have room for so many sentences; the sizes that were tried."""
 
     def make(room: int) -> list[int]:
-        search = Translator._search
+        search = OwnEngine.search
         tried: list[int] = []
 
-        def cramped(self: Translator, sentences: Any, *rest: Any) -> Any:
-            tried.append(len(sentences))
-            if len(sentences) > room:
+        def cramped(self: OwnEngine, request: SearchRequest, *rest: Any) -> Any:
+            tried.append(len(request.limits))
+            if len(request.limits) > room:
                 raise ERROR
-            return search(self, sentences, *rest)
+            return search(self, request, *rest)
 
-        monkeypatch.setattr(Translator, "_search", cramped)
+        monkeypatch.setattr(OwnEngine, "search", cramped)
         return tried
 
     return make

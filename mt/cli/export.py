@@ -1,0 +1,96 @@
+"""`mt export`: take a trained model to another program, and prove that it translates the same there."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from mt.cli.extras import extra
+from mt.cli.logs import show_logs
+from mt.cli.options import CheckpointOption, RunOption, find_run
+
+if TYPE_CHECKING:
+    from mt.export.export import Exported
+    from mt.export.target import ExportTarget
+
+
+def export(
+    folder: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The folder to write; an earlier export is replaced.")
+    ],
+    to: Annotated[Literal["ctranslate2", "transformers"], typer.Option("--to", help="The program.")],
+    run: RunOption = None,
+    checkpoint: CheckpointOption = "best",
+    precision: Annotated[
+        Literal["float32", "bf16", "int8"],
+        typer.Option(help="What the weights are saved in; int8 is for ctranslate2."),
+    ] = "float32",
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            metavar="PATH",
+            help="Verify with the validation split of this corpus. Default: that of the run.",
+        ),
+    ] = None,
+) -> None:
+    """Export a trained model to CTranslate2 or transformers, verified.
+
+    Both translate 200 validation sentences; in float32 all outputs must be the same, or nothing is written.
+
+    The folder has the tokenizers, an example program that needs no mt, and a model card with the figures.
+    """
+    show_logs()
+    found = find_run(run)
+    target = _target(to)
+    from mt.evaluation.test_set import load_evaluation_set
+    from mt.export.export import export_model, refuse_other_folder
+    from mt.export.verification import NUM_SENTENCES
+    from mt.inference.loaded_model import load_model, refuse_overflow
+
+    refuse_other_folder(folder)
+    loaded = load_model(found, checkpoint)
+    loaded.model.eval()
+    refuse_overflow(loaded)
+    sentences = load_evaluation_set(loaded.config.data, "validation", path=data)
+    exported = export_model(
+        loaded,
+        folder,
+        target,
+        run_name=found.path.resolve().name,
+        precision=precision,
+        sources=sentences.sources[:NUM_SENTENCES],
+        references=sentences.references[:NUM_SENTENCES],
+    )
+    _show(exported)
+
+
+def _target(name: str) -> "ExportTarget":
+    with extra(name):
+        if name == "ctranslate2":
+            from mt.export.ctranslate2_target import CTRANSLATE2
+
+            return CTRANSLATE2
+        from mt.export.transformers_target import TRANSFORMERS
+
+        return TRANSFORMERS
+
+
+def _show(exported: "Exported") -> None:
+    from mt.export.model_card import comparison_rows, not_expressed
+
+    rows = comparison_rows(exported.comparisons)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        typer.echo("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for each in exported.comparisons:
+        for difference in each.differences:
+            typer.echo(
+                f"near-tie with {each.strategy}, sentence {difference.line}: mt ({difference.our_score:.4f}) "
+                f"{difference.ours!r}, exported ({difference.their_score:.4f}) {difference.theirs!r}"
+            )
+    for missing in not_expressed(exported.record):
+        typer.echo(f"warning: not in the exported model: {missing}.", err=True)
+    typer.echo(f"{exported.folder}")
+    if exported.record.target == "ctranslate2":
+        typer.echo(f"Translate with it:  mt translate --run {exported.folder} --engine ctranslate2", err=True)

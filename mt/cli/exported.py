@@ -1,0 +1,62 @@
+"""Translating with an exported folder instead of a run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mt.cli.extras import extra
+from mt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mt.inference.text_search import TextSearch
+
+
+def find_exported(
+    path: Path | None,
+    engine: str | None,
+    checkpoint: str,
+    precision: str,
+    ensemble: list[Path] | None,
+    dictionary: Path | None,
+) -> Path | None:
+    """The exported folder that ``--run`` names; None if a run of mt translates.
+
+    The folder decides: our own search cannot read one of `mt export`, and CTranslate2 cannot read a run.
+
+    Raises:
+        ConfigError: If ``--engine`` asks for the other, or an option is for runs alone.
+    """
+    from mt.inference.exported_folder import is_exported
+
+    if path is None or not is_exported(path):
+        if engine == "ctranslate2":
+            run = "" if path is None else f" --run {path}"
+            raise ConfigError(
+                f"--engine ctranslate2 needs an exported folder: mt export{run} --to ctranslate2 OUT, and "
+                "then mt translate --engine ctranslate2 --run OUT."
+            )
+        return None
+    if engine == "mt":
+        raise ConfigError(f"{path} is an exported folder: give the run itself, or leave --engine mt out.")
+    for flag, is_given in (
+        ("--checkpoint", checkpoint != "best"),
+        ("--precision", precision != "auto"),
+        ("--ensemble", bool(ensemble)),
+        ("--dictionary", dictionary is not None),
+    ):
+        if is_given:
+            raise ConfigError(
+                f"{flag} is for runs, and {path} is an exported folder: leave it out, or give the run."
+            )
+    return path
+
+
+def load_exported(path: Path, device: str) -> "TextSearch":
+    """Load the folder with CTranslate2.
+
+    Raises:
+        MtError: If the package is not installed, or the folder cannot be used.
+    """
+    with extra("ctranslate2"):
+        from mt.inference import ctranslate2_engine
+
+    return ctranslate2_engine.load_exported(path, device=device)

@@ -1,0 +1,123 @@
+"""The folder that CTranslate2 loads, by its own specification of a Transformer."""
+
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from ctranslate2.specs import TransformerSpec, attention_spec, common_spec, transformer_spec
+from torch import Tensor, nn
+
+from mt.config.model import ModelConfig
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.inference.exported_folder import ExportPrecision
+from mt.transformer.attention import MultiHeadAttention
+from mt.transformer.decoder import DecoderLayer
+from mt.transformer.encoder import EncoderLayer
+from mt.transformer.layer import Residual
+from mt.transformer.positional_encoding import positional_encoding
+from mt.transformer.transformer import Transformer
+
+QUANTIZATIONS: dict[ExportPrecision, str] = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}
+"""What CTranslate2 calls our names of precisions."""
+_ACTIVATIONS = {"relu": common_spec.Activation.RELU, "gelu": common_spec.Activation.GELU}
+
+
+def write_ctranslate2(
+    model: Transformer,
+    config: ModelConfig,
+    src_tokenizer: Tokenizer,
+    tgt_tokenizer: Tokenizer,
+    folder: Path,
+    *,
+    max_length: int,
+    precision: ExportPrecision,
+) -> None:
+    """Write the model into a folder, which exists; the weights are those of ``model`` as they are now.
+
+    Args:
+        model: On the CPU, in float32.
+        config: What it was built from.
+        src_tokenizer: The tokenizer of the source language.
+        tgt_tokenizer: The tokenizer of the target language.
+        folder: Where to write.
+        max_length: The most tokens of a sentence, EOS included, for which positions are written.
+        precision: One of `QUANTIZATIONS`.
+    """
+    spec = TransformerSpec.from_config(
+        (config.num_encoder_layers, config.num_decoder_layers),
+        config.num_heads,
+        pre_norm=config.norm_first,
+        activation=_ACTIVATIONS[config.activation],
+    )
+    # By default there is no EOS after the source, and the epsilon is 1e-6.
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
+    spec.register_source_vocabulary(src_tokenizer.tokens(range(src_tokenizer.size)))
+    spec.register_target_vocabulary(tgt_tokenizer.tokens(range(tgt_tokenizer.size)))
+    spec.encoder.embeddings[0].weight = _array(model.src_embedding.tokens.weight)
+    spec.decoder.embeddings.weight = _array(model.tgt_embedding.tokens.weight)
+    spec.decoder.projection.weight = _array(model.output.weight)
+    # Its own positions have all sines before all cosines, and count from 1.
+    positions = _array(positional_encoding(max_length, config.d_model))
+    for stack, written in ((model.encoder, spec.encoder), (model.decoder, spec.decoder)):
+        written.position_encodings.encodings = positions
+        if isinstance(stack.norm, nn.LayerNorm):
+            _norm(written.layer_norm, stack.norm)
+    for layer, written in zip(model.encoder.layers, spec.encoder.layer, strict=True):
+        _encoder_layer(written, cast(EncoderLayer, layer))
+    for layer, written in zip(model.decoder.layers, spec.decoder.layer, strict=True):
+        _decoder_layer(written, cast(DecoderLayer, layer))
+    spec.validate()
+    spec.optimize(quantization=QUANTIZATIONS[precision])
+    spec.save(str(folder))
+    src_tokenizer.save(folder / "src_tokenizer.json")
+    tgt_tokenizer.save(folder / "tgt_tokenizer.json")
+
+
+def _encoder_layer(
+    spec: transformer_spec.TransformerEncoderLayerSpec, layer: EncoderLayer | DecoderLayer
+) -> None:
+    attention = layer.self_attention
+    _linear(spec.self_attention.linear[0], attention.query, attention.key, attention.value)
+    _linear(spec.self_attention.linear[1], attention.output)
+    _norm_of(spec.self_attention, layer.self_attention_residual)
+    _linear(spec.ffn.linear_0, layer.feed_forward.inner)
+    _linear(spec.ffn.linear_1, layer.feed_forward.outer)
+    _norm_of(spec.ffn, layer.feed_forward_residual)
+
+
+def _decoder_layer(spec: transformer_spec.TransformerDecoderLayerSpec, layer: DecoderLayer) -> None:
+    _encoder_layer(spec, layer)
+    attention: MultiHeadAttention = layer.cross_attention
+    _linear(spec.attention.linear[0], attention.query)
+    _linear(spec.attention.linear[1], attention.key, attention.value)
+    _linear(spec.attention.linear[2], attention.output)
+    _norm_of(spec.attention, layer.cross_attention_residual)
+
+
+def _linear(spec: common_spec.LinearSpec, *layers: nn.Linear) -> None:
+    spec.weight = np.concatenate([_array(layer.weight) for layer in layers])
+    # A layer without a bias adds zeros, which is the same.
+    spec.bias = np.concatenate(
+        [
+            np.zeros(len(layer.weight), np.float32) if layer.bias is None else _array(layer.bias)
+            for layer in layers
+        ]
+    )
+
+
+def _norm_of(
+    spec: attention_spec.MultiHeadAttentionSpec | transformer_spec.FeedForwardSpec, residual: Residual
+) -> None:
+    _norm(spec.layer_norm, residual.norm)
+
+
+def _norm(spec: common_spec.LayerNormSpec, norm: nn.LayerNorm) -> None:
+    spec.gamma = _array(norm.weight)
+    spec.beta = np.zeros_like(spec.gamma) if norm.bias is None else _array(norm.bias)
+
+
+def _array(weight: Tensor) -> np.ndarray:
+    # A copy: its saver quantizes in place.
+    array: np.ndarray = weight.detach().float().numpy().copy()
+    return array

@@ -1,0 +1,47 @@
+"""Exporting to CTranslate2."""
+
+from mt.export.ctranslate2_model import QUANTIZATIONS, write_ctranslate2
+from mt.export.target import ExportTarget
+from mt.inference.ctranslate2_engine import load_exported
+
+EXAMPLE = """\
+# Translates the lines of standard input; needs: pip install ctranslate2 tokenizers
+import json, math, pathlib, sys
+import ctranslate2, tokenizers
+
+folder = pathlib.Path(__file__).parent
+record = json.loads((folder / "mt_export.json").read_text())
+src, tgt = (tokenizers.Tokenizer.from_file(str(folder / f"{side}_tokenizer.json")) for side in ("src", "tgt"))
+src.encode_special_tokens = True  # "</s>" in a text is text.
+translator = ctranslate2.Translator(str(folder))
+beam = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+for line in sys.stdin:
+    tokens = src.encode(line, add_special_tokens=False).tokens[: record["max_length"] - 1]
+    limit = math.ceil(2 * max(1, record["target_ratio"]) * (len(tokens) + 1)) + 10
+    result = translator.translate_batch(
+        [tokens], beam_size=beam, max_decoding_length=min(limit, record["max_length"]), min_decoding_length=0,
+        disable_unk=True, suppress_sequences=[["<pad>"], ["<s>"]])
+    ids = [tgt.token_to_id(token) for token in result[0].hypotheses[0]]
+    print(" ".join(tgt.decode(ids, skip_special_tokens=False).split()) if tokens else "", flush=True)
+"""
+
+CTRANSLATE2 = ExportTarget(
+    "ctranslate2",
+    tuple(QUANTIZATIONS),
+    before_softmax=True,
+    differences=(
+        "It leaves `<unk>`, `<pad>` and `<s>` out before the softmax and mt after it. Its log-probabilities "
+        "are therefore higher, and where `<unk>` is likely, a beam may choose another translation. Greedy "
+        "search is not affected.",
+        "Where more hypotheses than the beam is wide have finished, it keeps the best and mt the first, so "
+        "that the lower places of an n-best list may differ.",
+        "At the limit of length it ranks unfinished translations with the finished ones; mt, also when it "
+        "translates by this engine, takes an unfinished one only where none is finished.",
+        "It ranks a beam by mean log-probability; `mt translate` does so with `--length-normalization mean`.",
+        "Sampling, prefixes, a minimum length, the rule against repeated n-grams, dictionaries and "
+        "ensembles are mt's own; `mt translate` refuses them with this engine.",
+    ),
+    example=EXAMPLE,
+    write=write_ctranslate2,
+    load=load_exported,
+)

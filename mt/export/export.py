@@ -1,0 +1,142 @@
+"""What `mt export` does: write a folder, verify it as it is on the disk, describe it, put it in place."""
+
+import logging
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from mt import __version__
+from mt.atomic_files import make_folder, partial_path, put_in_place, sync_tree, write_synced
+from mt.errors import ConfigError, ExportError
+from mt.export.model_card import model_card
+from mt.export.target import ExportTarget
+from mt.export.verification import STRATEGIES, Comparison, Verifier
+from mt.inference.exported_folder import ExportPrecision, ExportRecord, is_exported, write_record
+from mt.inference.loaded_model import LoadedModel
+
+LOG = logging.getLogger(__name__)
+
+EXAMPLE, CARD = "example.py", "README.md"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A folder that was exported and verified."""
+
+    folder: Path
+    record: ExportRecord
+    comparisons: Sequence[Comparison]
+
+
+@torch.inference_mode()
+def export_model(
+    loaded: LoadedModel,
+    folder: Path,
+    target: ExportTarget,
+    *,
+    run_name: str,
+    precision: ExportPrecision,
+    sources: Sequence[str],
+    references: Sequence[str],
+) -> Exported:
+    """Export a loaded model; the folder appears whole and verified, or not at all.
+
+    An earlier export is replaced.
+
+    Args:
+        loaded: The model, on the CPU.
+        folder: Where to; it must not exist, unless it is an earlier export.
+        target: The program that it is for.
+        run_name: The name of the run, for the record.
+        precision: Of the weights.
+        sources: Validation sentences.
+        references: Their translations.
+
+    Raises:
+        ConfigError: If ``folder`` is something else, or the program does not have that precision.
+        ExportError: If the exported folder does not translate as the run does.
+        OSError: If it cannot be written.
+    """
+    refuse_other_folder(folder)
+    if precision not in target.precisions:
+        raise ConfigError(
+            f"a model for {target.name} cannot be saved in {precision}, only in "
+            f"{' or '.join(target.precisions)}."
+        )
+    place = folder.resolve()
+    make_folder(place.parent)
+    partial = partial_path(place)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        target.write(
+            loaded.model,
+            loaded.config.model,
+            loaded.src_tokenizer,
+            loaded.tgt_tokenizer,
+            partial,
+            max_length=loaded.config.data.max_length,
+            precision=precision,
+        )
+        record = _record(loaded, target, run_name, precision)
+        write_record(partial, record)
+        comparisons = _verify(loaded, partial, target, sources, references, exact=precision == "float32")
+        write_synced(partial / EXAMPLE, target.example.encode())
+        write_synced(partial / CARD, model_card(record, target, comparisons).encode())
+        sync_tree(partial)
+        put_in_place(partial, place)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return Exported(folder, record, comparisons)
+
+
+def _record(
+    loaded: LoadedModel, target: ExportTarget, run_name: str, precision: ExportPrecision
+) -> ExportRecord:
+    config = loaded.config
+    return ExportRecord(
+        mt_version=__version__,
+        target=target.name,
+        run=run_name,
+        checkpoint=loaded.checkpoint.name,
+        src=config.data.src,
+        tgt=config.data.tgt,
+        precision=precision,
+        max_length=config.data.max_length,
+        target_ratio=loaded.target_ratio,
+        batch_sentences=config.validation.batch_sentences,
+        copied_words=config.copies_words,
+        checksums={},
+    )
+
+
+def refuse_other_folder(folder: Path) -> None:
+    """Check that nothing but an earlier export would be replaced.
+
+    Raises:
+        ConfigError: If there is something else.
+    """
+    if (folder.exists() or folder.is_symlink()) and not is_exported(folder):
+        raise ConfigError(
+            f"{folder} exists and is not an earlier export, so it is not replaced: name another folder."
+        )
+
+
+def _verify(
+    loaded: LoadedModel,
+    folder: Path,
+    target: ExportTarget,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    exact: bool,
+) -> list[Comparison]:
+    if not sources:
+        raise ExportError("there are no validation sentences to verify the export with.")
+    verifier = Verifier(loaded, sources, references, before_softmax=target.before_softmax)
+    exported = target.load(folder)
+    LOG.info("verifying with %d validation sentences", len(sources))
+    return [verifier.compare(exported, name, strategy, exact=exact) for name, strategy in STRATEGIES.items()]

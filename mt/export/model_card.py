@@ -1,0 +1,77 @@
+"""The model card, ``README.md`` of an exported folder: what it is, how it was verified, what is different."""
+
+from collections.abc import Sequence
+
+from mt.display import markdown_text
+from mt.export.target import ExportTarget
+from mt.export.verification import NEAR_TIE, Comparison
+from mt.inference.exported_folder import ExportRecord
+
+COPYING = (
+    "copying of unknown words (training.guided_alignment): where the run copies a word that it does not know "
+    "from the source, the exported model writes a guess, and there are no dictionaries"
+)
+"""What a model may have learnt that no other program can be told."""
+
+
+def not_expressed(record: ExportRecord) -> list[str]:
+    """What the run can do and the exported model cannot."""
+    return [COPYING] if record.copied_words else []
+
+
+def comparison_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
+    """The comparisons as a table of text, the head first."""
+    names = "sentences, identical, near-ties, identical by mt's rules, BLEU of mt, exported"
+    head = ["", *names.split(", "), "sentences/s of mt", "exported"]
+    return [head] + [
+        [
+            each.strategy,
+            str(each.num_sentences),
+            str(each.num_same),
+            str(sum(difference.is_near_tie for difference in each.differences)),
+            str(each.num_same_by_own_rule),
+            f"{each.our_bleu:.2f}",
+            f"{each.their_bleu:.2f} ({each.their_bleu - each.our_bleu:+.2f})",
+            f"{each.our_speed:,.0f}",
+            f"{each.their_speed:,.0f}",
+        ]
+        for each in comparisons
+    ]
+
+
+def model_card(record: ExportRecord, target: ExportTarget, comparisons: Sequence[Comparison]) -> str:
+    """The text of the model card, in Markdown."""
+    src, tgt, run, checkpoint = map(markdown_text, (record.src, record.tgt, record.run, record.checkpoint))
+    missing = [f"- Not in this folder: {each}." for each in not_expressed(record)]
+    head, *rows = comparison_rows(comparisons)
+    table = "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
+    parts = [
+        f"---\nlibrary_name: {target.name}\npipeline_tag: translation\n---",
+        f"# {run}: {src} to {tgt}",
+        f"A Transformer trained by mt {record.mt_version}, exported to {target.name} in {record.precision} "
+        f"from checkpoint {checkpoint} of the run {run}. It reads and writes at most {record.max_length} "
+        "tokens.",
+        "## Use",
+        "`example.py` translates the lines of its standard input without mt; its argument is the size of a "
+        "beam:\n\n```bash\npython example.py 5 < lines.txt\n```",
+        "## Verification",
+        "Validation sentences of the run were translated by mt and by this folder as it is on the disk. "
+        "Identical means the same tokens, where mt searches by the rules of this program (see the end). A "
+        f"near-tie is a difference that a change of the log-probabilities by at most {NEAR_TIE:g} explains. "
+        "Speeds are of one machine, with the same number of threads.",
+        table,
+        *_listed(comparisons),
+        "## Different from mt",
+        "\n".join([*missing, *(f"- {sentence}" for sentence in target.differences)]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _listed(comparisons: Sequence[Comparison]) -> list[str]:
+    return [
+        f"- {each.strategy}, sentence {difference.line}: mt (log-probability {difference.our_score:.4f}) "
+        f"{markdown_text(difference.ours)}; exported ({difference.their_score:.4f}) "
+        f"{markdown_text(difference.theirs)}; a near-tie"
+        for each in comparisons
+        for difference in each.differences
+    ]

@@ -1,0 +1,96 @@
+"""Models of ours changed a little, so that a comparison with another program is fair."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mt.search.ensemble import EnsembleStep, Member
+from mt.search.model import StepOutput
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+# All ids below that of EOS.
+_FORBIDDEN = [PAD_ID, UNK_ID, BOS_ID]
+_OF_NO_WEIGHT = 30.0
+"""A logit so far below the best one has less of the probability than float32 can add to 1."""
+
+
+class _Changed:
+    """A model whose logits in search are changed; it does everything else as it is."""
+
+    def __init__(self, model: Member) -> None:
+        self._model = model
+
+    def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
+        """As `mt.search.model.EncoderDecoder.encode`."""
+        return self._model.encode(src_ids, src_mask)
+
+    def start_cache(
+        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
+    ) -> Any:
+        """As `mt.search.model.EncoderDecoder.start_cache`."""
+        return self._model.start_cache(memory, src_mask, max_length, rows_per_sentence)
+
+    def decode_step(self, ids: Tensor, cache: Any, *, with_alignment: bool = False) -> StepOutput:
+        """As `mt.search.model.EncoderDecoder.decode_step`, with changed logits."""
+        step = self._model.decode_step(ids, cache, with_alignment=with_alignment)
+        return EnsembleStep(self._change(step.logits.float()), step.alignment_scores)
+
+    def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
+        """As `mt.search.model.TeacherForced.forward`."""
+        return self._model.forward(src_ids, src_mask, tgt_ids, tgt_mask)
+
+    def _change(self, logits: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class SharedAmongAllowed(_Changed):
+    """A model that gives all probability to the tokens that search may write.
+
+    Our searches leave forbidden tokens out after the softmax, so that their probability is lost; CTranslate2
+    leaves them out before it. With this, both have the same rule.
+    """
+
+    def _change(self, logits: Tensor) -> Tensor:
+        # Not minus infinity, because search computes with the logit of PAD.
+        logits[:, _FORBIDDEN] = logits[:, EOS_ID:].amax(-1, keepdim=True) - _OF_NO_WEIGHT
+        return logits
+
+
+class Steered(_Changed):
+    """A model whose logits are changed a little, from one output of search towards another."""
+
+    def __init__(self, model: Member, away: Sequence[int], towards: Sequence[int], size: float) -> None:
+        """Raise the token of ``towards`` at each step by ``size``, and lower that of ``away``."""
+        super().__init__(model)
+        self._away, self._towards = [*away, EOS_ID], [*towards, EOS_ID]
+        self._size = size
+        self._step = 0
+
+    def start_cache(
+        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
+    ) -> Any:
+        """As `mt.search.model.EncoderDecoder.start_cache`; a search begins."""
+        self._step = 0
+        return super().start_cache(memory, src_mask, max_length, rows_per_sentence)
+
+    def _change(self, logits: Tensor) -> Tensor:
+        for ids, change in ((self._away, -self._size), (self._towards, self._size)):
+            if self._step < len(ids):
+                logits[:, ids[self._step]] += change
+        self._step += 1
+        return logits
+
+
+class Nudged(_Changed):
+    """A model whose logits are changed at random, as by rounding."""
+
+    def __init__(self, model: Member, size: float, seed: int) -> None:
+        """Change each logit by at most ``size``."""
+        super().__init__(model)
+        self._size = size
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def _change(self, logits: Tensor) -> Tensor:
+        return logits + self._size * (2 * torch.rand(logits.shape, generator=self._generator) - 1)

@@ -1,0 +1,53 @@
+"""What an export needs to know about the program that it is for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from mt.config.model import ModelConfig
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.inference.exported_folder import ExportPrecision, Target
+from mt.inference.text_search import TextSearch
+from mt.transformer.transformer import Transformer
+
+
+class WriteModel(Protocol):
+    """Writes a model and what else the program needs into a folder, which exists."""
+
+    def __call__(
+        self,
+        model: Transformer,
+        config: ModelConfig,
+        src_tokenizer: Tokenizer,
+        tgt_tokenizer: Tokenizer,
+        folder: Path,
+        *,
+        max_length: int,
+        precision: ExportPrecision,
+    ) -> None:
+        """Write; ``model`` is on the CPU and in float32, ``max_length`` counts EOS."""
+
+
+class LoadFolder(Protocol):
+    """Loads an exported folder from the disk, to translate with that program."""
+
+    def __call__(self, path: Path) -> TextSearch:
+        """Load the folder with its tokenizers."""
+
+
+@dataclass(frozen=True)
+class ExportTarget:
+    """A program that models can be exported to."""
+
+    name: Target
+    precisions: Sequence[ExportPrecision]
+    """What its weights can be saved in."""
+    before_softmax: bool
+    """Whether its searches leave out forbidden tokens before the softmax; ours do so after it."""
+    differences: Sequence[str]
+    """Where its searches have other rules than ours, as sentences for the model card."""
+    example: str
+    """The text of ``example.py``: a program that translates the lines of stdin without mt."""
+    write: WriteModel
+    load: LoadFolder

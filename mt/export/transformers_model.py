@@ -1,0 +1,230 @@
+"""The folder that `transformers` loads: Marian for post-norm models, Pegasus for pre-norm ones.
+
+Both have sinusoidal positions, but all sines before all cosines, where ours alternate. Nothing in the model
+depends on the order of its width, so the width is permuted everywhere.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import tokenizers
+import torch
+from tokenizers.processors import TemplateProcessing
+from torch import Tensor, nn
+from transformers import (
+    GenerationConfig,
+    MarianConfig,
+    MarianMTModel,
+    PegasusConfig,
+    PegasusForConditionalGeneration,
+    PreTrainedTokenizerFast,
+)
+from transformers.utils import logging
+
+from mt.config.model import ModelConfig
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.inference.exported_folder import ExportPrecision
+from mt.special_tokens import BOS, BOS_ID, EOS, EOS_ID, PAD, PAD_ID, UNK, UNK_ID
+from mt.transformer.transformer import Transformer
+
+DTYPES: dict[ExportPrecision, torch.dtype] = {"float32": torch.float32, "bf16": torch.bfloat16}
+"""What it can be saved in."""
+SIDES = ("source_tokenizer", "target_tokenizer")
+"""The subfolders of the tokenizers, where source and target have vocabularies of their own."""
+
+# The names of a sub-layer or a norm here and there.
+_NAMES = {
+    "self_attention.query": "self_attn.q_proj",
+    "self_attention.key": "self_attn.k_proj",
+    "self_attention.value": "self_attn.v_proj",
+    "self_attention.output": "self_attn.out_proj",
+    "cross_attention.query": "encoder_attn.q_proj",
+    "cross_attention.key": "encoder_attn.k_proj",
+    "cross_attention.value": "encoder_attn.v_proj",
+    "cross_attention.output": "encoder_attn.out_proj",
+    "feed_forward.inner": "fc1",
+    "feed_forward.outer": "fc2",
+    "self_attention_residual.norm": "self_attn_layer_norm",
+    "cross_attention_residual.norm": "encoder_attn_layer_norm",
+    "feed_forward_residual.norm": "final_layer_norm",
+}
+
+
+def write_transformers(
+    model: Transformer,
+    config: ModelConfig,
+    src_tokenizer: Tokenizer,
+    tgt_tokenizer: Tokenizer,
+    folder: Path,
+    *,
+    max_length: int,
+    precision: ExportPrecision,
+) -> None:
+    """Write the model into a folder, which exists; the weights are those of ``model`` as they are now.
+
+    Args:
+        model: On the CPU, in float32.
+        config: What it was built from.
+        src_tokenizer: The tokenizer of the source language.
+        tgt_tokenizer: The tokenizer of the target language.
+        folder: Where to write.
+        max_length: The most tokens of a sentence, EOS included.
+        precision: One of `DTYPES`.
+    """
+    # Its random initialisation, which is overwritten, must not change what the caller draws next.
+    with torch.random.fork_rng(devices=()):
+        theirs = _empty_model(config, src_tokenizer.size, tgt_tokenizer.size, max_length)
+    weights = _embeddings(model, theirs) | dict(_layers(model))
+    missing, unexpected = theirs.load_state_dict(weights, strict=False)
+    # Positions are computed by a formula.
+    odd = [*unexpected, *(name for name in missing if "embed_positions" not in name)]
+    assert not odd, odd
+    theirs.generation_config = GenerationConfig(
+        max_new_tokens=max_length,
+        decoder_start_token_id=BOS_ID,
+        bos_token_id=BOS_ID,
+        eos_token_id=EOS_ID,
+        pad_token_id=PAD_ID,
+        suppress_tokens=[PAD_ID, UNK_ID, BOS_ID],
+    )
+    with without_progress_bars():
+        theirs.to(DTYPES[precision]).save_pretrained(folder)
+    # It is made as a temporary file, which nobody else may read.
+    shutil.copymode(folder / "config.json", folder / "model.safetensors")
+    if src_tokenizer.to_json() == tgt_tokenizer.to_json():
+        _write_tokenizer(src_tokenizer, folder, max_length)
+        return
+    for tokenizer, side in zip((src_tokenizer, tgt_tokenizer), SIDES, strict=True):
+        _write_tokenizer(tokenizer, folder / side, max_length)
+
+
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """Keep `transformers` from drawing on the terminal."""
+    were_shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if were_shown:
+            logging.enable_progress_bar()
+
+
+def _empty_model(
+    config: ModelConfig, src_size: int, tgt_size: int, max_length: int
+) -> MarianMTModel | PegasusForConditionalGeneration:
+    is_one = config.share_embeddings and config.tie_output
+    sizes = {
+        "d_model": config.d_model,
+        "encoder_layers": config.num_encoder_layers,
+        "decoder_layers": config.num_decoder_layers,
+        "encoder_attention_heads": config.num_heads,
+        "decoder_attention_heads": config.num_heads,
+        "encoder_ffn_dim": config.d_ff,
+        "decoder_ffn_dim": config.d_ff,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": config.activation_dropout,
+        "activation_function": config.activation,
+        "scale_embedding": True,
+        # One more than a sentence may have, for the end of a search that has reached the limit.
+        "max_position_embeddings": max_length + 1,
+        "pad_token_id": PAD_ID,
+        "bos_token_id": BOS_ID,
+        "eos_token_id": EOS_ID,
+        "decoder_start_token_id": BOS_ID,
+        "forced_eos_token_id": None,
+    }
+    if config.norm_first:
+        # It has one size of vocabulary, and shares either all embeddings or none.
+        return PegasusForConditionalGeneration(
+            PegasusConfig(**sizes, vocab_size=max(src_size, tgt_size), tie_word_embeddings=is_one)
+        )
+    return MarianMTModel(
+        MarianConfig(
+            **sizes,
+            vocab_size=src_size,
+            decoder_vocab_size=tgt_size,
+            share_encoder_decoder_embeddings=is_one,
+            tie_word_embeddings=config.tie_output,
+        )
+    )
+
+
+def _permutation(width: int) -> Tensor:
+    """The places of all sines, then those of all cosines: ``(width,)``."""
+    return torch.cat((torch.arange(0, width, 2), torch.arange(1, width, 2)))
+
+
+def _layers(model: Transformer) -> Iterator[tuple[str, Tensor]]:
+    """Yield the permuted weights of all layers and norms by their names there."""
+    order = _permutation(model.output.in_features)
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.LayerNorm | nn.Linear) or name == "output":
+            continue
+        side, _, rest = name.partition(".")
+        if rest == "norm":
+            yield from _parts(f"model.{side}.layer_norm", module, order)
+        else:
+            layers, number, sublayer = rest.split(".", 2)
+            yield from _parts(f"model.{side}.{layers}.{number}.{_NAMES[sublayer]}", module, order)
+
+
+def _parts(name: str, module: nn.LayerNorm | nn.Linear, order: Tensor) -> Iterator[tuple[str, Tensor]]:
+    weight = module.weight.detach()
+    # A layer without a bias adds zeros, which is the same.
+    bias = torch.zeros(len(weight)) if module.bias is None else module.bias.detach()
+    if name.endswith((".fc1", ".q_proj", ".k_proj", ".v_proj")):
+        weight = weight[:, order]
+    else:
+        weight, bias = weight[order], bias[order]
+    yield f"{name}.weight", weight
+    yield f"{name}.bias", bias
+
+
+def _embeddings(
+    model: Transformer, theirs: MarianMTModel | PegasusForConditionalGeneration
+) -> dict[str, Tensor]:
+    """The permuted embeddings by all their names there, in the sizes that they have there."""
+    order = _permutation(model.output.in_features)
+    src, tgt, output = (
+        matrix.weight.detach()[:, order]
+        for matrix in (model.src_embedding.tokens, model.tgt_embedding.tokens, model.output)
+    )
+    found = {
+        "model.encoder.embed_tokens.weight": src,
+        "model.decoder.embed_tokens.weight": tgt,
+        "lm_head.weight": output,
+    }
+    names = theirs.state_dict()
+    if "model.shared.weight" in names:
+        # It is there in each Pegasus, also where nothing is computed with it.
+        found["model.shared.weight"] = tgt
+    # Rows that only fill up the smaller vocabulary must not get any probability.
+    bias = torch.zeros(1, len(names["lm_head.weight"]))
+    bias[:, len(output) :] = -torch.inf
+    filled_up = {name: _filled_up(weight, len(names[name])) for name, weight in found.items()}
+    return filled_up | {"final_logits_bias": bias}
+
+
+def _filled_up(weight: Tensor, num_rows: int) -> Tensor:
+    return torch.cat((weight, weight.new_zeros(num_rows - len(weight), weight.size(1))))
+
+
+def _write_tokenizer(tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
+    ours = tokenizers.Tokenizer.from_str(tokenizer.to_json())
+    ours.post_processor = TemplateProcessing(single=f"$A {EOS}", special_tokens=[(EOS, EOS_ID)])
+    PreTrainedTokenizerFast(
+        tokenizer_object=ours,
+        pad_token=PAD,
+        unk_token=UNK,
+        bos_token=BOS,
+        eos_token=EOS,
+        model_max_length=max_length,
+        # Text that looks like a special token stays text.
+        split_special_tokens=True,
+        clean_up_tokenization_spaces=False,
+        model_input_names=["input_ids", "attention_mask"],
+    ).save_pretrained(folder)

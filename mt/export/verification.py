@@ -1,0 +1,255 @@
+"""Proving that an exported folder translates as the run does: both translate the same sentences."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import torch
+
+from mt.data.batches.batch import collate
+from mt.display import counted
+from mt.errors import ExportError
+from mt.evaluation.scores import score_translations
+from mt.export.same_rules import Nudged, SharedAmongAllowed, Steered
+from mt.inference.engines import OwnEngine
+from mt.inference.loaded_model import LoadedModel
+from mt.inference.score import label_log_probs
+from mt.inference.segments import Segment
+from mt.inference.text_search import TextSearch
+from mt.search.ensemble import Member
+from mt.search.hypothesis import Hypothesis
+from mt.search.strategy import Beam, Strategy
+from mt.transformer.packed_transformer import PackedTransformer
+
+NUM_SENTENCES = 200
+NEAR_TIE = 1e-4
+"""Two outputs are a near-tie if changing no log-probability by more than this leads from one to the other."""
+NUM_NUDGES = 16
+NUM_LISTED = 3
+"""Differences that are not near-ties and are looked at, before the rest is only counted."""
+MOST_BLEU_LOST = 1.0
+"""What an export in a lower precision may lose, in points of BLEU."""
+STRATEGIES: dict[str, Strategy] = {"greedy search": None, "beam of 5": Beam(5, 1.0, "mean")}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A sentence that the two translate differently."""
+
+    line: int
+    source: str
+    ours: str
+    theirs: str
+    our_score: float
+    their_score: float
+    """The log-probability of the output of each, both by the model of the run."""
+    is_near_tie: bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outputs of the run and of the exported folder with one decoding strategy."""
+
+    strategy: str
+    num_sentences: int
+    num_same: int
+    """Sentences with the same tokens, both by the rule of the other program."""
+    num_same_by_own_rule: int
+    """Sentences with the same tokens where ours are found by our own rule."""
+    differences: Sequence[Difference]
+    """With float32 all of them, unless it failed."""
+    our_bleu: float
+    """Of what `mt translate` finds, but for copied words."""
+    their_bleu: float
+    our_speed: float
+    their_speed: float
+    """Sentences per second, on this machine with the same number of threads."""
+
+
+class Verifier:
+    """The run's side of the comparison: the sentences, their references and its own outputs."""
+
+    def __init__(
+        self, loaded: LoadedModel, sources: Sequence[str], references: Sequence[str], *, before_softmax: bool
+    ) -> None:
+        """Prepare the run's own search.
+
+        Args:
+            loaded: The model, on the CPU.
+            sources: Validation sentences.
+            references: Their translations.
+            before_softmax: Whether the other program leaves out forbidden tokens before the softmax.
+        """
+        self._loaded = loaded
+        self._sources, self._references = list(sources), list(references)
+        loaded.model.eval()
+        # As `mt translate` computes.
+        self._model: Member = PackedTransformer(loaded.model, "float32")
+        self._own = self._search_with(self._model)
+        self._before_softmax = before_softmax
+
+    def compare(self, exported: TextSearch, name: str, strategy: Strategy, *, exact: bool) -> Comparison:
+        """Translate by both.
+
+        Args:
+            exported: The folder, as it was loaded from the disk.
+            name: The name of the strategy.
+            strategy: The strategy.
+            exact: Whether all outputs have to be the same, but for near-ties.
+
+        Raises:
+            ExportError: If they are not, or if BLEU falls by more than `MOST_BLEU_LOST`.
+        """
+        segments = self._own.read(self._sources)
+        other_segments = exported.read(self._sources)
+        if [each.tokens for each in segments] != [each.tokens for each in other_segments]:
+            raise ExportError("the exported tokenizer splits the validation sentences into other tokens.")
+        by_own_rule, our_seconds = _timed(lambda: self._own.search(segments, strategy))
+        theirs, their_seconds = _timed(lambda: exported.search(segments, strategy))
+        model = self._same_rule(strategy)
+        ours = by_own_rule
+        if model is not self._model:
+            ours = self._search_with(model).search(segments, strategy)
+        for one, *_ in ours:
+            if exported.tgt_tokenizer.decode(one.ids) != self._own.tgt_tokenizer.decode(one.ids):
+                raise ExportError("the exported tokenizer turns the same tokens into another text.")
+        differing = [
+            place
+            for place, (one, other) in enumerate(zip(ours, theirs, strict=True))
+            if list(one[0].ids) != list(other[0].ids)
+        ]
+        differences = self._explain(segments, ours, theirs, differing, strategy) if exact else []
+        texts = [
+            [best.text for best, *_ in side.as_lines(len(self._sources), segments, found, strategy)]
+            for side, found in ((self._own, by_own_rule), (exported, theirs))
+        ]
+        our_bleu, their_bleu = (score_translations(each, self._references)["bleu"].value for each in texts)
+        comparison = Comparison(
+            name,
+            len(segments),
+            len(segments) - len(differing),
+            _num_same(by_own_rule, theirs),
+            differences,
+            our_bleu,
+            their_bleu,
+            len(segments) / our_seconds,
+            len(segments) / their_seconds,
+        )
+        _refuse_other_translations(comparison, len(differing))
+        if not exact:
+            _refuse_lost_bleu(comparison)
+        return comparison
+
+    def _same_rule(self, strategy: Strategy) -> Member:
+        """The model with which our search has the rule of the other program; greedy search has it anyway."""
+        if self._before_softmax and isinstance(strategy, Beam):
+            return SharedAmongAllowed(self._model)
+        return self._model
+
+    def _search_with(self, model: Member) -> TextSearch:
+        """Search with the rules that an exported model can have: no word is copied."""
+        loaded = self._loaded
+        return TextSearch(
+            OwnEngine(model, torch.device("cpu")),
+            loaded.src_tokenizer,
+            loaded.tgt_tokenizer,
+            max_length=loaded.config.data.max_length,
+            batch_sentences=loaded.config.validation.batch_sentences,
+            target_ratio=loaded.target_ratio,
+        )
+
+    def _explain(
+        self,
+        segments: Sequence[Segment],
+        ours: Sequence[Sequence[Hypothesis]],
+        theirs: Sequence[Sequence[Hypothesis]],
+        differing: Sequence[int],
+        strategy: Strategy,
+    ) -> list[Difference]:
+        """Look at the sentences that differ until `NUM_LISTED` of them are not near-ties."""
+        found: list[Difference] = []
+        for place in differing:
+            if sum(not each.is_near_tie for each in found) == NUM_LISTED:
+                break
+            segment, one, other = segments[place], ours[place][0], theirs[place][0]
+            our_text, their_text = (
+                self._own.as_lines(1, [_alone(segment)], [[each]])[0][0].text for each in (one, other)
+            )
+            our_score, their_score = self._score(segment, one), self._score(segment, other)
+            is_near_tie = self._is_near_tie(segment, one, other, strategy)
+            source = self._sources[segment.place]
+            found.append(
+                Difference(segment.line, source, our_text, their_text, our_score, their_score, is_near_tie)
+            )
+        return found
+
+    @torch.inference_mode()
+    def _score(self, segment: Segment, hypothesis: Hypothesis) -> float:
+        """The log-probability of a hypothesis by the model of the run."""
+        batch = collate([[token.id for token in segment.tokens]], [list(hypothesis.ids)])
+        if not hypothesis.finished:
+            # It has no EOS, and may be as long as the model can read.
+            batch = replace(
+                batch,
+                tgt_ids=batch.tgt_ids[:, :-1],
+                tgt_mask=batch.tgt_mask[:, :, :-1, :-1],
+                labels=batch.labels[:, :-1],
+            )
+        return float(label_log_probs(self._loaded.model, batch).sum())
+
+    def _is_near_tie(
+        self, segment: Segment, ours: Hypothesis, theirs: Hypothesis, strategy: Strategy
+    ) -> bool:
+        """Whether our own search finds theirs if no logit is changed by more than half of `NEAR_TIE`.
+
+        A beam may also have lost a third hypothesis by a near-tie, which random changes can show.
+        """
+        model = self._same_rule(strategy)
+        steered = Steered(model, ours.ids, theirs.ids, NEAR_TIE / 2)
+        nudged = (Nudged(model, NEAR_TIE / 2, seed) for seed in range(NUM_NUDGES))
+        return any(
+            list(self._search_with(changed).search([segment], strategy)[0][0].ids) == list(theirs.ids)
+            for changed in chain([steered], nudged)
+        )
+
+
+def _num_same(ours: Sequence[Sequence[Hypothesis]], theirs: Sequence[Sequence[Hypothesis]]) -> int:
+    return sum(list(one[0].ids) == list(other[0].ids) for one, other in zip(ours, theirs, strict=True))
+
+
+def _alone(segment: Segment) -> Segment:
+    return Segment(0, segment.line, 0, segment.tokens, segment.prefix)
+
+
+def _timed(
+    work: Callable[[], list[list[Hypothesis]]],
+) -> tuple[list[list[Hypothesis]], float]:
+    start = time.perf_counter()
+    found = work()
+    return found, time.perf_counter() - start
+
+
+def _refuse_other_translations(comparison: Comparison, num_differing: int) -> None:
+    real = [each for each in comparison.differences if not each.is_near_tie]
+    if real:
+        listed = "; ".join(
+            f"sentence {each.line} ({each.our_score:.4f}) {each.ours!r}, exported ({each.their_score:.4f}) "
+            f"{each.theirs!r}"
+            for each in real
+        )
+        raise ExportError(
+            f"the exported model does not translate like the run: {counted(num_differing, 'sentence')} of "
+            f"{comparison.num_sentences} differ with {comparison.strategy}. With both log-probabilities by "
+            f"the run: {listed}. Nothing was kept of it; please report this."
+        )
+
+
+def _refuse_lost_bleu(comparison: Comparison) -> None:
+    lost = comparison.our_bleu - comparison.their_bleu
+    if lost > MOST_BLEU_LOST:
+        raise ExportError(
+            f"the exported model translates worse than the run: with {comparison.strategy}, BLEU falls from "
+            f"{comparison.our_bleu:.2f} to {comparison.their_bleu:.2f}, and may lose at most "
+            f"{MOST_BLEU_LOST:g}. Nothing was kept of it. Export in float32."
+        )

@@ -1,0 +1,202 @@
+"""The engine of an exported model: CTranslate2 searches, by our rules as far as it has them."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import ctranslate2
+import torch
+
+from mt.device import is_out_of_memory
+from mt.errors import CheckpointError, ConfigError, DeviceError, Remedy
+from mt.inference.exported_folder import ExportedFolder
+from mt.inference.text_search import TextSearch
+from mt.search.hypothesis import Hypothesis, normalised_score
+from mt.search.request import NO_CONSTRAINTS, SearchRequest
+from mt.search.strategy import Beam, Sampling, Strategy
+from mt.special_tokens import BOS, EOS, EOS_ID, PAD, PAD_ID
+
+Found = list[Hypothesis]
+
+
+class CTranslate2Engine:
+    """An `mt.inference.engines.Engine` over a folder that CTranslate2 loads.
+
+    As in our search, PAD, BOS and UNK are never written, a translation may be empty, and each sentence has a
+    limit of its own, at which finished hypotheses are preferred. What remains different: forbidden tokens are
+    left out before the softmax, and where more than N hypotheses have finished, the N best of them are kept,
+    not the first N.
+    """
+
+    def __init__(
+        self, folder: Path, src_names: Sequence[str], tgt_names: Sequence[str], *, device: str = "cpu"
+    ) -> None:
+        """Load the model.
+
+        Args:
+            folder: The exported folder.
+            src_names: The tokens of the source vocabulary, by id.
+            tgt_names: The tokens of the target vocabulary, by id.
+            device: ``auto``, ``cpu`` or ``cuda``.
+
+        Raises:
+            CheckpointError: If CTranslate2 cannot load it.
+            DeviceError: If CTranslate2 has no such device.
+        """
+        if device not in ("auto", "cpu", "cuda"):
+            raise DeviceError(f"CTranslate2 computes on cpu or cuda, not on {device}.", Remedy.COMPUTE_ON_CPU)
+        if device == "cuda" and not ctranslate2.get_cuda_device_count():
+            raise DeviceError("CTranslate2 finds no CUDA device here.", Remedy.COMPUTE_ON_CPU)
+        try:
+            self._translator = ctranslate2.Translator(
+                str(folder), device=device, inter_threads=1, intra_threads=torch.get_num_threads()
+            )
+        # Of its own errors it has only these; one for each thing that may be wrong with the files.
+        except (RuntimeError, ValueError) as error:
+            raise CheckpointError(f"CTranslate2 cannot load {folder}: {error}.") from error
+        self.device = torch.device("cpu")
+        self._src_names = list(src_names)
+        self._tgt_ids = {name: number for number, name in enumerate(tgt_names)}
+
+    def search(
+        self, request: SearchRequest, strategy: Strategy, numbers: Sequence[int]
+    ) -> list[list[Hypothesis]]:
+        """Search as `Engine` says; ``numbers`` are for sampling, which this engine refuses.
+
+        Raises:
+            ConfigError: If there are constraints, or the strategy is sampling.
+        """
+        refuse_what_it_cannot_do(request, strategy)
+        beam = strategy if isinstance(strategy, Beam) else Beam(1)
+        sources = [
+            # Without EOS, which CTranslate2 adds.
+            [self._src_names[token] for token in row if token not in (PAD_ID, EOS_ID)]
+            for row in request.src_ids.tolist()
+        ]
+        penalty = _length_penalty(beam, sum(map(len, sources)) / len(sources))
+        translate = partial(self._translate, size=beam.size, penalty=penalty, keep_unk=request.keep_unk)
+        found = translate(sources, max(request.limits))
+        # The limit of a call is that of all its sentences: those that passed or reached theirs search again.
+        again: dict[int, list[int]] = {}
+        for place, (hypotheses, limit) in enumerate(zip(found, request.limits, strict=True)):
+            if any(not each.finished or len(each.ids) >= limit for each in hypotheses):
+                again.setdefault(limit, []).append(place)
+        for limit, places in again.items():
+            cut = translate([sources[place] for place in places], limit, at_limit=True)
+            for place, hypotheses in zip(places, cut, strict=True):
+                finished = [each for each in hypotheses if each.finished]
+                found[place] = finished or hypotheses
+        return [
+            sorted(
+                hypotheses,
+                key=lambda each: -normalised_score(each, beam.length_penalty, beam.length_normalization),
+            )[: beam.size]
+            for hypotheses in found
+        ]
+
+    def _translate(
+        self,
+        sources: list[list[str]],
+        limit: int,
+        *,
+        size: int,
+        penalty: float,
+        keep_unk: bool,
+        at_limit: bool = False,
+    ) -> list[Found]:
+        """Translate with one limit of tokens for all; ``at_limit`` returns all hypotheses.
+
+        Raises:
+            CheckpointError: If the folder is not what its record says.
+        """
+        # With patience 2 a search continues to its limit, where up to N unfinished hypotheses join them.
+        patience = 2 if at_limit and size > 1 else 1
+        try:
+            results = self._translator.translate_batch(
+                sources,
+                beam_size=size,
+                patience=patience,
+                num_hypotheses=size * patience,
+                length_penalty=penalty,
+                disable_unk=not keep_unk,
+                suppress_sequences=[[PAD], [BOS]],
+                return_end_token=True,
+                max_input_length=0,
+                max_decoding_length=limit,
+                min_decoding_length=0,
+                return_scores=True,
+            )
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            raise CheckpointError(f"CTranslate2 cannot translate with this folder: {error}.") from error
+        return [
+            [
+                self._hypothesis(tokens, score * max(1, len(tokens)) ** penalty)
+                for tokens, score in zip(each.hypotheses, each.scores, strict=True)
+            ]
+            for each in results
+        ]
+
+    def _hypothesis(self, tokens: list[str], score: float) -> Hypothesis:
+        finished = tokens[-1:] == [EOS]
+        ids = [self._tgt_ids[token] for token in (tokens[:-1] if finished else tokens)]
+        return Hypothesis(ids, score, finished)
+
+
+def _length_penalty(beam: Beam, src_length: float) -> float:
+    """The exponent of the length by which CTranslate2 ranks as nearly as possible as ``beam`` does.
+
+    It decides what is dropped where more than N hypotheses have finished; the others are ranked by ourselves.
+    """
+    exponent = beam.length_penalty
+    if beam.length_normalization == "gnmt":
+        # Around this length (5 + length) grows as this power of it.
+        exponent *= src_length / (5 + src_length)
+    # With 0 the search would end with its first hypothesis.
+    return max(exponent, 1e-6)
+
+
+def refuse_what_it_cannot_do(request: SearchRequest, strategy: Strategy) -> None:
+    """Check that CTranslate2 has what is asked for, with the meaning that it has here.
+
+    Raises:
+        ConfigError: If it has not.
+    """
+    if isinstance(strategy, Sampling):
+        raise ConfigError(
+            "the ctranslate2 engine does not sample: leave sampling out, or give the run itself."
+        )
+    if request.constraints != NO_CONSTRAINTS:
+        raise ConfigError(
+            "the ctranslate2 engine has no prefixes, no minimum length and no rule against repeated n-grams: "
+            "leave them out, or give the run itself."
+        )
+
+
+def load_exported(path: Path, *, device: str = "cpu") -> TextSearch:
+    """Load an exported folder of CTranslate2 to translate with.
+
+    Raises:
+        CheckpointError: If a file is missing or damaged, or it is for another program.
+        DataError: If a tokenizer cannot be used.
+        DeviceError: If CTranslate2 has no such device.
+    """
+    folder = ExportedFolder.open(path)
+    record = folder.record
+    if record.target != "ctranslate2":
+        raise CheckpointError(
+            f"{path} was exported for {record.target}: load it there, as its README.md shows, or export the "
+            "run to ctranslate2."
+        )
+    src_tokenizer, tgt_tokenizer = folder.tokenizers()
+    names = (tokenizer.tokens(range(tokenizer.size)) for tokenizer in (src_tokenizer, tgt_tokenizer))
+    return TextSearch(
+        CTranslate2Engine(path, *names, device=device),
+        src_tokenizer,
+        tgt_tokenizer,
+        max_length=record.max_length,
+        batch_sentences=record.batch_sentences,
+        target_ratio=record.target_ratio,
+        precision=record.precision,
+    )

@@ -1,0 +1,57 @@
+"""Engines: what finds translations of token ids. There is one interface, whoever computes."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+
+from mt.search.beam import beam_search
+from mt.search.greedy import greedy_search
+from mt.search.hypothesis import Hypothesis
+from mt.search.model import EncoderDecoder
+from mt.search.request import SearchRequest
+from mt.search.sampling import sample
+from mt.search.strategy import Beam, Sampling, Strategy
+
+
+class Engine(Protocol):
+    """Searches for translations of a batch of sentences."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors of a request must be."""
+
+    def search(
+        self, request: SearchRequest, strategy: Strategy, numbers: Sequence[int]
+    ) -> list[list[Hypothesis]]:
+        """Find the translations of each sentence, the best first; one each unless the strategy is a beam.
+
+        Args:
+            request: The batch and its rules.
+            strategy: The decoding strategy.
+            numbers: The number of each sentence, which with the seed of sampling determines what is drawn.
+
+        Raises:
+            ConfigError: If this engine cannot do what is asked.
+        """
+
+
+class OwnEngine:
+    """The searches of `mt.search` over a model of ours, or an ensemble."""
+
+    def __init__(self, model: EncoderDecoder[Any], device: torch.device) -> None:
+        """``model`` is in evaluation mode when it is used, and on ``device``."""
+        self.model = model
+        self.device = device
+
+    def search(
+        self, request: SearchRequest, strategy: Strategy, numbers: Sequence[int]
+    ) -> list[list[Hypothesis]]:
+        """Search as `Engine` says; it can do everything."""
+        match strategy:
+            case None:
+                return [[found] for found in greedy_search(self.model, request)]
+            case Beam():
+                return beam_search(self.model, request, strategy)
+            case Sampling():
+                return [[found] for found in sample(self.model, request, strategy, numbers)]

@@ -1,0 +1,126 @@
+"""An exported folder: a model for another program, its tokenizers, and a record of what it is."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mt.atomic_files import write_synced
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.errors import CheckpointError
+from mt.regular_files import open_regular, read_bytes
+
+RECORD = "mt_export.json"
+_MAX_RECORD_BYTES = 1_000_000
+
+Target = Literal["ctranslate2", "transformers"]
+ExportPrecision = Literal["float32", "bf16", "int8"]
+
+
+class ExportRecord(BaseModel):
+    """The content of ``mt_export.json``: what translating with the folder needs to know beside its model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    format_version: Literal[1] = 1
+    mt_version: str
+    target: Target
+    run: str
+    """The name of the run that it was exported from."""
+    checkpoint: str
+    src: str
+    tgt: str
+    """The languages, as the config names them."""
+    precision: ExportPrecision
+    """Of the weights in the folder."""
+    max_length: Annotated[int, Field(ge=1)]
+    """The most tokens that it reads or writes, EOS included."""
+    target_ratio: Annotated[float, Field(gt=0)]
+    """Target tokens per source token in the training data, for `mt.search.hypothesis.length_limit`."""
+    batch_sentences: Annotated[int, Field(ge=1)]
+    copied_words: bool
+    """Whether the run copies unknown words, which the exported model cannot do."""
+    checksums: dict[str, str]
+    """SHA-256 of each file that the model is read from, by name."""
+
+
+class ExportedFolder:
+    """The files of an exported model, each verified by its checksum."""
+
+    def __init__(self, path: Path, record: ExportRecord) -> None:
+        self.path = path
+        self.record = record
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Read the record, and verify all files.
+
+        Raises:
+            CheckpointError: If the record or a file is missing, damaged, or of a newer version.
+        """
+        try:
+            record = ExportRecord.model_validate_json(
+                read_bytes(path / RECORD, max_bytes=_MAX_RECORD_BYTES), strict=True
+            )
+        except OSError as error:
+            raise CheckpointError(f"cannot read {path / RECORD}: {error.strerror}.") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "JSON"
+            raise CheckpointError(
+                f"{path / RECORD} is damaged, or was written by another version of mt ({where}: "
+                f"{first['msg']}). Export the run again."
+            ) from error
+        for name, checksum in record.checksums.items():
+            try:
+                found = None if Path(name).is_absolute() or ".." in Path(name).parts else sha256(path / name)
+            except OSError:
+                found = None
+            if found != checksum:
+                raise CheckpointError(
+                    f"{path / name} is missing or damaged (its checksum differs). Export the run again."
+                )
+        return cls(path, record)
+
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """Load the tokenizers of source and target.
+
+        Raises:
+            DataError: If one is missing or damaged.
+        """
+        src, tgt = (Tokenizer.load(self.path / f"{side}_tokenizer.json") for side in ("src", "tgt"))
+        return src, tgt
+
+
+def is_exported(path: Path) -> bool:
+    """Return whether a folder was written by an export."""
+    return (path / RECORD).is_file()
+
+
+def write_record(folder: Path, record: ExportRecord) -> None:
+    """Write the record, with the checksums of all files that are in the folder."""
+    checksums = {name: sha256(folder / name) for name in _files_in(folder) if name != RECORD}
+    record = record.model_copy(update={"checksums": checksums})
+    text = json.dumps(record.model_dump(), indent=2, ensure_ascii=False)
+    write_synced(folder / RECORD, (text + "\n").encode())
+
+
+def _files_in(folder: Path) -> list[str]:
+    return sorted(
+        Path(parent, name).relative_to(folder).as_posix()
+        for parent, _, names in os.walk(folder)
+        for name in names
+    )
+
+
+def sha256(path: Path) -> str:
+    """Compute the SHA-256 of a file in hexadecimal.
+
+    Raises:
+        OSError: If it cannot be read.
+    """
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,291 @@
+"""Text in, text out: lines become sentences of token ids, an engine searches, and hypotheses become lines."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TypedDict, Unpack
+
+import torch
+
+from mt.data.batches.batch import pad
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.device import SearchPrecision, split_on_out_of_memory
+from mt.display import counted
+from mt.errors import ConfigError, LinesError, Remedy
+from mt.inference.engines import Engine
+from mt.inference.segments import (
+    Segment,
+    Translation,
+    as_translation,
+    count_finished_lines,
+    joined,
+    read_segments,
+    refuse_split_lines,
+)
+from mt.inference.source_reader import SourceReader
+from mt.search.hypothesis import Hypothesis, length_limit, normalised_score
+from mt.search.request import NO_CONSTRAINTS, Constraints, SearchRequest
+from mt.search.strategy import Beam, Strategy
+from mt.special_tokens import EOS_ID, UNK_ID
+
+LOG = logging.getLogger(__name__)
+
+
+class SearchOptions(TypedDict, total=False):
+    """The options of `TextSearch.n_best`, which explains them and has their defaults."""
+
+    strategy: Strategy
+    constraints: Constraints
+    max_length: int | None
+    prefixes: Sequence[str]
+    keep_unk: bool
+    refuse_long: bool
+    first_line: int
+    advance: Callable[[int], object]
+    before_each_batch: Callable[[], None]
+
+
+class TextSearch:
+    """Translates lines of text with any engine; the rules for length are the same for all."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        src_tokenizer: Tokenizer,
+        tgt_tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        batch_sentences: int,
+        target_ratio: float = 1.0,
+        copies_words: bool = False,
+        dictionary: Mapping[str, str] | None = None,
+        precision: SearchPrecision = "float32",
+    ) -> None:
+        """Combine an engine with the tokenizers of its model.
+
+        Args:
+            engine: What searches.
+            src_tokenizer: The tokenizer of the source language.
+            tgt_tokenizer: The tokenizer of the target language.
+            max_length: The most tokens that the model reads or writes, EOS included.
+            batch_sentences: How many sentences are translated at once.
+            target_ratio: Target tokens per source token in the training data, for `length_limit`.
+            copies_words: Whether model and engine can copy unknown words.
+            dictionary: Source words, with the translations to use for them, where words can be copied.
+            precision: What the engine computes in.
+        """
+        self.engine = engine
+        self.max_length = max_length
+        self.copies_words = copies_words
+        self.precision = precision
+        self.src_tokenizer = src_tokenizer
+        self.tgt_tokenizer = tgt_tokenizer
+        self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=copies_words)
+        self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
+        self._batch_sentences = batch_sentences
+        self._target_ratio = target_ratio
+
+    def translate(self, texts: Sequence[str], **options: Unpack[SearchOptions]) -> list[str]:
+        """Translate lines and return the best translation of each, in order; that of an empty line is empty.
+
+        The options and the errors are those of `n_best`.
+        """
+        return [best.text for best, *_ in self.n_best(texts, with_scores=False, **options)]
+
+    def n_best(
+        self,
+        texts: Sequence[str],
+        *,
+        num_best: int = 1,
+        strategy: Strategy = None,
+        constraints: Constraints = NO_CONSTRAINTS,
+        max_length: int | None = None,
+        prefixes: Sequence[str] = (),
+        keep_unk: bool = False,
+        refuse_long: bool = False,
+        with_scores: bool = True,
+        first_line: int = 1,
+        advance: Callable[[int], object] = lambda num_lines: None,
+        before_each_batch: Callable[[], None] = lambda: None,
+    ) -> list[list[Translation]]:
+        """Translate lines and return for each, in order, its best translations, the best first.
+
+        Args:
+            texts: The lines.
+            num_best: The most translations of a line; more than 1 need a beam.
+            strategy: The decoding strategy: `Beam`, `Sampling`, or None for greedy search.
+            constraints: Constraints on the translation of each sentence.
+            max_length: The most tokens of each sentence's translation, which is cut there; None for the
+                limit that every translation has (`length_limit`).
+            prefixes: For each line the text that its translation starts with; an empty sequence for none.
+            keep_unk: Whether the translation may contain the unknown-word token.
+            refuse_long: Whether a sentence that is longer than the model can read is an error; if not, it is
+                cut and translated in parts. A long *line* is split into sentences in either case.
+            with_scores: Whether greedy search and sampling compute scores, which are NaN otherwise.
+            first_line: The number of the first line, for messages and for the seed of sampling.
+            advance: Called with the number of lines that were finished since the last call.
+            before_each_batch: Called before each batch of sentences; may raise to stop.
+
+        Raises:
+            LinesError: If a sentence is too long and ``refuse_long``, or does not fit into memory; if a
+                prefix is too long; if a line has to be split and ``num_best`` is more than 1.
+            ConfigError: If the minimum length is more than the model, or ``max_length``, permits.
+            TypeError: If ``texts`` is a single string.
+        """
+        if isinstance(texts, str):
+            raise TypeError("texts must be a sequence of lines, not a single string")
+        most = self._max_output_length(constraints.min_length, max_length)
+        segments = self.read(texts, prefixes, most=most, first_line=first_line, refuse_long=refuse_long)
+        if num_best > 1:
+            refuse_split_lines(segments)
+        found = self.search(
+            segments,
+            strategy,
+            keep_unk=keep_unk,
+            constraints=constraints,
+            most=most,
+            with_scores=with_scores,
+            before_each_batch=before_each_batch,
+            after_each_batch=count_finished_lines(len(texts), segments, advance),
+        )
+        return self.as_lines(len(texts), segments, found, strategy, num_best=num_best)
+
+    def read(
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[str] = (),
+        *,
+        most: int | None = None,
+        first_line: int = 1,
+        refuse_long: bool = False,
+    ) -> list[Segment]:
+        """Read lines as segments; a prefix must have fewer than ``most`` tokens.
+
+        The other arguments and the errors are those of `n_best`.
+        """
+        return read_segments(
+            texts,
+            prefixes,
+            self.reader,
+            self._prefix_reader,
+            max_length=self.max_length,
+            max_output_length=most or self.max_length,
+            first_line=first_line,
+            refuse_long=refuse_long,
+        )
+
+    @torch.inference_mode()
+    def search(
+        self,
+        segments: Sequence[Segment],
+        strategy: Strategy = None,
+        *,
+        keep_unk: bool = False,
+        constraints: Constraints = NO_CONSTRAINTS,
+        most: int | None = None,
+        with_scores: bool = True,
+        before_each_batch: Callable[[], None] = lambda: None,
+        after_each_batch: Callable[[Sequence[Segment]], None] = lambda batch: None,
+    ) -> list[list[Hypothesis]]:
+        """Find the hypotheses of each segment, in order, the best first.
+
+        Segments of similar length are searched together. ``most`` is the most tokens of a translation; the
+        other arguments and the errors are those of `n_best`.
+        """
+        # The longest first: what does not fit into memory fails at once, not at the end.
+        order = sorted(range(len(segments)), key=lambda place: -len(segments[place].tokens))
+        found: dict[int, list[Hypothesis]] = {}
+
+        def search_batch(batch: list[Segment]) -> list[list[Hypothesis]]:
+            request = self._request(batch, keep_unk, constraints, most or self.max_length)
+            # Segments of one line, and neighbouring lines, get numbers that are far apart.
+            numbers = [segment.line + segment.number * 1_000_000_007 for segment in batch]
+            return self.engine.search(replace(request, with_scores=with_scores), strategy, numbers)
+
+        for start in range(0, len(order), self._batch_sentences):
+            before_each_batch()
+            places = order[start : start + self._batch_sentences]
+            batch = [segments[place] for place in places]
+            parts = split_on_out_of_memory(search_batch, batch, _halves)
+            found |= zip(places, chain.from_iterable(parts), strict=True)
+            after_each_batch(batch)
+        return [found[place] for place in range(len(segments))]
+
+    def as_lines(
+        self,
+        num_lines: int,
+        segments: Sequence[Segment],
+        found: Sequence[Sequence[Hypothesis]],
+        strategy: Strategy = None,
+        *,
+        num_best: int = 1,
+    ) -> list[list[Translation]]:
+        """Turn the hypotheses that ``strategy`` found for each segment into translations of each line."""
+        lines: list[list[list[Translation]]] = [[] for _ in range(num_lines)]
+        for segment, hypotheses in zip(segments, found, strict=True):
+            lines[segment.place].append(
+                [
+                    as_translation(segment, each, _ranking_score(each, strategy), self.tgt_tokenizer)
+                    for each in hypotheses[:num_best]
+                ]
+            )
+        return [parts[0] if len(parts) == 1 else [joined([part[0] for part in parts])] for parts in lines]
+
+    def _max_output_length(self, min_length: int, max_length: int | None) -> int:
+        """The most tokens of a translation, EOS included: the model's limit, or ``max_length`` if lower."""
+        if max_length is not None and min_length > max_length:
+            raise ConfigError(
+                f"translations of at least {counted(min_length, 'token')} cannot have at most {max_length}. "
+                "Lower the one or raise the other."
+            )
+        if min_length >= self.max_length:
+            raise ConfigError(
+                f"translations of at least {counted(min_length, 'token')} and EOS are longer than the "
+                f"{self.max_length} tokens that this model writes (data.max_length when it was trained)."
+            )
+        return self.max_length if max_length is None else min(self.max_length, max_length)
+
+    def _request(
+        self, segments: Sequence[Segment], keep_unk: bool, constraints: Constraints, most: int
+    ) -> SearchRequest:
+        """What to search for; a translation has at most ``most`` tokens, EOS included if there is room."""
+        src_ids = pad([[token.id for token in segment.tokens] for segment in segments], last=EOS_ID)
+        limits = [
+            length_limit(len(segment.tokens) + 1, self.max_length, target_ratio=self._target_ratio)
+            for segment in segments
+        ]
+        if any(segment.prefix for segment in segments):
+            prefixes = [[token.id for token in segment.prefix] for segment in segments]
+            constraints = replace(constraints, prefixes=prefixes)
+        if constraints != NO_CONSTRAINTS:
+            # Room for the tokens that must be written, and for EOS after them.
+            least = [max(constraints.min_length, len(segment.prefix)) + 1 for segment in segments]
+            limits = [*map(max, limits, least)]
+        limits = [min(limit, most) for limit in limits]
+        src_ids = src_ids.to(self.engine.device)
+        copyable = src_ids == UNK_ID if self.copies_words else None
+        return SearchRequest(src_ids, limits, keep_unk, copyable, constraints)
+
+
+def _ranking_score(hypothesis: Hypothesis, strategy: Strategy) -> float:
+    if not isinstance(strategy, Beam):
+        return hypothesis.score
+    return normalised_score(hypothesis, strategy.length_penalty, strategy.length_normalization)
+
+
+def _halves(segments: list[Segment]) -> tuple[list[Segment], list[Segment]]:
+    """Split a batch that does not fit into memory, which does not change the translations."""
+    if len(segments) == 1:
+        [segment] = segments
+        reason = (
+            f"line {segment.line} has a sentence of {counted(len(segment.tokens), 'token')} that does not "
+            "fit into memory. Shorter sentences may fit."
+        )
+        raise LinesError({segment.line: reason}, Remedy.COMPUTE_ON_CPU)
+    LOG.warning(
+        "out of memory: a batch of %d sentences was split in two. Lower validation.batch_sentences.",
+        len(segments),
+    )
+    middle = len(segments) // 2
+    return segments[:middle], segments[middle:]

@@ -1,0 +1,196 @@
+"""`mt export`, and `mt translate` with what it wrote."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mt.run_directory import RunDirectory
+from mt.training.run import run_training
+
+pytest.importorskip("ctranslate2")
+Call = Callable[..., tuple[int, str, str]]
+
+# Runs a program that may import nothing of mt and no torch.
+WITHOUT = """\
+import runpy, sys
+for name in sys.argv[1].split(","):
+    sys.modules[name] = None
+del sys.argv[1]
+runpy.run_path(sys.argv.pop(1), run_name="__main__")
+"""
+LINES = "the dog sees milk.\n\nAnna </s> buys two red apples!\nmy aunt paints a house today.\n"
+EXPORT = ("export", "--run", "runs/tiny", "--to")
+
+
+def _example(folder: str, without: str, *arguments: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WITHOUT, without, f"{folder}/example.py", *arguments],
+        input=LINES,
+        capture_output=True,
+        text=True,
+        check=True,
+        encoding="utf-8",
+    ).stdout
+
+
+@pytest.fixture
+def exported(trained: RunDirectory, call: Call) -> str:
+    """The folder of a run that translates its little language well."""
+    code, out, err = call(*EXPORT, "ctranslate2", "out")
+    assert code == 0, err
+    assert "greedy search" in out
+    assert out.endswith("out\n")
+    return "out"
+
+
+def test_the_folder_translates_without_mt_and_torch_as_mt_does(exported: str, call: Call) -> None:
+    Path("lines.txt").write_text(LINES)
+    for search in ([], ["5"]):
+        options = ["--beam", "5", "--length-normalization", "mean"] if search else []
+        expected = call("translate", "--run", "runs/tiny", "--file", "lines.txt", *options).out  # type: ignore[attr-defined]
+        assert expected.startswith("der Hund sieht Milch.\n\nAnna")
+        assert _example(exported, "mt,torch", *search) == expected
+    assert len((Path(exported) / "example.py").read_text().splitlines()) <= 22
+
+
+def test_transformers_translates_without_mt_as_mt_does(trained: RunDirectory, call: Call) -> None:
+    pytest.importorskip("transformers")
+    code, _, err = call(*EXPORT, "transformers", "out")
+    assert code == 0, err
+    Path("lines.txt").write_text(LINES)
+    for search in ([], ["5"]):
+        options = ["--beam", "5", "--length-normalization", "mean"] if search else []
+        expected = call("translate", "--run", "runs/tiny", "--file", "lines.txt", *options).out  # type: ignore[attr-defined]
+        assert _example("out", "mt", *search) == expected
+    code, _, err = call("translate", "--run", "out", "milk")
+    assert code == 2
+    assert "out was exported for transformers" in err
+
+
+def test_the_model_card_has_the_figures(exported: str) -> None:
+    card = (Path(exported) / "README.md").read_text()
+    assert "| greedy search | 12 | 12 | 0 | 12 |" in card
+    assert "| beam of 5 | 12 | 12 | 0 |" in card
+    assert "# tiny: en to de" in card
+    assert "copying" not in card
+
+
+@pytest.mark.parametrize("options", [[], ["--beam", "5"], ["--beam", "3", "--max-length", "4"]])
+def test_the_engine_has_the_input_and_output_of_our_own_search(
+    exported: str, options: list[str], call: Call
+) -> None:
+    Path("lines.txt").write_text(f"{LINES}{'the dog. ' * 8}\n{'milk ' * 40}\n")
+    arguments = ["--file", "lines.txt", "--on-error", "copy", *options]
+    ours = call("translate", "--run", "runs/tiny", *arguments)
+    theirs = call("translate", "--run", exported, "--engine", "ctranslate2", *arguments)
+    assert theirs == ours
+    assert "1 line could not be translated" in ours[2]
+    ours = call("translate", "--run", "runs/tiny", "--file", "lines.txt")
+    assert call("translate", "--run", exported, "--file", "lines.txt") == ours
+    assert ours[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--sample"], "does not sample"),
+        (["--min-length", "2"], "no minimum length"),
+        (["--no-repeat-ngram", "2"], "repeated n-grams"),
+        (["--prefix", "der"], "no prefixes"),
+        (["--dictionary", "terms.tsv"], "--dictionary is for runs"),
+        (["--ensemble", "runs/tiny"], "--ensemble is for runs"),
+        (["--checkpoint", "latest"], "--checkpoint is for runs"),
+        (["--engine", "mt"], "give the run itself"),
+        (["--device", "mps"], "not on mps"),
+    ],
+)
+def test_what_the_engine_cannot_do_is_refused(
+    exported: str, options: list[str], named: str, call: Call
+) -> None:
+    Path("terms.tsv").write_text("dog\tKöter\n")
+    code, out, err = call("translate", "--run", exported, *options, "the dog sees milk.")
+    assert (code, out) == (2, "")
+    assert named in err
+    assert err.count("\n") == 1
+
+
+def test_the_engine_needs_an_exported_folder(trained: RunDirectory, call: Call) -> None:
+    code, _, err = call("translate", "--run", "runs/tiny", "--engine", "ctranslate2", "milk")
+    assert code == 2
+    assert "mt export --run runs/tiny --to ctranslate2 OUT" in err
+
+
+@pytest.mark.parametrize("name", ["model.bin", "tgt_tokenizer.json", "mt_export.json"])
+def test_a_damaged_folder_is_not_translated_with(exported: str, name: str, call: Call) -> None:
+    file = Path(exported) / name
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0x41
+    file.write_bytes(content)
+    code, out, err = call("translate", "--run", exported, "milk")
+    assert (code, out) == (2, "")
+    assert f"{exported}/" in err
+    assert "Export the run again" in err
+    file.unlink()
+    assert call("translate", "--run", exported, "milk")[0] == 2
+
+
+def test_only_an_earlier_export_is_replaced(exported: str, call: Call) -> None:
+    (Path(exported) / "README.md").write_text("old")
+    assert call(*EXPORT, "ctranslate2", "--precision", "bf16", exported)[0] == 0
+    assert json.loads((Path(exported) / "mt_export.json").read_text())["precision"] == "bf16"
+    assert (Path(exported) / "README.md").read_text() != "old"
+    Path("mine").mkdir()
+    Path("mine/thesis.txt").write_text("years of work")
+    code, _, err = call(*EXPORT, "ctranslate2", "mine")
+    assert code == 2
+    assert "mine exists and is not an earlier export" in err
+    assert Path("mine/thesis.txt").read_text() == "years of work"
+    assert call(*EXPORT, "ctranslate2", "runs/tiny")[0] == 2
+
+
+def test_an_average_is_exported_by_its_name(trained: RunDirectory, call: Call) -> None:
+    name = Path(call("average", "--run", "runs/tiny", "--last", "2")[1].strip()).name
+    code, _, err = call(*EXPORT, "ctranslate2", "--checkpoint", name, "out")
+    assert code == 0, err
+    assert json.loads(Path("out/mt_export.json").read_text())["checkpoint"] == name
+
+
+def test_copying_is_named_as_what_does_not_travel(make_config: Callable[..., object], call: Call) -> None:
+    config = make_config("training.guided_alignment=0.5", "training.ema_decay=0.9", "training.max_steps=30")
+    run_training(config, RunDirectory(Path("runs/tiny")))  # type: ignore[arg-type]
+    code, _, err = call(*EXPORT, "ctranslate2", "out")
+    assert code == 0, err
+    assert "not in the exported model: copying of unknown words (training.guided_alignment)" in err
+    assert "copying of unknown words (training.guided_alignment)" in Path("out/README.md").read_text()
+    _, out, err = call("translate", "--run", "out", "the 4711 sees milk.")
+    assert "4711" not in out
+    assert "What it writes there is a guess" in err
+
+
+def test_a_corpus_that_is_gone_can_be_named(
+    trained: RunDirectory, tiny_corpus: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = trained.config_file
+    shutil.copytree(tiny_corpus, "elsewhere")
+    file.write_text(file.read_text().replace(str(tiny_corpus), "/nowhere"))
+    assert call(*EXPORT, "ctranslate2", "out")[0] == 2
+    assert not Path("out").exists()
+    code, _, err = call(*EXPORT, "ctranslate2", "--data", "elsewhere", "out")
+    assert code == 0, err
+
+
+@pytest.mark.parametrize("package", ["ctranslate2", "transformers"])
+def test_a_missing_package_is_named_with_its_extra(
+    package: str, trained: RunDirectory, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(("mt.export", "mt.inference.ctranslate2"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    code, _, err = call(*EXPORT, package, "out")
+    assert code == 2
+    assert f"pip install 'mt-from-scratch[{package}]'" in err

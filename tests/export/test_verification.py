@@ -1,0 +1,185 @@
+"""An export is verified as it is on the disk; a near-tie is told from a difference."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mt.errors import ConfigError, ExportError
+from mt.export.export import Exported, export_model
+from mt.export.same_rules import Nudged, SharedAmongAllowed
+from mt.export.target import ExportTarget
+from mt.export.verification import Verifier
+from mt.inference.engines import OwnEngine
+from mt.inference.loaded_model import LoadedModel
+from mt.inference.text_search import TextSearch
+from mt.search.ensemble import Member
+from mt.search.request import SearchRequest
+from mt.search.strategy import Beam
+
+MakeLoaded = Callable[..., LoadedModel]
+Pairs = tuple[list[str], list[str]]
+
+
+def _export(
+    loaded: LoadedModel, target: ExportTarget, pairs: Pairs, folder: Path, **options: Any
+) -> Exported:
+    return export_model(
+        loaded,
+        folder,
+        target,
+        run_name="tiny",
+        sources=pairs[0][:12],
+        references=pairs[1][:12],
+        **{"precision": "float32", **options},
+    )
+
+
+def _ctranslate2() -> ExportTarget:
+    pytest.importorskip("ctranslate2")
+    from mt.export.ctranslate2_target import CTRANSLATE2
+
+    return CTRANSLATE2
+
+
+def _transformers() -> ExportTarget:
+    pytest.importorskip("transformers")
+    from mt.export.transformers_target import TRANSFORMERS
+
+    return TRANSFORMERS
+
+
+def _damage(folder: Path, weight: torch.Tensor) -> None:
+    """Make the first number of a row of a weight a large one, in whatever file has that row."""
+    row = weight.detach().numpy().tobytes()
+    for file in folder.iterdir():
+        if file.is_file() and (content := file.read_bytes()).count(row) == 1:
+            large = torch.tensor([1000.0]).numpy().tobytes()
+            file.write_bytes(content.replace(row, large + row[len(large) :]))
+            return
+    raise AssertionError("the weight is in no file")
+
+
+@pytest.mark.parametrize("get_target", [_ctranslate2, _transformers])
+def test_a_damaged_weight_fails_and_leaves_nothing(
+    get_target: Callable[[], ExportTarget], make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
+) -> None:
+    target, loaded = get_target(), make_loaded()
+    # Neither concatenated with others nor permuted.
+    weight = loaded.model.decoder.layers[0].feed_forward.inner.bias  # type: ignore[union-attr]
+
+    def write(*arguments: Any, **options: Any) -> None:
+        target.write(*arguments, **options)
+        _damage(arguments[4], weight)  # type: ignore[arg-type]
+
+    with pytest.raises(ExportError, match=r"\d+ sentences of 12 differ with .*log-probabilities.*sentence"):
+        _export(loaded, replace(target, write=write), pairs, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+    _export(loaded, target, pairs, tmp_path / "out")
+
+
+def test_a_failed_export_keeps_the_earlier_one(make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path) -> None:
+    target, loaded = _ctranslate2(), make_loaded()
+    _export(loaded, target, pairs, tmp_path / "out")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        _export(loaded, replace(target, write=fail), pairs, tmp_path / "out")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_model_that_loses_bleu_is_refused_in_any_precision(
+    make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
+) -> None:
+    target, loaded = _ctranslate2(), make_loaded()
+    own = _exported_by(loaded, loaded.model)
+    # What it writes itself is the reference, so that its BLEU is 100.
+    references = [text or "." for text in own.translate(pairs[0][:12])]
+
+    def write(*arguments: Any, **options: Any) -> None:
+        other = make_loaded(seed=2)
+        target.write(other.model, *arguments[1:], **options)
+
+    with pytest.raises(ExportError, match=r"BLEU falls from \d+\.\d+ to \d"):
+        _export(
+            loaded, replace(target, write=write), (pairs[0], references), tmp_path / "out", precision="int8"
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_precision_that_the_program_does_not_have_is_refused(
+    make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="transformers cannot be saved in int8, only in float32 or bf16"):
+        _export(make_loaded(), _transformers(), pairs, tmp_path / "out", precision="int8")
+
+
+def _exported_by(loaded: LoadedModel, model: Member) -> TextSearch:
+    """Stands for an exported folder whose program computes with ``model``."""
+    return TextSearch(
+        OwnEngine(model, torch.device("cpu")),
+        loaded.src_tokenizer,
+        loaded.tgt_tokenizer,
+        max_length=loaded.config.data.max_length,
+        batch_sentences=8,
+        target_ratio=loaded.target_ratio,
+    )
+
+
+@pytest.mark.parametrize(
+    ("strategy", "num_twins"), [(None, 30), (Beam(5, 1.0, "mean"), 5)], ids=["greedy", "beam"]
+)
+def test_a_difference_that_rounding_explains_is_named_a_near_tie(
+    strategy: Beam | None, num_twins: int, make_loaded: MakeLoaded, pairs: Pairs
+) -> None:
+    loaded = make_loaded("model.tie_output=false")
+    with torch.no_grad():
+        # Pairs of words that are equally likely, but for a millionth.
+        weight = loaded.model.output.weight[4 : 4 + 2 * num_twins]
+        weight[1::2] = weight[::2] * (1 - 1e-6)
+    verifier = Verifier(loaded, pairs[0][:20], pairs[1][:20], before_softmax=False)
+    rounded = _exported_by(loaded, Nudged(loaded.model, 1e-5, seed=99))
+    found = verifier.compare(rounded, "some search", strategy, exact=True)
+    assert 0 < len(found.differences) == 20 - found.num_same
+    for each in found.differences:
+        assert each.is_near_tie
+        assert each.ours != each.theirs
+
+
+@pytest.mark.parametrize("strategy", [None, Beam(5, 1.0, "mean")], ids=["greedy", "beam"])
+def test_a_larger_difference_is_none(strategy: Beam | None, make_loaded: MakeLoaded, pairs: Pairs) -> None:
+    loaded = make_loaded()
+    verifier = Verifier(loaded, pairs[0][:12], pairs[1][:12], before_softmax=False)
+    with pytest.raises(ExportError, match="differ with some search"):
+        verifier.compare(
+            _exported_by(loaded, Nudged(loaded.model, 3.0, seed=99)), "some search", strategy, exact=True
+        )
+
+
+@pytest.mark.parametrize("strategy", [None, Beam(5), Beam(3, 0.0), Beam(4, 1.5, "mean")])
+def test_ctranslate2_keeps_the_limit_of_each_sentence(
+    strategy: Beam | None, make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
+) -> None:
+    from mt.data.batches.batch import pad
+    from mt.special_tokens import EOS_ID
+
+    target = _ctranslate2()
+    loaded = make_loaded(seed=5)
+    _export(loaded, target, pairs, tmp_path / "out")
+    sources = [loaded.src_tokenizer.encode(text) for text in pairs[0][:40]]
+    request = SearchRequest(pad(sources, last=EOS_ID), [1 + place % 12 for place in range(40)])
+    ours = OwnEngine(SharedAmongAllowed(loaded.model), torch.device("cpu"))
+    with torch.inference_mode():
+        expected = ours.search(request, strategy, [])
+        found = target.load(tmp_path / "out").engine.search(request, strategy, [])
+    assert {each[0].finished for each in expected} == {True, False}
+    for one, other in zip(expected, found, strict=True):
+        assert (list(one[0].ids), one[0].finished) == (list(other[0].ids), other[0].finished)
+        assert one[0].score == pytest.approx(other[0].score, abs=1e-3)
