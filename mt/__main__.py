@@ -28,7 +28,8 @@ def main() -> None:
         # keep their bytes.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
-        app()
+        # Completion must be for this command even where `python -m mt` installs it.
+        app(prog_name="mt")
     except MtError as error:
         print(f"mt: {visible(sentence(error))}", file=sys.stderr)
         sys.exit(USER_ERROR)

@@ -1,6 +1,6 @@
 """Train a recipe of ``configs/``, evaluate it, and hold its scores against those in the recipe's head.
 
-    scripts/reproduce NAME [options of mt train, such as --set data.path=FOLDER]
+    scripts/reproduce NAME [--seeds N] [options of mt train, such as --set data.path=FOLDER]
 
 The head is the comment that a config begins with. Five lines of it are read here, the rest is for people:
 
@@ -14,6 +14,9 @@ Without ``average`` the best checkpoint is evaluated; ``evaluate`` holds options
 in brackets or after a semicolon is a remark. Who has not measured writes ``reaches: not measured``, whatever
 follows, and no ``at least``. A line goes on in the next where that is indented as far as its text.
 
+With ``--seeds 3`` the recipe is trained three times, with training.seed 1 to 3, in run directories that end
+in -seed1 to -seed3, and ``at least`` is for the mean of their scores.
+
 Exit codes: 0 reached, or nothing to hold it against; 1 short of ``at least``; 2 no such recipe, or a broken
 head. Where a command of mt ends with another code than 0, that one; the same command again resumes the run.
 """
@@ -23,6 +26,7 @@ import contextlib
 import io
 import json
 import re
+import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -161,21 +165,32 @@ def minutes_of_training(run: Path) -> float:
     return float(json.loads(lines[-1])["minutes"])
 
 
-def report(head: Head, scores: dict[str, float]) -> bool:
-    """Print the scores beside those of the head; whether none is too low."""
-    print(f"\n{'':15}  {'here':>6}  {'expected':>8}  {'at least':>8}")
+def report(head: Head, scores: Sequence[dict[str, float]]) -> bool:
+    """Print the scores beside those of the head; whether none is too low.
+
+    Args:
+        head: The recipe's.
+        scores: The scores by measure of each run; of several runs the mean and the standard deviation are
+            printed too, and the mean is what must not be too low.
+    """
+    several = len(scores) > 1
+    names = [*(f"seed {seed}" for seed in range(1, len(scores) + 1)), "mean", "sd"] if several else ["here"]
+    print("  ".join([f"\n{'':15}", *(f"{name:>7}" for name in names), "expected", "at least"]))
     reached = True
     for measure in MEASURES:
-        if measure not in scores:
+        if measure not in scores[0]:
             continue
+        here = [each[measure] for each in scores]
         # As it is printed, so that nobody reads 35.40 and "short of 35.40" on one line.
-        score, bar = round(scores[measure], 2), head.at_least.get(measure)
+        score, bar = round(statistics.mean(here), 2), head.at_least.get(measure)
         expected = head.expected.get(measure)
         columns = [f"{value:8.2f}" if value is not None else " " * 8 for value in (expected, bar)]
         short = bar is not None and score < bar
         reached = reached and not short
         verdict = "" if bar is None else "  SHORT" if short else "  reached"
-        print("  ".join([f"{measure:15}", f"{score:6.2f}", *columns]).rstrip() + verdict)
+        figures = [*here, score, statistics.stdev(here)] if several else [score]
+        columns = [f"{figure:7.2f}" for figure in figures] + columns
+        print("  ".join([f"{measure:15}", *columns]).rstrip() + verdict)
     return reached
 
 
@@ -189,6 +204,12 @@ def main() -> int:
     )
     parser.add_argument("name", help="a file of configs/, without .yaml")
     parser.add_argument("--run", type=Path, help="the run directory (default: runs/ and the name)")
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        metavar="N",
+        help="train with the seeds 1 to N, in run directories that end in -seed1 and so on",
+    )
     arguments, options = parser.parse_known_args()
     recipe = CONFIGS / f"{arguments.name}.yaml"
     run = arguments.run or Path("runs", arguments.name)
@@ -196,15 +217,32 @@ def main() -> int:
         if arguments.name not in _names():
             raise RecipeError(f"there is no recipe {arguments.name!r}, only {', '.join(_names())}.")
         head = read_head(recipe)
+        runs = _runs(run, arguments.seeds, options)
     except RecipeError as error:
         print(f"scripts/reproduce: {error}", file=sys.stderr)
         return 2
-    scores = train_and_evaluate(recipe, head, run, options)
+    scores = [train_and_evaluate(recipe, head, each, [*options, *more]) for each, more in runs.items()]
     reached = report(head, scores)
-    print(f"\ntraining took {minutes_of_training(run):.1f} minutes; expected: {head.takes}")
+    minutes = " + ".join(f"{minutes_of_training(each):.1f}" for each in runs)
+    print(f"\ntraining took {minutes} minutes; expected: {head.takes}{' each' if len(runs) > 1 else ''}")
     if not head.expected:
         print(f"There is no measured score to hold this against. {recipe} says: {head.reaches}")
     return 0 if reached else 1
+
+
+def _runs(run: Path, num_seeds: int | None, options: Sequence[str]) -> dict[Path, list[str]]:
+    """The directory of each run, with its own options of `mt train`.
+
+    Raises:
+        RecipeError: If there is no standard deviation of so few seeds, or the options have a seed already.
+    """
+    if num_seeds is None:
+        return {run: []}
+    if num_seeds < 2:
+        raise RecipeError(f"--seeds {num_seeds} must be at least 2. Leave it out for a single run.")
+    if any("training.seed=" in option for option in options):
+        raise RecipeError(f"--seeds {num_seeds} sets training.seed itself. Leave one of the two out.")
+    return {Path(f"{run}-seed{seed}"): ["--set", f"training.seed={seed}"] for seed in range(1, num_seeds + 1)}
 
 
 def _names() -> list[str]:

@@ -1,4 +1,4 @@
-"""The commands of `mt`, and the shortest of them, `mt config`.
+"""The commands of `mt`, with the two shortest, `mt config` and `mt schema`.
 
 Each command imports what it needs when it is called, so that ``mt --help`` does not wait for torch.
 """
@@ -26,7 +26,6 @@ from mt.cli.usage import Command
 app = typer.Typer(
     name="mt",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -51,6 +50,13 @@ def options(
     """
 
 
+def _options() -> list[str]:
+    """What the shell completes: sections, and options with their sections."""
+    from mt.config.explain import SECTIONS
+
+    return [*SECTIONS, *(f"{section}.{key}" for section, fields in SECTIONS.items() for key in fields)]
+
+
 def config(
     name: Annotated[
         str | None,
@@ -58,6 +64,7 @@ def config(
             metavar="[SECTION|OPTION]",
             help="A section such as schedule, or an option such as schedule.learning_rate. Default: all.",
             show_default=False,
+            autocompletion=_options,
         ),
     ] = None,
 ) -> None:
@@ -68,6 +75,18 @@ def config(
     from mt.config.write import options_to_yaml
 
     typer.echo(options_to_yaml(name), nl=False)
+
+
+def schema() -> None:
+    """Print a JSON Schema of config files, by which editors complete and check options.
+
+    Save it beside your configs: mt schema > mt.schema.json. A config that mt init writes there names it.
+    """
+    import json
+
+    from mt.config.schema import config_schema
+
+    typer.echo(json.dumps(config_schema(), indent=2, ensure_ascii=False))
 
 
 app.command(cls=Command)(init)
@@ -84,3 +103,4 @@ app.command(cls=Command)(runs)
 app.command(cls=Command)(show)
 app.command(cls=Command)(report)
 app.command(cls=Command)(config)
+app.command(cls=Command)(schema)

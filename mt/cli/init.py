@@ -19,6 +19,12 @@ TargetTokens = Annotated[
 ]
 
 
+def _complete_recipes() -> list[str]:
+    from mt.config.load import recipe_files
+
+    return list(recipe_files())
+
+
 def init(
     data: Annotated[
         str | None,
@@ -38,7 +44,9 @@ def init(
     recipe: Annotated[
         str | None,
         typer.Option(
-            metavar="[NAME]", help="Print a config that is known to work; without a name, list them all."
+            metavar="[NAME]",
+            help="Print a config that is known to work; without a name, list them all.",
+            autocompletion=_complete_recipes,
         ),
     ] = None,
     columns: Annotated[
@@ -82,7 +90,7 @@ def init(
     proposal = propose_config(data, src, tgt, name=name, columns=columns, delimiter=delimiter, budget=budget)
     from mt.atomic_files import write_output
 
-    write_output(file, proposal)
+    write_output(file, _modeline(file) + proposal)
     typer.echo(f"Wrote {file}. Train with it:  mt train --config {file}", err=True)
 
 
@@ -115,6 +123,21 @@ def _new_file(file: Path) -> Path:
     if not file.parent.is_dir():
         raise ConfigError(f"There is no folder {file.parent} for {file.name}. Choose one with --output.")
     return file
+
+
+def _modeline(file: Path) -> str:
+    """The comment by which editors find the schema that `mt schema` has written; empty if there is none.
+
+    It is looked for beside the config, and in the folders above it up to the current one.
+    """
+    from mt.config.schema import SCHEMA_FILE
+
+    folder = file.resolve().parent
+    above = [parent for parent in folder.parents if parent.is_relative_to(Path.cwd())]
+    for height, place in enumerate([folder, *above]):
+        if (place / SCHEMA_FILE).is_file():
+            return f"# yaml-language-server: $schema={'../' * height}{SCHEMA_FILE}\n"
+    return ""
 
 
 def _refuse_other_encodings(values: dict[str, str]) -> None:

@@ -14,11 +14,24 @@ if TYPE_CHECKING:
     from mt.search.strategy import Beam, Sampling
 
 RUNS = Path("runs")
+LARGEST_BEAM = 100
 _BEAM = "Beam search"
+
+
+def complete_runs() -> list[str]:
+    """What the shell completes: the runs in ``runs/`` whose names need no quotes in any shell."""
+    runs = (file.parent for file in RUNS.glob("*/config.yaml"))
+    return sorted(str(run) for run in runs if re.fullmatch(r"[\w.-]+", run.name))
+
 
 RunOption = Annotated[
     Path | None,
-    typer.Option("--run", metavar="PATH", help="The run directory. Default: the newest run in runs/."),
+    typer.Option(
+        "--run",
+        metavar="PATH",
+        help="The run directory. Default: the newest run in runs/.",
+        autocompletion=complete_runs,
+    ),
 ]
 CheckpointOption = Annotated[
     str,
@@ -31,7 +44,7 @@ BeamOption = Annotated[
     typer.Option(
         "--beam",
         min=1,
-        max=100,
+        max=LARGEST_BEAM,
         help="Partial translations that the search keeps; 1 is greedy search.",
         rich_help_panel=_BEAM,
     ),
@@ -60,6 +73,7 @@ EnsembleOption = Annotated[
         metavar="PATH",
         help="Average the probabilities of --run with those of this run, which needs the same vocabularies; "
         "repeatable.",
+        autocompletion=complete_runs,
     ),
 ]
 TestSetOption = Annotated[

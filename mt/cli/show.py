@@ -7,13 +7,18 @@ from typing import Annotated
 import typer
 
 from mt.cli.logs import escape_on_terminal
-from mt.cli.options import RUNS
+from mt.cli.options import RUNS, complete_runs
 
 
 def show(
     run: Annotated[
         Path | None,
-        typer.Argument(metavar="[RUN]", help="The run directory.", show_default="the newest run in runs/"),
+        typer.Argument(
+            metavar="[RUN]",
+            help="The run directory.",
+            show_default="the newest run in runs/",
+            autocompletion=complete_runs,
+        ),
     ] = None,
 ) -> None:
     """Show one run: its corpus and vocabulary, its curves, its interruptions, and its scores.

@@ -1,5 +1,6 @@
 """`mt translate`: translate sentences, one line out for one line in."""
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -42,10 +43,12 @@ from mt.cli.options import (
     find_run,
     in_precision,
 )
+from mt.cli.prompt import Prompt
 from mt.cli.unusual_lines import BadLines, Pairs, Search, UnknownWords
 from mt.display import ProgressLines, counted, progress_bar
 from mt.errors import ConfigError, DataError
 from mt.inference.arriving_lines import (
+    STDIN,
     STDIN_NAME,
     arriving,
     count_lines,
@@ -61,12 +64,13 @@ if TYPE_CHECKING:
     from mt.inference.segments import Translation
     from mt.inference.text_search import TextSearch
     from mt.run_directory import RunDirectory
+    from mt.search.request import Constraints
 
 
 def translate(
     sentences: Annotated[
         list[str] | None,
-        typer.Argument(metavar="SENTENCE", help="What to translate. Default: the lines of stdin."),
+        typer.Argument(metavar="SENTENCE", help="What to translate. Default: stdin, or a prompt."),
     ] = None,
     run: RunOption = None,
     ensemble: EnsembleOption = None,
@@ -113,14 +117,12 @@ def translate(
         seed=seed,
     )
     translator = _load(found, checkpoint, device, precision, dictionary, ensemble)
-    from mt.search.request import Constraints
-
     is_numbered = n_best is not None
     search = partial(
         translator.n_best,
         num_best=n_best or 1,
         strategy=strategy,
-        constraints=Constraints(min_length, no_repeat_ngram),
+        constraints=_constraints(min_length, no_repeat_ngram),
         max_length=max_length,
         keep_unk=keep_unk,
         refuse_long=True,
@@ -128,6 +130,8 @@ def translate(
     )
     lines = _Lines(sentences, file, start_line, prefix or "", prefix_column)
     unknown_words = UnknownWords(translator.reader, copies=translator.copies_words and not keep_unk)
+    if lines.are_typed:
+        Prompt(search, lines.read, _write, unknown_words, strategy, n_best, translator.precision).run()
     with lines.bar() as bar:
         search = partial(search, advance=bar.update)
         _translate_all(lines, search, BadLines(on_error, lines.name), unknown_words, is_numbered=is_numbered)
@@ -157,6 +161,12 @@ def _load(
         others=find_ensemble(ensemble),
         precision=precision,
     )
+
+
+def _constraints(min_length: int, no_repeat_ngram: int) -> "Constraints":
+    from mt.search.request import Constraints
+
+    return Constraints(min_length, no_repeat_ngram)
 
 
 def _translate_all(
@@ -233,6 +243,12 @@ class _Lines(NamedTuple):
         if self.sentences:
             return "the command line"
         return STDIN_NAME if self.file is None else str(self.file)
+
+    @property
+    def are_typed(self) -> bool:
+        """Whether a prompt reads them, because the whole input is typed, and read, on a terminal."""
+        is_stdin = not self.sentences and self.file is None and self.first == 1
+        return is_stdin and os.isatty(STDIN) and sys.stdout.isatty()
 
     def bar(self) -> "tqdm[NoReturn] | ProgressLines":
         """The progress through a file, unless the translations themselves appear on the terminal."""

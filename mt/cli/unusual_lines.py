@@ -112,6 +112,10 @@ class UnknownWords:
         """``copies``: whether the model copies an unknown word into its translation."""
         self._reader = reader
         self._copies = copies
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the words that were counted."""
         self._num_words = 0
         self._num_unknown = 0
         self._named: list[str] = []

@@ -70,6 +70,7 @@ class Config(Section):
                 f"training.bpe_dropout ({training.bpe_dropout}) skips merges of tokenizer.kind bpe or "
                 f"bpe_metaspace, which {self.tokenizer.kind} does not have. Set it to 0, or change the kind."
             )
+        self._check_directions()
         if schedule.kind == "cosine" and (training.max_steps or 0) > (schedule.total_steps or 0):
             raise ValueError(
                 f"training.max_steps ({training.max_steps}) goes beyond schedule.total_steps "
@@ -83,3 +84,19 @@ class Config(Section):
                 "training.max_target_tokens, training.max_minutes or validation.patience."
             )
         return self
+
+    def _check_directions(self) -> None:
+        training = self.training
+        if not training.bidirectional_epochs:
+            return
+        if not self.tokenizer.shared:
+            raise ValueError(
+                f"training.bidirectional_epochs ({training.bidirectional_epochs}) needs tokenizer.shared: "
+                "true, because each language is read in some pairs and written in others."
+            )
+        if training.guided_alignment:
+            raise ValueError(
+                f"training.bidirectional_epochs ({training.bidirectional_epochs}) and "
+                f"training.guided_alignment ({training.guided_alignment:g}) do not go together, because "
+                "words are aligned in one direction only. Set one of them to 0."
+            )

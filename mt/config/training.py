@@ -70,8 +70,17 @@ class TrainingConfig(Section):
     r_drop: float = Field(default=0.0, ge=0)
     """Weight of the R-Drop loss (Liang et al. 2021), such as 5, which doubles the time of a step; 0: none."""
 
+    simcut: float = Field(default=0.0, ge=0)
+    """Weight of the SimCut loss (Gao et al. 2022), such as 3, which costs what R-Drop costs; 0: none."""
+
+    simcut_share: float = Field(default=0.05, gt=0, lt=1)
+    """With simcut: share of tokens on both sides whose embedding is zeros in the second pass."""
+
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of BPE merges skipped in training (Provilkov et al. 2020), such as 0.1; 0: none."""
+
+    bidirectional_epochs: int = Field(default=0, ge=0)
+    """First epochs that train both directions, each pair in one of them (Ding et al. 2021); 0: none."""
 
     adam_beta1: float = Field(default=0.9, ge=0, lt=1)
     """Decay of Adam's mean of gradients."""
@@ -108,6 +117,15 @@ class TrainingConfig(Section):
 
     log_every_steps: int = Field(default=20, ge=1, json_schema_extra=MAY_CHANGE)
     """Steps between two points of the training curves."""
+
+    @model_validator(mode="after")
+    def _check_passes(self) -> Self:
+        if self.r_drop and self.simcut:
+            raise ValueError(
+                f"training.r_drop ({self.r_drop:g}) and training.simcut ({self.simcut:g}) each compare two "
+                "passes, in different ways. Set one of them to 0."
+            )
+        return self
 
 
 class ValidationConfig(Section):

@@ -250,7 +250,13 @@ def new_train_state(
     """The state before the first step or before it is restored, for a model on its device."""
     training = config.training
     return TrainState(
-        Objective(model, guided_alignment=training.guided_alignment, r_drop=training.r_drop),
+        Objective(
+            model,
+            guided_alignment=training.guided_alignment,
+            r_drop=training.r_drop,
+            simcut=training.simcut,
+            simcut_share=training.simcut_share,
+        ),
         # The fused kernel updates all parameters in one pass; the learning rate is set at each step.
         torch.optim.AdamW(
             parameter_groups(model, training.weight_decay),

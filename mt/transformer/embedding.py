@@ -32,8 +32,14 @@ class PositionalEmbedding(nn.Module):
         # Computed on demand, only as long as sentences need it, and therefore not saved.
         self.register_buffer("positions", tokens.weight.new_empty(0, tokens.embedding_dim), persistent=False)
 
-    def forward(self, ids: Tensor, start: int = 0) -> Tensor:
+    def forward(self, ids: Tensor, start: int = 0, *, kept: Tensor | None = None) -> Tensor:
         """Embed ``(B, T)`` ids, the first of them at position ``start``, as ``(B, T, D)``.
+
+        Args:
+            ids: ``(B, T)``.
+            start: Position of the first of them.
+            kept: ``(B, T)``, False where only the position is embedded; unlike in dropout, the other tokens
+                are not scaled up. None keeps all.
 
         Raises:
             ValueError: If the last position is beyond ``max_length``.
@@ -45,6 +51,8 @@ class PositionalEmbedding(nn.Module):
                 self.positions = longer_table(self.positions, end, self.max_length)
         positions = self.positions[start:end]
         scales = self.word_dropout(self.tokens.weight.new_full((*ids.shape, 1), self.scale))
+        if kept is not None:
+            scales = scales * kept[:, :, None]
         embedded: Tensor = self.dropout(self.tokens(ids) * scales + positions)
         return embedded
 

@@ -50,17 +50,19 @@ class PackedTransformer:
         )
         self._output = pack(precision, model.output)
 
-    def encode(self, src_ids: Tensor, src_mask: Tensor | None) -> Tensor:
+    def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
         """Encode the source ``(B, S)`` as memory ``(B, S', D)``, where S' is S or a few positions more."""
-        src_ids = F.pad(src_ids, (0, self._num_missing(src_ids.size(1))))
-        batch, length = src_ids.shape
-        mask = None if src_mask is None else self._bias(src_mask)
+        # Not the ids: a source of the greatest length has no position to spare.
+        embedded = self._src_embedding(src_ids)
+        embedded = F.pad(embedded, (0, 0, 0, self._num_missing(src_ids.size(1))))
+        batch, length, _ = embedded.shape
+        mask = self._bias(src_mask)
 
         def attend(projected: Tensor) -> Tensor:
             queries, keys, values = _split(projected[: batch * length], batch, 3, self._num_heads)
             return _padded(_attend(queries, keys, values, mask))
 
-        x = _padded(self._src_embedding(src_ids).flatten(0, 1))
+        x = _padded(embedded.flatten(0, 1))
         for layer in self._encoder:
             x = layer(x, attend)
         return self._encoder_norm(x)[: batch * length].view(batch, length, -1)

@@ -24,7 +24,7 @@ def imported(importtime: str) -> set[str]:
 
 COMMANDS = [
     *("init", "check", "config", "train", "average", "translate", "score", "evaluate", "compare"),
-    *("attention", "runs", "show", "report"),
+    *("attention", "runs", "show", "report", "schema"),
 ]
 
 
@@ -93,7 +93,7 @@ def test_a_disk_that_is_full_in_a_writing_thread_is_one_sentence(
     def fail() -> None:
         raise error
 
-    def app() -> None:
+    def app(prog_name: str) -> None:
         thread = threading.Thread(target=fail)
         thread.start()
         thread.join()

@@ -202,7 +202,7 @@ def test_a_disk_that_refuses(refuse: Callable[..., str], trained: RunDirectory) 
 
 
 def test_what_is_our_own_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> None:
+    def broken(prog_name: str) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr("mt.__main__.app", broken)
@@ -225,7 +225,7 @@ def test_what_is_our_own_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_system_without_memory_is_one_sentence_and_exit_code_1(
     error: Exception, monkeypatch: pytest.MonkeyPatch, call: Call
 ) -> None:
-    def ask() -> None:
+    def ask(prog_name: str) -> None:
         raise error
 
     monkeypatch.setattr("mt.__main__.app", ask)

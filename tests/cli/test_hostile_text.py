@@ -76,7 +76,7 @@ def test_neither_log_nor_terminal_nor_tensorboard_obeys_a_sentence(
 def test_an_error_is_shown_without_control_characters(
     error: Exception, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail() -> NoReturn:
+    def fail(prog_name: str) -> NoReturn:
         raise error
 
     monkeypatch.setattr(mt.__main__, "app", fail)

@@ -132,3 +132,20 @@ def test_a_config_can_be_written_into_what_is_not_a_file(call: Call, tiny_corpus
     reader.join()
     assert "src: en" in read[0]
     assert pipe.is_fifo()
+
+
+def test_a_config_names_the_schema_that_is_beside_or_above_it(call: Call, tiny_corpus: Path) -> None:
+    def first_line(output: str) -> str:
+        assert call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de", "-o", output)[0] == 0
+        load_config(Path(output))
+        return Path(output).read_text(encoding="utf-8").split("\n")[0]
+
+    assert "$schema" not in first_line("without.yaml")
+    Path("mt.schema.json").write_text(call("schema")[1])
+    assert first_line("beside.yaml") == "# yaml-language-server: $schema=mt.schema.json"
+    Path("configs/mine").mkdir(parents=True)
+    assert first_line("configs/mine/above.yaml") == "# yaml-language-server: $schema=../../mt.schema.json"
+    # Not one above the folder in which the command is called.
+    Path("elsewhere").mkdir()
+    os.chdir("elsewhere")
+    assert "$schema" not in first_line("elsewhere.yaml")

@@ -165,6 +165,21 @@ def test_a_finished_tokenizer_and_a_small_vocabulary_of_words_are_accepted() -> 
     assert config(tokenizer={"kind": "char", "max_size": 261}).tokenizer.kind == "char"
 
 
+def test_two_passes_are_compared_in_one_way() -> None:
+    with pytest.raises(ValidationError, match=r"training\.r_drop \(3\) and training\.simcut \(2\.5\)"):
+        config(training={"r_drop": 3.0, "simcut": 2.5})
+    assert config(training={"r_drop": 0.0, "simcut": 2.5}).training.simcut == 2.5
+
+
+def test_both_directions_need_one_vocabulary_and_no_alignment() -> None:
+    both = {"bidirectional_epochs": 2}
+    with pytest.raises(ValidationError, match=r"bidirectional_epochs \(2\) needs tokenizer\.shared: true"):
+        config(training=both)
+    with pytest.raises(ValidationError, match=r"bidirectional_epochs \(2\) and training\.guided_alignment"):
+        config(training=both | {"guided_alignment": 0.1}, tokenizer={"shared": True})
+    assert config(training=both, tokenizer={"shared": True}).training.bidirectional_epochs == 2
+
+
 @pytest.mark.parametrize("limit", ["max_steps", "max_epochs", "max_target_tokens", "max_minutes"])
 def test_a_run_ends_by_any_one_limit(limit: str) -> None:
     assert getattr(config(training={"max_steps": None, limit: 7}).training, limit) == 7

@@ -9,7 +9,9 @@ import yaml
 from mt.config.explain import SECTIONS
 
 ROOT = Path(__file__).parents[2]
-PAGES = "\n".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")])
+# The reference names all options, and is no example of one.
+GUIDES = [page for page in ROOT.glob("docs/*.md") if page.name != "options.md"]
+PAGES = "\n".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *GUIDES])
 RECIPES = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in ROOT.glob("configs/*.yaml")]
 
 

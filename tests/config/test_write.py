@@ -28,6 +28,10 @@ NASTY_TEXTS = [
 ]
 
 
+# Not any value of these goes with any value of the other options.
+NEED_OTHERS = {"kind", "d_model", "num_heads", "share_embeddings", "bidirectional_epochs"}
+
+
 def with_changes(**changes: object) -> Config:
     """The base config with ``section__key=value`` changed."""
     values = {name: dict(keys) for name, keys in BASE.items()}
@@ -44,7 +48,7 @@ def random_config(chance: random.Random) -> Config:
         for key, field in fields.items():
             old = getattr(getattr(with_changes(), section), key)
             changes[f"{section}__{key}"] = old
-            if chance.random() < 0.5 or key in {"kind", "d_model", "num_heads", "share_embeddings"}:
+            if chance.random() < 0.5 or key in NEED_OTHERS:
                 continue
             if words := choices(field):
                 changes[f"{section}__{key}"] = chance.choice(words)

@@ -1,5 +1,6 @@
 """scripts/reproduce reads the heads of the recipes, and fails where a run falls short of one."""
 
+import json
 import re
 import shlex
 import shutil
@@ -8,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer.main
 import yaml
@@ -175,6 +177,62 @@ def test_a_run_is_held_against_its_score(recipe: Callable[[str], None], call: Re
         "There is no measured score to hold this against. configs/tiny.yaml says: "
         "not measured here; published: 27.3\n"
     )
+
+
+def scores_of(run: str) -> dict[str, float]:
+    found = json.loads(Path(run, "reproduce.json").read_text(encoding="utf-8"))["scores"]
+    return {score["name"]: score["value"] for score in found.values()}
+
+
+def test_several_seeds_are_trained_and_their_mean_is_held_against_the_score(
+    recipe: Callable[[str], None], call: Reproduce
+) -> None:
+    recipe("# evaluate: --split test\n# reaches: not measured\n")
+    command = "tiny --seeds 3 --set training.max_steps=40"
+    code, out, _ = call(command)
+    runs = [f"runs/tiny-seed{seed}" for seed in (1, 2, 3)]
+    assert sorted(map(str, Path("runs").iterdir())) == runs
+    configs = [yaml.safe_load(Path(run, "config.yaml").read_text(encoding="utf-8")) for run in runs]
+    assert [config["training"].pop("seed") for config in configs] == [1, 2, 3]
+    assert configs[0] == configs[1] == configs[2]
+    scores = [scores_of(run)["chrF2++"] for run in runs]
+    assert len(set(scores)) == 3
+    mean, deviation = np.mean(scores), np.std(scores, ddof=1)
+    figures = "  ".join(f"{figure:7.2f}" for figure in (*scores, mean, deviation))
+    assert code == 0
+    assert f"\n{'chrF2++':15}  {figures}\n" in out
+    assert re.search(r"^ +seed 1 +seed 2 +seed 3 +mean +sd +expected +at least$", out, re.MULTILINE)
+    assert re.search(r"\ntraining took \d+\.\d \+ \d+\.\d \+ \d+\.\d minutes; expected: a second each\n", out)
+
+    curves = [Path(run, "metrics.jsonl").read_bytes() for run in runs]
+    # Above the lowest seed or the highest: the mean alone decides.
+    for bar, verdict, exit_code in (
+        (round(mean, 2) - 0.01, "reached", 0),
+        (round(mean, 2) + 0.01, "SHORT", 1),
+    ):
+        assert min(scores) < bar < max(scores)
+        recipe(f"# evaluate: --split test\n# reaches: chrF2++ 99\n# at least: chrF2++ {bar:.2f}\n")
+        code, out, _ = call(command)
+        assert code == exit_code
+        assert f"\n{'chrF2++':15}  {figures}     99.00  {bar:8.2f}  {verdict}\n" in out
+    assert [Path(run, "metrics.jsonl").read_bytes() for run in runs] == curves
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("--seeds 1", "--seeds 1 must be at least 2"),
+        ("--seeds 3 --set training.seed=5", "--seeds 3 sets training.seed itself"),
+    ],
+)
+def test_seeds_that_make_no_sense(
+    options: str, says: str, recipe: Callable[[str], None], call: Reproduce
+) -> None:
+    recipe("# evaluate: --split test\n# reaches: not measured\n")
+    code, out, err = call(f"tiny {options}")
+    assert (code, out) == (2, "")
+    assert says in err
+    assert not Path("runs").exists()
 
 
 def test_what_cannot_be_run(recipe: Callable[[str], None], call: Reproduce) -> None:

@@ -104,6 +104,15 @@ def test_rounded_models_are_close_to_the_plain_one(
         torch.testing.assert_close(logits, expected[:, t], atol=tolerance * scale, rtol=0.0)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bf16", "int8"])
+def test_a_source_may_have_the_greatest_length(precision: SearchPrecision, make_model: Make) -> None:
+    model = make_model(max_length=SRC_IDS.size(1)).requires_grad_(False)
+    packed = PackedTransformer(model, precision)
+    logits = packed.forward(SRC_IDS, SRC_MASK, TGT_IDS, TGT_MASK).float()
+    expected = model(SRC_IDS, SRC_MASK, TGT_IDS, TGT_MASK)
+    torch.testing.assert_close(logits, expected, atol=0.06 * float(expected.abs().max()), rtol=0.0)
+
+
 def test_more_tokens_than_there_is_room_for_are_refused(make_model: Make) -> None:
     model = PackedTransformer(make_model(max_length=4), "float32")
     memory = model.encode(SRC_IDS[:, :2], SRC_MASK[..., :2])

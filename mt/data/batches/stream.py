@@ -70,7 +70,7 @@ class Epoch:
 
     Attributes:
         number: Passes completed before it.
-        pairs: The pairs, segmented as in this epoch.
+        pairs: The pairs, segmented and directed as in this epoch.
         batches: The indices of each batch's pairs.
     """
 
@@ -92,13 +92,18 @@ class BatchStream:
         places: Places | None = None,
         unknown_share: float = 0.0,
         bpe_dropouts: tuple[BpeDropout, BpeDropout] | None = None,
+        bidirectional_epochs: int = 0,
         before_each_block: Callable[[], None] = lambda: None,
     ) -> None:
         """With ``places``, laid out as ``pairs.tgt.ids``, batches have an alignment, and some words are UNK.
 
         With ``bpe_dropouts``, of source and target, all sentences are segmented differently in each epoch;
         ``before_each_block`` is called every few thousand of them, and may raise to stop.
+
+        Each pair of the first ``bidirectional_epochs`` is at random from source to target or from target to
+        source, and in the next of these epochs the other way round. There are no ``places`` then.
         """
+        assert places is None or not bidirectional_epochs
         self.num_micro_batches = num_micro_batches
         self._pairs = pairs
         self._batch_tokens = batch_tokens
@@ -106,6 +111,7 @@ class BatchStream:
         self._places = places
         self._unknown_share = unknown_share
         self._bpe_dropouts = bpe_dropouts
+        self._bidirectional_epochs = bidirectional_epochs
         self._before_each_block = before_each_block
         self._epoch: Epoch | None = None
 
@@ -163,7 +169,7 @@ class BatchStream:
         """The epoch after ``number`` others; cached until another is requested."""
         if self._epoch is None or number != self._epoch.number:
             self._epoch = None  # Frees the old one before the new one is computed.
-            pairs = self._with_bpe_dropout(number)
+            pairs = self._in_their_directions(self._with_bpe_dropout(number), number)
             batches = epoch_batches(
                 pairs.src.lengths,
                 pairs.tgt.lengths,
@@ -185,6 +191,14 @@ class BatchStream:
             tgt(self._pairs.tgt, generator, self._before_each_block),
             self._pairs.shares,
         )
+
+    def _in_their_directions(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
+        if epoch >= self._bidirectional_epochs:
+            return pairs
+        # Two epochs show both directions of each pair.
+        two_epochs, is_second = divmod(epoch, 2)
+        generator = np.random.default_rng(derived_seed("directions", self._seed, two_epochs))
+        return pairs.exchanged((generator.random(len(pairs)) < 0.5) ^ bool(is_second))
 
 
 def training_batches(
@@ -216,6 +230,7 @@ def training_batches(
         places=places,
         unknown_share=training.unknown_share,
         bpe_dropouts=dropouts,
+        bidirectional_epochs=training.bidirectional_epochs,
         before_each_block=before_each_block,
     )
 

@@ -1,0 +1,309 @@
+"""`mt translate` on a terminal: a prompt with line editing, commands and a history."""
+
+import builtins
+import os
+import pty
+import re
+import select
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+import mt
+from mt.cli import prompt, translate
+from mt.cli.prompt import History, history_file
+from mt.inference.text_search import TextSearch
+
+Call = Callable[..., tuple[int, str, str]]
+Start = Callable[..., "subprocess.Popen[str]"]
+Typing = Callable[..., tuple[int, str, str]]
+
+readline = pytest.importorskip("readline")
+
+# Makes its standard input its controlling terminal, so that Ctrl-C arrives as a signal.
+LOGIN = """
+import os, sys
+os.login_tty(0)
+os.execv(sys.executable, [sys.executable, "-m", "mt", *sys.argv[1:]])
+"""
+
+
+@pytest.fixture(autouse=True)
+def _state_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    readline.clear_history()
+    yield
+    readline.clear_history()
+
+
+class Terminal:
+    """A command on a pseudo-terminal, as a person at the keyboard has it."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._ours, theirs = pty.openpty()
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(Path(mt.__file__).parent.parent),
+            "TERM": "dumb",
+            "INPUTRC": os.devnull,
+            "OMP_NUM_THREADS": "1",
+        }
+        command = [sys.executable, "-c", LOGIN, *arguments]
+        self.process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, close_fds=True
+        )
+        os.close(theirs)
+        self._pending = ""
+
+    def until(self, text: str) -> str:
+        """What is written before ``text``; waits for it."""
+        while text not in self._pending:
+            assert select.select([self._ours], [], [], 60)[0], f"no {text!r} in {self._pending!r}"
+            self._pending += os.read(self._ours, 10_000).decode(errors="replace")
+        before, _, self._pending = self._pending.partition(text)
+        return before
+
+    def type(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+
+
+@pytest.mark.usefixtures("trained")
+def test_on_a_terminal_lines_are_edited_and_recalled_and_commands_change_the_search() -> None:
+    with Terminal("translate", "--run", "runs/tiny") as terminal:
+        terminal.until(":help lists the commands")
+        terminal.until("> ")
+        # Ctrl-A goes to the beginning of the line.
+        terminal.type("dog sees milk.\x01the \r")
+        terminal.until("der Hund sieht Milch.")
+        terminal.until("> ")
+        # The arrow up recalls the line.
+        terminal.type("\x1b[A\r")
+        terminal.until("der Hund sieht Milch.")
+        terminal.until("> ")
+        terminal.type(":beam 4\r")
+        terminal.until("beam 4, 1 translation of each line")
+        terminal.until("> ")
+        terminal.type(":nbest 3\r")
+        terminal.until("beam 4, 3 translations of each line")
+        terminal.until("> ")
+        terminal.type("Anna buys milk.\r")
+        rows = terminal.until("\n> ").replace("\r", "")
+        assert re.findall(r"^(\d)\t-\d\.\d{4}\t-\d+\.\d{4}\t", rows, re.MULTILINE) == ["3", "3", "3"]
+        assert "\tAnna kauft Milch.\n" in rows
+        # Ctrl-C drops a line, and Ctrl-D ends.
+        terminal.type("half a line\x03")
+        terminal.until("> ")
+        terminal.type("\x04")
+        assert terminal.process.wait(60) == 0
+    file = history_file()
+    assert file.read_text(encoding="utf-8").splitlines() == [
+        "the dog sees milk.", "the dog sees milk.", ":beam 4", ":nbest 3", "Anna buys milk."
+    ]  # fmt: skip
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.usefixtures("trained")
+def test_in_a_pipe_commands_are_sentences_and_nothing_is_remembered(start: Start) -> None:
+    process = start("translate", "--run", "runs/tiny")
+    out, err = process.communicate(":quit\nthe dog sees milk.\n")
+    assert process.returncode == 0
+    assert len(out.splitlines()) == 2
+    assert out.splitlines()[1] == "der Hund sieht Milch."
+    assert "> " not in out + err
+    assert "Type a sentence" not in err
+    assert not history_file().exists()
+
+
+@pytest.fixture
+def typing(call: Call, monkeypatch: pytest.MonkeyPatch) -> Typing:
+    """Calls ``mt translate`` as on a terminal, where these lines are typed one after the other."""
+
+    def run(lines: list[str | BaseException], *options: str) -> tuple[int, str, str]:
+        left = iter([*lines, EOFError()])
+
+        def ask(shown: str) -> str:
+            assert shown == prompt.PROMPT
+            line = next(left)
+            if isinstance(line, BaseException):
+                raise line
+            return line
+
+        with monkeypatch.context() as patch:
+            patch.setattr(builtins, "input", ask)
+            patch.setattr(translate._Lines, "are_typed", True)
+            return call("translate", "--run", "runs/tiny", *options)
+
+    return run
+
+
+@pytest.mark.usefixtures("trained")
+def test_the_prompt_translates_as_the_command_line_does(typing: Typing, call: Call) -> None:
+    sentences = ["the dog sees milk.", "Anna buys two red apples!", "my aunt paints the car today."]
+    options = ("--beam", "3", "--n-best", "2", "--length-normalization", "mean")
+    expected = call("translate", "--run", "runs/tiny", *options, *sentences)[1]
+    assert typing(list(sentences), *options)[1] == expected + "\n"
+    # With commands instead of options, and pasted at once.
+    pasted: list[str | BaseException] = [":beam 3", ":nbest 2", "\n".join(sentences)]
+    assert typing(pasted, "--beam", "2", "--length-normalization", "mean")[1] == expected + "\n"
+    greedy = call("translate", "--run", "runs/tiny", *sentences)[1]
+    assert typing([":nbest 1", ":beam 1", *sentences], *options)[1] == greedy + "\n"
+
+
+@pytest.mark.usefixtures("trained")
+def test_errors_are_sentences_and_the_prompt_continues(typing: Typing) -> None:
+    lines: list[str | BaseException] = [
+        "car " * 40, ":beam", ":beam 0", ":beam 101", ":beam " + "9" * 5000, ":beam ²", ":nbest 3", ":beam 3",
+        ":nbest 3", ":beam 2", ":quiet", "\udcff\udce9", KeyboardInterrupt(), "", "  ", ":nbest 1", ":beam 1",
+        "the dog sees milk.",
+    ]  # fmt: skip
+    code, out, err = typing(lines)
+    assert (code, out) == (0, "\nder Hund sieht Milch.\n\n")
+    told = [line for line in err.splitlines() if line.startswith("mt: ")]
+    says = [
+        "line 1 has a sentence of 41 tokens", "there is no command ':beam'",
+        *(":beam takes a whole number from 1 to 100",) * 4, "give :beam 3 first", "give :nbest 2 first",
+        "there is no command ':quiet'", "line 2 is not UTF-8",
+    ]  # fmt: skip
+    assert len(told) == len(says)
+    for line, part in zip(told, says, strict=True):
+        assert part in line
+    # The same numbers as with options.
+    assert "beam 3, 3 translations of each line" in err
+
+
+@pytest.mark.usefixtures("trained")
+def test_help_and_quit(typing: Typing) -> None:
+    code, out, err = typing([":help", ":quit", "the dog sees milk."])
+    assert (code, out) == (0, "")
+    for command in (":beam N", ":nbest N", ":help", ":quit"):
+        assert f"\n{command} " in err
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_line_that_begins_with_a_colon_is_translated_after_a_space(typing: Typing, call: Call) -> None:
+    expected = call("translate", "--run", "runs/tiny", ": Anna sees milk.")[1]
+    assert typing([" : Anna sees milk."])[1] == expected + "\n"
+
+
+@pytest.mark.usefixtures("trained")
+def test_sampling_has_no_beam_at_the_prompt_either(typing: Typing, call: Call) -> None:
+    options = ("--sample", "--seed", "3")
+    expected = call("translate", "--run", "runs/tiny", *options, "the dog.", "the dog.")[1]
+    code, out, err = typing([":beam 5", "the dog.", "the dog."], *options)
+    assert (code, out) == (0, expected + "\n")
+    assert "start mt translate without --sample" in err
+
+
+@pytest.mark.usefixtures("trained")
+def test_unknown_words_are_named_after_each_line(typing: Typing) -> None:
+    _, _, err = typing(["the zebra sees milk.", "the dog sees milk.", "the emu sees milk."])
+    warnings = [line for line in err.splitlines() if line.startswith("warning: ")]
+    assert len(warnings) == 2
+    for warning, word in zip(warnings, ("zebra", "emu"), strict=True):
+        assert f"does not know 1 of 4 words: {word}." in warning
+
+
+@pytest.mark.usefixtures("trained")
+def test_ctrl_c_stops_a_translation_and_the_prompt_continues(
+    typing: Typing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_best = TextSearch.n_best
+
+    def stopped(self: TextSearch, texts: list[str], **options: object) -> object:
+        if texts == ["Anna"]:
+            raise KeyboardInterrupt
+        return n_best(self, texts, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TextSearch, "n_best", stopped)
+    code, out, _ = typing(["Anna", "the dog sees milk."])
+    assert (code, out) == (0, "der Hund sieht Milch.\n\n")
+
+
+@pytest.mark.usefixtures("trained")
+def test_scores_that_are_not_computed_in_float32_say_so(typing: Typing) -> None:
+    _, _, err = typing([":beam 2", ":nbest 2"], "--precision", "int8")
+    assert "beam 2, 1 translation of each line\n" in err
+    assert "beam 2, 2 translations of each line, computed in int8\n" in err
+
+
+def recalled() -> list[str]:
+    return [readline.get_history_item(i + 1) for i in range(readline.get_current_history_length())]
+
+
+def test_the_history_is_private_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt, "MOST_LINES", 3)
+    before = os.umask(0)
+    try:
+        history = History()
+        for number in range(5):
+            history.add(f"line {number}")
+        history.add("pasted\n\n  \nlines")
+        history.add("x" * (prompt.MOST_CHARACTERS + 1))
+        history.add("not text \udcff")
+        file = history_file()
+        assert file.read_text().splitlines() == [*(f"line {n}" for n in range(5)), "pasted", "lines"]
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+        assert recalled() == []
+        History()
+        assert recalled() == ["line 4", "pasted", "lines"]
+        assert file.read_text().splitlines() == ["line 4", "pasted", "lines"]
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    finally:
+        assert os.umask(before) == 0
+
+
+def test_it_is_in_the_state_directory_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert history_file() == tmp_path / "state/mt/translate_history"
+    monkeypatch.setenv("HOME", "/home/anna")
+    for elsewhere in ("", "relative/state"):
+        monkeypatch.setenv("XDG_STATE_HOME", elsewhere)
+        assert history_file() == Path("/home/anna/.local/state/mt/translate_history")
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link", "not UTF-8", "below a file"])
+def test_a_history_that_cannot_be_used_is_one_warning(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = history_file()
+    if kind == "below a file":
+        (tmp_path / "state").touch()
+    else:
+        file.parent.mkdir(parents=True)
+    match kind:
+        case "folder":
+            file.mkdir()
+        case "pipe":
+            os.mkfifo(file)
+        case "link":
+            file.symlink_to(tmp_path / "elsewhere")
+        case "not UTF-8":
+            file.write_bytes(b"\xff\n")
+    history = History()
+    history.add("one")
+    history.add("two")
+    (warning,) = capsys.readouterr().err.splitlines()
+    assert warning.startswith("warning: what you type is not kept for the next session.")
+    assert str(file) in warning or kind == "below a file"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_history_with_zero_bytes_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    history_file().parent.mkdir(parents=True)
+    history_file().write_bytes(b"one\nt\0wo\nthree\n")
+    History()
+    assert recalled() == ["one", "three"]
+    assert capsys.readouterr().err == ""

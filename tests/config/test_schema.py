@@ -1,0 +1,159 @@
+"""The JSON Schema of a config, against a validator that is not ours and against what loading accepts."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import fastjsonschema
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from mt.config.config import Config
+from mt.config.explain import SECTIONS, choices
+from mt.config.located_yaml import read_yaml
+from mt.config.schema import config_schema
+
+ROOT = Path(__file__).parents[2]
+RECIPES = sorted((ROOT / "configs").glob("*.yaml"))
+SMALLEST: dict[str, Any] = {
+    "data": {"path": "corpus", "src": "en", "tgt": "de"},
+    "training": {"max_steps": 1},
+}
+
+VALIDATE = fastjsonschema.compile(config_schema())
+
+
+def is_valid(config: object) -> bool:
+    try:
+        VALIDATE(config)
+    except fastjsonschema.JsonSchemaValueException:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda file: file.stem)
+def test_every_recipe_is_valid(recipe: Path) -> None:
+    value, _ = read_yaml(recipe.read_text(encoding="utf-8"), str)
+    assert is_valid(value)
+    assert is_valid(yaml.safe_load(recipe.read_text(encoding="utf-8")))
+
+
+def test_sections_may_be_left_out_or_empty_except_that_of_the_data() -> None:
+    assert is_valid({"data": SMALLEST["data"]})
+    assert is_valid({**dict.fromkeys(SECTIONS), **SMALLEST})
+    assert not is_valid({})
+    assert not is_valid({"data": None})
+    assert not is_valid({"data": {"path": "corpus", "src": "en"}})
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        "optimizer: {}",
+        "model: {num_head: 4}",
+        "model: {d_model: wide}",
+        "model: {d_model: 1}",
+        "model: {dropout: 1}",
+        "model: {bias: 1}",
+        "model: [256]",
+        "training: {max_steps: 0}",
+        "training: {device: gpu}",
+        "training: {seed: null}",
+        "training: {max_steps: 2.5}",
+        "cleaning: {src_script: latin}",
+        "checkpoint: {keep: '3'}",
+    ],
+)
+def test_mistakes_are_not_valid(mistake: str) -> None:
+    assert not is_valid({**SMALLEST, **yaml.safe_load(mistake)})
+
+
+VALUES: list[Any] = [
+    None,
+    True,
+    False,
+    -1,
+    0,
+    1,
+    2,
+    5,
+    0.25,
+    0.5,
+    1.5,
+    10**18 - 1,
+    10**18,
+    "",
+    "auto",
+    "1,2",
+    "x",
+    [],
+    {},
+]
+
+
+@pytest.mark.parametrize("option", [f"{section}.{key}" for section, keys in SECTIONS.items() for key in keys])
+def test_it_accepts_the_values_of_an_option_that_loading_accepts(option: str) -> None:
+    section, key = option.split(".")
+    for value in [*VALUES, *choices(SECTIONS[section][key])]:
+        config = {name: dict(keys) for name, keys in SMALLEST.items()}
+        config.setdefault(section, {})[key] = value
+        assert is_valid(config) == _is_accepted(config, section, key), value
+
+
+def _is_accepted(config: dict[str, Any], section: str, key: str) -> bool:
+    """Whether the value itself is; checks between options blame a whole section, or none."""
+    try:
+        Config.model_validate(config)
+    except ValidationError as error:
+        return not any(details["loc"][:2] == (section, key) for details in error.errors())
+    return True
+
+
+def test_editors_can_show_the_documentation_and_the_default_of_every_option() -> None:
+    sections = config_schema()["properties"]
+    assert list(sections) == list(SECTIONS)
+    for section, fields in SECTIONS.items():
+        assert sections[section]["description"] == Config.model_fields[section].description
+        assert list(sections[section]["properties"]) == list(fields)
+        for key, field in fields.items():
+            shown = sections[section]["properties"][key]
+            assert shown["description"].startswith(str(field.description))
+            assert ("default" in shown) != field.is_required()
+            assert field.is_required() or shown["default"] == field.default
+    assert sections["training"]["properties"]["max_steps"]["description"].endswith("when a run is resumed.")
+    assert "resumed" not in sections["training"]["properties"]["seed"]["description"]
+
+
+def test_it_is_in_the_part_of_the_language_that_all_editors_know() -> None:
+    known = {
+        "type",
+        "enum",
+        "anyOf",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "minLength",
+    }
+    about = {"description", "default"}
+    for section in config_schema()["properties"].values():
+        assert set(section) <= {"type", "properties", "required", "additionalProperties", "description"}
+        assert section["additionalProperties"] is False
+        for option in section["properties"].values():
+            for each in [option, *option.get("anyOf", ())]:
+                assert set(each) <= known | about
+
+
+def test_the_command_prints_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "mt", "schema"], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == json.loads(json.dumps(config_schema()))
+    packages = {
+        line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line
+    }
+    assert "pydantic" in packages
+    assert not {"torch", "datasets", "tokenizers", "numpy"} & packages
