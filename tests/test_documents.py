@@ -47,6 +47,8 @@ NOT_RUN = {
 EXTRAS = {"docs/export.md": ("ctranslate2", "transformers")}
 # The console blocks of this page, with exactly what they print: tests/cli/test_check_command.py.
 PAGE_RUN_ELSEWHERE = "docs/check.md"
+# These begin with a corpus alone, and make the run that they then use.
+PAGES_THAT_TRAIN = ("README.md", "docs/tutorial.md")
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,7 @@ def workspace(
 def test_the_commands_of_a_page_run(page: str, workspace: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for package in EXTRAS.get(page, ()):
         pytest.importorskip(package)
-    if page == "README.md":
-        # It begins with a corpus alone.
+    if page in PAGES_THAT_TRAIN:
         shutil.rmtree("runs")
     for command in (each for each in COMMANDS if each.page == page and " mt " in f" {each.line}"):
         if any(command.line.startswith(line) for line in NOT_RUN):
