@@ -133,8 +133,10 @@ def test_ctrl_c_ends_the_line_of_a_terminal() -> None:
         stderr=theirs,
     ) as process:
         os.close(theirs)
-        assert b"Type a sentence" in os.read(ours, 1000)
+        shown = os.read(ours, 1000)
+        assert b"Type a sentence" in shown
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=120) == 130
-    assert os.read(ours, 1000) == b"\r\n"
+    # If the signal interrupts Python while it flushes the invitation, the invitation is flushed once more.
+    assert (shown + os.read(ours, 1000)).endswith(b"ends.\r\n\r\n")
     os.close(ours)
