@@ -1,5 +1,6 @@
 """Models of ours changed a little, so that a comparison with another program is fair."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ _OF_NO_WEIGHT = 30.0
 """A logit so far below the best one has less of the probability than float32 can add to 1."""
 
 
-class _Changed:
+class _Changed(ABC):
     """A model whose logits in search are changed; it does everything else as it is."""
 
     def __init__(self, model: Member) -> None:
@@ -41,8 +42,8 @@ class _Changed:
         """As `mt.search.model.TeacherForced.forward`."""
         return self._model.forward(src_ids, src_mask, tgt_ids, tgt_mask)
 
-    def _change(self, logits: Tensor) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def _change(self, logits: Tensor) -> Tensor: ...
 
 
 class SharedAmongAllowed(_Changed):

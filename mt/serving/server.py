@@ -121,6 +121,7 @@ class _Protocol(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
+        """Refuse one connection too many; else wait for its headers."""
         super().connection_made(transport)
         if len(self.connections) > _MOST_CONNECTIONS:
             self._refuse("503 Service Unavailable", "there are too many connections.", "Retry-After: 1\r\n")
@@ -128,6 +129,7 @@ class _Protocol(H11Protocol):
         self._expect_a_head()
 
     def data_received(self, data: bytes) -> None:
+        """Stop the clock while a request is answered, and start it for the next one."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()

@@ -25,6 +25,8 @@ ACTIVATION_DTYPES = {
 """The type of what the layers pass on to each other."""
 
 _TRIED_ROWS, _TRIED_WIDTH = 32, 64
+# How an interface shows that it is not there, takes other arguments, or does not work on this processor.
+_NOT_THERE = (AttributeError, TypeError, RuntimeError)
 
 
 class PackedLinear(Protocol):
@@ -105,7 +107,7 @@ def onednn_packs_bf16() -> bool:
         packed = _OneDnnLinear(weight, weight[0], None)
         found = packed(x) - expected, packed(x, residual) - (expected + residual.float())
         activated = _OneDnnLinear(weight, weight[0], "relu")(x) - expected.relu()
-    except (RuntimeError, AttributeError, TypeError, NotImplementedError):
+    except _NOT_THERE:
         return False
     # bf16 has 8 bits, so that the largest of these sums is off by less than this.
     return all(bool((error.abs() < 0.25).all()) for error in (*found, activated))
@@ -147,7 +149,7 @@ def multiplies_int8() -> bool:
     )
     try:
         return bool(torch._int_mm(a, b.t()).equal(_multiply_exactly(a, b.t())))
-    except (RuntimeError, AttributeError, TypeError, NotImplementedError):
+    except _NOT_THERE:
         return False
 
 
