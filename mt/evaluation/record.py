@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mt.atomic_files import append_line
+from mt.display import in_precision
 from mt.errors import RunError
 from mt.evaluation.scores import Score
 from mt.regular_files import read_bytes
@@ -38,6 +39,13 @@ class RecordedEvaluation:
     exact: float
     """Percentage of translations that equal their reference."""
     scores: dict[str, Score]
+    precision: str | None = None
+    """The precision of matrix products; None in a line of a version that did not record it."""
+
+    @property
+    def how(self) -> str:
+        """The decoding strategy, and the precision where it is known not to be float32."""
+        return self.search + in_precision(self.precision or "float32")
 
 
 _ADAPTER = TypeAdapter(RecordedEvaluation)

@@ -7,6 +7,7 @@ from typing import Self
 
 from mt.config.config import Config
 from mt.config.training import ScheduleConfig
+from mt.data.batches.stream import short_of_one_direction
 from mt.display import counted
 from mt.training.schedule import learning_rate
 
@@ -186,6 +187,12 @@ def warn_of_schedule(config: Config, run: Forecast) -> Iterator[str]:
         )
     if schedule.kind == "cosine":
         yield from _warn_of_cosine(schedule, config.model.d_model, run)
+
+
+def warn_of_directions(config: Config, run: Forecast) -> Iterator[str]:
+    """A bidirectional start that leaves hardly anything of the run to the wanted direction."""
+    if run.is_certain and (found := short_of_one_direction(config, run.num_epochs)):
+        yield found
 
 
 def _warn_of_cosine(schedule: ScheduleConfig, d_model: int, run: Forecast) -> Iterator[str]:
