@@ -71,6 +71,9 @@ def all_reduce_seconds(name: str, num_gpus: int, link: float) -> float:
 
 
 def test_the_anchor_agrees_with_itself() -> None:
+    assert cells("one A100 40 GB") == [f"{ONE_A100:,} target tokens a second"]
+    assert cells("eight A100 40 GB")[0].startswith(f"{EIGHT_A100:,} target tokens a second, 6.72 times")
+    assert cells("27.76 sacreBLEU on eight A100") == [f"after {NVIDIA_HOURS} hours"]
     assert f"{EIGHT_A100 / ONE_A100:.2f}" == "6.72"
     assert cells("target tokens until 27.76 BLEU") == [
         f"{NVIDIA_HOURS * 3600 * EIGHT_A100 / 1e9:.2f} billion"

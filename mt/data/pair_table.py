@@ -172,11 +172,14 @@ def through_cache(
 
 
 def _save(folder: Path, splits: Splits, facts: Facts) -> None:
+    no_text = pa.array([], pa.string())
     for split, dataset in splits.items():
         path = str(folder / f"{split}.arrow")
         with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, SCHEMA) as stream:
             for table in dataset.with_format("arrow").iter(batch_size=CHUNK_SIZE):
-                stream.write_table(table.combine_chunks())
+                # Copied, so that the bytes do not depend on how the text was cut while it was read.
+                columns = [pa.concat_arrays([*column.chunks, no_text]) for column in table.columns]
+                stream.write_batch(pa.record_batch(columns, schema=SCHEMA))
     (folder / _FACTS_FILE).write_bytes(_FACTS.dump_json(facts, by_alias=True))
 
 

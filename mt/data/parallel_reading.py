@@ -1,6 +1,5 @@
 """A large training split, read and cleaned by several processes as by one."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
@@ -32,7 +31,7 @@ def num_processes(parts: Sequence[Part], config: DataConfig) -> int:
         return 1
     try:
         paths = [path for division in divisions if division for path in division.paths]
-        num_bytes = sum(os.stat(path).st_size for path in paths)  # noqa: PTH116
+        num_bytes = sum(path.stat().st_size for path in paths)
     except OSError:  # Whoever reads the file says what is wrong with it.
         return 1
     return 1 if num_bytes < SMALLEST_BYTES else config.workers or default_num_processes()

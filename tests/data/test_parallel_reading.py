@@ -11,13 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mt import display
+from mt.config.config import Config
 from mt.config.data import CleaningConfig, DataConfig
+from mt.config.training import TrainingConfig
 from mt.data import corpus as corpus_module
-from mt.data import pair_table, parallel_reading
+from mt.data import pair_table, parallel_reading, prepared_cache
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import to_json
+from mt.data.prepare import prepare
 from mt.data.sources.find import find_source
 from mt.errors import DataError
+from mt.run_directory import RunDirectory
 
 CLEANING = CleaningConfig(
     unicode_form="NFC",
@@ -56,7 +61,8 @@ def all_are_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(parallel_reading, "PIECE_BYTES", 100)
     for module in (corpus_module, parallel_reading):
         monkeypatch.setattr(module, "CHUNK_SIZE", 7)
-    monkeypatch.setattr(pair_table, "PAIRS_IN_MEMORY", 50)
+    for other in (pair_table, prepared_cache):
+        monkeypatch.setattr(other, "PAIRS_IN_MEMORY", 50)
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
 
 
@@ -114,9 +120,10 @@ def content(corpus: Corpus) -> object:
     return splits, corpus.shares, json.dumps(to_json(corpus.report))
 
 
-def cached_files(cache: Path) -> dict[str, bytes]:
-    [entry] = (path for path in cache.iterdir() if path.is_dir())
-    return {path.name: path.read_bytes() for path in entry.iterdir()}
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
 
 
 @pytest.mark.parametrize("name", ["corpus", "corpus.jsonl", "corpus.tsv"])
@@ -126,12 +133,18 @@ def test_two_processes_give_what_one_gives(
     write(tmp_path / name, many_rows(400), "\r\n" if name == "corpus" else "\n")
     found = []
     for workers in (1, 2):
-        monkeypatch.setenv("MT_CACHE", str(tmp_path / f"cache of {workers}"))
-        corpus = load_corpus(config(tmp_path / name, workers, held_out_fraction=0.1), CLEANING)
-        found.append((content(corpus), cached_files(tmp_path / f"cache of {workers}")))
+        folder = tmp_path / f"of {workers}"
+        monkeypatch.setenv("MT_CACHE", str(folder / "cache"))
+        run = RunDirectory(folder / "run")
+        run.path.mkdir(parents=True)
+        data = config(tmp_path / name, workers, held_out_fraction=0.1)
+        whole = Config(data=data, cleaning=CLEANING, training=TrainingConfig(max_steps=1))
+        prepared = prepare(whole, run, resuming=False)
+        found.append((content(prepared.corpus), files(folder)))
     assert found[0] == found[1]
+    assert {path.rpartition("/")[2] for path in found[0][1]} > {"corpus.json", "train.arrow", "src_ids"}
     # The input meets what it is meant to meet.
-    report = corpus.report.splits
+    report = prepared.corpus.report.splits
     assert len(report.train.dropped) == 10, report.train.dropped
     assert report.train.rewritten
     assert min(report.train.pairs, report.validation.pairs, report.test.pairs) > 10
@@ -266,3 +279,23 @@ def test_the_number_of_processes_does_not_name_the_cached_corpus(
     first = load_corpus(config(tmp_path / "corpus.tsv", 2))
     monkeypatch.setattr(corpus_module, "_read", None)
     assert content(load_corpus(config(tmp_path / "corpus.tsv", 1))) == content(first)
+
+
+@pytest.mark.usefixtures("without_processes")
+def test_progress_counts_the_same_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(display, "_are_shown", True)
+    monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(display, "terminal_width", lambda: None)
+    write(tmp_path / "corpus", many_rows(400))
+    num_pairs = sum(bool(src.strip() and tgt.strip()) for src, tgt in many_rows(400))
+    for workers in (1, 2):
+        monkeypatch.setenv("MT_CACHE", str(tmp_path / f"cache of {workers}"))
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            load_corpus(config(tmp_path / "corpus", workers))
+        lines = [line for line in caplog.messages if line.startswith("reading: ")]
+        # Now and then, and at the end.
+        assert len(lines) > 10
+        assert lines[-1].startswith(f"reading: {num_pairs} pairs in ")
