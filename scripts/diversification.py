@@ -55,7 +55,8 @@ def diversify(
             translations = folder / f"{run.name}.{written}"
             if not translations.exists():
                 lines = folder / "text" / f"train.{read}"
-                words = ("translate", "--run", run, "--file", lines, "--beam", 5, "--on-error", "empty")
+                source = ("translate", "--run", run, "--file", lines)
+                words = (*source, "--beam", 5, "--min-length", 1, "--on-error", "empty")
                 write_text_atomically(translations, _call(*words, to=translations))
             sides = {read: folder / "text" / f"train.{read}", written: translations}
             mix.append(f"{sides[src]},{sides[tgt]}")

@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    first: Annotated[
-        Path,
-        typer.Argument(metavar="A", help="A run directory, a checkpoint in one, or a file of translations."),
-    ],
+    first: Annotated[Path, typer.Argument(metavar="A", help="A run, checkpoint or file of translations.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
     split: Annotated[
         Literal["train", "validation", "test"],

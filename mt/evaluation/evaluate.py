@@ -34,8 +34,12 @@ from mt.evaluation.analysis import (
     length_ratio,
     worst_sentences,
 )
-from mt.evaluation.checkpoints import OtherCheckpoint, compare_with_other_checkpoints
-from mt.evaluation.record import RecordedEvaluation, record_evaluation
+from mt.evaluation.record import (
+    OtherCheckpoint,
+    RecordedEvaluation,
+    compare_with_other_checkpoints,
+    record_evaluation,
+)
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Score, exact_match, score_with_confidence
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set
 from mt.inference.loaded_model import LoadedModel, load_model

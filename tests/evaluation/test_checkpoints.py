@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import sacrebleu
 
 from mt.checkpoint.store import CheckpointStore
 from mt.evaluation.evaluate import Evaluation, run_evaluation
@@ -33,10 +34,13 @@ def test_a_second_checkpoint_is_compared_with_the_first_as_by_sacrebleu(
 ) -> None:
     first = evaluate("step_0000100")
     assert first.other_checkpoints == []
+    worse = first.hypotheses_file.read_text(encoding="utf-8").replace("sieht", "findet")
+    first.hypotheses_file.write_text(worse, encoding="utf-8")
     second = evaluate("step_0000200")
     (other,) = second.other_checkpoints
     assert other.checkpoint == "step_0000100"
-    assert other.bleu.first.value == first.scores["bleu"].value
+    expected = sacrebleu.corpus_bleu(worse.split("\n")[:-1], [lines(first.references_file)])
+    assert other.bleu.first.value == expected.score
     assert other.bleu.second.value == second.scores["bleu"].value
     assert other.bleu.gain != 0
     files = (second.hypotheses_file, first.hypotheses_file, second.references_file)
