@@ -157,6 +157,12 @@ def show_progress_bars() -> None:
     _are_shown = True
 
 
+def hide_progress_bars() -> None:
+    """Draw none from now on."""
+    global _are_shown
+    _are_shown = False
+
+
 def are_shown() -> bool:
     """Whether `show_progress_bars` was called."""
     return _are_shown

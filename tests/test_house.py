@@ -16,8 +16,8 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         (
-            "errors special_tokens display atomic_files regular_files seen_pairs unsegmented_scripts",
-            "config masks seeding device run_directory",
+            "errors processes special_tokens display atomic_files regular_files seen_pairs unsegmented_scripts",
+            "config masks seeding device run_directory distributed",
             "builtin",
             "data transformer checkpoint",
             "search",
@@ -34,7 +34,7 @@ FLOORS = {
 MAX_LINES = 400
 MAX_FUNCTION_LINES = 70
 # Raise it for a room that is built, not for a file that could be a part of its only importer.
-MAX_FILES = 214
+MAX_FILES = 216
 
 
 def _room(module: str) -> str:

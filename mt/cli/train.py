@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mt import processes
 from mt.cli.logs import show_logs
 from mt.cli.options import RUNS, parse_duration
 from mt.errors import ConfigError
@@ -72,13 +73,16 @@ def train(
     max_seconds = parse_duration(max_time) if max_time is not None else None
     loaded = load_config(config, overrides or [], label="--set")
     directory = RunDirectory(run or RUNS / config.stem)
-    directory.refuse_second_writer()
+    if processes.is_first():
+        directory.refuse_second_writer()
     # After the checks above, because importing torch is slow.
     from mt.training.run import run_training
 
     outcome = run_training(
         loaded, directory, restart=restart, from_checkpoint=from_checkpoint, max_seconds=max_seconds
     )
+    if not processes.is_first():
+        raise typer.Exit(outcome.exit_code)
     if outcome.finished is not None:
         _report(outcome, directory)
         return

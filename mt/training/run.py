@@ -1,9 +1,14 @@
 """Training a run from its config to its end, or as far as it gets before an interruption."""
 
 import logging
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
+from mt import distributed, processes
+from mt.atomic_files import write_text_atomically
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.write import hyperparameters
@@ -11,6 +16,7 @@ from mt.data.batches.stream import BatchStream, training_batches
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
 from mt.device import Precision, choose_device, keep_freed_memory, multiplies_bf16_fast
+from mt.errors import ConfigError, RunError
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
 from mt.seeding import seed_everything
@@ -18,8 +24,9 @@ from mt.training.branch import branch_off, find_origin
 from mt.training.counters import Counters
 from mt.training.interruption import Interrupted, Interruption
 from mt.training.loop import train
-from mt.training.progress import Progress, log_file
+from mt.training.progress import Progress, log_file, only_errors
 from mt.training.resume import (
+    ResumePoint,
     describe_environment,
     explain_out_of_memory,
     find_resume_point,
@@ -70,43 +77,137 @@ def run_training(
     run = as_run(run)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device)
-    with Interruption(max_seconds) as interruption:
+    _refuse_idle_processes(config)
+    with (
+        Interruption(max_seconds) as interruption,
+        distributed.connected(device.type),
+        explain_out_of_memory(config),
+    ):
+        sitting = _Sitting(config, run, device, precision, interruption)
+        if not processes.is_first():
+            return _train_with_the_first(sitting)
         try:
             corpus = _make_place(config, run, interruption, restart, from_checkpoint)
         except Interrupted:
             _report_end(None, Counters(), config.validation.metric, interruption)
             return Outcome(None, Counters(), interruption.exit_code, was_started=False)
-        with run.lock(), explain_out_of_memory(config):
-            store = CheckpointStore(run.checkpoints_dir)
-            point = find_resume_point(run, store, config)
+        with run.lock():
+            point = find_resume_point(run, sitting.store, config)
             counters = point.values.counters if point else Counters()
             with log_file(run):
                 finished = counters.reached_limit(config.training, config.validation)
-                if finished is not None and not counters.owes_validation:
+                is_finished = finished is not None and not counters.owes_validation
+                distributed.agree(_Start(is_finished, counters.step))
+                if is_finished:
                     return Outcome(finished, counters, was_finished=True)
-                seed_everything(config.training.seed)
-                try:
-                    with interruption.at_once():
-                        prepared = prepare(config, run, resuming=point is not None, corpus=corpus)
-                    model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(device)
-                    train_state = new_train_state(model, config, precision, counters)
-                    environment = describe_environment(device, precision)
-                    if point is not None:
-                        point.restore(train_state, run)
-                        # Not earlier: a run that is refused or already finished keeps its config.
-                        write_config(run, config)
-                        report_resuming(run, config, point.checkpoint, environment)
-                    _report_model(model, environment)
-                    _speed_up(model, config)
-                    batches = _batches(config, prepared, counters, interruption)
-                    with _progress(config, run, prepared, batches, counters) as progress:
-                        session = Session(config, run, store, prepared, environment, interruption, progress)
-                        session.newest = point.checkpoint if point else None
-                        finished = train(train_state, batches, session)
-                except Interrupted:
-                    finished = None
+                run.stopped_file.unlink(missing_ok=True)
+                finished = _train(sitting, point, counters, corpus)
                 _report_end(finished, counters, config.validation.metric, interruption)
+                if finished is None:
+                    write_text_atomically(run.stopped_file, f"{interruption.reason}\n")
         return Outcome(finished, counters, 0 if finished else interruption.exit_code)
+
+
+@dataclass(frozen=True)
+class _Sitting:
+    """What training needs besides its state and its data, on each process."""
+
+    config: Config
+    run: RunDirectory
+    device: torch.device
+    precision: Precision
+    interruption: Interruption
+
+    @property
+    def store(self) -> CheckpointStore:
+        return CheckpointStore(self.run.checkpoints_dir)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What the first process tells the others when training begins."""
+
+    is_finished: bool
+    step: int
+    """Of the checkpoint that training resumes from; 0 for a new run."""
+
+
+def _train_with_the_first(sitting: _Sitting) -> Outcome:
+    """Train as one of the other processes, which write nothing and say nothing but errors."""
+    only_errors()
+    start = distributed.agree(_Start(is_finished=False, step=0))
+    if start.is_finished:
+        return Outcome("the run is finished", Counters(), was_finished=True)
+    point = find_resume_point(sitting.run, sitting.store, sitting.config) if start.step else None
+    counters = point.values.counters if point else Counters()
+    with log_file(sitting.run):
+        if counters.step != start.step:
+            raise RunError(
+                f"process {processes.rank()} finds no checkpoint of step {start.step:,} in "
+                f"{sitting.run.path}: all machines need the same folder."
+            )
+        finished = _train(sitting, point, counters, None)
+    return Outcome(finished, counters, 0 if finished else sitting.interruption.exit_code)
+
+
+def _train(
+    sitting: _Sitting, point: ResumePoint | None, counters: Counters, corpus: Corpus | None
+) -> str | None:
+    """Prepare the data, build or restore the model, and train; why the run is finished, or None."""
+    config, run, interruption = sitting.config, sitting.run, sitting.interruption
+    is_first = processes.is_first()
+    seed_everything(config.training.seed)
+    try:
+        with interruption.at_once():
+            # The others find the tokenizers that the first one has saved.
+            resuming = point is not None or not is_first
+            prepared = distributed.in_turns(lambda: prepare(config, run, resuming=resuming, corpus=corpus))
+        model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(sitting.device)
+        train_state = new_train_state(model, config, sitting.precision, counters)
+        environment = describe_environment(sitting.device, sitting.precision)
+        if point is not None:
+            point.restore(train_state, run)
+            if is_first:
+                # Not earlier: a run that is refused or already finished keeps its config.
+                write_config(run, config)
+            report_resuming(run, config, point.checkpoint, environment)
+        _report_model(model, environment)
+        _speed_up(model, config)
+        batches = _batches(config, prepared, counters, interruption)
+        if processes.are_several():
+            train_state.try_out(batches.largest_batch(counters.epoch))
+        with _progress(config, run, prepared, batches, counters) if is_first else nullcontext() as progress:
+            session = Session(config, run, sitting.store, prepared, environment, interruption, progress)
+            session.newest = point.checkpoint if point else None
+            return train(train_state, batches, session)
+    except Interrupted:
+        return None
+
+
+def _refuse_idle_processes(config: Config) -> None:
+    """Check that each process has a micro-batch in each full step.
+
+    Raises:
+        ConfigError: If there are more processes than micro-batches.
+    """
+    size, each = processes.size(), config.training.num_micro_batches
+    if size > each:
+        raise ConfigError(
+            f"{size} processes cannot share a step of {each} micro-batch{'es' if each > 1 else ''} "
+            f"(training.num_micro_batches). Start at most {each}, or, for steps of as many tokens, set "
+            f"training.num_micro_batches={size} and training.batch_tokens="
+            f"{config.training.batch_tokens * each // size}."
+        )
+    if each % size and processes.is_first():
+        turns = -(-each // size)
+        LOG.warning(
+            "%d micro-batches on %d processes: %.0f %% of the time is spent waiting. Take a multiple of %d "
+            "(training.num_micro_batches).",
+            each,
+            size,
+            100 * (1 - each / (turns * size)),
+            size,
+        )
 
 
 def _make_place(
