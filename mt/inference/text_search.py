@@ -31,6 +31,9 @@ from mt.special_tokens import EOS_ID, UNK_ID
 
 LOG = logging.getLogger(__name__)
 
+_BATCH_TOKENS = 8192
+"""Source tokens of a batch at most, padding included, so that long sentences need no more memory."""
+
 
 class SearchOptions(TypedDict, total=False):
     """The options of `TextSearch.n_best`, which explains them and has their defaults."""
@@ -69,7 +72,7 @@ class TextSearch:
             src_tokenizer: The tokenizer of the source language.
             tgt_tokenizer: The tokenizer of the target language.
             max_length: The most tokens that the model reads or writes, EOS included.
-            batch_sentences: How many sentences are translated at once.
+            batch_sentences: How many sentences are translated at once, at most.
             target_ratio: Target tokens per source token in the training data, for `length_limit`.
             copies_words: Whether model and engine can copy unknown words.
             dictionary: Source words, with the translations to use for them, where words can be copied.
@@ -203,9 +206,13 @@ class TextSearch:
             numbers = [segment.line + segment.number * 1_000_000_007 for segment in batch]
             return self.engine.search(replace(request, with_scores=with_scores), strategy, numbers)
 
-        for start in range(0, len(order), self._batch_sentences):
+        start = 0
+        while start < len(order):
             before_each_batch()
-            places = order[start : start + self._batch_sentences]
+            longest = len(segments[order[start]].tokens) + 1
+            size = max(1, min(self._batch_sentences, _BATCH_TOKENS // longest))
+            places = order[start : start + size]
+            start += size
             batch = [segments[place] for place in places]
             parts = split_on_out_of_memory(search_batch, batch, _halves)
             found |= zip(places, chain.from_iterable(parts), strict=True)
