@@ -157,10 +157,11 @@ def show_progress_bars() -> None:
     _are_shown = True
 
 
-def hide_progress_bars() -> None:
-    """Draw none from now on."""
+def show_only_errors() -> None:
+    """Draw no bars from now on, and log errors alone, as all processes of a run but the first do."""
     global _are_shown
     _are_shown = False
+    logging.getLogger("mt").setLevel(logging.ERROR)
 
 
 def are_shown() -> bool:

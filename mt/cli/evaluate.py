@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from mt import processes
 from mt.cli.logs import show_logs
 from mt.cli.options import (
     BeamOption,
@@ -21,7 +22,7 @@ from mt.cli.options import (
     in_precision,
     refuse_missing_folder,
 )
-from mt.display import counted
+from mt.display import counted, show_only_errors
 
 if TYPE_CHECKING:
     from mt.evaluation.analysis import ScoredSentence
@@ -64,6 +65,8 @@ def evaluate(
     search, and the scores in evaluations.jsonl; TensorBoard shows the scores and the worst sentences.
     """
     show_logs()
+    if not processes.is_first():
+        show_only_errors()
     refuse_missing_folder(json)
     found = find_run(run)
     strategy = choose_beam(beam, length_penalty, length_normalization)

@@ -8,6 +8,7 @@ from typing import TypedDict, Unpack
 
 import torch
 
+from mt import distributed
 from mt.data.batches.batch import pad
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import SearchPrecision, split_on_out_of_memory
@@ -193,11 +194,10 @@ class TextSearch:
     ) -> list[list[Hypothesis]]:
         """Find the hypotheses of each segment, in order, the best first.
 
-        Segments of similar length are searched together. ``most`` is the most tokens of a translation; the
-        other arguments and the errors are those of `n_best`.
+        Segments of similar length are searched together; several processes deal the batches out. ``most`` is
+        the most tokens of a translation; the other arguments and the errors are those of `n_best`.
         """
-        # The longest first: what does not fit into memory fails at once, not at the end.
-        order = sorted(range(len(segments)), key=lambda place: -len(segments[place].tokens))
+        batches = self._batches(segments)
         found: dict[int, list[Hypothesis]] = {}
 
         def search_batch(batch: list[Segment]) -> list[list[Hypothesis]]:
@@ -206,18 +206,30 @@ class TextSearch:
             numbers = [segment.line + segment.number * 1_000_000_007 for segment in batch]
             return self.engine.search(replace(request, with_scores=with_scores), strategy, numbers)
 
-        start = 0
-        while start < len(order):
+        def search_places(places: list[int]) -> list[list[Hypothesis]]:
             before_each_batch()
-            longest = len(segments[order[start]].tokens) + 1
-            size = max(1, min(self._batch_sentences, _BATCH_TOKENS // longest))
-            places = order[start : start + size]
-            start += size
             batch = [segments[place] for place in places]
             parts = split_on_out_of_memory(search_batch, batch, _halves)
-            found |= zip(places, chain.from_iterable(parts), strict=True)
             after_each_batch(batch)
+            return list(chain.from_iterable(parts))
+
+        for places, hypotheses in zip(batches, distributed.deal(batches, search_places), strict=True):
+            found |= zip(places, hypotheses, strict=True)
         return [found[place] for place in range(len(segments))]
+
+    def _batches(self, segments: Sequence[Segment]) -> list[list[int]]:
+        """The places of the segments of each batch, the longest first.
+
+        What does not fit into memory fails at once, not at the end.
+        """
+        order = sorted(range(len(segments)), key=lambda place: -len(segments[place].tokens))
+        batches = []
+        while order:
+            longest = len(segments[order[0]].tokens) + 1
+            size = max(1, min(self._batch_sentences, _BATCH_TOKENS // longest))
+            batches.append(order[:size])
+            order = order[size:]
+        return batches
 
     def as_lines(
         self,
