@@ -67,7 +67,6 @@ def test_a_line_that_cannot_be_translated_ends_both_with_a_sentence(trained: Run
 
 
 def test_errors_of_lines_travel_between_processes() -> None:
-    import pickle
 
     error = LinesError({3: "line 3 is too long", 7: "so is line 7"}, Remedy.COMPUTE_ON_CPU)
     again = pickle.loads(pickle.dumps(error))
