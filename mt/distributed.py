@@ -6,6 +6,7 @@ fails, and is the only launcher (https://docs.pytorch.org/docs/stable/elastic/ru
 
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
@@ -70,7 +71,10 @@ def wrap(objective: nn.Module) -> nn.Module:
     """What a step calls instead of ``objective``: its gradient becomes the mean over all processes."""
     if not dist.is_initialized():
         return objective
-    return DistributedDataParallel(objective, broadcast_buffers=False)
+    with warnings.catch_warnings():
+        # The argument has a new name since torch 2.13. Our buffers grow on each process as needed.
+        warnings.simplefilter("ignore", FutureWarning)
+        return DistributedDataParallel(objective, broadcast_buffers=False)
 
 
 def keep_to_oneself(wrapped: nn.Module) -> AbstractContextManager[None]:

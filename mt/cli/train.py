@@ -84,12 +84,8 @@ def train(
     outcome = run_training(
         loaded, directory, restart=restart, from_checkpoint=from_checkpoint, max_seconds=max_seconds
     )
-    if not processes.is_first():
-        raise typer.Exit(outcome.exit_code)
-    if outcome.finished is not None:
-        _report(outcome, directory)
-        return
-    _say_how_to_resume(outcome, restart=restart, branches_off=from_checkpoint is not None)
+    if processes.is_first():
+        _report(outcome, directory, restart=restart, branches_off=from_checkpoint is not None)
     raise typer.Exit(outcome.exit_code)
 
 
@@ -110,8 +106,11 @@ def _say_how_to_resume(outcome: "Outcome", *, restart: bool, branches_off: bool)
     typer.echo(f"The same command{without} resumes the run.", err=True)
 
 
-def _report(outcome: "Outcome", run: "RunDirectory") -> None:
+def _report(outcome: "Outcome", run: "RunDirectory", *, restart: bool, branches_off: bool) -> None:
     """Print what to do next; the log says how the run ended."""
+    if outcome.finished is None:
+        _say_how_to_resume(outcome, restart=restart, branches_off=branches_off)
+        return
     if outcome.was_finished:
         typer.echo(
             f"{run.path} is finished: {outcome.finished}. "
