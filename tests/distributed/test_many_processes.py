@@ -12,7 +12,7 @@ from .conftest import Start, assert_close, pairs_of, position, steps_of, tensors
 # The last step of an epoch has a single micro-batch, so that all processes but one have nothing to compute.
 # The gradient of the bias of keys is zero but for rounding, which Adam makes as large as the learning rate.
 STEPS = (
-    "training.num_micro_batches=4", "training.batch_tokens=120", "validation.every_steps=4",
+    "training.num_micro_batches=4", "training.batch_tokens=140", "validation.every_steps=4",
     "schedule.learning_rate=0.002",
 )  # fmt: skip
 
@@ -79,7 +79,7 @@ OPTIONS = {
     "R-Drop, guided alignment and moving average": (
         "tokenizer.kind=word", "training.guided_alignment=0.3", "training.r_drop=1", "training.ema_decay=0.9",
     ),
-    "BPE-dropout": ("tokenizer.kind=bpe", "tokenizer.max_size=200", "training.bpe_dropout=0.2"),
+    "BPE-dropout": ("tokenizer.kind=bpe", "tokenizer.max_size=300", "training.bpe_dropout=0.2"),
 }  # fmt: skip
 
 
