@@ -158,10 +158,12 @@ def show_progress_bars() -> None:
 
 
 def show_only_errors() -> None:
-    """Draw no bars from now on, and log errors alone, as all processes of a run but the first do."""
+    """Say nothing on the terminal from now on, and only errors in log files, as the other processes do."""
     global _are_shown
     _are_shown = False
-    logging.getLogger("mt").setLevel(logging.ERROR)
+    logger = logging.getLogger("mt")
+    logger.setLevel(logging.ERROR)
+    logger.handlers = []
 
 
 def are_shown() -> bool:

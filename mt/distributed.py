@@ -4,10 +4,9 @@ All processes call the same functions in the same order. torchrun starts them, e
 fails, and is the only launcher (https://docs.pytorch.org/docs/stable/elastic/run.html).
 """
 
-import ctypes
-import os
-import signal
 import sys
+import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
@@ -29,7 +28,7 @@ R = TypeVar("R")
 STEP_TIME = {"cpu": timedelta(seconds=60), "cuda": timedelta(minutes=5)}
 # How long it waits while the first one prepares the corpus, validates or saves.
 LONG_TIME = timedelta(days=7)
-_SET_PARENT_DEATH_SIGNAL = 1
+_FIRST_WORD_SECONDS = 2.0
 
 _patient: dist.ProcessGroup | None = None
 """The group for objects and for long waits; the default group is for what a step exchanges."""
@@ -46,7 +45,7 @@ def connected(device_type: str) -> Iterator[None]:
     if not processes.are_several():
         yield
         return
-    _end_with_parent()
+    processes.end_with_launcher()
     if device_type == "cuda":
         torch.cuda.set_device(processes.local_rank())
     dist.init_process_group("nccl" if device_type == "cuda" else "gloo", timeout=STEP_TIME[device_type])
@@ -54,9 +53,11 @@ def connected(device_type: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if not _is_of_connection(error):
+        if not is_lost_connection(error):
             raise
         if not processes.is_first():
+            # torchrun ends all others when it notices the end of one. The first one has more to say.
+            time.sleep(_FIRST_WORD_SECONDS)
             sys.exit(1)
         raise TrainingError(
             "another process of this run has ended, or has not answered in time; if it could say why, that "
@@ -71,7 +72,10 @@ def wrap(objective: nn.Module) -> nn.Module:
     """What a step calls instead of ``objective``: its gradient becomes the mean over all processes."""
     if not dist.is_initialized():
         return objective
-    return DistributedDataParallel(objective, broadcast_buffers=False)
+    with warnings.catch_warnings():
+        # The argument has a new name since torch 2.13. Our buffers grow on each process as needed.
+        warnings.simplefilter("ignore", FutureWarning)
+        return DistributedDataParallel(objective, broadcast_buffers=False)
 
 
 def keep_to_oneself(wrapped: nn.Module) -> AbstractContextManager[None]:
@@ -160,14 +164,8 @@ def gather(value: T) -> list[T]:
     return values
 
 
-def _end_with_parent() -> None:
-    """Let Linux end this process when torchrun's agent is gone, which otherwise nobody would do."""
-    if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-        if os.getppid() != parent:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _is_of_connection(error: RuntimeError) -> bool:
+def is_lost_connection(error: Exception) -> bool:
+    """Whether another process has ended, or has not answered in time."""
+    if not isinstance(error, RuntimeError):
+        return False
     return isinstance(error, dist.DistError) or "gloo" in str(error) or "NCCL" in str(error)

@@ -3,10 +3,15 @@
 A *rank* is the number of a process among all of them, from 0 on; the local rank, among those of its machine.
 """
 
+import ctypes
 import os
+import signal
+import sys
 
 # Other launchers set RANK as well, for programs of theirs.
 _IS_OURS = "TORCHELASTIC_RUN_ID" in os.environ
+_LAUNCHER = os.getppid()
+_SET_PARENT_DEATH_SIGNAL = 1
 
 
 def size() -> int:
@@ -37,6 +42,14 @@ def is_first() -> bool:
 def is_first_on_machine() -> bool:
     """Whether this is the process that prepares what all on its machine read."""
     return local_rank() == 0
+
+
+def end_with_launcher() -> None:
+    """Let Linux end this process when torchrun is gone, which otherwise nobody would do."""
+    if sys.platform == "linux" and _IS_OURS:
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != _LAUNCHER:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _number(variable: str, otherwise: int) -> int:

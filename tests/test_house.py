@@ -178,6 +178,22 @@ def test_no_pickle_and_no_remote_code(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=_module)
+def test_only_one_room_knows_how_processes_talk_and_one_how_many_there_are(file: Path) -> None:
+    module, tree = _module(file), ast.parse(file.read_text())
+    text = ast.unparse(tree)
+    names = [name for _, name in _imports(tree)]
+    talks = "torch.distributed" in text or any(name.startswith("torch.nn.parallel") for name in names)
+    assert talks == (module == "mt.distributed")
+    strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert bool(strings & {"WORLD_SIZE", "RANK", "LOCAL_RANK"}) == (module == "mt.processes")
+    # What depends on the number of processes is decided in `are_several`, or is the share of one of them.
+    if module not in ("mt.processes", "mt.training.run"):
+        compared = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Compare | ast.If)]
+        conditions = [condition.partition(":")[0] for condition in compared]
+        assert not [condition for condition in conditions if "processes.size()" in condition]
+
+
+@pytest.mark.parametrize("file", FILES, ids=_module)
 def test_yaml_is_loaded_safely(file: Path) -> None:
     text = file.read_text()
     assert not re.search(r"yaml\.(unsafe_load|full_load|UnsafeLoader|FullLoader|Loader\b)", text)

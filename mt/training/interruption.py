@@ -95,6 +95,8 @@ class Interruption:
         self.signal = signal.Signals(number)
         if self._is_at_once:
             raise Interrupted
+        if not processes.is_first():
+            return
         # Not through logging: the signal may have come while a log line was being written.
         with contextlib.suppress(OSError):
             text = f"\n{self.reason}: finishing this step and saving; press Ctrl-C again to stop at once\n"

@@ -3,7 +3,7 @@
 import logging
 import time
 
-from mt import processes
+from mt import distributed, processes
 from mt.config.config import Config
 from mt.data.batches.stream import BatchStream
 from mt.errors import Remedy, TrainingError
@@ -39,6 +39,9 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
                 micro_batches, epoch, batch = batches.take(
                     counters.epoch, counters.batch, rank=processes.rank(), num_processes=processes.size()
                 )
+                if counters.batch == 0:
+                    # Making an epoch may take longer than a step may.
+                    distributed.wait()
             except Interrupted:
                 session.save_new_steps(train_state)
                 return None

@@ -1,7 +1,8 @@
 """Training a run from its config to its end, or as far as it gets before an interruption."""
 
 import logging
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +36,7 @@ from mt.training.resume import (
     write_config,
 )
 from mt.training.session import Session
-from mt.training.train_state import new_train_state
+from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
@@ -78,22 +79,22 @@ def run_training(
     run = as_run(run)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device)
-    _refuse_idle_processes(config)
     with (
         Interruption(max_seconds) as interruption,
         distributed.connected(device.type),
         explain_out_of_memory(config),
     ):
-        sitting = _Sitting(config, run, device, precision, interruption)
+        setup = _Setup(config, run, device, precision, interruption)
         if not processes.is_first():
-            return _train_with_the_first(sitting)
+            return _train_with_the_first(setup)
+        _refuse_idle_processes(config)
         try:
             corpus = _make_place(config, run, interruption, restart, from_checkpoint)
         except Interrupted:
             _report_end(None, Counters(), config.validation.metric, interruption)
             return Outcome(None, Counters(), interruption.exit_code, was_started=False)
         with run.lock():
-            point = find_resume_point(run, sitting.store, config)
+            point = find_resume_point(run, setup.store, config)
             counters = point.values.counters if point else Counters()
             with log_file(run):
                 finished = counters.reached_limit(config.training, config.validation)
@@ -102,7 +103,11 @@ def run_training(
                 if is_finished:
                     return Outcome(finished, counters, was_finished=True)
                 run.stopped_file.unlink(missing_ok=True)
-                finished = _train(sitting, point, counters, corpus)
+                try:
+                    with _ready(setup, point, counters, corpus) as ready:
+                        finished = train(*ready)
+                except Interrupted:
+                    finished = None
                 _report_end(finished, counters, config.validation.metric, interruption)
                 if finished is None:
                     write_text_atomically(run.stopped_file, f"{interruption.reason}\n")
@@ -110,7 +115,7 @@ def run_training(
 
 
 @dataclass(frozen=True)
-class _Sitting:
+class _Setup:
     """What training needs besides its state and its data, on each process."""
 
     config: Config
@@ -133,56 +138,75 @@ class _Start:
     """Of the checkpoint that training resumes from; 0 for a new run."""
 
 
-def _train_with_the_first(sitting: _Sitting) -> Outcome:
-    """Train as one of the other processes, which write nothing and say nothing but errors."""
+def _train_with_the_first(setup: _Setup) -> Outcome:
+    """Train as one of the other processes, which write nothing but their errors."""
     show_only_errors()
     start = distributed.agree(_Start(is_finished=False, step=0))
     if start.is_finished:
         return Outcome("the run is finished", Counters(), was_finished=True)
-    point = find_resume_point(sitting.run, sitting.store, sitting.config) if start.step else None
-    counters = point.values.counters if point else Counters()
-    with log_file(sitting.run):
+    with log_file(setup.run), _errors_in_the_log():
+        point = find_resume_point(setup.run, setup.store, setup.config) if start.step else None
+        counters = point.values.counters if point else Counters()
         if counters.step != start.step:
             raise RunError(
                 f"process {processes.rank()} finds no checkpoint of step {start.step:,} in "
-                f"{sitting.run.path}: all machines need the same folder."
+                f"{setup.run.path}: all machines need the same folder."
             )
-        finished = _train(sitting, point, counters, None)
-    return Outcome(finished, counters, 0 if finished else sitting.interruption.exit_code)
+        try:
+            with _ready(setup, point, counters, None) as ready:
+                finished = train(*ready)
+        except Interrupted:
+            finished = None
+    return Outcome(finished, counters, 0 if finished else setup.interruption.exit_code)
 
 
-def _train(
-    sitting: _Sitting, point: ResumePoint | None, counters: Counters, corpus: Corpus | None
-) -> str | None:
-    """Prepare the data, build or restore the model, and train; why the run is finished, or None."""
-    config, run, interruption = sitting.config, sitting.run, sitting.interruption
+@contextmanager
+def _errors_in_the_log() -> Iterator[None]:
+    """Log why this process ends, unless that is the end of another one; stderr may be far away."""
+    try:
+        yield
+    except Exception as error:
+        if not distributed.is_lost_connection(error):
+            LOG.error("%s: %s", type(error).__name__, error)
+        raise
+
+
+@contextmanager
+def _ready(
+    setup: _Setup, point: ResumePoint | None, counters: Counters, corpus: Corpus | None
+) -> Iterator[tuple[TrainState, BatchStream, Session]]:
+    """Prepare the data and build or restore the model: what training needs, for the ``with`` block.
+
+    Raises:
+        Interrupted: If the session was asked to stop; there is nothing to save yet.
+    """
+    config, run, interruption = setup.config, setup.run, setup.interruption
     is_first = processes.is_first()
     seed_everything(config.training.seed)
-    try:
-        with interruption.at_once():
-            # The others find the tokenizers that the first one has saved.
-            resuming = point is not None or not is_first
-            prepared = distributed.in_turns(lambda: prepare(config, run, resuming=resuming, corpus=corpus))
-        model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(sitting.device)
-        train_state = new_train_state(model, config, sitting.precision, counters)
-        environment = describe_environment(sitting.device, sitting.precision)
-        if point is not None:
-            point.restore(train_state, run)
-            if is_first:
-                # Not earlier: a run that is refused or already finished keeps its config.
-                write_config(run, config)
-            report_resuming(run, config, point.checkpoint, environment)
-        _report_model(model, environment)
-        _speed_up(model, config)
-        batches = _batches(config, prepared, counters, interruption)
-        if processes.are_several():
-            train_state.try_out(batches.largest_batch(counters.epoch))
-        with _progress(config, run, prepared, batches, counters) if is_first else nullcontext() as progress:
-            session = Session(config, run, sitting.store, prepared, environment, interruption, progress)
-            session.newest = point.checkpoint if point else None
-            return train(train_state, batches, session)
-    except Interrupted:
-        return None
+    with interruption.at_once():
+        # The others find the tokenizers that the first one has saved.
+        resuming = point is not None or not is_first
+        prepared = distributed.in_turns(lambda: prepare(config, run, resuming=resuming, corpus=corpus))
+    model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(setup.device)
+    train_state = new_train_state(model, config, setup.precision, counters)
+    environment = describe_environment(setup.device, setup.precision)
+    if point is not None:
+        point.restore(train_state, run)
+        if is_first:
+            # Not earlier: a run that is refused or already finished keeps its config.
+            write_config(run, config)
+        report_resuming(run, config, point.checkpoint, environment)
+    _report_model(model, environment)
+    _speed_up(model, config)
+    batches = _batches(config, prepared, counters, interruption)
+    if processes.are_several():
+        largest = batches.largest_batch(counters.epoch)
+        distributed.wait()
+        train_state.try_out(largest)
+    with _progress(config, run, prepared, batches, counters) if is_first else nullcontext() as progress:
+        session = Session(config, run, setup.store, prepared, environment, interruption, progress)
+        session.newest = point.checkpoint if point else None
+        yield train_state, batches, session
 
 
 def _refuse_idle_processes(config: Config) -> None:
@@ -199,7 +223,7 @@ def _refuse_idle_processes(config: Config) -> None:
             f"training.num_micro_batches={size} and training.batch_tokens="
             f"{config.training.batch_tokens * each // size}."
         )
-    if each % size and processes.is_first():
+    if each % size:
         turns = -(-each // size)
         LOG.warning(
             "%d micro-batches on %d processes: %.0f %% of the time is spent waiting. Take a multiple of %d "

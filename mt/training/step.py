@@ -127,9 +127,9 @@ def _explain_out_of_memory(batch: Batch) -> None:
     rows, (src_length, tgt_length) = len(batch.labels), (batch.src_ids.size(1), batch.labels.size(1))
     if processes.are_several():
         raise TrainingError(
-            f"process {processes.rank()} has run out of memory in a batch of {rows} pairs, {src_length} "
-            f"source and {tgt_length} target tokens long. Lower training.batch_tokens and raise "
-            "training.num_micro_batches, in a new run."
+            f"process {processes.rank()} of {processes.size()} has run out of memory in a batch of "
+            f"{rows} pairs, {src_length} source and {tgt_length} target tokens long. Lower "
+            "training.batch_tokens and raise training.num_micro_batches, in a new run."
         )
     if rows == 1:
         raise TrainingError(
