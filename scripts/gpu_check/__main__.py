@@ -21,7 +21,7 @@ from scripts.gpu_check.job import REPOSITORY, Job
 
 NO_DEVICE = 2
 GRACE_SECONDS = 5.0
-"""A part for which less time is left is not begun."""
+"""A part for which less time is left is not started."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Result:
     seconds: float
     text: str
     code: int | None
-    """None if it was stopped, or never begun."""
+    """None if it was stopped, or never started."""
 
 
 def parts(job: Job) -> list[Part]:
@@ -123,7 +123,7 @@ def report(job: Job, results: Sequence[Result]) -> str:
 def _run(part: Part, job: Job, *, limit_seconds: float) -> Result:
     """Run one part; whatever it has started is ended with it."""
     if limit_seconds < GRACE_SECONDS:
-        return Result(part, "**not begun**: no time was left", 0.0, "", None)
+        return Result(part, "**not started**: no time was left", 0.0, "", None)
     log, printed = job.folder / f"{part.name}.log", job.folder / f"{part.name}.md"
     started = time.monotonic()
     with log.open("w") as errors, printed.open("w") as output:

@@ -136,7 +136,9 @@ def profiled(work: Callable[[], object], num_steps: int, device: torch.device) -
     busy = [
         (event.time_range.start, event.time_range.end)
         for event in events
-        if event.device_type == kind and (is_cuda or event.cpu_parent is None)
+        # On CUDA there are annotations too, such as the whole step of the optimizer.
+        if event.device_type == kind
+        and (not event.is_user_annotation if is_cuda else event.cpu_parent is None)
     ]
     attention = Counter(
         event.name.removeprefix(ATTENTION)

@@ -61,12 +61,12 @@ def test_a_part_that_hangs_is_stopped_with_all_that_it_started_and_keeps_what_it
     assert not status.exists() or "State:\tZ" in status.read_text()
 
 
-def test_a_part_is_not_begun_without_time(tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    part = python("late", f"open({str(begun)!r}, 'w')")
+def test_a_part_is_not_started_without_time(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    part = python("late", f"open({str(started)!r}, 'w')")
     [result] = run_parts([part], job(tmp_path), until=time.monotonic() + 1, output=tmp_path / "report.md")
-    assert not begun.exists()
-    assert "not begun" in result.outcome
+    assert not started.exists()
+    assert "not started" in result.outcome
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
