@@ -121,15 +121,10 @@ def translate(
     with _together(device):
         translator = _load(found, checkpoint, device, precision, dictionary, ensemble)
         is_numbered = n_best is not None
+        find = partial(translator.n_best, num_best=n_best or 1, strategy=strategy, refuse_long=True)
+        constraints = _constraints(min_length, no_repeat_ngram)
         search = partial(
-            translator.n_best,
-            num_best=n_best or 1,
-            strategy=strategy,
-            constraints=_constraints(min_length, no_repeat_ngram),
-            max_length=max_length,
-            keep_unk=keep_unk,
-            refuse_long=True,
-            with_scores=is_numbered,
+            find, constraints=constraints, max_length=max_length, keep_unk=keep_unk, with_scores=is_numbered
         )
         unknown_words = UnknownWords(translator.reader, copies=translator.copies_words and not keep_unk)
         if lines.are_typed:
