@@ -47,10 +47,13 @@ class Interruption:
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """Let a signal raise `Interrupted` at once; for work that has nothing to save."""
-        self._is_at_once = True
+        """Let a signal raise `Interrupted` at once; for work that has nothing to save.
+
+        Of several processes only the first one: its end is the end of the others.
+        """
+        self._is_at_once = processes.is_first()
         try:
-            if self.signal is not None:
+            if self.signal is not None and self._is_at_once:
                 raise Interrupted
             yield
         finally:

@@ -80,7 +80,7 @@ def run_training(
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     with (
-        Interruption(max_seconds) as interruption,
+        Interruption(max_seconds if processes.is_first() else None) as interruption,
         distributed.connected(device.type),
         explain_out_of_memory(config),
     ):

@@ -57,14 +57,15 @@ def start(tiny_config_file: Path, tmp_path: Path) -> Start:
         output = tmp_path / f"{name}-{size}.output"
         with output.open("a") as file:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=_environment(), text=True
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment(), text=True
             )
         return Job(process, tmp_path / name, output)
 
     return run
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """One thread each, which sleeps where processes share cores."""
     root = str(Path(mt.__file__).parent.parent)
     return {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "0"}
 
