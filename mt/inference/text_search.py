@@ -83,7 +83,7 @@ class TextSearch:
         self.tgt_tokenizer = tgt_tokenizer
         self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=copies_words)
         self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
-        self._batch_sentences = batch_sentences
+        self.batch_sentences = batch_sentences
         self._target_ratio = target_ratio
 
     def translate(self, texts: Sequence[str], **options: Unpack[SearchOptions]) -> list[str]:
@@ -203,9 +203,9 @@ class TextSearch:
             numbers = [segment.line + segment.number * 1_000_000_007 for segment in batch]
             return self.engine.search(replace(request, with_scores=with_scores), strategy, numbers)
 
-        for start in range(0, len(order), self._batch_sentences):
+        for start in range(0, len(order), self.batch_sentences):
             before_each_batch()
-            places = order[start : start + self._batch_sentences]
+            places = order[start : start + self.batch_sentences]
             batch = [segments[place] for place in places]
             parts = split_on_out_of_memory(search_batch, batch, _halves)
             found |= zip(places, chain.from_iterable(parts), strict=True)

@@ -14,6 +14,7 @@ REFUSALS = {
     408: "The request did not arrive in time",
     413: "The body is too large",
     415: "The body is not application/json",
+    421: "The Host header is not a name of the service",
     422: "The body is not JSON, asks for what is not there, or has a text that is too long",
     429: "Too many texts are waiting",
     500: "The service has an error",
