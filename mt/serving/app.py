@@ -86,7 +86,7 @@ class Service:
         return HTMLResponse(PAGE, headers=_HEADERS)
 
     async def _openapi(self, request: Request) -> Response:
-        return JSONResponse(description(self._limits), headers=_HEADERS)
+        return JSONResponse(description(self._limits, self._runs), headers=_HEADERS)
 
     async def _health(self, request: Request) -> Response:
         runs = [

@@ -266,6 +266,10 @@ def test_alignment_without_the_plain_model_is_refused(translator: Translator) ->
         refused = client.post("/translate", json={"text": "a", "alignment": True})
         assert refused.status_code == 422
         assert "float32" in refused.json()["error"]
+        whole = client.get("/openapi.json").json()
+        assert not conforms(
+            {"text": "a", "alignment": True}, whole["components"]["schemas"]["Request"], whole
+        )
         assert client.get("/health").json()["runs"][0]["alignment"] is False
 
 
@@ -311,6 +315,9 @@ def conforms(value: Any, schema: dict[str, Any], whole: dict[str, Any]) -> bool:
         return conforms(value, whole["components"]["schemas"][schema["$ref"].rpartition("/")[2]], whole)
     if "const" in schema:
         return bool(value == schema["const"])
+    if "enum" in schema:
+        # 1 is True to Python, and not to JSON.
+        return any(value == each and type(value) is type(each) for each in schema["enum"])
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     if value is None:
         return "null" in types
@@ -348,6 +355,10 @@ REQUESTS: list[dict[str, Any]] = [
     {"text": "a", "beam": "3"},
     {"text": "a", "n_best": 0},
     {"text": "a", "other": 1},
+    {"text": "a", "run": ""},
+    {"text": "a", "src": "de"},
+    {"text": "a", "tgt": "en"},
+    {"text": "a", "alignment": 1},
 ]  # fmt: skip
 
 
