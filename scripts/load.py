@@ -70,9 +70,13 @@ class ServiceProcess:
         return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS"))
 
     def is_well(self) -> bool:
-        """Whether it translates."""
-        with closing(Client(self.port)) as client:
-            return client.translate("a")[0] == 200
+        """Whether it translates, at once or a moment later, when it has seen that others are gone."""
+        for _ in range(100):
+            with closing(Client(self.port)) as client, suppress(OSError):
+                if client.translate("a")[0] == 200:
+                    return True
+            time.sleep(0.1)
+        return False
 
 
 @contextmanager
