@@ -87,7 +87,7 @@ class TextSearch:
         self.tgt_tokenizer = tgt_tokenizer
         self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=copies_words)
         self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
-        self._batch_sentences = batch_sentences
+        self.batch_sentences = batch_sentences
         self._target_ratio = target_ratio
 
     def translate(self, texts: Sequence[str], **options: Unpack[SearchOptions]) -> list[str]:
@@ -226,7 +226,7 @@ class TextSearch:
         batches = []
         while order:
             longest = len(segments[order[0]].tokens) + 1
-            size = max(1, min(self._batch_sentences, _BATCH_TOKENS // longest))
+            size = max(1, min(self.batch_sentences, _BATCH_TOKENS // longest))
             batches.append(order[:size])
             order = order[size:]
         return batches
