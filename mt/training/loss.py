@@ -22,8 +22,8 @@ _CHUNK_ELEMENTS_ELSEWHERE = 2**27
 _BLOCK_ELEMENTS = 2**19
 
 RowLosses = Callable[[Tensor, Tensor, bool], Tensor]
-"""Maps logits ``(N, V)`` and labels ``(N,)`` to the loss of each row ``(N,)``. It may overwrite the logits; if
-the third argument is true, it replaces them by the gradient of the summed loss."""
+"""Maps logits ``(N, V)`` and labels ``(N,)`` to the loss of each row ``(N,)``. It may overwrite the logits;
+if the third argument is true, it replaces them by the gradient of the summed loss."""
 
 
 def projected_loss(hidden: Tensor, weight: Tensor, labels: Tensor, row_losses: RowLosses) -> Tensor:
