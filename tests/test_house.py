@@ -34,7 +34,7 @@ FLOORS = {
 MAX_LINES = 400
 MAX_FUNCTION_LINES = 70
 # Raise it for a room that is built, not for a file that could be a part of its only importer.
-MAX_FILES = 214
+MAX_FILES = 218
 
 
 def _room(module: str) -> str:

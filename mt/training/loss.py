@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mt.data.batches.batch import Batch
+from mt.masks import Mask
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 from mt.transformer.linear import pad_rows
 from mt.transformer.transformer import Transformer
@@ -286,6 +287,18 @@ def subtract_target(probabilities: Tensor, labels: Tensor, weights: Tensor, smoo
     probabilities.scatter_add_(-1, labels[:, None], (weights * (smoothing - 1))[:, None])
 
 
+def cheapest_masks(batch: Batch) -> tuple[Tensor | None, Mask]:
+    """The masks of source and target with which the loss of a batch is computed fastest on its device.
+
+    Padding follows the real tokens of a target, which therefore never attend to it without a mask either;
+    what padding attends to does not count. On CUDA the fastest kernel accepts no mask but the causal one. On
+    a CPU nothing would be gained by that.
+    """
+    if batch.tgt_ids.is_cuda:
+        return batch.src_mask if batch.has_src_padding else None, "causal"
+    return batch.src_mask, batch.tgt_mask
+
+
 class Objective(nn.Module):
     """The model and its loss as one module, from a batch to the summed loss."""
 
@@ -327,12 +340,13 @@ class Objective(nn.Module):
             kept_in_two_passes(ids, self.simcut_share) if self.simcut and num_passes == 2 else None
             for ids in (passes.src_ids, passes.tgt_ids)
         )
-        memory = self.model.encode(passes.src_ids, passes.src_mask, kept=src_kept)
+        src_mask, tgt_mask = cheapest_masks(passes)
+        memory = self.model.encode(passes.src_ids, src_mask, kept=src_kept)
         decoded = self.model.decode(
             passes.tgt_ids,
             memory,
-            passes.src_mask,
-            passes.tgt_mask,
+            src_mask,
+            tgt_mask,
             kept=tgt_kept,
             with_alignment=self.guided_alignment > 0 and passes.alignment is not None,
         )

@@ -69,7 +69,7 @@ def run_training(
     """
     run = as_run(run)
     device = choose_device(config.training.device)
-    precision = Precision(config.training.precision, device)
+    precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     with Interruption(max_seconds) as interruption:
         try:
             corpus = _make_place(config, run, interruption, restart, from_checkpoint)
