@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-_FEWEST_ROWS = 32
+from mt.transformer.bf16_product import bf16_linear, padded, padded_length
 
 
 class Linear(nn.Linear):
@@ -22,9 +22,12 @@ class Linear(nn.Linear):
         return linear(x, self.weight, self.bias)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute ``x @ weight.t() + bias``, as `torch.nn.functional.linear` does."""
-    return unpad_rows(F.linear(pad_rows(x), weight, bias), x)
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
+    """Compute ``x @ weight.t() + bias``, as `torch.nn.functional.linear` does, then ReLU if asked for."""
+    if is_cpu_autocast(x) and torch.get_autocast_dtype("cpu") == torch.bfloat16:
+        return bf16_linear(x, weight, bias, relu=relu)
+    y = unpad_rows(F.linear(pad_rows(x), weight, bias), x)
+    return F.relu(y) if relu else y
 
 
 def is_cpu_autocast(x: Tensor) -> bool:
@@ -49,12 +52,6 @@ def unpad_rows(rows: Tensor, like: Tensor) -> Tensor:
     return rows[: like.numel() // like.size(-1)].view(*like.shape[:-1], rows.size(-1))
 
 
-def padded_length(number: int) -> int:
-    """Round up to a multiple of 32; from 512 on, of an eighth of the largest power of two below it."""
-    unit = max(_FEWEST_ROWS, 1 << (number.bit_length() - 1) >> 3)
-    return -(-number // unit) * unit
-
-
 class _PadRows(torch.autograd.Function):
     """Cast to ``dtype`` and append rows of zeros in one pass instead of two."""
 
@@ -62,10 +59,7 @@ class _PadRows(torch.autograd.Function):
     def forward(ctx: Any, rows: Tensor, dtype: torch.dtype) -> Tensor:
         """``(N, D)`` -> ``(N', D)`` in ``dtype``, where the rows from N on are zeros."""
         ctx.num_rows, ctx.dtype = len(rows), rows.dtype
-        padded = rows.new_empty(padded_length(len(rows)), rows.size(1), dtype=dtype)
-        padded[: len(rows)] = rows
-        padded[len(rows) :] = 0
-        return padded
+        return padded(rows, dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
