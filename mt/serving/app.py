@@ -208,7 +208,7 @@ class _OnlyTheseHosts:
         else:
             LOG.info("refused with 421")
             names = ", ".join(sorted(self._hosts))
-            await _error(421, f"the Host of the request must be {names}.")(scope, receive, send)
+            await _error(421, f"the Host of the request must be one of {names}.")(scope, receive, send)
 
 
 def _result(text: str, answer: Answer) -> dict[str, object]:
