@@ -79,9 +79,9 @@ class _ProjectedLoss(torch.autograd.Function):
             chunk = hidden[start : start + rows]
             logits = torch.mm(chunk, weight.t(), out=buffer[: len(chunk)])
             losses = []
-            for block, block_labels in zip(
-                logits.split(block_rows), labels[start : start + rows].split(block_rows), strict=True
-            ):
+            for first in range(0, len(chunk), block_rows):
+                block = logits[first : first + block_rows]
+                block_labels = labels[start + first : start + first + len(block)]
                 exact = block if block.dtype == exact_dtype else exact_buffer[: len(block)].copy_(block)
                 losses.append(row_losses(exact, block_labels, needs_gradient))
                 if needs_gradient and exact is not block:

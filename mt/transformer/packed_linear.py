@@ -1,6 +1,6 @@
 """Linear layers whose weights are packed once for fast products, as search uses them.
 
-Only this file and `bf16_product` call what is no stable interface of torch, here oneDNN's packed weights and
+Only this file and `linear` call what is no stable interface of torch, here oneDNN's packed weights and
 the product of 8-bit integers. Each is tried once and compared with `torch.nn.functional.linear`; where it
 fails, plain products of the same precision take its place.
 """

@@ -8,9 +8,9 @@ from torch.nn import functional as F
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
 from mt.training.loss import Objective
-from mt.transformer import bf16_product
-from mt.transformer.bf16_product import bf16_linear, onednn_adds_bias
+from mt.transformer import linear
 from mt.transformer.build import build_transformer
+from mt.transformer.linear import bf16_linear, onednn_adds_bias
 
 
 def relative_error(found: Tensor, expected: Tensor) -> float:
@@ -27,7 +27,7 @@ def test_value_and_gradients_are_those_of_torch_in_float32(
     shape: tuple[int, ...], has_bias: bool, relu: bool, is_there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_there:
-        monkeypatch.setattr(bf16_product, "onednn_adds_bias", lambda: False)
+        monkeypatch.setattr(linear, "onednn_adds_bias", lambda: False)
     torch.manual_seed(1)
     x, weight = torch.randn(shape, requires_grad=True), torch.randn(40, 24, requires_grad=True)
     bias = torch.randn(40, requires_grad=True) if has_bias else None
@@ -68,7 +68,7 @@ def test_an_interface_that_is_gone_or_wrong_is_not_used(
         return F.linear(rows, weight)
 
     onednn_adds_bias.cache_clear()
-    monkeypatch.setattr(bf16_product, "_onednn", broken)
+    monkeypatch.setattr(linear, "_onednn", broken)
     assert not onednn_adds_bias()
     onednn_adds_bias.cache_clear()
 
