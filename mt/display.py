@@ -46,6 +46,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def in_precision(precision: str) -> str:
+    """What is added to scores that are not computed in float32, such as ", computed in bf16"."""
+    return "" if precision == "float32" else f", computed in {precision}"
+
+
 def markdown_text(text: str) -> str:
     """``text`` escaped for TensorBoard's Markdown, on one line."""
     on_one_line = html.escape(visible(text.replace("\n", " ")), quote=False)

@@ -34,6 +34,7 @@ TINY = [
 # Names in the guides that need something large, or a network, and what takes their place.
 SUBSTITUTES = {
     "step_0002000": "step_0000012",
+    "step_0001000": "step_0000100",
     "average_0002000": "average_0000200",
     "--start-line 882": "--start-line 2",
 }

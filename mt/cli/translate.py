@@ -42,11 +42,10 @@ from mt.cli.options import (
     choose_strategy,
     find_ensemble,
     find_run,
-    in_precision,
 )
 from mt.cli.prompt import Prompt
 from mt.cli.unusual_lines import BadLines, Pairs, Search, UnknownWords
-from mt.display import ProgressLines, counted, progress_bar, show_only_errors
+from mt.display import ProgressLines, counted, in_precision, progress_bar, show_only_errors
 from mt.errors import ConfigError, DataError
 from mt.inference.arriving_lines import (
     STDIN,
