@@ -146,8 +146,8 @@ class ValidationConfig(Section):
     num_samples: int = Field(default=4, ge=0, json_schema_extra=MAY_CHANGE)
     """Validation sentences whose translations are shown."""
 
-    batch_sentences: int = Field(default=128, ge=1, json_schema_extra=MAY_CHANGE)
-    """Sentences that are translated at once."""
+    batch_sentences: int = Field(default=384, ge=1, json_schema_extra=MAY_CHANGE)
+    """Sentences that are translated at once, at most; of long ones there are fewer."""
 
 
 class CheckpointConfig(Section):

@@ -19,6 +19,7 @@ from mt.preflight.forecast import (
     Pace,
     disk_space,
     forecast,
+    warn_of_directions,
     warn_of_disk,
     warn_of_other_work,
     warn_of_schedule,
@@ -179,6 +180,7 @@ def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, num_p
     found = [
         *busy,
         *warn_of_schedule(config, expected),
+        *warn_of_directions(config, expected),
         *warn_of_validation(config, expected),
         *warn_of_disk(altogether, free, str(run.path)),
     ]

@@ -70,6 +70,15 @@ class Batch:
         rows = self._each(lambda tensor: torch.cat([tensor] * times))
         return replace(rows, num_target_tokens=times * self.num_target_tokens)
 
+    def without_labels(self) -> Self:
+        """The batch with nothing to predict: its loss and its gradient are zero."""
+        return replace(
+            self,
+            labels=torch.full_like(self.labels, PAD_ID),
+            num_target_tokens=0,
+            alignment=None if self.alignment is None else torch.full_like(self.alignment, -1),
+        )
+
     def halves(self) -> tuple[Self, Self]:
         """The first half of its rows and the rest, as views; it must have two rows or more."""
         middle = len(self.labels) // 2
