@@ -6,6 +6,7 @@ import sys
 import threading
 from typing import NoReturn
 
+from mt import processes
 from mt.cli.app import app
 from mt.cli.logs import survive_losing_stderr
 from mt.cli.remedies import sentence
@@ -31,7 +32,8 @@ def main() -> None:
         # Completion must be for this command even where `python -m mt` installs it.
         app(prog_name="mt")
     except MtError as error:
-        print(f"mt: {visible(sentence(error))}", file=sys.stderr)
+        who = "mt" if processes.is_first() else f"mt: process {processes.rank()}"
+        print(f"{who}: {visible(sentence(error))}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -162,6 +162,15 @@ def show_progress_bars() -> None:
     _are_shown = True
 
 
+def show_only_errors() -> None:
+    """Say nothing on the terminal from now on, and only errors in log files, as the other processes do."""
+    global _are_shown
+    _are_shown = False
+    logger = logging.getLogger("mt")
+    logger.setLevel(logging.ERROR)
+    logger.handlers = []
+
+
 def are_shown() -> bool:
     """Whether `show_progress_bars` was called."""
     return _are_shown

@@ -81,6 +81,11 @@ class RunDirectory:
         """Locked by the process that trains here; the file remains afterwards, unlocked and empty."""
         return self.path / "lock"
 
+    @property
+    def stopped_file(self) -> Path:
+        """Why training was stopped before its end, until it goes on; torchrun hides the exit code."""
+        return self.path / "stopped"
+
     def hypotheses_file(self, setting: str) -> Path:
         """The translations of a test set, one per line; the setting names the set, checkpoint and search."""
         return self.path / f"hypotheses.{setting}.txt"

@@ -209,6 +209,7 @@ def _source_of(script: str) -> str:
     modules = {
         "scripts/torture": "tests/faults/torture/table.py",
         "scripts/bench": "scripts/benchmark/__main__.py",
+        "scripts/load": "scripts/load.py",
         "scripts/reproduce": "scripts/reproduce.py",
     }
     files = [script, *([modules[script]] if script in modules else []), "mt/cli/train.py"]

@@ -16,8 +16,9 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         (
-            "errors special_tokens display atomic_files regular_files seen_pairs unsegmented_scripts",
-            "config masks seeding device run_directory",
+            "errors processes special_tokens display atomic_files regular_files seen_pairs "
+            "unsegmented_scripts",
+            "config masks seeding device run_directory distributed",
             "builtin",
             "data transformer checkpoint",
             "search",
@@ -34,7 +35,7 @@ FLOORS = {
 MAX_LINES = 400
 MAX_FUNCTION_LINES = 70
 # Raise it for a room that is built, not for a file that could be a part of its only importer.
-MAX_FILES = 218
+MAX_FILES = 220
 
 
 def _room(module: str) -> str:
@@ -174,6 +175,22 @@ def test_no_pickle_and_no_remote_code(file: Path) -> None:
             assert "trust_remote_code" not in keywords
             if isinstance(node.func, ast.Attribute) and ast.unparse(node.func) == "torch.load":
                 assert ast.unparse(keywords["weights_only"]) == "True"
+
+
+@pytest.mark.parametrize("file", FILES, ids=_module)
+def test_only_one_room_knows_how_processes_talk_and_one_how_many_there_are(file: Path) -> None:
+    module, tree = _module(file), ast.parse(file.read_text())
+    text = ast.unparse(tree)
+    names = [name for _, name in _imports(tree)]
+    talks = "torch.distributed" in text or any(name.startswith("torch.nn.parallel") for name in names)
+    assert talks == (module == "mt.distributed")
+    strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert bool(strings & {"WORLD_SIZE", "RANK", "LOCAL_RANK"}) == (module == "mt.processes")
+    # What depends on the number of processes is decided in `are_several`, or is the share of one of them.
+    if module not in ("mt.processes", "mt.training.run"):
+        compared = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Compare | ast.If)]
+        conditions = [condition.partition(":")[0] for condition in compared]
+        assert not [condition for condition in conditions if "processes.size()" in condition]
 
 
 @pytest.mark.parametrize("file", FILES, ids=_module)

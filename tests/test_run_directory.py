@@ -55,7 +55,7 @@ def test_every_file_of_a_run_is_inside_it_under_its_own_name() -> None:
     properties = [name for name, value in vars(RunDirectory).items() if isinstance(value, property)]
     paths = [path for name in properties if isinstance(path := getattr(run, name), Path)]
     paths += [run.hypotheses_file("test"), run.hypotheses_file("validation")]
-    assert len(paths) == 13
+    assert len(paths) == 14
     assert len(set(paths)) == len(paths)
     assert all(path.parent == run.path for path in paths)
 

@@ -1,13 +1,16 @@
 """`mt train`: train a model, or resume its training."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mt import processes
 from mt.cli.logs import show_logs
 from mt.cli.options import RUNS, parse_duration
-from mt.errors import ConfigError
+from mt.errors import ConfigError, MtError
 
 if TYPE_CHECKING:
     from mt.run_directory import RunDirectory
@@ -70,20 +73,31 @@ def train(
     if restart and from_checkpoint is not None:
         raise ConfigError("--restart moves a run aside, --from-checkpoint starts a new one: choose one.")
     max_seconds = parse_duration(max_time) if max_time is not None else None
-    loaded = load_config(config, overrides or [], label="--set")
+    with _said_once_a_machine():
+        loaded = load_config(config, overrides or [], label="--set")
     directory = RunDirectory(run or RUNS / config.stem)
-    directory.refuse_second_writer()
+    if processes.is_first():
+        directory.refuse_second_writer()
     # After the checks above, because importing torch is slow.
     from mt.training.run import run_training
 
     outcome = run_training(
         loaded, directory, restart=restart, from_checkpoint=from_checkpoint, max_seconds=max_seconds
     )
-    if outcome.finished is not None:
-        _report(outcome, directory)
-        return
-    _say_how_to_resume(outcome, restart=restart, branches_off=from_checkpoint is not None)
+    if processes.is_first():
+        _report(outcome, directory, restart=restart, branches_off=from_checkpoint is not None)
     raise typer.Exit(outcome.exit_code)
+
+
+@contextmanager
+def _said_once_a_machine() -> Iterator[None]:
+    """Within the ``with`` block a mistake is the same for all processes of a machine."""
+    try:
+        yield
+    except MtError as error:
+        if processes.is_first_on_machine():
+            raise
+        raise typer.Exit(1) from error
 
 
 def _say_how_to_resume(outcome: "Outcome", *, restart: bool, branches_off: bool) -> None:
@@ -92,8 +106,11 @@ def _say_how_to_resume(outcome: "Outcome", *, restart: bool, branches_off: bool)
     typer.echo(f"The same command{without} resumes the run.", err=True)
 
 
-def _report(outcome: "Outcome", run: "RunDirectory") -> None:
+def _report(outcome: "Outcome", run: "RunDirectory", *, restart: bool, branches_off: bool) -> None:
     """Print what to do next; the log says how the run ended."""
+    if outcome.finished is None:
+        _say_how_to_resume(outcome, restart=restart, branches_off=branches_off)
+        return
     if outcome.was_finished:
         typer.echo(
             f"{run.path} is finished: {outcome.finished}. "

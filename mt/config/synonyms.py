@@ -58,6 +58,7 @@ _NAMES = {
     "training.device": "gpu gpus use_cuda cuda use_gpu accelerator",
     "training.precision": "amp fp16 bf16 dtype mixed_precision half use_amp autocast model_dtype "
     "compute_dtype",
+    "training.tf32": "allow_tf32",
     "training.compile": "torch_compile",
     "training.batch_tokens": "batch_size train_batch_size per_device_train_batch_size batch bs max_tokens "
     "tokens_per_batch mini_batch mini_batch_words",

@@ -13,6 +13,7 @@ import torch
 from torch.utils.tensorboard import SummaryWriter
 
 import mt
+from mt import distributed, processes
 from mt.atomic_files import write_output, write_text_atomically
 from mt.checkpoint.record import Checkpoint
 from mt.config.config import Config
@@ -142,13 +143,16 @@ def run_evaluation(
 
     Raises:
         MtError: If the run, the checkpoint or the corpus cannot be used, or a reference is empty.
+        SystemExit: On all processes but the first, once the sentences are translated.
     """
     run = as_run(run).require()
     config = load_config(run.config_file)
     # Before the corpus, which may take long: training may remove this checkpoint at any time.
     loaded = load_model(run, checkpoint)
     test_set = load_evaluation_set(config.data, split, path=data_path, name=data_name)
-    found = translate_set(run, loaded, test_set, device=choose_device(device), beam=beam, precision=precision)
+    device = choose_device(device)
+    with distributed.connected(device.type):
+        found = translate_set(run, loaded, test_set, device=device, beam=beam, precision=precision)
     texts = test_set.sources, found.lines, test_set.references
     if len(found.lines) > MAX_RESAMPLED_LINES:
         LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
@@ -214,6 +218,9 @@ def translate_set(
     setting = setting_name(saved, test_set, beam, translator.precision)
     with progress_bar(len(test_set.sources), unit="sentences", description="translating") as bar:
         lines = translator.translate(test_set.sources, strategy=beam, advance=bar.update)
+    if not processes.is_first():
+        # The others have nothing more to do.
+        raise SystemExit(0)
     file, references_file = run.hypotheses_file(setting), run.references_file(test_set.name)
     _write_lines(references_file, test_set.references)
     _write_lines(file, lines)

@@ -58,7 +58,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
         MtError: If training could not begin, or could not save its first checkpoint.
     """
     device = choose_device(config.training.device)
-    precision = Precision(config.training.precision, device)
+    precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     yield _config_part(config, run, device, precision)
     if CheckpointStore(run.checkpoints_dir).names():
         refuse_changed_config(run, config)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Self
 
+from mt import processes
+
 # SIGHUP is sent when the terminal is closed; SLURM can send SIGUSR1 before the time limit of a job.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 MORE_TO_DO = 75
@@ -27,20 +29,32 @@ class Interruption:
 
     def __init__(self, max_seconds: float | None = None) -> None:
         self.signal: signal.Signals | None = None
+        self._is_agreed = False
         self._max_seconds = max_seconds
         self._is_at_once = False
 
     def check(self) -> None:
-        """Raise `Interrupted` if the run must stop; for work that can be abandoned and repeated."""
-        if self.signal is not None:
+        """Raise `Interrupted` if the run must stop; for work that can be abandoned and repeated.
+
+        One of several processes cannot abandon what the others wait for: it stops once all know of it.
+        """
+        if self._is_agreed or (self.signal is not None and not processes.are_several()):
             raise Interrupted
+
+    def agree(self, *, stop: bool) -> None:
+        """Learn at the end of a step whether any process was asked to stop."""
+        self._is_agreed = stop
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """Let a signal raise `Interrupted` at once; for work that has nothing to save."""
-        self._is_at_once = True
+        """Let a signal raise `Interrupted` at once; for work that has nothing to save.
+
+        Of several processes only the first one: its end is the end of the others.
+        """
+        self._is_at_once = processes.is_first()
         try:
-            self.check()
+            if self.signal is not None and self._is_at_once:
+                raise Interrupted
             yield
         finally:
             self._is_at_once = False
@@ -49,14 +63,14 @@ class Interruption:
     def exit_code(self) -> int:
         """128 plus the number of the signal, as shells expect; 75 at the time limit."""
         if self.signal is None:
-            return 0
+            return MORE_TO_DO if self._is_agreed else 0
         return MORE_TO_DO if self.signal == signal.SIGALRM else 128 + self.signal
 
     @property
     def reason(self) -> str:
         """The name of the signal, or the time limit, in words."""
         if self.signal is None:
-            return "nothing"
+            return "another process was asked to stop" if self._is_agreed else "nothing"
         return "the time is up" if self.signal == signal.SIGALRM else self.signal.name
 
     def __enter__(self) -> Self:
@@ -84,6 +98,8 @@ class Interruption:
         self.signal = signal.Signals(number)
         if self._is_at_once:
             raise Interrupted
+        if not processes.is_first():
+            return
         # Not through logging: the signal may have come while a log line was being written.
         with contextlib.suppress(OSError):
             text = f"\n{self.reason}: finishing this step and saving; press Ctrl-C again to stop at once\n"

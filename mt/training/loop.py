@@ -3,6 +3,7 @@
 import logging
 import time
 
+from mt import distributed, processes
 from mt.config.config import Config
 from mt.data.batches.stream import BatchStream
 from mt.errors import Remedy, TrainingError
@@ -34,19 +35,27 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
             started = time.perf_counter()
             try:
                 session.interruption.check()
-                micro_batches, epoch, batch = batches.take(counters.epoch, counters.batch)
+                num_tokens = batches.step_target_tokens(counters.epoch, counters.batch)
+                micro_batches, epoch, batch = batches.take(
+                    counters.epoch, counters.batch, rank=processes.rank(), num_processes=processes.size()
+                )
+                if counters.batch == 0:
+                    # Making an epoch may take longer than a step may.
+                    distributed.wait()
             except Interrupted:
                 session.save_new_steps(train_state)
                 return None
             counters.epoch, counters.batch = epoch, batch
             is_point = (counters.step + 1) % config.training.log_every_steps == 0
-            result = train_state.step(micro_batches, observe=is_point)
+            stop = session.interruption.signal is not None
+            result = train_state.step(micro_batches, num_tokens, observe=is_point, stop=stop)
+            session.interruption.agree(stop=result.stop_requested)
             if not result.updated:
                 _report_skipped(counters, result)
             if not result.updated and not result.scale_too_large:
                 session.keep_bad_batch(counters.step, micro_batches, result)
                 _refuse_too_many_skipped(counters, config.training.max_skipped_steps)
-            session.progress.step(counters, result, counters.next_point() if is_point else None)
+            session.report_step(counters, result, counters.next_point() if is_point else None)
             counters.seconds += time.perf_counter() - started
             is_last = counters.reached_limit(config.training, config.validation) is not None
             counters.owes_validation = is_last or counters.step % config.validation.every_steps == 0

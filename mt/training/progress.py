@@ -14,6 +14,7 @@ from typing import Any, Self
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
+from mt import processes
 from mt.atomic_files import write_text_atomically
 from mt.config.located_yaml import Scalar
 from mt.display import terminal_width, visible
@@ -327,9 +328,10 @@ def _figures(line: dict[str, Any]) -> dict[str, float]:
 
 @contextlib.contextmanager
 def log_file(run: RunDirectory) -> Iterator[None]:
-    """Write log messages to the run's own log file as well."""
+    """Write log messages to the run's own log file as well, those of other processes with their number."""
     handler = logging.FileHandler(run.log_file, encoding="utf-8")
-    handler.setFormatter(_VisibleFormatter("%(asctime)s %(levelname)s %(message)s"))
+    who = "" if processes.is_first() else f"process {processes.rank()}: "
+    handler.setFormatter(_VisibleFormatter(f"%(asctime)s %(levelname)s {who}%(message)s"))
     logger = logging.getLogger("mt")
     logger.addHandler(handler)
     try:

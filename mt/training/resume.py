@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import mt
+from mt import processes
 from mt.atomic_files import write_text_atomically
 from mt.checkpoint.record import FORMAT_VERSION, Checkpoint, DamagedError
 from mt.checkpoint.store import CheckpointStore
@@ -216,6 +217,7 @@ def describe_environment(device: torch.device, precision: Precision) -> dict[str
         else torch.backends.cpu.get_cpu_capability(),
         "precision": precision.name,
         "num_threads": torch.get_num_threads(),
+        "num_processes": processes.size(),
     }
 
 

@@ -1,9 +1,15 @@
 """Training a run from its config to its end, or as far as it gets before an interruption."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
+from mt import distributed, processes
+from mt.atomic_files import write_text_atomically
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.write import hyperparameters
@@ -11,6 +17,8 @@ from mt.data.batches.stream import BatchStream, training_batches
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
 from mt.device import Precision, choose_device, keep_freed_memory, multiplies_bf16_fast
+from mt.display import show_only_errors
+from mt.errors import ConfigError, RunError
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
 from mt.seeding import seed_everything
@@ -20,6 +28,7 @@ from mt.training.interruption import Interrupted, Interruption
 from mt.training.loop import train
 from mt.training.progress import Progress, log_file
 from mt.training.resume import (
+    ResumePoint,
     describe_environment,
     explain_out_of_memory,
     find_resume_point,
@@ -27,7 +36,7 @@ from mt.training.resume import (
     write_config,
 )
 from mt.training.session import Session
-from mt.training.train_state import new_train_state
+from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
@@ -69,44 +78,161 @@ def run_training(
     """
     run = as_run(run)
     device = choose_device(config.training.device)
-    precision = Precision(config.training.precision, device)
-    with Interruption(max_seconds) as interruption:
+    precision = Precision(config.training.precision, device, tf32=config.training.tf32)
+    with (
+        Interruption(max_seconds if processes.is_first() else None) as interruption,
+        distributed.connected(device.type),
+        explain_out_of_memory(config),
+    ):
+        setup = _Setup(config, run, device, precision, interruption)
+        if not processes.is_first():
+            return _train_with_the_first(setup)
+        _refuse_idle_processes(config)
         try:
             corpus = _make_place(config, run, interruption, restart, from_checkpoint)
         except Interrupted:
             _report_end(None, Counters(), config.validation.metric, interruption)
             return Outcome(None, Counters(), interruption.exit_code, was_started=False)
-        with run.lock(), explain_out_of_memory(config):
-            store = CheckpointStore(run.checkpoints_dir)
-            point = find_resume_point(run, store, config)
+        with run.lock():
+            point = find_resume_point(run, setup.store, config)
             counters = point.values.counters if point else Counters()
             with log_file(run):
                 finished = counters.reached_limit(config.training, config.validation)
-                if finished is not None and not counters.owes_validation:
+                is_finished = finished is not None and not counters.owes_validation
+                distributed.agree(_Start(is_finished, counters.step))
+                if is_finished:
                     return Outcome(finished, counters, was_finished=True)
-                seed_everything(config.training.seed)
+                run.stopped_file.unlink(missing_ok=True)
                 try:
-                    with interruption.at_once():
-                        prepared = prepare(config, run, resuming=point is not None, corpus=corpus)
-                    model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(device)
-                    train_state = new_train_state(model, config, precision, counters)
-                    environment = describe_environment(device, precision)
-                    if point is not None:
-                        point.restore(train_state, run)
-                        # Not earlier: a run that is refused or already finished keeps its config.
-                        write_config(run, config)
-                        report_resuming(run, config, point.checkpoint, environment)
-                    _report_model(model, environment)
-                    _speed_up(model, config)
-                    batches = _batches(config, prepared, counters, interruption)
-                    with _progress(config, run, prepared, batches, counters) as progress:
-                        session = Session(config, run, store, prepared, environment, interruption, progress)
-                        session.newest = point.checkpoint if point else None
-                        finished = train(train_state, batches, session)
+                    with _ready(setup, point, counters, corpus) as ready:
+                        finished = train(*ready)
                 except Interrupted:
                     finished = None
                 _report_end(finished, counters, config.validation.metric, interruption)
+                if finished is None:
+                    write_text_atomically(run.stopped_file, f"{interruption.reason}\n")
         return Outcome(finished, counters, 0 if finished else interruption.exit_code)
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """What training needs besides its state and its data, on each process."""
+
+    config: Config
+    run: RunDirectory
+    device: torch.device
+    precision: Precision
+    interruption: Interruption
+
+    @property
+    def store(self) -> CheckpointStore:
+        return CheckpointStore(self.run.checkpoints_dir)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What the first process tells the others when training begins."""
+
+    is_finished: bool
+    step: int
+    """Of the checkpoint that training resumes from; 0 for a new run."""
+
+
+def _train_with_the_first(setup: _Setup) -> Outcome:
+    """Train as one of the other processes, which write nothing but their errors."""
+    show_only_errors()
+    start = distributed.agree(_Start(is_finished=False, step=0))
+    if start.is_finished:
+        return Outcome("the run is finished", Counters(), was_finished=True)
+    with log_file(setup.run), _errors_in_the_log():
+        point = find_resume_point(setup.run, setup.store, setup.config) if start.step else None
+        counters = point.values.counters if point else Counters()
+        if counters.step != start.step:
+            raise RunError(
+                f"process {processes.rank()} finds no checkpoint of step {start.step:,} in "
+                f"{setup.run.path}: all machines need the same folder."
+            )
+        try:
+            with _ready(setup, point, counters, None) as ready:
+                finished = train(*ready)
+        except Interrupted:
+            finished = None
+    return Outcome(finished, counters, 0 if finished else setup.interruption.exit_code)
+
+
+@contextmanager
+def _errors_in_the_log() -> Iterator[None]:
+    """Log why this process ends, unless that is the end of another one; stderr may be far away."""
+    try:
+        yield
+    except Exception as error:
+        if not distributed.is_lost_connection(error):
+            LOG.error("%s: %s", type(error).__name__, error)
+        raise
+
+
+@contextmanager
+def _ready(
+    setup: _Setup, point: ResumePoint | None, counters: Counters, corpus: Corpus | None
+) -> Iterator[tuple[TrainState, BatchStream, Session]]:
+    """Prepare the data and build or restore the model: what training needs, for the ``with`` block.
+
+    Raises:
+        Interrupted: If the session was asked to stop; there is nothing to save yet.
+    """
+    config, run, interruption = setup.config, setup.run, setup.interruption
+    is_first = processes.is_first()
+    seed_everything(config.training.seed)
+    with interruption.at_once():
+        # The others find the tokenizers that the first one has saved.
+        resuming = point is not None or not is_first
+        prepared = distributed.in_turns(lambda: prepare(config, run, resuming=resuming, corpus=corpus))
+    model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(setup.device)
+    train_state = new_train_state(model, config, setup.precision, counters)
+    environment = describe_environment(setup.device, setup.precision)
+    if point is not None:
+        point.restore(train_state, run)
+        if is_first:
+            # Not earlier: a run that is refused or already finished keeps its config.
+            write_config(run, config)
+        report_resuming(run, config, point.checkpoint, environment)
+    _report_model(model, environment)
+    _speed_up(model, config)
+    batches = _batches(config, prepared, counters, interruption)
+    if processes.are_several():
+        largest = batches.largest_batch(counters.epoch)
+        distributed.wait()
+        train_state.try_out(largest)
+    with _progress(config, run, prepared, batches, counters) if is_first else nullcontext() as progress:
+        session = Session(config, run, setup.store, prepared, environment, interruption, progress)
+        session.newest = point.checkpoint if point else None
+        yield train_state, batches, session
+
+
+def _refuse_idle_processes(config: Config) -> None:
+    """Check that each process has a micro-batch in each full step.
+
+    Raises:
+        ConfigError: If there are more processes than micro-batches.
+    """
+    size, each = processes.size(), config.training.num_micro_batches
+    if size > each:
+        raise ConfigError(
+            f"{size} processes cannot share a step of {each} micro-batch{'es' if each > 1 else ''} "
+            f"(training.num_micro_batches). Start at most {each}, or, for steps of as many tokens, set "
+            f"training.num_micro_batches={size} and training.batch_tokens="
+            f"{config.training.batch_tokens * each // size}."
+        )
+    if each % size:
+        turns = -(-each // size)
+        LOG.warning(
+            "%d micro-batches on %d processes: %.0f %% of the time is spent waiting. Take a multiple of %d "
+            "(training.num_micro_batches).",
+            each,
+            size,
+            100 * (1 - each / (turns * size)),
+            size,
+        )
 
 
 def _make_place(

@@ -4,7 +4,9 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
+from mt import distributed, processes
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
@@ -17,7 +19,7 @@ from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels, attention_images
 from mt.training.bad_batches import keep_bad_batch
-from mt.training.counters import Counters
+from mt.training.counters import Counters, CurvePoint
 from mt.training.interruption import Interrupted, Interruption
 from mt.training.progress import Progress
 from mt.training.samples import Sample
@@ -38,7 +40,8 @@ class Session:
     prepared: Prepared
     environment: dict[str, str | int]
     interruption: Interruption
-    progress: Progress
+    progress: Progress | None
+    """None for all processes but the first."""
     newest: Checkpoint | None = None
     """The newest checkpoint of the run."""
 
@@ -80,8 +83,15 @@ class Session:
         except Interrupted:
             return None
 
+    def report_step(self, counters: Counters, result: StepResult, point: CurvePoint | None) -> None:
+        """Show one more step, and add a point to the training curves if there is one."""
+        if self.progress is not None:
+            self.progress.step(counters, result, point)
+
     def show(self, counters: Counters, result: ValidationResult) -> None:
         """Show a validation with some of its translations, evenly spread over the validation split."""
+        if self.progress is None:
+            return
         rows = self.prepared.corpus.validation
         count = min(self.config.validation.num_samples, len(rows))
         places = [len(rows) * number // count for number in range(count)]
@@ -91,6 +101,11 @@ class Session:
 
     def save(self, train_state: TrainState, figures: dict[str, float], *, is_best: bool) -> None:
         """Save a checkpoint, with the figures of the validation at this step, if there was one."""
+        if processes.is_first():
+            self._save(train_state, figures, is_best=is_best)
+        distributed.wait()
+
+    def _save(self, train_state: TrainState, figures: dict[str, float], *, is_best: bool) -> None:
         started = time.perf_counter()
         training_state = train_state.save()
         with train_state.evaluation_weights():
@@ -106,23 +121,27 @@ class Session:
                 keep=self.config.checkpoint.keep,
             )
         seconds = time.perf_counter() - started
-        self.progress.leave_out(seconds)
+        if self.progress is not None:
+            self.progress.leave_out(seconds)
         LOG.info("saved %s in %.2f seconds", self.newest.name, seconds)
 
     def save_new_steps(self, train_state: TrainState) -> None:
         """Save a checkpoint if there were steps since the newest one."""
-        if train_state.counters.step != (self.newest.step if self.newest else 0):
+        if distributed.agree(train_state.counters.step != (self.newest.step if self.newest else 0)):
             self.save(train_state, {}, is_best=False)
 
     def keep_bad_batch(self, step: int, micro_batches: Sequence[Batch], result: StepResult) -> None:
         """Write the batch of a step whose loss or gradient was not finite into the run directory."""
         newest = self.newest.name if self.newest else None
-        keep_bad_batch(self.run, step, newest, micro_batches, result)
+        dealt = distributed.gather(list(micro_batches))
+        if processes.is_first():
+            keep_bad_batch(self.run, step, newest, [batch for own in dealt for batch in own], result)
 
     def _validation_batches(self) -> Iterator[Batch]:
         pairs = self.prepared.validation
-        for indices in ordered_batches(
+        batches = ordered_batches(
             pairs.src.lengths, pairs.tgt.lengths, batch_tokens=self.config.training.batch_tokens
-        ):
+        )
+        for indices in islice(batches, processes.rank(), None, processes.size()):
             self.interruption.check()
             yield collate(*pairs.select(indices))

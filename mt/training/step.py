@@ -2,17 +2,18 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from mt import distributed, processes
 from mt.data.batches.batch import Batch
 from mt.device import Precision, split_on_out_of_memory
 from mt.errors import TrainingError
 from mt.seeding import seed_device
 from mt.training.health import Health
-from mt.training.loss import Objective
 
 LOG = logging.getLogger(__name__)
 
@@ -37,41 +38,47 @@ class StepResult:
     learning_rate: float = 0.0
     health: Health | None = None
     """None unless it was asked for."""
+    stop_requested: bool = False
+    """Whether any process was asked to stop before the end of the step."""
 
 
 def accumulate_gradients(
-    objective: Objective,
+    objective: nn.Module,
     micro_batches: Sequence[Batch],
+    num_target_tokens: int,
     precision: Precision,
     smoothing: float,
     positions_too_large: int | None,
 ) -> tuple[float, int | None]:
-    """Leave the gradient of all micro-batches in the parameters.
+    """Leave the gradient of the whole step in the parameters.
 
-    The loss of each micro-batch is divided by the real target tokens of all of them, so that k micro-batches
-    give the gradient of the one batch that they make up.
+    The loss of each micro-batch is divided by the real target tokens of the step, so that k micro-batches, on
+    however many processes, give the gradient of the one batch that they make up.
 
     If a batch runs out of memory, the whole accumulation starts over with batches of its size split in
     halves, because the interrupted backward pass has left a part of its gradient behind. Without dropout
     the gradient is the same up to rounding. With dropout, the halves draw other masks than the whole batch,
-    but always the same ones, which follow from the seed of the micro-batch.
+    but always the same ones, which follow from the seed of the micro-batch. One of several processes cannot
+    start over by itself.
 
     Args:
-        objective: The model with its loss, on the device to compute on.
-        micro_batches: On any device.
+        objective: The model with its loss, on the device to compute on, as `distributed.wrap` returns it.
+        micro_batches: Those of this process, on any device.
+        num_target_tokens: Real target tokens of the step, on all processes.
         precision: The precision to compute in.
         smoothing: Label smoothing.
         positions_too_large: Positions (`Batch.num_positions`) of the smallest batch that ran out of memory
             before; batches of about that size are split at once.
 
     Returns:
-        The loss per token, and the new value of ``positions_too_large``.
+        What this process adds to the loss per token, and the new value of ``positions_too_large``.
 
     Raises:
-        TrainingError: If a single sentence pair does not fit into memory.
+        TrainingError: If a single sentence pair, or with several processes a batch, does not fit into memory.
     """
     device = next(objective.parameters()).device
-    num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
+    # The exchange of gradients takes their mean.
+    num_tokens_each = num_target_tokens / processes.size()
     latest = micro_batches[0]
 
     def accumulate(positions_too_large: int | None) -> tuple[float, int | None]:
@@ -81,16 +88,18 @@ def accumulate_gradients(
         for micro_batch in micro_batches:
             if micro_batch.dropout_seed is not None:
                 seed_device(micro_batch.dropout_seed, device)
-            for batch in _split(micro_batch, positions_too_large):
-                latest = batch
-                with precision.autocast():
-                    loss: Tensor = objective(_on_device(batch, device), smoothing) / num_target_tokens
-                precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+            parts = _split(micro_batch, positions_too_large)
+            for latest in parts:
+                is_last = micro_batch is micro_batches[-1] and latest is parts[-1]
+                with nullcontext() if is_last else distributed.keep_to_oneself(objective):
+                    with precision.autocast():
+                        loss: Tensor = objective(_on_device(latest, device), smoothing) / num_tokens_each
+                    precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
                 total += loss.detach()
-        return float(total), positions_too_large
+        return float(total) / processes.size(), positions_too_large
 
     def lower_bound(_: int | None) -> list[int | None]:
-        _refuse_single_pair(latest)
+        _explain_out_of_memory(latest)
         return [latest.num_positions]
 
     [result] = split_on_out_of_memory(accumulate, positions_too_large, lower_bound)
@@ -114,8 +123,14 @@ def _split(batch: Batch, positions_too_large: int | None) -> list[Batch]:
     return [part for half in batch.halves() for part in _split(half, positions_too_large)]
 
 
-def _refuse_single_pair(batch: Batch) -> None:
+def _explain_out_of_memory(batch: Batch) -> None:
     rows, (src_length, tgt_length) = len(batch.labels), (batch.src_ids.size(1), batch.labels.size(1))
+    if processes.are_several():
+        raise TrainingError(
+            f"process {processes.rank()} of {processes.size()} has run out of memory in a batch of "
+            f"{rows} pairs, {src_length} source and {tgt_length} target tokens long. Lower "
+            "training.batch_tokens and raise training.num_micro_batches, in a new run."
+        )
     if rows == 1:
         raise TrainingError(
             f"a single sentence pair of {src_length} source and {tgt_length} target tokens does not fit into "

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
+from mt import distributed
 from mt.checkpoint.record import DamagedError
 from mt.checkpoint.training_state import EXP_AVG, EXP_AVG_SQ, WEIGHTS, SavedTraining
 from mt.config.config import Config
@@ -97,24 +98,38 @@ class TrainState:
     """If there is one, it is validated and saved as the model."""
     counters: Counters = field(default_factory=Counters)
 
-    def step(self, micro_batches: Sequence[Batch], *, observe: bool = False) -> StepResult:
+    def __post_init__(self) -> None:
+        self._wrapped = distributed.wrap(self.objective)
+
+    def step(
+        self,
+        micro_batches: Sequence[Batch],
+        num_target_tokens: int | None = None,
+        *,
+        observe: bool = False,
+        stop: bool = False,
+    ) -> StepResult:
         """Accumulate the gradients of the micro-batches, update the parameters once, and count the step.
 
         A loss or gradient that is not finite changes no parameter.
 
         Args:
-            micro_batches: On any device.
+            micro_batches: Those of this process, on any device.
+            num_target_tokens: Real target tokens of the step on all processes; None if this is the only one.
             observe: Whether to measure the step's `Health` too, which takes a few percent of its time and,
                 until it is over, a copy of the weights.
+            stop: Whether this process was asked to stop.
 
         Raises:
-            TrainingError: If a single sentence pair does not fit into memory.
+            TrainingError: If a single sentence pair, or with several processes a batch, does not fit into
+                memory.
         """
         counters, optimizer, scaler = self.counters, self.optimizer, self.precision.scaler
-        self.objective.train()
-        loss, counters.positions_too_large = accumulate_gradients(
-            self.objective, micro_batches, self.precision, self.label_smoothing, counters.positions_too_large
-        )
+        if num_target_tokens is None:
+            num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
+        own_loss = self._accumulate(micro_batches, num_target_tokens)
+        # One exchange for all that the processes must know of each other.
+        loss, num_stops = distributed.total(own_loss, stop)
         # Before clipping, which needs the true norm, not that of the scaled gradient.
         scaler.unscale_(optimizer)
         checkup = Checkup(self.objective.model) if observe else None
@@ -132,10 +147,36 @@ class TrainState:
                 self.average.update()
         # The scaler has checked the gradient itself, and lowers its scale if it was not finite.
         scaler.update()
-        num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
         counters.record_step(loss, num_target_tokens, updated=updated, scale_too_large=scale_too_large)
         health = checkup.finish(micro_batches) if checkup else None
-        return StepResult(loss, num_target_tokens, norm, updated, scale_too_large, rate, health)
+        return StepResult(
+            loss, num_target_tokens, norm, updated, scale_too_large, rate, health, num_stops > 0
+        )
+
+    def try_out(self, batch: Batch) -> None:
+        """Compute the gradient of a batch and forget it: what does not fit into memory fails at once.
+
+        With several processes it is also needed for exact resuming, because the first exchange decides how
+        the later ones add up.
+
+        Raises:
+            TrainingError: If the batch does not fit into memory.
+        """
+        self._accumulate([batch], batch.num_target_tokens)
+        self.objective.zero_grad()
+
+    def _accumulate(self, micro_batches: Sequence[Batch], num_target_tokens: int) -> float:
+        """Leave the gradient in the parameters; the share of this process in the loss per token."""
+        self.objective.train()
+        loss, self.counters.positions_too_large = accumulate_gradients(
+            self._wrapped,
+            micro_batches,
+            num_target_tokens,
+            self.precision,
+            self.label_smoothing,
+            self.counters.positions_too_large,
+        )
+        return loss
 
     def evaluation_weights(self) -> AbstractContextManager[None]:
         """Inside of the ``with`` block the model has the weights that are validated and saved."""
@@ -194,8 +235,11 @@ class TrainState:
         self.counters = values.counters
 
     def _refuse_other_values(self, values: SavedValues) -> None:
+        has_scale = values.scaler is not None
+        # Where `auto` chose the precision, another machine may have chosen another one.
+        needs_scale = has_scale if self.precision.is_automatic else self.precision.scaler.is_enabled()
         for what, is_there, belongs_there in (
-            ("the scale of fp16", values.scaler is not None, self.precision.scaler.is_enabled()),
+            ("the scale of fp16", has_scale, needs_scale),
             ("a moving average of the weights", values.average is not None, self.average is not None),
         ):
             if is_there != belongs_there:

@@ -8,6 +8,7 @@ from itertools import chain
 
 import torch
 
+from mt import distributed
 from mt.data.batches.batch import Batch
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import Precision, split_on_out_of_memory
@@ -62,7 +63,7 @@ def validate(
 
     Args:
         objective: The model with its loss.
-        batches: The validation pairs.
+        batches: The validation pairs, of several processes this one's share.
         precision: The precision to compute the loss in.
         translate: Maps sources to translations, in the same order.
         sources: The text of the validation split.
@@ -93,18 +94,22 @@ def unknown_share(texts: Sequence[str], tokenizer: Tokenizer) -> float:
 
 @torch.inference_mode()
 def validation_loss(objective: Objective, batches: Iterable[Batch], precision: Precision) -> float:
-    """Cross-entropy without smoothing, in nats per real target token; NaN if there are no batches."""
+    """Cross-entropy without smoothing, in nats per real target token; NaN if there are no batches.
+
+    Several processes have a share of the batches each, and get the loss of all.
+    """
     device = next(objective.parameters()).device
 
     def summed_loss(batch: Batch) -> float:
         with precision.autocast():
             return float(objective(batch.to(device), 0.0))
 
-    total, num_target_tokens = 0.0, 0
+    own_loss, own_tokens = 0.0, 0
     for batch in batches:
-        total += sum(split_on_out_of_memory(summed_loss, batch, _halves))
-        num_target_tokens += batch.num_target_tokens
-    return total / num_target_tokens if num_target_tokens else math.nan
+        own_loss += sum(split_on_out_of_memory(summed_loss, batch, _halves))
+        own_tokens += batch.num_target_tokens
+    losses, tokens = zip(*distributed.gather((own_loss, own_tokens)), strict=True)
+    return sum(losses) / sum(tokens) if sum(tokens) else math.nan
 
 
 def _halves(batch: Batch) -> tuple[Batch, Batch]:

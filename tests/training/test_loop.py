@@ -64,9 +64,9 @@ class Bench:
         stream = BatchStream(EncodedPairs(sentences, sentences), batch_tokens=6, num_micro_batches=1, seed=1)
         take = stream.take
 
-        def noted(epoch: int, batch: int) -> object:
+        def noted(epoch: int, batch: int, **which: int) -> object:
             self.seen.append((epoch, batch))
-            return take(epoch, batch)
+            return take(epoch, batch, **which)
 
         stream.take = noted  # type: ignore[method-assign, assignment]
         run = RunDirectory(self.folder)

@@ -33,6 +33,7 @@ class Batch:
         num_target_tokens: Labels that are not PAD.
         alignment: ``(B, T)``, the source position that each label translates, or -1; None if it is not
             needed.
+        has_src_padding: False if all sources are known to be of the same length.
         dropout_seed: What training seeds torch with before it computes the batch, from 0 to ``2**64 - 1``;
             None leaves torch's generators as they are.
     """
@@ -44,6 +45,7 @@ class Batch:
     labels: Tensor
     num_target_tokens: int
     alignment: Tensor | None = None
+    has_src_padding: bool = True
     dropout_seed: int | None = None
 
     @property
@@ -67,6 +69,15 @@ class Batch:
             return self
         rows = self._each(lambda tensor: torch.cat([tensor] * times))
         return replace(rows, num_target_tokens=times * self.num_target_tokens)
+
+    def without_labels(self) -> Self:
+        """The batch with nothing to predict: its loss and its gradient are zero."""
+        return replace(
+            self,
+            labels=torch.full_like(self.labels, PAD_ID),
+            num_target_tokens=0,
+            alignment=None if self.alignment is None else torch.full_like(self.alignment, -1),
+        )
 
     def halves(self) -> tuple[Self, Self]:
         """The first half of its rows and the rest, as views; it must have two rows or more."""
@@ -141,6 +152,7 @@ def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> 
         labels=pad(tgt, last=EOS_ID),
         num_target_tokens=sum(len(sentence) + 1 for sentence in tgt),
         alignment=None if places is None else _alignment(src, places),
+        has_src_padding=bool((src_ids == PAD_ID).any()),
     )
 
 

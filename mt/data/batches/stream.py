@@ -117,15 +117,41 @@ class BatchStream:
         self._before_each_block = before_each_block
         self._epoch: Epoch | None = None
 
-    def take(self, epoch: int, batch: int) -> tuple[list[Batch], int, int]:
+    def take(
+        self, epoch: int, batch: int, *, rank: int = 0, num_processes: int = 1
+    ) -> tuple[list[Batch], int, int]:
         """The micro-batches of the step at this position, and the position of the step after it.
 
-        The last step of an epoch may have fewer micro-batches than the others.
+        The last step of an epoch may have fewer micro-batches than the others. Several processes take turns:
+        the one of this ``rank`` computes every ``num_processes``-th micro-batch of the step, and if none is
+        left for it, one without labels.
         """
-        batches = self.epoch(epoch).batches
-        end = min(batch + self.num_micro_batches, len(batches))
-        micro_batches = [self._batch(batches[number], epoch, number) for number in range(batch, end)]
+        batches, end = self.epoch(epoch).batches, self._end(epoch, batch)
+        own = range(batch + rank, end, num_processes)
+        micro_batches = [self._batch(batches[number], epoch, number) for number in own]
+        if not micro_batches:
+            micro_batches = [self._batch(batches[batch], epoch, batch).without_labels()]
         return micro_batches, *((epoch + 1, 0) if end == len(batches) else (epoch, end))
+
+    def step_target_tokens(self, epoch: int, batch: int) -> int:
+        """Real target tokens of the whole step at this position, on all processes."""
+        shown = self.epoch(epoch)
+        numbers = range(batch, self._end(epoch, batch))
+        return sum(int(shown.pairs.tgt.lengths[shown.batches[number]].sum()) for number in numbers)
+
+    def largest_batch(self, epoch: int) -> Batch:
+        """The batch of an epoch that takes the most memory."""
+        pairs, batches = self.epoch(epoch).pairs, self.epoch(epoch).batches
+
+        def num_positions(indices: Indices) -> int:
+            longest = pairs.src.lengths[indices].max() + pairs.tgt.lengths[indices].max()
+            return len(indices) * int(longest)
+
+        largest = max(range(len(batches)), key=lambda number: num_positions(batches[number]))
+        return self._batch(batches[largest], epoch, largest)
+
+    def _end(self, epoch: int, batch: int) -> int:
+        return min(batch + self.num_micro_batches, len(self.epoch(epoch).batches))
 
     def refuse_position_behind_end(self, epoch: int, batch: int) -> None:
         """Refuse a position that `take` has never given for these pairs.

@@ -1,0 +1,171 @@
+"""What the processes of a run tell each other; a single process tells nobody, and its values come back.
+
+All processes call the same functions in the same order. torchrun starts them, ends all of them when one
+fails, and is the only launcher (https://docs.pytorch.org/docs/stable/elastic/run.html).
+"""
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
+from itertools import islice
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from mt import processes
+from mt.errors import MtError, TrainingError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# How long a process waits for the others within a step. NCCL compiles and connects on first use.
+STEP_TIME = {"cpu": timedelta(seconds=60), "cuda": timedelta(minutes=5)}
+# How long it waits while the first one prepares the corpus, validates or saves.
+LONG_TIME = timedelta(days=7)
+_FIRST_WORD_SECONDS = 2.0
+
+_patient: dist.ProcessGroup | None = None
+"""The group for objects and for long waits; the default group is for what a step exchanges."""
+
+
+@contextmanager
+def connected(device_type: str) -> Iterator[None]:
+    """Connect the processes for the time of the ``with`` block, in which they compute on such devices.
+
+    Raises:
+        TrainingError: On the first process, if another one was lost. The others end without a word.
+    """
+    global _patient
+    if not processes.are_several():
+        yield
+        return
+    processes.end_with_launcher()
+    if device_type == "cuda":
+        torch.cuda.set_device(processes.local_rank())
+    dist.init_process_group("nccl" if device_type == "cuda" else "gloo", timeout=STEP_TIME[device_type])
+    _patient = dist.new_group(backend="gloo", timeout=LONG_TIME)
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_lost_connection(error):
+            raise
+        if not processes.is_first():
+            # torchrun ends all others when it notices the end of one. The first one has more to say.
+            time.sleep(_FIRST_WORD_SECONDS)
+            sys.exit(1)
+        raise TrainingError(
+            "another process of this run has ended, or has not answered in time; if it could say why, that "
+            "is above and in train.log. The same command resumes the run from its newest checkpoint."
+        ) from error
+    finally:
+        _patient = None
+        dist.destroy_process_group()
+
+
+def wrap(objective: nn.Module) -> nn.Module:
+    """What a step calls instead of ``objective``: its gradient becomes the mean over all processes."""
+    if not dist.is_initialized():
+        return objective
+    with warnings.catch_warnings():
+        # The argument has a new name since torch 2.13. Our buffers grow on each process as needed.
+        warnings.simplefilter("ignore", FutureWarning)
+        return DistributedDataParallel(objective, broadcast_buffers=False)
+
+
+def keep_to_oneself(wrapped: nn.Module) -> AbstractContextManager[None]:
+    """Within the ``with`` block, add gradients up without exchanging them."""
+    if isinstance(wrapped, DistributedDataParallel):
+        return wrapped.no_sync()
+    return nullcontext()
+
+
+def total(*numbers: float) -> list[float]:
+    """The sum over all processes of each number, in one exchange; within a step."""
+    if not dist.is_initialized():
+        return list(numbers)
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    sums = torch.tensor(numbers, dtype=torch.float64, device=device)
+    dist.all_reduce(sums)
+    found: list[float] = sums.tolist()
+    return found
+
+
+def agree(value: T) -> T:
+    """The first process's value, on each of them."""
+    if not dist.is_initialized():
+        return value
+    values = [value]
+    dist.broadcast_object_list(values, group=_patient)
+    return values[0]
+
+
+def wait() -> None:
+    """Wait for all processes, however long it takes them."""
+    if dist.is_initialized():
+        dist.barrier(group=_patient)
+
+
+def in_turns(work: Callable[[], T]) -> T:
+    """Do the work on the first process, then on the first of each other machine, then on the rest.
+
+    The later ones find what the earlier ones have left on disk.
+    """
+    turn = 0 if processes.is_first() else 1 if processes.is_first_on_machine() else 2
+    results = []
+    for number in range(3 if dist.is_initialized() else 1):
+        if number == turn:
+            results.append(work())
+        wait()
+    return results[0]
+
+
+def deal(pieces: Sequence[T], work: Callable[[T], R]) -> list[R]:
+    """Deal the pieces out, which are the same on all processes, and return all results, in order, on each.
+
+    Raises:
+        MtError: On all processes, if one of them raises it.
+    """
+    if not dist.is_initialized():
+        return [work(piece) for piece in pieces]
+    own: list[R] = []
+    error: MtError | None = None
+    try:
+        own = [work(piece) for piece in pieces[processes.rank() :: processes.size()]]
+    except MtError as raised:
+        error = raised
+    dealt = gather((own, error))
+    if errors := [each for _, each in dealt if each is not None]:
+        raise errors[0]
+    results = [iter(part) for part, _ in dealt]
+    return [next(results[number % processes.size()]) for number in range(len(pieces))]
+
+
+def agreed(items: Iterator[T]) -> Iterator[T]:
+    """The items of the first process, on each of them; the others' own are not asked for."""
+    if not dist.is_initialized():
+        yield from items
+        return
+    while received := agree(list(islice(items, 1)) if processes.is_first() else []):
+        yield from received
+
+
+def gather(value: T) -> list[T]:
+    """The values of all processes, by rank."""
+    if not dist.is_initialized():
+        return [value]
+    values = [value] * processes.size()
+    dist.all_gather_object(values, value, group=_patient)
+    return values
+
+
+def is_lost_connection(error: Exception) -> bool:
+    """Whether another process has ended, or has not answered in time."""
+    if not isinstance(error, RuntimeError):
+        return False
+    return isinstance(error, dist.DistError) or "gloo" in str(error) or "NCCL" in str(error)

@@ -1,0 +1,56 @@
+"""Which of the processes that torchrun has started this one is; a process by itself is the only and first.
+
+A *rank* is the number of a process among all of them, from 0 on; the local rank, among those of its machine.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+# Other launchers set RANK as well, for programs of theirs.
+_IS_OURS = "TORCHELASTIC_RUN_ID" in os.environ
+_LAUNCHER = os.getppid()
+_SET_PARENT_DEATH_SIGNAL = 1
+
+
+def size() -> int:
+    """How many processes there are."""
+    return _number("WORLD_SIZE", 1)
+
+
+def rank() -> int:
+    """The number of this process, from 0 to ``size() - 1``."""
+    return _number("RANK", 0)
+
+
+def local_rank() -> int:
+    """The number of this process on its machine, which is that of its GPU."""
+    return _number("LOCAL_RANK", 0)
+
+
+def are_several() -> bool:
+    """Whether there is any other process."""
+    return size() > 1
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes the run and speaks with the user."""
+    return rank() == 0
+
+
+def is_first_on_machine() -> bool:
+    """Whether this is the process that prepares what all on its machine read."""
+    return local_rank() == 0
+
+
+def end_with_launcher() -> None:
+    """Let Linux end this process when torchrun is gone, which otherwise nobody would do."""
+    if sys.platform == "linux" and _IS_OURS:
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != _LAUNCHER:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _number(variable: str, otherwise: int) -> int:
+    return int(os.environ[variable]) if _IS_OURS else otherwise

@@ -1,0 +1,118 @@
+"""Runs of several processes as torchrun starts them, and what they recorded."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import mt
+
+DRIVER = Path(__file__).with_name("float64_training.py")
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+LONGEST_SECONDS = 400
+Start = Callable[..., "Job"]
+
+
+class Job(NamedTuple):
+    """A training run that has been started, in a process group of its own."""
+
+    process: subprocess.Popen[str]
+    run: Path
+    output: Path
+
+    def end(self) -> int:
+        """Its exit code."""
+        try:
+            return self.process.wait(LONGEST_SECONDS)
+        finally:
+            self.process.kill()
+
+    def succeed(self) -> "Job":
+        assert self.end() == 0, self.output.read_text()
+        return self
+
+
+@pytest.fixture
+def start(tiny_config_file: Path, tmp_path: Path) -> Start:
+    """Starts ``mt train`` in ``tmp_path/<name>`` by so many processes, in float64 with records if asked."""
+
+    def run(
+        name: str, *overrides: str, size: int = 1, float64: bool = True, torchrun: tuple[str, ...] = ()
+    ) -> Job:
+        sets = [word for override in overrides for word in ("--set", override)]
+        options = ["train", "--config", str(tiny_config_file), "--run", str(tmp_path / name), *sets]
+        program = [str(DRIVER), str(tmp_path / f"{name}-{size}")] if float64 else ["mt"]
+        if size == 1:
+            command = [sys.executable, *([] if float64 else ["-m"]), *program, *options]
+        else:
+            how = torchrun or ("--standalone", f"--nproc-per-node={size}")
+            command = [*TORCHRUN, *how, *([] if float64 else ["-m"]), "--", *program, *options]
+        output = tmp_path / f"{name}-{size}.output"
+        with output.open("a") as file:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment(), text=True
+            )
+        return Job(process, tmp_path / name, output)
+
+    return run
+
+
+def environment() -> dict[str, str]:
+    """One thread each, which sleeps where processes share cores."""
+    root = str(Path(mt.__file__).parent.parent)
+    return {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "0"}
+
+
+def steps_of(run: Path, size: int) -> list[list[dict[str, Any]]]:
+    """What each process recorded of each step."""
+    files = [run.with_name(f"{run.name}-{size}.{rank}") for rank in range(size)]
+    return [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
+
+
+def position(run: Path) -> dict[str, Any]:
+    """The counters of the newest checkpoint."""
+    state = json.loads((_newest(run) / "training_state.json").read_text())["state"]
+    assert isinstance(state, dict)
+    return state
+
+
+def tensors(run: Path) -> dict[str, torch.Tensor]:
+    """The weights of the newest checkpoint, and the moments of Adam."""
+    return load_file(_newest(run) / "model.safetensors") | load_file(
+        _newest(run) / "training_state.safetensors"
+    )
+
+
+def _newest(run: Path) -> Path:
+    return run / "checkpoints" / (run / "checkpoints/latest").read_text().strip()
+
+
+def assert_close(one: Path, other: Path) -> None:
+    """Matrices to 1e-12 of their norm, everything else to 1e-10."""
+    ours, theirs = tensors(one), tensors(other)
+    assert ours.keys() == theirs.keys()
+    for name, tensor in ours.items():
+        difference = tensor - theirs[name]
+        if tensor.dim() > 1:
+            assert difference.norm() <= 1e-12 * tensor.norm(), name
+        else:
+            assert difference.abs().max() <= 1e-10, name
+
+
+def pairs_of(*records: list[list[dict[str, Any]]]) -> list[tuple[int, int]]:
+    """(epoch, pair) of all that was trained on, in any order."""
+    return [
+        (epoch, pair)
+        for ranks in records
+        for steps in ranks
+        for step in steps
+        for epoch, pairs in step["pairs"]
+        for pair in pairs
+    ]

@@ -1,0 +1,80 @@
+"""`mt train`, of which one process fails: python failing_training.py FOLDER RANK POINT EVENT train ..."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import mt.training.run
+from mt import processes
+from mt.__main__ import main
+from mt.checkpoint.store import CheckpointStore
+from mt.errors import DataError
+from mt.training.session import Session
+from mt.training.train_state import TrainState
+
+folder, rank, point, event = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+del sys.argv[1:5]
+
+
+def happens_in(owner: Any, name: str, at: Callable[..., bool] = lambda *_, **__: True) -> None:
+    """Let the event happen when the function is called."""
+    function = getattr(owner, name)
+
+    def failing(*arguments: Any, **named: Any) -> Any:
+        if at(*arguments) and not (folder / "happened").exists():
+            _happen(*arguments)
+        return function(*arguments, **named)
+
+    setattr(owner, name, failing)
+
+
+def _happen(*arguments: Any) -> None:
+    (folder / "happened").write_text(str(time.time()))
+    match event:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "kill agent":
+            os.kill(os.getppid(), signal.SIGKILL)
+        case "terminate agent":
+            os.kill(os.getppid(), signal.SIGTERM)
+        case "error":
+            raise DataError("made up for this test.")
+        case "NaN":
+            arguments[0].label_smoothing = float("nan")
+        case _:
+            raise AssertionError(event)
+
+
+def record_sums(self: TrainState, *arguments: Any, **named: Any) -> Any:
+    """Write the sum of all weights after each step."""
+    result = step(self, *arguments, **named)
+    self.label_smoothing = 0.1
+    with (folder / f"sums.{processes.rank()}").open("a") as file:
+        file.write(f"{sum(float(weight.sum()) for weight in self.objective.parameters())!r}\n")
+    return result
+
+
+step = TrainState.step
+TrainState.step = record_sums  # type: ignore[method-assign]
+(folder / f"pid.{processes.rank()}").write_text(str(os.getpid()))
+torch.set_num_threads(1)
+if rank == processes.rank():
+    match point:
+        case "start-up":
+            happens_in(mt.training.run, "prepare")
+        case "training":
+            happens_in(TrainState, "step", lambda state, *_: state.counters.step == 4)
+        case "validation":
+            happens_in(Session, "_validation_batches")
+        case "saving":
+            # With two steps that are not saved yet.
+            happens_in(CheckpointStore, "save", lambda _, number, *__: number == 6)
+main()

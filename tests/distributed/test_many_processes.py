@@ -1,0 +1,120 @@
+"""Training by several processes gives the model that one process gives, and uses each pair once."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+
+from .conftest import Start, assert_close, pairs_of, position, steps_of, tensors
+
+# The last step of an epoch has a single micro-batch, so that all processes but one have nothing to compute.
+# The gradient of the bias of keys is zero but for rounding, which Adam makes as large as the learning rate.
+STEPS = (
+    "training.num_micro_batches=4", "training.batch_tokens=140", "validation.every_steps=4",
+    "schedule.learning_rate=0.002",
+)  # fmt: skip
+
+
+def assert_same_training(one: Path, other: Path, size: int) -> None:
+    """Losses, norms, validations, weights, and the moments of Adam."""
+    [alone], *_ = steps_of(one, 1), None
+    for ours in steps_of(other, size):
+        assert [step["step"] for step in ours] == [step["step"] for step in alone]
+        for name in ("loss", "norm"):
+            assert [step[name] for step in ours] == pytest.approx([step[name] for step in alone], rel=1e-12)
+    validations = [
+        [line for text in (run / "metrics.jsonl").read_text().splitlines()
+         if (line := json.loads(text))["kind"] == "validation"]
+        for run in (one, other)
+    ]  # fmt: skip
+    assert len(validations[0]) == 2
+    for mine, theirs in zip(*validations, strict=True):
+        names = ("step", "loss", "bleu", "chrf")
+        assert [mine[name] for name in names] == pytest.approx([theirs[name] for name in names], rel=1e-12)
+    assert_close(one, other)
+
+
+def test_two_processes_train_as_one_does(start: Start) -> None:
+    jobs = [start(f"by-{size}", *STEPS, "training.max_steps=8", size=size) for size in (1, 2)]
+    one, two = (job.succeed().run for job in jobs)
+    assert_same_training(one, two, 2)
+    records = steps_of(two, 2)
+    numbers = [[len(step["pairs"]) for step in steps] for steps in records]
+    assert [1, 0] in [list(step) for step in zip(*numbers, strict=True)], "no step had too few micro-batches"
+    seen = pairs_of(records)
+    assert len(seen) == len(set(seen))
+    first_epoch = sorted(pair for epoch, pair in seen if epoch == 0)
+    assert first_epoch == list(range(160))
+    assert max(epoch for epoch, _ in seen) > 0
+    assert sorted(seen) == sorted(pairs_of(steps_of(one, 1)))
+
+
+@pytest.mark.slow
+def test_four_processes_train_as_one_does(start: Start) -> None:
+    one, four = (
+        start(f"by-{size}", *STEPS, "training.max_steps=8", size=size).succeed().run for size in (1, 4)
+    )
+    assert_same_training(one, four, 4)
+
+
+@pytest.mark.slow
+def test_two_machines_train_as_one_process_does(start: Start) -> None:
+    one = start("alone", *STEPS, "training.max_steps=8").succeed().run
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+    machine = (
+        "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}",
+        "--local-addr=127.0.0.1",
+    )  # fmt: skip
+    agents = [start("two", *STEPS, "training.max_steps=8", size=2, torchrun=machine) for _ in range(2)]
+    for agent in agents:
+        agent.succeed()
+    assert_same_training(one, agents[0].run, 2)
+
+
+OPTIONS = {
+    "R-Drop, guided alignment and moving average": (
+        "tokenizer.kind=word", "training.guided_alignment=0.3", "training.r_drop=1", "training.ema_decay=0.9",
+    ),
+    "BPE-dropout": ("tokenizer.kind=bpe", "tokenizer.max_size=300", "training.bpe_dropout=0.2"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_with_every_option_of_training(start: Start, options: tuple[str, ...]) -> None:
+    one, two = (
+        start(f"by-{size}", *STEPS, "training.max_steps=8", *options, size=size).succeed().run
+        for size in (1, 2)
+    )
+    assert_same_training(one, two, 2)
+
+
+@pytest.mark.slow
+def test_a_run_may_continue_with_any_number_of_processes(start: Start) -> None:
+    whole = start("whole", *STEPS, "training.max_steps=11").succeed().run
+    for steps, size in ((4, 2), (7, 4), (11, 1)):
+        changing = start("changing", *STEPS, f"training.max_steps={steps}", size=size).succeed().run
+        assert position(changing)["batch"] > 0, "it stopped between two epochs"
+    assert_close(whole, changing)
+    seen = pairs_of(*(steps_of(changing, size) for size in (2, 4, 1)))
+    assert len(seen) == len(set(seen))
+    assert sorted(seen) == sorted(pairs_of(steps_of(whole, 1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 4])
+def test_resuming_with_as_many_processes_is_exact_to_the_bit(start: Start, size: int) -> None:
+    def run(name: str, steps: int) -> Path:
+        more = (*STEPS, f"training.max_steps={steps}")
+        return start(name, *more, size=size, float64=False).succeed().run
+
+    whole = run("whole", 8)
+    run("broken", 4)
+    broken = run("broken", 8)
+    ours, theirs = tensors(whole), tensors(broken)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())

@@ -1,0 +1,115 @@
+"""What several processes refuse or warn of, as the first of them says it; no others are started."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mt import distributed, processes
+from mt.config.config import Config
+from mt.config.model import ModelConfig
+from mt.data.batches.batch import collate
+from mt.device import Precision, choose_device
+from mt.display import show_only_errors
+from mt.errors import ConfigError, TrainingError
+from mt.run_directory import RunDirectory
+from mt.training.loss import Objective
+from mt.training.progress import log_file
+from mt.training.run import run_training
+from mt.training.step import accumulate_gradients
+from mt.transformer.build import build_transformer
+
+MakeConfig = Callable[..., Config]
+
+
+@pytest.fixture
+def be(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+    """Makes this process one of several that are not there."""
+
+    @contextlib.contextmanager
+    def connected(_: str) -> Iterator[None]:
+        yield
+
+    def become(rank: int, size: int) -> None:
+        monkeypatch.setattr(processes, "rank", lambda: rank)
+        monkeypatch.setattr(processes, "size", lambda: size)
+        monkeypatch.setattr(distributed, "connected", connected)
+
+    return become
+
+
+def test_more_processes_than_micro_batches_are_refused_with_the_arithmetic(
+    be: Callable[[int, int], None], make_config: MakeConfig, tmp_path: Path
+) -> None:
+    be(0, 4)
+    with pytest.raises(ConfigError) as refused:
+        run_training(make_config(), tmp_path / "run")
+    message = str(refused.value)
+    assert "4 processes cannot share a step of 2 micro-batches (training.num_micro_batches)" in message
+    assert "Start at most 2" in message
+    # 2 x 100 tokens are 4 x 50.
+    assert "training.num_micro_batches=4 and training.batch_tokens=50" in message
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("size", "each", "lost"), [(2, 3, "25 %"), (2, 5, "17 %"), (3, 4, "33 %"), (2, 4, None), (3, 3, None)]
+)
+def test_an_uneven_split_is_warned_of_with_the_time_lost(
+    be: Callable[[int, int], None],
+    make_config: MakeConfig,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    size: int,
+    each: int,
+    lost: str | None,
+) -> None:
+    be(0, size)
+    run_training(make_config(f"training.num_micro_batches={each}", "training.max_steps=1"), tmp_path / "run")
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    found = [text for text in warnings if "spent waiting" in text]
+    assert len(found) == (lost is not None)
+    if lost is not None:
+        assert f"{each} micro-batches on {size} processes: {lost} of the time" in found[0]
+        assert f"multiple of {size} (training.num_micro_batches)" in found[0]
+
+
+class Full(Objective):
+    """Finds no memory."""
+
+    def forward(self, *_: object) -> None:  # type: ignore[override]
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+
+def test_out_of_memory_names_the_process_and_the_batch(be: Callable[[int, int], None]) -> None:
+    be(1, 2)
+    sizes = ModelConfig(d_model=16, num_heads=2, d_ff=24, num_encoder_layers=1, num_decoder_layers=1)
+    model = build_transformer(sizes, src_vocab_size=12, tgt_vocab_size=12, max_length=8)
+    batch = collate([[5, 6, 7], [5]], [[8, 9], [8]])
+    precision = Precision("float32", choose_device("cpu"))
+    with pytest.raises(TrainingError) as full:
+        accumulate_gradients(Full(model), [batch], batch.num_target_tokens, precision, 0.1, None)
+    message = str(full.value)
+    assert "process 1 of 2 has run out of memory in a batch of 2 pairs" in message
+    assert f"{batch.src_ids.size(1)} source and {batch.labels.size(1)} target tokens" in message
+    assert "Lower training.batch_tokens and raise training.num_micro_batches" in message
+
+
+def test_another_process_writes_its_errors_alone_into_the_log_with_its_number(
+    be: Callable[[int, int], None], tmp_path: Path
+) -> None:
+    logger = logging.getLogger("mt")
+    before = logger.level, logger.handlers
+    be(3, 4)
+    try:
+        show_only_errors()
+        with log_file(RunDirectory(tmp_path)):
+            logging.getLogger("mt.anywhere").warning("not me")
+            logging.getLogger("mt.anywhere").error("that\x1b failed")
+    finally:
+        logger.level, logger.handlers = before
+        logger.setLevel(before[0])
+    [line] = (tmp_path / "train.log").read_text().splitlines()
+    assert line.split(" ", 2)[2] == "ERROR process 3: that\\x1b failed"
