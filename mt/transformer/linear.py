@@ -5,8 +5,8 @@ the product itself, and caches a thousand kernels of megabytes each. Batches hav
 rows of zeros are appended until the number of rows is one of a few.
 
 Bias and ReLU are part of these products. torch copies the bias to each row of the result before it
-multiplies, and applies ReLU after. For 4,096 rows from 256 to 1,024 columns that takes 4.4 milliseconds of one
-core, where oneDNN takes 1.8 for all three.
+multiplies, and applies ReLU after. For 4,096 rows from 256 to 1,024 columns that takes 4.4 milliseconds of
+one core, where oneDNN takes 1.8 for all three.
 """
 
 from functools import cache
