@@ -1,6 +1,7 @@
 """Training a run from its config to its end, or as far as it gets before an interruption."""
 
 import logging
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from mt.atomic_files import write_text_atomically
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.write import hyperparameters
-from mt.data.batches.stream import BatchStream, training_batches
+from mt.data.batches.stream import BatchStream, short_of_one_direction, training_batches
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
 from mt.device import Precision, choose_device, keep_freed_memory, multiplies_bf16_fast
@@ -278,16 +279,20 @@ def _batches(
 def _progress(
     config: Config, run: RunDirectory, prepared: Prepared, batches: BatchStream, counters: Counters
 ) -> Progress:
+    total_steps = _expected_steps(config, batches, counters)
     progress = Progress(
         run,
         counters=counters,
-        total_steps=_expected_steps(config, batches, counters),
+        total_steps=total_steps,
         metric=config.validation.metric,
         clip_norm=config.training.clip_norm,
     )
     if not counters.step:
         progress.show_options(hyperparameters(config))
         progress.show_corpus(prepared.report, prepared.dropped)
+        num_epochs = total_steps / batches.num_steps(0) if total_steps else math.inf
+        if warning := short_of_one_direction(config, num_epochs):
+            LOG.warning("%s", warning)
     return progress
 
 
