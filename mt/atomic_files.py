@@ -14,7 +14,7 @@ import shutil
 import stat
 from pathlib import Path
 
-_LEFTOVER = re.compile(r"\..+\.partial-\d+")
+_LEFTOVER = re.compile(r"\.(.+)\.partial-(\d+)")
 
 
 def partial_path(path: Path) -> Path:
@@ -147,7 +147,7 @@ def put_in_place(partial: Path, folder: Path) -> None:
 
     If it is killed between the two renames, the older one can be renamed back.
     """
-    aside = folder.with_name(f".{folder.name}.aside")
+    aside = _aside(folder)
     replaces = folder.exists()
     if replaces:
         folder.rename(aside)
@@ -160,6 +160,46 @@ def put_in_place(partial: Path, folder: Path) -> None:
     sync_folder(folder.parent)
     if replaces:
         remove_folder_atomically(aside)
+
+
+def tidy_up_beside(folder: Path) -> list[Path]:
+    """Undo or finish what killed processes have left undone in building or replacing ``folder``.
+
+    For writers without a lock: what belongs to a process that is alive stays.
+
+    Returns:
+        What was removed.
+    """
+    aside = _aside(folder)
+    removed = []
+    for path in list(folder.parent.iterdir()):
+        match = _LEFTOVER.fullmatch(path.name)
+        if match is None or match[1] not in (folder.name, aside.name) or _is_alive(int(match[2])):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+            removed.append(path)
+    if aside.is_dir() and folder.exists():
+        remove_folder_atomically(aside)
+        removed.append(aside)
+    elif aside.is_dir():
+        aside.rename(folder)
+        sync_folder(folder.parent)
+    return removed
+
+
+def _aside(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.aside")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # It is another user's.
+        pass
+    return True
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -47,6 +47,17 @@ def multiplies_bf16_fast(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
+def fastest_precision(device: torch.device) -> Literal["float32", "bf16", "fp16"]:
+    """The precision that ``auto`` takes: bf16 where it is fast, fp16 on other GPUs with tensor cores.
+
+    Those are NVIDIA's since Volta; on older ones fp16 is slower than float32, or hardly faster.
+    """
+    if multiplies_bf16_fast(device):
+        return "bf16"
+    has_tensor_cores = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (7, 0)
+    return "fp16" if has_tensor_cores else "float32"
+
+
 def choose_search_precision(name: Literal["auto"] | SearchPrecision, device: torch.device) -> SearchPrecision:
     """The precision of that name; ``auto`` takes 16 bits where that is faster, and never 8.
 
@@ -54,9 +65,7 @@ def choose_search_precision(name: Literal["auto"] | SearchPrecision, device: tor
         DeviceError: If the device does not compute in it, or would only be slowed down.
     """
     if name == "auto":
-        if multiplies_bf16_fast(device):
-            return "bf16"
-        return "fp16" if device.type == "cuda" else "float32"
+        return fastest_precision(device)
     where = {
         "bf16": "a GPU of NVIDIA's Ampere generation or a later one, or a CPU with AMX",
         "fp16": "a CUDA device",
@@ -115,14 +124,23 @@ class Precision:
     For fp16 the loss is scaled, which keeps small gradients from vanishing.
     """
 
-    def __init__(self, name: Literal["auto", "float32", "bf16", "fp16"], device: torch.device) -> None:
-        """Choose the precision; ``auto`` takes bf16 where it is faster than float32.
+    def __init__(
+        self,
+        name: Literal["auto", "float32", "bf16", "fp16"],
+        device: torch.device,
+        *,
+        tf32: bool = False,
+    ) -> None:
+        """Choose the precision; ``auto`` takes bf16, else fp16, where that is faster than float32.
+
+        With ``tf32``, float32 products of this process on CUDA are computed in TF32, where the GPU has it.
 
         Raises:
             DeviceError: If mixed precision is requested on a device that it would only slow down.
         """
+        self.is_automatic = name == "auto"
         if name == "auto":
-            name = "bf16" if multiplies_bf16_fast(device) else "float32"
+            name = fastest_precision(device)
         if name == "fp16" and device.type != "cuda":
             raise DeviceError(
                 f"training.precision: fp16 needs a CUDA device, and this run trains on {device.type}. "
@@ -141,6 +159,10 @@ class Precision:
         self._device = device
         self._dtype = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
         self.scaler = torch.amp.GradScaler(device.type, enabled=name == "fp16")
+        if device.type == "cuda":
+            # Torch has this for the whole process. Its newer name alone would contradict the old one, which
+            # torch.compile reads.
+            torch.backends.cuda.matmul.allow_tf32 = tf32
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The context in which the forward pass and the loss are computed."""

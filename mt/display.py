@@ -46,6 +46,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def in_precision(precision: str) -> str:
+    """What is added to scores that are not computed in float32, such as ", computed in bf16"."""
+    return "" if precision == "float32" else f", computed in {precision}"
+
+
 def markdown_text(text: str) -> str:
     """``text`` escaped for TensorBoard's Markdown, on one line."""
     on_one_line = html.escape(visible(text.replace("\n", " ")), quote=False)
@@ -157,10 +162,13 @@ def show_progress_bars() -> None:
     _are_shown = True
 
 
-def hide_progress_bars() -> None:
-    """Draw none from now on."""
+def show_only_errors() -> None:
+    """Say nothing on the terminal from now on, and only errors in log files, as the other processes do."""
     global _are_shown
     _are_shown = False
+    logger = logging.getLogger("mt")
+    logger.setLevel(logging.ERROR)
+    logger.handlers = []
 
 
 def are_shown() -> bool:

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from itertools import islice
 from typing import TypeVar
 
 import torch
@@ -18,7 +19,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from mt import processes
-from mt.errors import TrainingError
+from mt.errors import MtError, TrainingError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -124,27 +125,34 @@ def in_turns(work: Callable[[], T]) -> T:
     return results[0]
 
 
-def deal(items: Sequence[T], length: Callable[[T], int], work: Callable[[list[T]], list[R]]) -> list[R]:
-    """Do the work on each item, on all processes, which get items of like lengths each.
+def deal(pieces: Sequence[T], work: Callable[[T], R]) -> list[R]:
+    """Deal the pieces out, which are the same on all processes, and return all results, in order, on each.
 
-    Args:
-        items: The same on all processes.
-        length: How long an item is, about.
-        work: Maps items to results, in the same order.
-
-    Returns:
-        All results, in the order of the items, on each process.
+    Raises:
+        MtError: On all processes, if one of them raises it.
     """
     if not dist.is_initialized():
-        return work(list(items))
-    order = sorted(range(len(items)), key=lambda place: length(items[place]))
-    own = work([items[place] for place in order[processes.rank() :: processes.size()]])
-    parts: list[list[R]] = [[] for _ in range(processes.size())]
-    dist.all_gather_object(parts, own, group=_patient)
-    found: dict[int, R] = {}
-    for rank, part in enumerate(parts):
-        found |= zip(order[rank :: processes.size()], part, strict=True)
-    return [found[place] for place in range(len(items))]
+        return [work(piece) for piece in pieces]
+    own: list[R] = []
+    error: MtError | None = None
+    try:
+        own = [work(piece) for piece in pieces[processes.rank() :: processes.size()]]
+    except MtError as raised:
+        error = raised
+    dealt = gather((own, error))
+    if errors := [each for _, each in dealt if each is not None]:
+        raise errors[0]
+    results = [iter(part) for part, _ in dealt]
+    return [next(results[number % processes.size()]) for number in range(len(pieces))]
+
+
+def agreed(items: Iterator[T]) -> Iterator[T]:
+    """The items of the first process, on each of them; the others' own are not asked for."""
+    if not dist.is_initialized():
+        yield from items
+        return
+    while received := agree(list(islice(items, 1)) if processes.is_first() else []):
+        yield from received
 
 
 def gather(value: T) -> list[T]:

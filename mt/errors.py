@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from typing import Self
 
 
 class Remedy(Enum):
@@ -55,6 +56,10 @@ class LinesError(DataError):
         """Report the first bad line; ``reasons`` says what is wrong with each, by its number."""
         super().__init__(reasons[min(reasons)], *remedies)
         self.reasons = reasons
+
+    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
+        """Let it be sent to another process."""
+        return type(self), (self.reasons, *self.remedies)
 
 
 class CheckpointError(MtError):

@@ -1,9 +1,14 @@
 """The makers of attention masks: boolean, True = may attend, broadcastable to ``(B, H, Tq, Tk)``."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from mt.special_tokens import PAD_ID
+
+Mask = Tensor | Literal["causal"] | None
+"""A boolean tensor as above; ``causal`` for `causal_mask` without a tensor; None lets all attend to all."""
 
 
 def padding_mask(ids: Tensor) -> Tensor:

@@ -102,7 +102,8 @@ def test_bf16_is_fast_where_the_processor_says_so(monkeypatch: pytest.MonkeyPatc
         (True, None, "cpu", "bf16"),
         (False, None, "cpu", "float32"),
         (False, (8, 0), "cuda", "bf16"),
-        (True, (7, 5), "cuda", "fp16"),
+        (True, (7, 0), "cuda", "fp16"),
+        (True, (6, 1), "cuda", "float32"),
         (True, None, "mps", "float32"),
     ],
 )

@@ -34,6 +34,7 @@ TINY = [
 # Names in the guides that need something large, or a network, and what takes their place.
 SUBSTITUTES = {
     "step_0002000": "step_0000012",
+    "step_0001000": "step_0000100",
     "average_0002000": "average_0000200",
     "--start-line 882": "--start-line 2",
 }
@@ -208,6 +209,7 @@ def _source_of(script: str) -> str:
     modules = {
         "scripts/torture": "tests/faults/torture/table.py",
         "scripts/bench": "scripts/benchmark/__main__.py",
+        "scripts/load": "scripts/load.py",
         "scripts/reproduce": "scripts/reproduce.py",
     }
     files = [script, *([modules[script]] if script in modules else []), "mt/cli/train.py"]

@@ -36,5 +36,7 @@ def average(
     made = average_checkpoints(found, number, best=best is not None)
     typer.echo(f"{made.folder}")
     typer.echo(
-        f"Score it:  mt evaluate --run {found.path} --checkpoint {made.name} --split validation", err=True
+        f"Score it:  mt evaluate --run {found.path} --checkpoint {made.name} --split validation\n"
+        f"Is it better than the best?  mt compare {found.path} {made.folder} --split validation",
+        err=True,
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="A run directory, or a file of translations.")],
+    first: Annotated[Path, typer.Argument(metavar="A", help="A run, checkpoint or file of translations.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
     split: Annotated[
         Literal["train", "validation", "test"],
@@ -88,7 +88,7 @@ def compare(
     for score in result.scores.values():
         typer.echo(
             f"{score.first.name:8} {score.first.value:6.2f}  {score.second.value:6.2f}  {score.gain:+6.2f}  "
-            f"{score.p_value:6.4f}"
+            f"{score.p_value:6.4f}{'' if score.is_significant else '  not significant'}"
         )
     for score in result.scores.values():
         typer.echo(f"{score.first.name} signature: {score.first.signature}")

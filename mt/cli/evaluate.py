@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from mt import processes
 from mt.cli.logs import show_logs
 from mt.cli.options import (
     BeamOption,
@@ -18,10 +19,9 @@ from mt.cli.options import (
     TestSetOption,
     choose_beam,
     find_run,
-    in_precision,
     refuse_missing_folder,
 )
-from mt.display import counted
+from mt.display import counted, in_precision, show_only_errors, visible
 
 if TYPE_CHECKING:
     from mt.evaluation.analysis import ScoredSentence
@@ -64,6 +64,8 @@ def evaluate(
     search, and the scores in evaluations.jsonl; TensorBoard shows the scores and the worst sentences.
     """
     show_logs()
+    if not processes.is_first():
+        show_only_errors()
     refuse_missing_folder(json)
     found = find_run(run)
     strategy = choose_beam(beam, length_penalty, length_normalization)
@@ -94,6 +96,7 @@ def evaluate(
     _show_scores(result)
     if result.analysis is not None:
         _show_analysis(result.analysis)
+    _show_other_checkpoints(result)
     if worst:
         _show_worst(result.worst[:worst])
     typer.echo(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}", err=True)
@@ -110,6 +113,16 @@ def _show_scores(result: "Evaluation") -> None:
         typer.echo("words  sentences  exact")
         for length, (count, exact) in result.exact_by_length.items():
             typer.echo(f"{length:5}  {count:9,}  {exact:6.2f} %")
+
+
+def _show_other_checkpoints(result: "Evaluation") -> None:
+    for other in result.other_checkpoints:
+        bleu = other.bleu
+        verdict = "a significant" if bleu.is_significant else "no significant"
+        typer.echo(
+            f"{visible(other.checkpoint)} has BLEU {bleu.first.value:.2f} on these sentences, and this one "
+            f"{bleu.gain:+.2f}: {verdict} difference (p = {bleu.p_value:.4f})"
+        )
 
 
 def _show_analysis(analysis: "Analysis") -> None:

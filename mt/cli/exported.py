@@ -1,5 +1,6 @@
 """Translating with an exported folder instead of a run."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,17 +38,33 @@ def find_exported(
         return None
     if engine == "mt":
         raise ConfigError(f"{path} is an exported folder: give the run itself, or leave --engine mt out.")
-    for flag, is_given in (
-        ("--checkpoint", checkpoint != "best"),
-        ("--precision", precision != "auto"),
-        ("--ensemble", bool(ensemble)),
-        ("--dictionary", dictionary is not None),
-    ):
+    refuse_options_of_runs(
+        path,
+        {
+            "--checkpoint": checkpoint != "best",
+            "--precision": precision != "auto",
+            "--ensemble": bool(ensemble),
+            "--dictionary": dictionary is not None,
+        },
+    )
+    return path
+
+
+def refuse_options_of_runs(path: Path, options: Mapping[str, bool]) -> None:
+    """Check that none of these options is given with an exported folder.
+
+    Args:
+        path: The folder.
+        options: Options that only runs have, and whether each is given.
+
+    Raises:
+        ConfigError: If one is.
+    """
+    for flag, is_given in options.items():
         if is_given:
             raise ConfigError(
                 f"{flag} is for runs, and {path} is an exported folder: leave it out, or give the run."
             )
-    return path
 
 
 def load_exported(path: Path, device: str) -> "TextSearch":

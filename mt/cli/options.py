@@ -309,11 +309,6 @@ def choose_strategy(
     return Sampling(temperature, seed, top_k, top_p)
 
 
-def in_precision(precision: str) -> str:
-    """What is added to scores that are not computed in float32, such as ", computed in bf16"."""
-    return "" if precision == "float32" else f", computed in {precision}"
-
-
 def refuse_missing_folder(file: Path | None) -> None:
     """Check early that the folder of ``file``, which is written at the end, exists.
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from mt.atomic_files import append_line, write_text_atomically
-from mt.cli.options import LARGEST_BEAM, in_precision
+from mt.cli.options import LARGEST_BEAM
 from mt.cli.remedies import sentence
 from mt.cli.unusual_lines import Pairs, Search, UnknownWords
-from mt.display import counted, visible
+from mt.display import counted, in_precision, visible
 from mt.errors import ConfigError, DataError, MtError
 from mt.inference.arriving_lines import why_not_text
 from mt.regular_files import read_text

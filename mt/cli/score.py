@@ -16,9 +16,8 @@ from mt.cli.options import (
     RunOption,
     find_ensemble,
     find_run,
-    in_precision,
 )
-from mt.display import counted, progress_bar
+from mt.display import counted, in_precision, progress_bar
 from mt.errors import DataError
 from mt.inference.arriving_lines import arriving, count_lines, lines_of_file, lines_of_stdin
 

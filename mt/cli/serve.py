@@ -1,13 +1,14 @@
 """`mt serve`: translate over HTTP, for programs and in a browser."""
 
-import ipaddress
 import logging
+import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from mt.cli.exported import load_exported, refuse_options_of_runs
 from mt.cli.extras import extra
 from mt.cli.logs import show_logs
 from mt.cli.options import CheckpointOption, DeviceOption, PrecisionOption, find_run
@@ -15,8 +16,8 @@ from mt.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from mt.device import PrecisionName
+    from mt.inference.text_search import TextSearch
     from mt.inference.translator import Translator
-    from mt.run_directory import RunDirectory
     from mt.serving.batching import Align
 
 LOG = logging.getLogger(__name__)
@@ -28,7 +29,8 @@ RunsOption = Annotated[
     typer.Option(
         "--run",
         metavar="PATH",
-        help="A run directory; repeat it for several language pairs. Default: the newest run in runs/.",
+        help="A run directory, or a folder of mt export --to ctranslate2; repeat it for several language "
+        "pairs. Default: the newest run in runs/.",
     ),
 ]
 HostOption = Annotated[
@@ -83,29 +85,35 @@ def serve(
     Requests that come at the same time are translated together. Needs the extra serve.
     """
     show_logs()
+    # Before torch is loaded. Its threads would otherwise wait for each other in busy loops, which makes all
+    # many times slower where others, such as the threads of the service and its clients, need the same cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     with extra("serve", "starlette", "uvicorn"):
         from mt.serving.app import Service
         from mt.serving.batching import BatchedTranslator
         from mt.serving.request import Limits, ServedRun
-        from mt.serving.server import bind
+        from mt.serving.server import bind, loopback_names
         from mt.serving.server import serve as serve_app
     token = None if token_file is None else _read_token(token_file)
-    runs = [find_run(path) for path in run] if run else [find_run(None)]
-    _refuse_equal_names(runs)
+    paths = run or [find_run(None).path]
+    _refuse_equal_names(paths)
     with bind(host, port) as bound, ExitStack() as stack:
-        if token is None and not _is_loopback(bound.getsockname()[0]):
+        names = loopback_names(bound, host)
+        if token is None and names is None:
             LOG.warning(
                 "whoever reaches this machine can use the service; --token-file FILE asks them for a token"
             )
         served: list[ServedRun] = []
-        for each in runs:
-            translator = _load(each, checkpoint, device, precision)
-            align = _aligner(translator, None if layer is None else layer - 1)
-            batched = stack.enter_context(BatchedTranslator(translator, max_waiting=max_queue, align=align))
-            data = translator.config.data
-            served.append(ServedRun(each.path.absolute().name, data.src, data.tgt, checkpoint, batched))
+        for path in paths:
+            loaded = _load(path, checkpoint, device, precision, layer)
+            batched = stack.enter_context(
+                BatchedTranslator(loaded.translator, max_waiting=max_queue, align=loaded.align)
+            )
+            served.append(ServedRun(path.absolute().name, loaded.src, loaded.tgt, loaded.checkpoint, batched))
         limits = Limits(max_characters=max_text, max_seconds=timeout)
-        service = Service(served, limits, token=token, logs_texts=log_texts)
+        # Nobody without the token can use it, whatever name leads there.
+        hosts = names if token is None else None
+        service = Service(served, limits, hosts=hosts, token=token, logs_texts=log_texts)
         serve_app(service.app(), bound, max_seconds=limits.max_seconds)
 
 
@@ -123,8 +131,8 @@ def _read_token(file: Path) -> str:
     return token
 
 
-def _refuse_equal_names(runs: "list[RunDirectory]") -> None:
-    names = [run.path.absolute().name for run in runs]
+def _refuse_equal_names(paths: list[Path]) -> None:
+    names = [path.absolute().name for path in paths]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(
@@ -132,16 +140,37 @@ def _refuse_equal_names(runs: "list[RunDirectory]") -> None:
             )
 
 
-def _is_loopback(address: str) -> bool:
-    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+class _Loaded(NamedTuple):
+    """A run or an exported folder, ready to be served."""
+
+    translator: "TextSearch"
+    align: "Align | None"
+    src: str
+    tgt: str
+    checkpoint: str
 
 
-def _load(run: "RunDirectory", checkpoint: str, device: str, precision: "PrecisionName") -> "Translator":
+def _load(path: Path, checkpoint: str, device: str, precision: "PrecisionName", layer: int | None) -> _Loaded:
+    from mt.inference.exported_folder import is_exported, read_record
+
+    LOG.info("loading %s", path)
+    if is_exported(path):
+        for_runs = {
+            "--checkpoint": checkpoint != "best",
+            "--precision": precision != "float32",
+            "--layer": layer is not None,
+        }
+        refuse_options_of_runs(path, for_runs)
+        record = read_record(path)
+        return _Loaded(load_exported(path, device), None, record.src, record.tgt, record.checkpoint)
     from mt.device import choose_device
     from mt.inference.translator import Translator
 
-    LOG.info("loading %s", run.path)
-    return Translator.from_run(run, checkpoint=checkpoint, device=choose_device(device), precision=precision)
+    translator = Translator.from_run(
+        find_run(path), checkpoint=checkpoint, device=choose_device(device), precision=precision
+    )
+    align = _aligner(translator, None if layer is None else layer - 1)
+    return _Loaded(translator, align, translator.config.data.src, translator.config.data.tgt, checkpoint)
 
 
 def _aligner(translator: "Translator", layer: int | None) -> "Align | None":

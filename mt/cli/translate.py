@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -41,11 +42,10 @@ from mt.cli.options import (
     choose_strategy,
     find_ensemble,
     find_run,
-    in_precision,
 )
 from mt.cli.prompt import Prompt
 from mt.cli.unusual_lines import BadLines, Pairs, Search, UnknownWords
-from mt.display import ProgressLines, counted, progress_bar
+from mt.display import ProgressLines, counted, in_precision, progress_bar, show_only_errors
 from mt.errors import ConfigError, DataError
 from mt.inference.arriving_lines import (
     STDIN,
@@ -116,27 +116,41 @@ def translate(
         top_p=top_p,
         seed=seed,
     )
-    translator = _load(found, checkpoint, device, precision, dictionary, ensemble)
-    is_numbered = n_best is not None
-    search = partial(
-        translator.n_best,
-        num_best=n_best or 1,
-        strategy=strategy,
-        constraints=_constraints(min_length, no_repeat_ngram),
-        max_length=max_length,
-        keep_unk=keep_unk,
-        refuse_long=True,
-        with_scores=is_numbered,
-    )
     lines = _Lines(sentences, file, start_line, prefix or "", prefix_column)
-    unknown_words = UnknownWords(translator.reader, copies=translator.copies_words and not keep_unk)
-    if lines.are_typed:
-        Prompt(search, lines.read, _write, unknown_words, strategy, n_best, translator.precision).run()
-    with lines.bar() as bar:
-        search = partial(search, advance=bar.update)
-        _translate_all(lines, search, BadLines(on_error, lines.name), unknown_words, is_numbered=is_numbered)
-    if is_numbered and translator.precision != "float32":
-        typer.echo(f"scores{in_precision(translator.precision)}", err=True)
+    with _together(device):
+        translator = _load(found, checkpoint, device, precision, dictionary, ensemble)
+        is_numbered = n_best is not None
+        find = partial(translator.n_best, num_best=n_best or 1, strategy=strategy, refuse_long=True)
+        constraints = _constraints(min_length, no_repeat_ngram)
+        search = partial(
+            find, constraints=constraints, max_length=max_length, keep_unk=keep_unk, with_scores=is_numbered
+        )
+        unknown_words = UnknownWords(translator.reader, copies=translator.copies_words and not keep_unk)
+        if lines.are_typed:
+            Prompt(search, lines.read, _write, unknown_words, strategy, n_best, translator.precision).run()
+        with lines.bar() as bar:
+            search = partial(search, advance=bar.update)
+            _translate_all(
+                lines, search, BadLines(on_error, lines.name), unknown_words, is_numbered=is_numbered
+            )
+        if is_numbered and translator.precision != "float32":
+            typer.echo(f"scores{in_precision(translator.precision)}", err=True)
+
+
+@contextmanager
+def _together(device: str) -> Iterator[None]:
+    """Work with the processes that torchrun has started, of which only the first one writes."""
+    from mt import distributed, processes
+    from mt.device import choose_device
+
+    with ExitStack() as stack:
+        stack.enter_context(distributed.connected(choose_device(device).type))
+        if not processes.is_first():
+            show_only_errors()
+            nowhere = stack.enter_context(Path(os.devnull).open("w"))
+            stack.enter_context(redirect_stdout(nowhere))
+            stack.enter_context(redirect_stderr(nowhere))
+        yield
 
 
 def _load(
@@ -173,9 +187,11 @@ def _translate_all(
     lines: "_Lines", search: Search, bad_lines: BadLines, unknown_words: UnknownWords, *, is_numbered: bool
 ) -> None:
     """Translate and write block by block, then print the warnings, or the line that stopped it."""
+    from mt import distributed
+
     number = lines.first
     stopped_by = None
-    for block in lines.blocks():
+    for block in distributed.agreed(lines.blocks()):
         pairs, reasons = lines.read(block, number)
         done = bad_lines.translate(pairs, search, first_line=number, reasons=reasons)
         _write(done.translations, number if is_numbered else None)

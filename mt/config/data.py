@@ -59,6 +59,9 @@ class DataConfig(Section):
     hub_timeout_seconds: float = Field(default=10.0, gt=0, json_schema_extra=MAY_CHANGE)
     """How long to wait for an answer of the Hub before it is treated as unreachable."""
 
+    workers: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
+    """At most so many processes read a large corpus of text files; null takes one for each core, up to 16."""
+
     @model_validator(mode="after")
     def _check_mix(self) -> Self:
         parse_mix(self.mix or "")
@@ -125,6 +128,9 @@ class TokenizerConfig(Section):
 
     shared: bool = False
     """One vocabulary for both languages instead of one for each."""
+
+    max_lines: int = Field(default=10_000_000, ge=1)
+    """Make the vocabulary from at most so many training pairs, evenly spread over all of them."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:

@@ -14,6 +14,7 @@ _NAMES = {
     "data.max_length": "max_len max_seq_len max_seq_length seq_len seq_length max_sentence_length block_size "
     "max_position_embeddings max_positions src_seq_length tgt_seq_length max_source_length max_target_length "
     "max_source_positions max_target_positions",
+    "data.workers": "num_workers preprocessing_num_workers dataloader_num_workers num_proc n_workers",
     "tokenizer.kind": "level tokenization tokenizer_type subword subwords bpe",
     "tokenizer.path": "tokenizer_file tokenizer_path tokenizer_name",
     "tokenizer.lowercase": "lower do_lower_case lower_case",
@@ -22,6 +23,7 @@ _NAMES = {
     "tokenizer.max_size": "vocab_size vocabulary_size src_vocab_size tgt_vocab_size max_vocab_size voc_limit "
     "num_merges num_operations bpe_merges merges nwordssrc nwordstgt dim_vocabs",
     "tokenizer.shared": "share_vocab shared_vocab joint_vocab joined_dictionary",
+    "tokenizer.max_lines": "input_sentence_size max_sentences n_sample",
     "model.d_model": "hidden_size hidden_dim hid_dim emb_size emb_dim embed_dim embed_size embedding_dim "
     "embedding_size model_dim dim width n_embd encoder_embed_dim decoder_embed_dim dim_emb word_vec_size",
     "model.num_heads": "heads n_heads nhead n_head num_attention_heads attention_heads h "
@@ -56,6 +58,7 @@ _NAMES = {
     "training.device": "gpu gpus use_cuda cuda use_gpu accelerator",
     "training.precision": "amp fp16 bf16 dtype mixed_precision half use_amp autocast model_dtype "
     "compute_dtype",
+    "training.tf32": "allow_tf32",
     "training.compile": "torch_compile",
     "training.batch_tokens": "batch_size train_batch_size per_device_train_batch_size batch bs max_tokens "
     "tokens_per_batch mini_batch mini_batch_words",

@@ -47,7 +47,10 @@ class TrainingConfig(Section):
     """auto takes CUDA, else Apple's MPS, else the CPU."""
 
     precision: Literal["auto", "float32", "bf16", "fp16"] = "float32"
-    """bf16 and fp16 compute in mixed precision; auto takes bf16 on GPUs and CPUs that are fast at it."""
+    """bf16 and fp16 compute in mixed precision; auto takes the one that the GPU or CPU is fast at."""
+
+    tf32: bool = False
+    """In float32 on CUDA, allow TF32 in matrix products: faster since Ampere, 3 decimal digits exact."""
 
     compile: bool = False
     """Compile the model with torch.compile: slow to start, often faster on CUDA."""
@@ -143,8 +146,8 @@ class ValidationConfig(Section):
     num_samples: int = Field(default=4, ge=0, json_schema_extra=MAY_CHANGE)
     """Validation sentences whose translations are shown."""
 
-    batch_sentences: int = Field(default=128, ge=1, json_schema_extra=MAY_CHANGE)
-    """Sentences that are translated at once."""
+    batch_sentences: int = Field(default=384, ge=1, json_schema_extra=MAY_CHANGE)
+    """Sentences that are translated at once, at most; of long ones there are fewer."""
 
 
 class CheckpointConfig(Section):

@@ -26,8 +26,9 @@ from mt.data.corpus_report import (
     TrainingSplitReport,
 )
 from mt.data.pair_table import CHUNK_SIZE, Facts, PairTable, Splits, through_cache
+from mt.data.parallel_reading import num_processes, read_in_pieces
 from mt.data.sources.find import find_source, mixed_sources
-from mt.data.sources.source import SPLITS, Part, Source, Split
+from mt.data.sources.source import SPLITS, Part, Source, Split, carved_split
 from mt.display import counted, track
 from mt.errors import DataError
 
@@ -120,20 +121,6 @@ def load_split(config: DataConfig, split: Split, *, undivided: bool = False) -> 
     return {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}[split]
 
 
-def carved_split(src: str, fraction: float) -> Split:
-    """The split of a pair in a corpus without splits: a ``fraction`` each is validation and test.
-
-    Args:
-        src: The source sentence; its spacing makes no difference.
-        fraction: Expected share of each of the two.
-    """
-    digest = hashlib.blake2b(" ".join(src.split()).encode(), digest_size=8).digest()
-    position = int.from_bytes(digest, "big") / 2**64
-    if position < fraction:
-        return "validation"
-    return "test" if position < 2 * fraction else "train"
-
-
 def _find(config: DataConfig, *, is_mixed: bool) -> Source:
     try:
         return find_source(config)
@@ -152,8 +139,8 @@ def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
         return None
     if any(None in parts for source in sources for parts in source.values()):
         return None
-    # The Hub's time limit and the length limit of encoding do not change what is read.
-    undecisive = {"hub_timeout_seconds", "max_length"}
+    # None of these changes what is read: the length limit is that of encoding.
+    undecisive = {"hub_timeout_seconds", "max_length", "workers"}
     configs = [[each.config.model_dump(mode="json", exclude=undecisive), each.weight] for each in found]
     return {
         "what": "corpus",
@@ -218,18 +205,12 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> tuple[Splits, Fa
 
 def _read_training_split(found: _Found, cleaner: Cleaner, carved: Mapping[Split, PairTable]) -> PairTable:
     """The pairs to train on; those that belong to a carved split go to its table instead."""
-    table, limit = PairTable(), found.config.num_train_pairs
-    before = cleaner.dropped.counts.copy()
-    rows = training_pairs(found.source.splits["train"], cleaner.dropped)
-    pairs = iter(track(rows, "reading", unit="pairs"))
-    if carved:
-        pairs = _carve(pairs, carved, found.config.held_out_fraction)
-    # Never beyond the limit: what follows it is not even checked.
-    while chunk := list(islice(pairs, min(CHUNK_SIZE, (limit or len(table) + CHUNK_SIZE) - len(table)))):
-        for src, tgt in cleaner.clean(chunk):
-            table.append(src, tgt)
-    for _ in pairs if carved else ():
-        pass  # Beyond the limit there may be more to be carved.
+    parts, before = found.source.splits["train"], cleaner.dropped.counts.copy()
+    processes = num_processes(parts, found.config)
+    if processes > 1:
+        table = read_in_pieces(parts, cleaner, carved, found.config, processes)
+    else:
+        table = _read_in_one_process(parts, cleaner, carved, found.config)
     dropped = cleaner.dropped.counts - before
     empty = [split for split, split_table in carved.items() if not len(split_table)]
     if dropped or len(empty) == len(carved):
@@ -241,6 +222,22 @@ def _read_training_split(found: _Found, cleaner: Cleaner, carved: Mapping[Split,
             f"split at data.held_out_fraction={found.config.held_out_fraction:g}. Add pairs, change the "
             f"fraction, or bring a validation and a test split of your own."
         )
+    return table
+
+
+def _read_in_one_process(
+    parts: Sequence[Part], cleaner: Cleaner, carved: Mapping[Split, PairTable], config: DataConfig
+) -> PairTable:
+    table, limit = PairTable(), config.num_train_pairs
+    pairs = iter(track(training_pairs(parts, cleaner.dropped), "reading", unit="pairs"))
+    if carved:
+        pairs = _carve(pairs, carved, config.held_out_fraction)
+    # Never beyond the limit: what follows it is not even checked.
+    while chunk := list(islice(pairs, min(CHUNK_SIZE, (limit or len(table) + CHUNK_SIZE) - len(table)))):
+        for src, tgt in cleaner.clean(chunk):
+            table.append(src, tgt)
+    for _ in pairs if carved else ():
+        pass  # Beyond the limit there may be more to be carved.
     return table
 
 

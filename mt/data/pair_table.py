@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import datasets
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
 from mt.atomic_files import make_folder
 from mt.data.batches.sampler import Share
 from mt.data.cache import Cache, cache_folder
+from mt.data.cleaning.piece import SCHEMA, to_batch
 from mt.data.corpus_report import CorpusReport
 from mt.data.sources.source import SPLITS
 
@@ -27,7 +30,6 @@ LOG = logging.getLogger(__name__)
 
 CHUNK_SIZE = 10_000
 PAIRS_IN_MEMORY = 50_000
-SCHEMA = pa.schema([("src", pa.string()), ("tgt", pa.string())])
 
 
 class Place(NamedTuple):
@@ -48,29 +50,40 @@ class PairTable:
         self._batches: list[pa.RecordBatch | Place] = []
         self._file: io.FileIO | None = None
         self._has_room = True
-        self._src: list[str] = []
-        self._tgt: list[str] = []
+        self._pairs: list[tuple[str, str]] = []
         self._hash = hashlib.blake2b(digest_size=8)
-        self._num_pairs = 0
+        self._num_sealed = 0
 
     def __len__(self) -> int:
-        return self._num_pairs
+        return self._num_sealed + len(self._pairs)
 
     @property
     def fingerprint(self) -> str:
         """Hexadecimal digest of all texts in order: the same on every machine for the same pairs."""
+        self._seal()
         return self._hash.hexdigest()
 
     def append(self, src: str, tgt: str) -> None:
         """Add one pair."""
-        self._src.append(src)
-        self._tgt.append(tgt)
-        self._num_pairs += 1
-        for text in (src, tgt):
-            encoded = text.encode()
-            self._hash.update(b"%d:%b" % (len(encoded), encoded))
-        if len(self._src) == CHUNK_SIZE:
+        self._pairs.append((src, tgt))
+        if len(self._pairs) == CHUNK_SIZE:
             self._seal()
+
+    def extend(self, batch: pa.RecordBatch) -> None:
+        """Add pairs with the columns of `SCHEMA`."""
+        self._seal()
+        if not len(batch):
+            return
+        self._num_sealed += len(batch)
+        self._hash.update(_framed(batch))
+        if self._num_sealed > PAIRS_IN_MEMORY and self._has_room:
+            try:
+                self._batches.append(self._write(batch.serialize()))
+                return
+            except OSError as error:
+                self._has_room = False
+                LOG.warning("the corpus stays in memory: %s cannot be written (%s)", cache_folder(), error)
+        self._batches.append(batch)
 
     def to_dataset(self) -> datasets.Dataset:
         """The pairs so far, in the order in which they were added."""
@@ -83,18 +96,9 @@ class PairTable:
         return datasets.Dataset(pa.Table.from_batches(batches, SCHEMA), fingerprint=self.fingerprint)
 
     def _seal(self) -> None:
-        if not self._src:
-            return
-        batch = pa.record_batch([pa.array(self._src), pa.array(self._tgt)], schema=SCHEMA)
-        self._src, self._tgt = [], []
-        if self._num_pairs > PAIRS_IN_MEMORY and self._has_room:
-            try:
-                self._batches.append(self._write(batch.serialize()))
-                return
-            except OSError as error:
-                self._has_room = False
-                LOG.warning("the corpus stays in memory: %s cannot be written (%s)", cache_folder(), error)
-        self._batches.append(batch)
+        if self._pairs:
+            pairs, self._pairs = self._pairs, []
+            self.extend(to_batch(pairs))
 
     def _write(self, data: pa.Buffer) -> Place:
         if self._file is None:
@@ -105,6 +109,19 @@ class PairTable:
         if self._file.write(data) < data.size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return place
+
+
+def _framed(batch: pa.RecordBatch) -> memoryview:
+    """All texts of all pairs in order, as bytes, each after its length in bytes and a colon."""
+    # Large, because together they may have more bytes than 32-bit offsets can count.
+    large = pa.large_string()
+    src, tgt = (column.cast(large) for column in batch.columns)
+    src_length, tgt_length = (pc.binary_length(side).cast(large) for side in (src, tgt))
+    colon, nothing = pa.scalar(":", large), pa.scalar("", large)
+    framed = pc.binary_join_element_wise(src_length, colon, src, tgt_length, colon, tgt, nothing)
+    _, offsets, text = framed.buffers()
+    num_bytes = int(np.frombuffer(offsets, np.int64)[len(framed)])
+    return memoryview(text)[:num_bytes]
 
 
 Splits = Mapping[str, datasets.Dataset]
@@ -155,11 +172,14 @@ def through_cache(
 
 
 def _save(folder: Path, splits: Splits, facts: Facts) -> None:
+    no_text = pa.array([], pa.string())
     for split, dataset in splits.items():
         path = str(folder / f"{split}.arrow")
         with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, SCHEMA) as stream:
             for table in dataset.with_format("arrow").iter(batch_size=CHUNK_SIZE):
-                stream.write_table(table)
+                # Copied, so that the bytes do not depend on how the text was cut while it was read.
+                columns = [pa.concat_arrays([*column.chunks, no_text]) for column in table.columns]
+                stream.write_batch(pa.record_batch(columns, schema=SCHEMA))
     (folder / _FACTS_FILE).write_bytes(_FACTS.dump_json(facts, by_alias=True))
 
 

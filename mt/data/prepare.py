@@ -2,10 +2,12 @@
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import datasets
+import numpy as np
+import pyarrow as pa
 
 from mt.atomic_files import write_text_atomically
 from mt.config.config import Config
@@ -77,6 +79,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
             "left_out_of_validation_loss": left_out,
             "target_ratio": train.target_ratio,
             "vocabulary_sizes": {"src": src_tokenizer.size, "tgt": tgt_tokenizer.size},
+            "vocabulary_pairs": num_vocabulary_pairs(corpus.train, config),
         }
         write_text_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
     report = _report(corpus, train, dropped, left_out, src_tokenizer, tgt_tokenizer)
@@ -93,12 +96,20 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
         made = [external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)]
     else:
         columns = [("src", "tgt")] if config.tokenizer.shared else [("src",), ("tgt",)]
-        made = [train_tokenizer(_Texts(pairs, *names), config.tokenizer) for names in columns]
+        made = [
+            train_tokenizer(_Texts(pairs, names, config.tokenizer.max_lines), config.tokenizer)
+            for names in columns
+        ]
     # Text to translate must look like the training text, which is in this form already.
     if config.cleaning.unicode_form != "none":
         for tokenizer in made:
             tokenizer.normalise_unicode(config.cleaning.unicode_form)
     return made[0], made[-1]
+
+
+def num_vocabulary_pairs(pairs: datasets.Dataset, config: Config) -> int:
+    """How many of these training pairs the vocabularies are made from; none if they are given."""
+    return 0 if config.tokenizer.kind == "file" else min(len(pairs), config.tokenizer.max_lines)
 
 
 def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
@@ -127,6 +138,12 @@ def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
             "training.guided_alignment does nothing with tokenizer.kind %s: only words can be copied",
             config.tokenizer.kind,
         )
+    if num_vocabulary_pairs(train, config) < len(train) and config.tokenizer.kind != "file":
+        LOG.info(
+            "the vocabulary is made from %s of %s training pairs (tokenizer.max_lines)",
+            f"{config.tokenizer.max_lines:,}",
+            f"{len(train):,}",
+        )
     if config.tokenizer.lowercase:
         LOG.warning("tokenizer.lowercase: the model reads and writes lower case only")
 
@@ -151,19 +168,25 @@ def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
 
 
 class _Texts:
-    """The texts of these columns, one column after the other; it can be iterated over repeatedly."""
+    """The texts of these columns, one column after the other; it can be iterated over repeatedly.
 
-    def __init__(self, pairs: datasets.Dataset, *columns: str) -> None:
-        self._pairs = pairs
+    Of more than ``max_lines`` pairs, so many are taken, evenly spread.
+    """
+
+    def __init__(self, pairs: datasets.Dataset, columns: Sequence[str], max_lines: int) -> None:
+        self._pairs = pairs.with_format("arrow")
         self._columns = columns
+        self._max_lines = max_lines
 
     def __iter__(self) -> Iterator[str]:
-        every = range(len(self._pairs))
-        chunks = [every[start : start + CHUNK_SIZE] for start in range(0, len(every), CHUNK_SIZE)]
+        num_pairs = len(self._pairs)
+        taken = range(min(num_pairs, self._max_lines))
+        chunks = [taken[start : start + CHUNK_SIZE] for start in range(0, len(taken), CHUNK_SIZE)]
         for column in self._columns:
-            for rows in track(chunks, "vocabulary", unit="lines", total=len(every), size=len):
-                texts: Iterable[str] = self._pairs[rows][column]
-                yield from texts
+            for chunk in track(chunks, "vocabulary", unit="lines", total=len(taken), size=len):
+                rows = np.array(chunk) * num_pairs // len(taken)
+                texts = self._pairs[rows[0] : rows[-1] + 1][column]
+                yield from texts.take(pa.array(rows - rows[0])).to_pylist()
 
 
 def refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:

@@ -39,11 +39,13 @@ def cached_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokeniz
         for tokenizer, name in zip(make(), ("src.json", "tgt.json"), strict=True):
             tokenizer.save(folder / name)
 
+    # A limit that is not reached decides nothing.
+    undecisive: set[str] = set() if len(corpus.train) > config.tokenizer.max_lines else {"max_lines"}
     key = {
         "what": "tokenizers",
         "recipe": recipe(TOKENIZER_VERSION, "tokenizers"),
         **_text(corpus),
-        "config": config.tokenizer.model_dump(mode="json"),
+        "config": config.tokenizer.model_dump(mode="json", exclude=undecisive),
         "unicode_form": config.cleaning.unicode_form,
     }
     return cached(

@@ -51,9 +51,10 @@ def run_comparison(
     """Score two systems against the same references; runs translate the sources first.
 
     Args:
-        systems: Run directories, or files of translations, one a line.
+        systems: Run directories, their checkpoints (such as ``runs/x/checkpoints/step_0002000``), or files of
+            translations, one a line.
         split: The split of the corpus of the first run; of files, the run whose directory they are in.
-        checkpoint: best, latest, or a checkpoint's name, for both runs.
+        checkpoint: best, latest, or a checkpoint's name, for systems that are run directories.
         device: Where to compute.
         data_path: Another corpus, or a standard test set, as in `load_evaluation_set`.
         data_name: The configuration of that corpus.
@@ -80,7 +81,7 @@ def run_comparison(
                 _refuse_other_sentences(system, test_set)
             _refuse_other_length(system, read_lines(system), test_set)
     files = [
-        _translate(RunDirectory(system), test_set, checkpoint, device, beam) if system.is_dir() else system
+        _translate(system, test_set, checkpoint, device, beam) if system.is_dir() else system
         for system in systems
     ]
     first, second = map(read_lines, files)
@@ -112,7 +113,7 @@ def _references_alone(systems: Sequence[Path], references: Path) -> EvaluationSe
 
 def _corpus_of(systems: Sequence[Path]) -> DataConfig:
     """The corpus of the first system that is a run, or is in one; all must have the same languages."""
-    runs = [RunDirectory(system if system.is_dir() else system.parent) for system in systems]
+    runs = [_run_of(system)[0] for system in systems]
     given = [run.require() for run, system in zip(runs, systems, strict=True) if system.is_dir()]
     given = given or [run for run in runs if run.exists]
     if not given:
@@ -130,11 +131,22 @@ def _corpus_of(systems: Sequence[Path]) -> DataConfig:
     return first
 
 
+def _run_of(system: Path) -> tuple[RunDirectory, str | None]:
+    """The run of a run directory, a checkpoint or a file of translations, and the checkpoint's name."""
+    if not system.is_dir():
+        return RunDirectory(system.parent), None
+    run = RunDirectory(system.parent.parent)
+    if system.parent == run.checkpoints_dir and run.exists:
+        return run, system.name
+    return RunDirectory(system), None
+
+
 def _translate(
-    run: RunDirectory, test_set: EvaluationSet, checkpoint: str, device: torch.device, beam: Beam | None
+    system: Path, test_set: EvaluationSet, checkpoint: str, device: torch.device, beam: Beam | None
 ) -> Path:
-    """Translate the test set by a run, and return the file of the translations."""
-    return translate_set(run, load_model(run, checkpoint), test_set, device=device, beam=beam).file
+    """Translate the test set by a run or one of its checkpoints; the file of the translations."""
+    run, name = _run_of(system)
+    return translate_set(run, load_model(run, name or checkpoint), test_set, device=device, beam=beam).file
 
 
 def _refuse_other_sentences(file: Path, test_set: EvaluationSet) -> None:

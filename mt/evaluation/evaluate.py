@@ -13,6 +13,7 @@ import torch
 from torch.utils.tensorboard import SummaryWriter
 
 import mt
+from mt import distributed, processes
 from mt.atomic_files import write_output, write_text_atomically
 from mt.checkpoint.record import Checkpoint
 from mt.config.config import Config
@@ -34,7 +35,12 @@ from mt.evaluation.analysis import (
     length_ratio,
     worst_sentences,
 )
-from mt.evaluation.record import RecordedEvaluation, record_evaluation
+from mt.evaluation.record import (
+    OtherCheckpoint,
+    RecordedEvaluation,
+    compare_with_other_checkpoints,
+    record_evaluation,
+)
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Score, exact_match, score_with_confidence
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set
 from mt.inference.loaded_model import LoadedModel, load_model
@@ -102,6 +108,8 @@ class Evaluation:
     """For `builtin:reverse`, by source words: the number of sentences and the percentage that is exact."""
     analysis: Analysis | None
     worst: list[ScoredSentence]
+    other_checkpoints: list[OtherCheckpoint]
+    """Earlier evaluations of the same sentences with the same search by other checkpoints of the run."""
 
 
 def run_evaluation(
@@ -135,13 +143,16 @@ def run_evaluation(
 
     Raises:
         MtError: If the run, the checkpoint or the corpus cannot be used, or a reference is empty.
+        SystemExit: On all processes but the first, once the sentences are translated.
     """
     run = as_run(run).require()
     config = load_config(run.config_file)
     # Before the corpus, which may take long: training may remove this checkpoint at any time.
     loaded = load_model(run, checkpoint)
     test_set = load_evaluation_set(config.data, split, path=data_path, name=data_name)
-    found = translate_set(run, loaded, test_set, device=choose_device(device), beam=beam, precision=precision)
+    device = choose_device(device)
+    with distributed.connected(device.type):
+        found = translate_set(run, loaded, test_set, device=device, beam=beam, precision=precision)
     texts = test_set.sources, found.lines, test_set.references
     if len(found.lines) > MAX_RESAMPLED_LINES:
         LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
@@ -160,6 +171,9 @@ def run_evaluation(
         exact_by_length=_exact_by_length(*texts) if test_set.where.startswith("builtin:reverse,") else None,
         analysis=_analyse(config, *texts) if analyse else None,
         worst=worst_sentences(*texts, num_worst),
+        other_checkpoints=compare_with_other_checkpoints(
+            run, test_set, found.checkpoint, search_name(beam, found.precision), found.lines
+        ),
     )
     record_evaluation(run, _as_recorded(evaluation, beam))
     return evaluation
@@ -178,6 +192,7 @@ def _as_recorded(evaluation: Evaluation, beam: Beam | None) -> RecordedEvaluatio
         num_sentences=evaluation.num_sentences,
         exact=evaluation.exact,
         scores=evaluation.scores | literature,
+        precision=evaluation.precision,
     )
 
 
@@ -203,6 +218,9 @@ def translate_set(
     setting = setting_name(saved, test_set, beam, translator.precision)
     with progress_bar(len(test_set.sources), unit="sentences", description="translating") as bar:
         lines = translator.translate(test_set.sources, strategy=beam, advance=bar.update)
+    if not processes.is_first():
+        # The others have nothing more to do.
+        raise SystemExit(0)
     file, references_file = run.hypotheses_file(setting), run.references_file(test_set.name)
     _write_lines(references_file, test_set.references)
     _write_lines(file, lines)
@@ -213,15 +231,19 @@ def setting_name(
     saved: Checkpoint, test_set: EvaluationSet, beam: Beam | None, precision: str = "float32"
 ) -> str:
     """The test set, the checkpoint and the decoding strategy, for file names."""
-    mean = "-mean" if beam and beam.length_normalization == "mean" else ""
-    search = f"beam{beam.size}-lp{beam.length_penalty:g}{mean}" if beam else "greedy"
     of = ""
     if saved.average_of:
         # Another average with the same name may replace this one.
         checksum = hashlib.blake2b(" ".join(saved.average_of).encode(), digest_size=2).hexdigest()
         of = f"-of{len(saved.average_of)}-{checksum}"
-    rounded = "" if precision == "float32" else f"-{precision}"
-    return f"{test_set.name}.{saved.name}{of}.{search}{rounded}"
+    return f"{test_set.name}.{saved.name}{of}.{search_name(beam, precision)}"
+
+
+def search_name(beam: Beam | None, precision: str) -> str:
+    """The decoding strategy and the precision, for file names."""
+    mean = "-mean" if beam and beam.length_normalization == "mean" else ""
+    search = f"beam{beam.size}-lp{beam.length_penalty:g}{mean}" if beam else "greedy"
+    return search if precision == "float32" else f"{search}-{precision}"
 
 
 def _write_lines(file: Path, lines: Sequence[str]) -> None:

@@ -1,6 +1,12 @@
-"""The evaluations of a run, kept in its ``evaluations.jsonl``: one line of JSON for each."""
+"""The evaluations of a run, kept in its ``evaluations.jsonl``, a line of JSON each, and compared with others.
+
+The best of several noisy validations is partly the luckiest. Where another checkpoint, or an average, was
+evaluated on the same sentences with the same search, the paired bootstrap says whether the difference is more
+than chance.
+"""
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
@@ -8,13 +14,17 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mt.atomic_files import append_line
-from mt.errors import RunError
-from mt.evaluation.scores import Score
+from mt.display import in_precision
+from mt.errors import DataError, RunError
+from mt.evaluation.scores import MAX_RESAMPLED_LINES, Difference, Score, differences_in_bleu
+from mt.evaluation.test_set import EvaluationSet, read_lines
 from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
 
 _MAX_BYTES = 20_000_000
 _MAX_COUNT = 10**18
+# The newest evaluations by other checkpoints that one is compared with.
+MOST_COMPARED = 5
 
 Count = Annotated[int, Field(ge=0, lt=_MAX_COUNT)]
 
@@ -38,6 +48,13 @@ class RecordedEvaluation:
     exact: float
     """Percentage of translations that equal their reference."""
     scores: dict[str, Score]
+    precision: str | None = None
+    """The precision of matrix products; None in a line of a version that did not record it."""
+
+    @property
+    def how(self) -> str:
+        """The decoding strategy, and the precision where it is known not to be float32."""
+        return self.search + in_precision(self.precision or "float32")
 
 
 _ADAPTER = TypeAdapter(RecordedEvaluation)
@@ -77,3 +94,52 @@ def read_evaluations(run: RunDirectory) -> list[RecordedEvaluation]:
             newest.pop(evaluation.setting, None)
             newest[evaluation.setting] = evaluation
     return list(newest.values())
+
+
+@dataclass(frozen=True)
+class OtherCheckpoint:
+    """An earlier evaluation of the same sentences with the same search, by another checkpoint."""
+
+    checkpoint: str
+    bleu: Difference
+    """Of which the other checkpoint is the first system."""
+
+
+def compare_with_other_checkpoints(
+    run: RunDirectory, test_set: EvaluationSet, checkpoint: str, search: str, lines: list[str]
+) -> list[OtherCheckpoint]:
+    """Compare translations with those that other checkpoints left in the run, the newest evaluations first.
+
+    Args:
+        run: The run.
+        test_set: What was translated.
+        checkpoint: By which checkpoint.
+        search: The decoding strategy and precision, as in the names of files.
+        lines: The translations.
+    """
+    if len(lines) > MAX_RESAMPLED_LINES:
+        return []
+    found = dict(_earlier(run, test_set, checkpoint, search))
+    names = list(found)[-MOST_COMPARED:][::-1]
+    if not names:
+        return []
+    differences = differences_in_bleu(lines, [found[name] for name in names], test_set.references)
+    return [OtherCheckpoint(name, bleu) for name, bleu in zip(names, differences, strict=True)]
+
+
+def _earlier(
+    run: RunDirectory, test_set: EvaluationSet, checkpoint: str, search: str
+) -> Iterator[tuple[str, list[str]]]:
+    """Other checkpoints, from the oldest evaluation to the newest, with their translations."""
+    evaluations: list[RecordedEvaluation] = []
+    with contextlib.suppress(OSError):
+        evaluations = read_evaluations(run)
+    for each in evaluations:
+        is_alike = each.setting.startswith(f"{test_set.name}.") and each.setting.endswith(f".{search}")
+        # An average may have replaced another of the same name. A setting with a slash is not of this folder.
+        if not is_alike or each.checkpoint == checkpoint or "/" in each.setting:
+            continue
+        with contextlib.suppress(DataError):
+            lines = read_lines(run.hypotheses_file(each.setting))
+            if len(lines) == len(test_set.references):
+                yield each.checkpoint, lines

@@ -22,6 +22,8 @@ from mt.unsegmented_scripts import bleu_tokenizer
 NUM_RESAMPLES = 1000
 # sacreBLEU keeps the statistics of all resamples in memory: for this many lines chrF2++ takes 1 GB.
 MAX_RESAMPLED_LINES = 10_000
+# Below this p a difference is commonly called significant.
+SIGNIFICANT = 0.05
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,11 @@ class Difference:
         """Points by which the second score is above the first."""
         return self.second.value - self.first.value
 
+    @property
+    def is_significant(self) -> bool:
+        """Whether chance alone would hardly make it this large."""
+        return self.p_value < SIGNIFICANT
+
 
 def score_with_confidence(
     hypotheses: Sequence[str], references: Sequence[str], metrics: Mapping[str, Metric] | None = None
@@ -163,9 +170,33 @@ def paired_bootstrap(
     found = {}
     for key, metric in _one_by_one(metrics_of_evaluation(references)):
         (of_first, _), (of_second, p_value) = _resampled(metric, [first, second], references)
-        # For two equal systems sacreBLEU gives p = 0.001, because no resample differs by more than 0.
-        found[key] = Difference(of_first, of_second, p_value if of_first.value != of_second.value else 1.0)
+        found[key] = _difference(of_first, of_second, p_value)
     return found
+
+
+def differences_in_bleu(
+    system: Sequence[str], others: Sequence[Sequence[str]], references: Sequence[str]
+) -> list[Difference]:
+    """How BLEU of a system differs from that of each of the others, on the same resampled sentences.
+
+    Args:
+        system: Its translations.
+        others: Those of the others, to which gains are relative.
+        references: The references, at most `MAX_RESAMPLED_LINES`.
+
+    Raises:
+        DataError: If there is not one translation by each system for each reference.
+    """
+    for hypotheses in (system, *others):
+        refuse_unequal(hypotheses, references)
+    metric = metrics_of_evaluation(references)["bleu"]
+    (score, _), *found = _resampled(metric, [system, *others], references)
+    return [_difference(other, score, p_value) for other, p_value in found]
+
+
+def _difference(first: Score, second: Score, p_value: float) -> Difference:
+    # For two equal systems sacreBLEU gives p = 0.001, because no resample differs by more than 0.
+    return Difference(first, second, p_value if first.value != second.value else 1.0)
 
 
 def _one_by_one(metrics: Mapping[str, Metric]) -> Iterable[tuple[str, Metric]]:

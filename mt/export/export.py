@@ -9,7 +9,14 @@ from pathlib import Path
 import torch
 
 from mt import __version__
-from mt.atomic_files import make_folder, partial_path, put_in_place, sync_tree, write_synced
+from mt.atomic_files import (
+    make_folder,
+    partial_path,
+    put_in_place,
+    sync_tree,
+    tidy_up_beside,
+    write_synced,
+)
 from mt.errors import ConfigError, ExportError
 from mt.export.model_card import model_card
 from mt.export.target import ExportTarget
@@ -68,6 +75,8 @@ def export_model(
         )
     place = folder.resolve()
     make_folder(place.parent)
+    for leftover in tidy_up_beside(place):
+        LOG.warning("%s is removed: an export that was killed has left it", leftover)
     partial = partial_path(place)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()

@@ -61,19 +61,7 @@ class ExportedFolder:
         Raises:
             CheckpointError: If the record or a file is missing, damaged, or of a newer version.
         """
-        try:
-            record = ExportRecord.model_validate_json(
-                read_bytes(path / RECORD, max_bytes=_MAX_RECORD_BYTES), strict=True
-            )
-        except OSError as error:
-            raise CheckpointError(f"cannot read {path / RECORD}: {error.strerror}.") from error
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "JSON"
-            raise CheckpointError(
-                f"{path / RECORD} is damaged, or was written by another version of mt ({where}: "
-                f"{first['msg']}). Export the run again."
-            ) from error
+        record = read_record(path)
         for name, checksum in record.checksums.items():
             try:
                 found = None if Path(name).is_absolute() or ".." in Path(name).parts else sha256(path / name)
@@ -98,6 +86,26 @@ class ExportedFolder:
 def is_exported(path: Path) -> bool:
     """Return whether a folder was written by an export."""
     return (path / RECORD).is_file()
+
+
+def read_record(folder: Path) -> ExportRecord:
+    """Read the record of an exported folder; the other files are verified by `ExportedFolder.open`.
+
+    Raises:
+        CheckpointError: If it is missing, damaged, or of a newer version.
+    """
+    file = folder / RECORD
+    try:
+        return ExportRecord.model_validate_json(read_bytes(file, max_bytes=_MAX_RECORD_BYTES), strict=True)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {file}: {error.strerror}.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "JSON"
+        raise CheckpointError(
+            f"{file} is damaged, or was written by another version of mt ({where}: {first['msg']}). "
+            "Export the run again."
+        ) from error
 
 
 def write_record(folder: Path, record: ExportRecord) -> None:

@@ -8,6 +8,7 @@ from typing import TypedDict, Unpack
 
 import torch
 
+from mt import distributed
 from mt.data.batches.batch import pad
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import SearchPrecision, split_on_out_of_memory
@@ -30,6 +31,9 @@ from mt.search.strategy import Beam, Strategy
 from mt.special_tokens import EOS_ID, UNK_ID
 
 LOG = logging.getLogger(__name__)
+
+_BATCH_TOKENS = 8192
+"""Source tokens of a batch at most, padding included, so that long sentences need no more memory."""
 
 
 class SearchOptions(TypedDict, total=False):
@@ -69,7 +73,7 @@ class TextSearch:
             src_tokenizer: The tokenizer of the source language.
             tgt_tokenizer: The tokenizer of the target language.
             max_length: The most tokens that the model reads or writes, EOS included.
-            batch_sentences: How many sentences are translated at once.
+            batch_sentences: How many sentences are translated at once, at most.
             target_ratio: Target tokens per source token in the training data, for `length_limit`.
             copies_words: Whether model and engine can copy unknown words.
             dictionary: Source words, with the translations to use for them, where words can be copied.
@@ -83,7 +87,7 @@ class TextSearch:
         self.tgt_tokenizer = tgt_tokenizer
         self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=copies_words)
         self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
-        self._batch_sentences = batch_sentences
+        self.batch_sentences = batch_sentences
         self._target_ratio = target_ratio
 
     def translate(self, texts: Sequence[str], **options: Unpack[SearchOptions]) -> list[str]:
@@ -190,11 +194,10 @@ class TextSearch:
     ) -> list[list[Hypothesis]]:
         """Find the hypotheses of each segment, in order, the best first.
 
-        Segments of similar length are searched together. ``most`` is the most tokens of a translation; the
-        other arguments and the errors are those of `n_best`.
+        Segments of similar length are searched together; several processes deal the batches out. ``most`` is
+        the most tokens of a translation; the other arguments and the errors are those of `n_best`.
         """
-        # The longest first: what does not fit into memory fails at once, not at the end.
-        order = sorted(range(len(segments)), key=lambda place: -len(segments[place].tokens))
+        batches = self._batches(segments)
         found: dict[int, list[Hypothesis]] = {}
 
         def search_batch(batch: list[Segment]) -> list[list[Hypothesis]]:
@@ -203,14 +206,30 @@ class TextSearch:
             numbers = [segment.line + segment.number * 1_000_000_007 for segment in batch]
             return self.engine.search(replace(request, with_scores=with_scores), strategy, numbers)
 
-        for start in range(0, len(order), self._batch_sentences):
+        def search_places(places: list[int]) -> list[list[Hypothesis]]:
             before_each_batch()
-            places = order[start : start + self._batch_sentences]
             batch = [segments[place] for place in places]
             parts = split_on_out_of_memory(search_batch, batch, _halves)
-            found |= zip(places, chain.from_iterable(parts), strict=True)
             after_each_batch(batch)
+            return list(chain.from_iterable(parts))
+
+        for places, hypotheses in zip(batches, distributed.deal(batches, search_places), strict=True):
+            found |= zip(places, hypotheses, strict=True)
         return [found[place] for place in range(len(segments))]
+
+    def _batches(self, segments: Sequence[Segment]) -> list[list[int]]:
+        """The places of the segments of each batch, the longest first.
+
+        What does not fit into memory fails at once, not at the end.
+        """
+        order = sorted(range(len(segments)), key=lambda place: -len(segments[place].tokens))
+        batches = []
+        while order:
+            longest = len(segments[order[0]].tokens) + 1
+            size = max(1, min(self.batch_sentences, _BATCH_TOKENS // longest))
+            batches.append(order[:size])
+            order = order[size:]
+        return batches
 
     def as_lines(
         self,

@@ -19,6 +19,7 @@ from mt.preflight.forecast import (
     Pace,
     disk_space,
     forecast,
+    warn_of_directions,
     warn_of_disk,
     warn_of_other_work,
     warn_of_schedule,
@@ -57,7 +58,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
         MtError: If training could not begin, or could not save its first checkpoint.
     """
     device = choose_device(config.training.device)
-    precision = Precision(config.training.precision, device)
+    precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     yield _config_part(config, run, device, precision)
     if CheckpointStore(run.checkpoints_dir).names():
         refuse_changed_config(run, config)
@@ -179,6 +180,7 @@ def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, num_p
     found = [
         *busy,
         *warn_of_schedule(config, expected),
+        *warn_of_directions(config, expected),
         *warn_of_validation(config, expected),
         *warn_of_disk(altogether, free, str(run.path)),
     ]

@@ -7,7 +7,9 @@ from typing import Self
 
 from mt.config.config import Config
 from mt.config.training import ScheduleConfig
+from mt.data.batches.stream import short_of_one_direction
 from mt.display import counted
+from mt.preflight.rule import FEW_WORDS, MOST_UNKNOWN_OF_FEW
 from mt.training.schedule import learning_rate
 
 FEWEST_PAIRS = 100
@@ -139,14 +141,19 @@ def warn_of_small_splits(sizes: Mapping[str, int]) -> Iterator[str]:
             )
 
 
-def warn_of_vocabulary(unknown: Mapping[str, float], ceilings: Mapping[str, float]) -> Iterator[str]:
+def warn_of_vocabulary(
+    unknown: Mapping[str, float], ceilings: Mapping[str, float], num_words: float
+) -> Iterator[str]:
     """Words that cannot be read or written, and text that is not the same after decoding.
 
     Args:
         unknown: The share of unknown words, from 0 to 1, by the name of the text.
         ceilings: The highest BLEU that the vocabulary permits, by the name of the split.
+        num_words: Running words of a side of the training text; of few, more unknown ones are worth it.
     """
     where, share = max(unknown.items(), key=lambda item: item[1])
+    if num_words <= FEW_WORDS and share <= MOST_UNKNOWN_OF_FEW:
+        return
     if share > MOST_UNKNOWN:
         yield f"{share:.1%} of the words of the {where} are unknown. {LARGER_VOCABULARY}"
     where, bleu = min(ceilings.items(), key=lambda item: item[1])
@@ -186,6 +193,12 @@ def warn_of_schedule(config: Config, run: Forecast) -> Iterator[str]:
         )
     if schedule.kind == "cosine":
         yield from _warn_of_cosine(schedule, config.model.d_model, run)
+
+
+def warn_of_directions(config: Config, run: Forecast) -> Iterator[str]:
+    """A bidirectional start that leaves hardly anything of the run to the wanted direction."""
+    if run.is_certain and (found := short_of_one_direction(config, run.num_epochs)):
+        yield found
 
 
 def _warn_of_cosine(schedule: ScheduleConfig, d_model: int, run: Forecast) -> Iterator[str]:

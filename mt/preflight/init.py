@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-import datasets
 import numpy as np
 
 from mt.config.config import Config
@@ -19,9 +18,15 @@ from mt.data.prepare import unsegmented_hint
 from mt.errors import ConfigError
 from mt.preflight.budget import Budget, Plan, Sample, fit_into, update
 from mt.preflight.forecast import warn_of_small_splits
-from mt.preflight.rule import gain_of_doubling, num_subwords
-from mt.preflight.text import count_unknown, look_at, spread
-from mt.unsegmented_scripts import split_letters
+from mt.preflight.rule import (
+    ALIGNMENT_OF_FEW,
+    FEW_WORDS,
+    MOST_UNKNOWN_OF_FEW,
+    UNKNOWN_SHARE_OF_FEW,
+    gain_of_doubling,
+    num_subwords,
+)
+from mt.preflight.text import PAIRS_COUNTED, Text, count_unknown, look_at, num_running_words, spread
 
 # The options that are decided first; every other option keeps its default.
 KEYS = (
@@ -52,6 +57,7 @@ KEYS = (
     "training.batch_tokens",
     "training.label_smoothing",
     "training.guided_alignment",
+    "training.unknown_share",
     "training.r_drop",
     "training.ema_decay",
     "training.max_steps",
@@ -67,6 +73,7 @@ OPTIONAL = {
     "tokenizer.shared",
     "model.share_embeddings",
     "training.guided_alignment",
+    "training.unknown_share",
     "training.r_drop",
 }
 # More than `mt check` requires, because the hash that holds pairs out is not exact.
@@ -77,8 +84,6 @@ ALIGNMENT_WEIGHT = 0.1
 MOST_UNKNOWN_WORDS = 0.005
 # No minutes and no tokens: a budget is proposed.
 OPEN = Budget()
-# The pairs that are enough to count words and letters.
-PAIRS_COUNTED = 10_000
 
 
 def propose_config(
@@ -152,15 +157,24 @@ def _held_out_fraction(corpus: Corpus) -> float:
 
 
 def _choose_tokenizer(corpus: Corpus, config: Config) -> tuple[Config, list[str]]:
-    """Choose words if they are few and all known, as in generated text; otherwise BPE, and say why."""
+    """Choose words if they are few and all known, as in generated text, or there is little text; else BPE."""
     counted = spread(corpus.train, PAIRS_COUNTED)
     shared = have_common_letters(counted["src"], counted["tgt"])
     num_words = num_running_words(counted) * len(corpus.train) / len(counted)
     entries = num_subwords(num_words, shared=shared)
     hint = unsegmented_hint(config, corpus.train)
-    if hint is None and _words_suffice(corpus, config, entries):
-        # Costs 2 % of the speed, and lets names and numbers be copied.
-        return update(config, training={"guided_alignment": ALIGNMENT_WEIGHT}), []
+    if hint is None:
+        text = look_at(corpus, config)
+        unknown = _share_unknown(text)
+        if unknown <= MOST_UNKNOWN_WORDS and max(each.size for each in text.tokenizers) <= entries:
+            # Costs 2 % of the speed, and lets names and numbers be copied.
+            return update(config, training={"guided_alignment": ALIGNMENT_WEIGHT}), []
+        if num_words <= FEW_WORDS and unknown <= MOST_UNKNOWN_OF_FEW:
+            alignment = {"guided_alignment": ALIGNMENT_OF_FEW, "unknown_share": UNKNOWN_SHARE_OF_FEW}
+            return update(config, training=alignment), [
+                f"Tokenizer: words, of which up to {unknown:.1%} are unknown in the held-out text and are "
+                f"copied. With about {num_words:,.0f} running words they are learnt faster than subwords."
+            ]
     one = "one vocabulary for both languages" if shared else "a vocabulary for each language"
     why = f"; {hint.split('. ')[0]}" if hint else ""
     tokenizer = TokenizerConfig(kind="bpe", max_size=entries, shared=shared)
@@ -180,18 +194,10 @@ def have_common_letters(src: Sequence[str], tgt: Sequence[str]) -> bool:
     return True
 
 
-def num_running_words(pairs: datasets.Dataset) -> float:
-    """Words on an average side, or characters where a script is unsegmented."""
-    return sum(len(split_letters(text).split()) for side in ("src", "tgt") for text in pairs[side]) / 2
-
-
-def _words_suffice(corpus: Corpus, config: Config, entries: int) -> bool:
-    """Whether words make a vocabulary that is no larger than BPE's and lacks next to nothing."""
-    text = look_at(corpus, config)
-    if max(tokenizer.size for tokenizer in text.tokenizers) > entries:
-        return False
-    return all(
-        count_unknown(pairs[side], tokenizer).share <= MOST_UNKNOWN_WORDS
+def _share_unknown(text: Text) -> float:
+    """The largest share of running words of a held-out text that its vocabulary of words lacks."""
+    return max(
+        count_unknown(pairs[side], tokenizer).share
         for pairs in text.evaluation.values()
         for side, _, tokenizer in text.sides
     )

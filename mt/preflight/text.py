@@ -19,11 +19,14 @@ from mt.evaluation.scores import Score, score_translations
 from mt.preflight.forecast import warn_of_lengths, warn_of_small_splits, warn_of_vocabulary
 from mt.preflight.layout import Part, count, percent, table
 from mt.special_tokens import UNK, UNK_ID
+from mt.unsegmented_scripts import split_letters
 
 # At most so many are examined, evenly spread; all rows of the corpus are read and checked in any case.
 MOST_TRAINING_PAIRS = 300_000
 MOST_EVALUATION_PAIRS = 5_000
 NUM_SAMPLES = 3
+# The pairs that are enough to count words and letters.
+PAIRS_COUNTED = 10_000
 # A private-use character, which no reference contains.
 WRONG_WORD = "\uf8fe"
 
@@ -176,8 +179,10 @@ def vocabulary_part(text: Text) -> Part:
     shares = {where: found.share for where, found in unknown.items()}
     # Sentences of fewer than four words score below 100 even against themselves.
     permitted = {where: found.bleu.value if found.num_changed else 100.0 for where, found in ceilings.items()}
+    num_words = num_running_words(spread(text.train, PAIRS_COUNTED)) * text.scale
+    num_words *= len(text.train) / min(PAIRS_COUNTED, len(text.train))
     sizes = " and ".join(f"{count(tokenizer.size)} {name}" for _, name, tokenizer in text.sides)
-    return Part(f"vocabulary: {sizes} entries", lines, list(warn_of_vocabulary(shares, permitted)))
+    return Part(f"vocabulary: {sizes} entries", lines, list(warn_of_vocabulary(shares, permitted, num_words)))
 
 
 def length_part(config: Config, text: Text) -> tuple[EncodedPairs, Part]:
@@ -234,6 +239,11 @@ def spread(pairs: datasets.Dataset, most: int) -> datasets.Dataset:
     if len(pairs) <= most:
         return pairs
     return pairs.select([len(pairs) * number // most for number in range(most)])
+
+
+def num_running_words(pairs: datasets.Dataset) -> float:
+    """Words on an average side, or characters where a script is unsegmented."""
+    return sum(len(split_letters(text).split()) for side in ("src", "tgt") for text in pairs[side]) / 2
 
 
 def count_unknown(texts: Sequence[str], tokenizer: Tokenizer) -> Unknown:

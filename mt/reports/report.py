@@ -87,7 +87,7 @@ class Report:
     def scores(self) -> list[ScoreRow]:
         """The scores of all evaluations, the newest first, then those of validation."""
         rows = [
-            ScoreRow(each.data, each.checkpoint, each.search, each.num_sentences, key, score)
+            ScoreRow(each.data, each.checkpoint, each.how, each.num_sentences, key, score)
             for each in reversed(self.facts.evaluations)
             for key, score in each.scores.items()
         ]

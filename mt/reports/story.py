@@ -166,7 +166,7 @@ def _checkpoint_note(each: SavedCheckpoint) -> str:
 def _evaluations(facts: RunFacts) -> Iterator[str]:
     for each in facts.evaluations[-_MAX_ROWS:]:
         yield one_line(
-            f"{each.data}, {each.checkpoint}, {each.search}: {counted(each.num_sentences, 'sentence')}, "
+            f"{each.data}, {each.checkpoint}, {each.how}: {counted(each.num_sentences, 'sentence')}, "
             f"{each.time:%Y-%m-%d}"
         )
         for score in list(each.scores.values())[:_MAX_ROWS]:

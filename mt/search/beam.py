@@ -1,6 +1,10 @@
 """Beam search: at each step the likeliest few partial hypotheses of each sentence (Sutskever et al. 2014)."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress, islice, repeat
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,61 +39,88 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
     rules = ConstrainedRows(request, copying)
     memory = model.encode(request.src_ids, src_mask)
     cache = model.start_cache(memory, src_mask, max(limits), rows_per_sentence=beam_size)
-    found: list[list[Hypothesis]] = [[] for _ in limits]
-    is_done = [False] * len(limits)
-    sentences = list(range(len(limits)))
-    # At first all beams hold the same empty hypothesis, so only one of them counts.
-    scores = torch.full((len(limits), beam_size), -torch.inf, device=device)
-    scores[:, 0] = 0.0
-    ids = torch.full((len(limits), beam_size, 1), BOS_ID, dtype=torch.long, device=device)
+    found = _Found(limits, beam_size, copying)
+    partial = _first(len(limits), beam_size, device)
     for step in range(1, max(limits) + 1):
-        logits = copying.decode_step(model, ids[:, :, -1].flatten(), cache)
-        scores, beams, tokens = _best_continuations(logits, scores, rules)
-        ids = torch.cat((_take(ids, beams), tokens[:, :, None]), dim=2)
-        live = _collect_finished(ids, scores, beams, sentences, is_done, found, copying)
-        for place, row in enumerate(sentences):
-            if not is_done[row] and (len(found[row]) == beam_size or step == limits[row]):
-                is_done[row] = True
-                found[row] = found[row] or _unfinished(place, ids, scores, beams, live, copying)
-        stay = those_that_stay([is_done[row] for row in sentences])
+        logits = copying.decode_step(model, partial.newest.flatten(), cache)
+        candidates = _best_continuations(logits, partial, rules)
+        ends = candidates.newest == EOS_ID
+        is_finished = ends[:, :beam_size] & candidates.scores[:, :beam_size].isfinite()
+        # Here the host waits for the device, and nowhere else in a step in which no sentence leaves.
+        found.add_finished(candidates, is_finished.tolist())
+        # A stable sort puts those without EOS first and keeps their order.
+        partial = candidates.take(ends.int().argsort(dim=1, stable=True)[:, :beam_size])
+        found.add_unfinished(partial, step)
+        num_sentences, stay = len(found.sentences), found.leave()
         if not stay:
             break
-        places = torch.tensor(stay, device=device)
-        live, beams = live[places], beams[places]
-        scores, ids = scores[places].gather(1, live), _take(ids[places], live)
-        rows = places[:, None] * beam_size + beams.gather(1, live)
-        cache.select(rows.flatten(), places if len(stay) < len(sentences) else None)
-        rules.select(rows.flatten(), ids[:, :, -1].flatten())
-        sentences = [sentences[place] for place in stay]
+        places = None
+        if len(stay) < num_sentences:
+            places = torch.tensor(stay, device=device)
+            partial = partial.of_sentences(places)
+        rows = partial.rows.flatten()
+        cache.select(rows, places)
+        rules.select(rows, partial.newest.flatten())
     return [
         sorted(
             hypotheses,
             key=lambda each: -normalised_score(each, beam.length_penalty, beam.length_normalization),
         )
-        for hypotheses in found
+        for hypotheses in found.read()
     ]
 
 
-def _best_continuations(
-    logits: Tensor, scores: Tensor, rules: ConstrainedRows
-) -> tuple[Tensor, Tensor, Tensor]:
+@dataclass(frozen=True)
+class _Hypotheses:
+    """M hypotheses of each sentence, finished or not."""
+
+    ids: Tensor
+    """``(B, M, T)``, from BOS on."""
+    scores: Tensor
+    """``(B, M)``, their log-probabilities."""
+    rows: Tensor
+    """``(B, M)``, the rows of the cache that they continue."""
+
+    @property
+    def newest(self) -> Tensor:
+        """``(B, M)``, the last token of each."""
+        return self.ids[:, :, -1]
+
+    def take(self, places: Tensor) -> "_Hypotheses":
+        """Those at ``(B, N)`` places among the M of each sentence."""
+        ids = self.ids.gather(1, places[:, :, None].expand(-1, -1, self.ids.size(2)))
+        return _Hypotheses(ids, self.scores.gather(1, places), self.rows.gather(1, places))
+
+    def of_sentences(self, places: Tensor) -> "_Hypotheses":
+        """Those of these sentences ``(B',)``."""
+        return _Hypotheses(self.ids[places], self.scores[places], self.rows[places])
+
+
+def _first(num_sentences: int, beam_size: int, device: torch.device) -> _Hypotheses:
+    """The empty hypotheses that a search begins with."""
+    ids = torch.full((num_sentences, beam_size, 1), BOS_ID, dtype=torch.long, device=device)
+    # All beams of a sentence hold the same hypothesis, so only one of them counts.
+    scores = torch.full((num_sentences, beam_size), -torch.inf, device=device)
+    scores[:, 0] = 0.0
+    return _Hypotheses(ids, scores, torch.arange(scores.numel(), device=device).view_as(scores))
+
+
+def _best_continuations(logits: Tensor, partial: _Hypotheses, rules: ConstrainedRows) -> _Hypotheses:
     """Find the 2N likeliest continuations of each sentence, of which at most N end with EOS.
 
     Args:
         logits: ``(B * N, V)``.
-        scores: ``(B, N)`` log-probabilities of the partial hypotheses.
+        partial: The N partial hypotheses of each sentence.
         rules: Which tokens are forbidden.
 
     Returns:
-        New scores, the beams continued and the tokens they continue with, each ``(B, 2N)``, best first.
+        2N of each sentence, best first.
     """
-    batch, beam_size = scores.shape
-    vocab_size = logits.size(-1)
-    batch, beam_size = scores.shape
+    batch, beam_size = partial.scores.shape
     vocab_size = logits.size(-1)
     # The softmax is over the whole vocabulary, forbidden tokens included. This is logsumexp in half its time.
     normaliser = logits[:, :1] - logits.log_softmax(-1)[:, :1]
-    added = scores.view(-1, 1) - normaliser
+    added = partial.scores.view(-1, 1) - normaliser
     rules.forbid(logits)
     # The best 2N continuations of a sentence are in the 2N blocks with the highest maxima.
     maxima = (block_maxima(logits) + added).view(batch, -1)
@@ -102,46 +133,111 @@ def _best_continuations(
     tokens.clamp_(max=vocab_size - 1)
     values = (logits[rows, tokens] + added[rows, 0]).masked_fill_(~is_token, -torch.inf)
     best = values.topk(2 * beam_size)
-    return best.values, beams.gather(1, best.indices), tokens.gather(1, best.indices)
+    rows = rows.gather(1, best.indices)
+    newest = tokens.gather(1, best.indices)[:, :, None]
+    return _Hypotheses(torch.cat((partial.ids.flatten(0, 1)[rows], newest), dim=2), best.values, rows)
 
 
-def _collect_finished(
-    ids: Tensor,
-    scores: Tensor,
-    beams: Tensor,
-    sentences: Sequence[int],
-    is_done: Sequence[bool],
-    found: list[list[Hypothesis]],
-    copying: Copying,
-) -> Tensor:
-    """Add hypotheses that end with EOS to ``found``; return the places ``(B, N)`` of the best that do not."""
-    ends = ids[:, :, -1] == EOS_ID
-    beam_size = copying.rows_per_sentence
-    is_hypothesis = ends[:, :beam_size] & scores[:, :beam_size].isfinite()
-    for place, candidate in is_hypothesis.nonzero().tolist():
-        if not is_done[sentences[place]] and len(found[sentences[place]]) < beam_size:
-            score = float(scores[place, candidate])
-            copied = copying.copied(place * beam_size + int(beams[place, candidate]), EOS_ID)
-            found[sentences[place]].append(
-                Hypothesis(ids[place, candidate, 1:-1].tolist(), score, True, copied)
-            )
-    # A stable sort puts those without EOS first and keeps their order.
-    return ends.int().argsort(dim=1, stable=True)[:, :beam_size]
+@dataclass(frozen=True)
+class _Ended:
+    """The hypotheses that ended in one step."""
+
+    of_step: _Hypotheses
+    """All of that step."""
+    copied: Tensor | None
+    """``(B * M, T - 1)``, as `Copying.copied` returns them."""
+    places: Sequence[int]
+    """Those that ended, among the ``B * M``."""
+    sentences: Sequence[int]
+    """The sentence of each."""
+    finished: bool
 
 
-def _unfinished(
-    place: int, ids: Tensor, scores: Tensor, beams: Tensor, live: Tensor, copying: Copying
-) -> list[Hypothesis]:
-    """The live hypotheses of the sentence at ``place``, which has reached its limit."""
-    found = []
-    for candidate in live[place].tolist():
-        if scores[place, candidate].isfinite():
-            tokens = ids[place, candidate, 1:].tolist()
-            copied = copying.copied(place * live.size(1) + int(beams[place, candidate]), tokens[-1])
-            found.append(Hypothesis(tokens, float(scores[place, candidate]), False, copied))
-    return found
+class _Found:
+    """The sentences of a search, and their hypotheses.
+
+    Hypotheses stay on the device until the search is over: each reading would wait for the device.
+    """
+
+    def __init__(self, limits: Sequence[int], beam_size: int, copying: Copying) -> None:
+        self.sentences = list(range(len(limits)))
+        """The sentences that are left in the batch, in order."""
+        self._limits = limits
+        self._beam_size = beam_size
+        self._copying = copying
+        self._num_finished = [0] * len(limits)
+        self._is_done = [False] * len(limits)
+        self._ended: list[_Ended] = []
+
+    def add_finished(self, candidates: _Hypotheses, is_finished: Sequence[Sequence[bool]]) -> None:
+        """Add the candidates for which ``(B, N)`` is true, of each sentence the first up to N in all."""
+        width = candidates.scores.size(1)
+        places: list[int] = []
+        sentences: list[int] = []
+        for number, (sentence, flags) in enumerate(zip(self.sentences, is_finished, strict=True)):
+            if not self._is_done[sentence] and True in flags:
+                room = self._beam_size - self._num_finished[sentence]
+                new = list(islice(compress(range(number * width, (number + 1) * width), flags), room))
+                places += new
+                sentences += repeat(sentence, len(new))
+                self._num_finished[sentence] += len(new)
+                self._is_done[sentence] = len(new) == room
+        self._keep(candidates, places, sentences, finished=True)
+
+    def add_unfinished(self, partial: _Hypotheses, step: int) -> None:
+        """Add the hypotheses of sentences that reach their limit and have no finished ones."""
+        places: list[int] = []
+        sentences: list[int] = []
+        for number, sentence in enumerate(self.sentences):
+            if self._limits[sentence] == step and not self._is_done[sentence]:
+                self._is_done[sentence] = True
+                if not self._num_finished[sentence]:
+                    places += range(number * self._beam_size, (number + 1) * self._beam_size)
+                    sentences += repeat(sentence, self._beam_size)
+        self._keep(partial, places, sentences, finished=False)
+
+    def leave(self) -> list[int]:
+        """Let sentences that are done leave the batch; return the places of those that stay, in order."""
+        stay = those_that_stay([self._is_done[sentence] for sentence in self.sentences])
+        self.sentences = [self.sentences[place] for place in stay]
+        return stay
+
+    def read(self) -> list[list[Hypothesis]]:
+        """Read the hypotheses of each sentence from the device, in the order in which they were found."""
+        found: list[list[Hypothesis]] = [[] for _ in self._limits]
+        device = self._ended[0].of_step.ids.device
+        places = torch.tensor([place for each in self._ended for place in each.places], device=device)
+        parts = list(
+            zip(self._ended, torch.split(places, [len(each.places) for each in self._ended]), strict=True)
+        )
+        ids = _read([each.of_step.ids.flatten(0, 1)[own] for each, own in parts])
+        scores = _read([each.of_step.scores.flatten()[own, None] for each, own in parts])
+        copied: Iterator[list[int]] = repeat([])
+        references = [each.copied[own] for each, own in parts if each.copied is not None]
+        if references:
+            copied = _read(references)
+        for each in self._ended:
+            for sentence in each.sentences:
+                tokens, [score], positions = next(ids), next(scores), next(copied)
+                if each.finished or math.isfinite(score):
+                    written = tokens[1:-1] if each.finished else tokens[1:]
+                    copies = [position for position in positions if position >= 0]
+                    found[sentence].append(Hypothesis(written, score, each.finished, copies))
+        return found
+
+    def _keep(
+        self, of_step: _Hypotheses, places: Sequence[int], sentences: Sequence[int], *, finished: bool
+    ) -> None:
+        if places:
+            copied = self._copying.copied(of_step.rows.flatten(), of_step.newest.flatten())
+            self._ended.append(_Ended(of_step, copied, places, sentences, finished))
 
 
-def _take(ids: Tensor, beams: Tensor) -> Tensor:
-    """Select from ``(B, N, T)`` by ``(B, M)`` places among the N: ``(B, M, T)``."""
-    return ids.gather(1, beams[:, :, None].expand(-1, -1, ids.size(2)))
+def _read(parts: Sequence[Tensor]) -> Iterator[list[Any]]:
+    """Yield the rows of several tensors ``(n, T)`` of different T, which are read all at once."""
+    values = torch.cat([part.flatten() for part in parts]).tolist()
+    start = 0
+    for part in parts:
+        for _ in range(part.size(0)):
+            yield values[start : start + part.size(1)]
+            start += part.size(1)

@@ -50,8 +50,8 @@ class ConstrainedRows:
         ngrams = self._history.unfold(1, n, 1)
         last = self._history[:, self._history.size(1) - n + 1 :]
         follows = (ngrams[:, :, :-1] == last[:, None]).all(-1) & (ngrams[:, :, -1] >= 0)
-        rows, places = follows.nonzero(as_tuple=True)
-        logits[rows, ngrams[rows, places, -1]] = -torch.inf
+        # PAD, which is forbidden anyway, where nothing follows: counting them would wait for the device.
+        logits.scatter_(1, ngrams[:, :, -1].masked_fill(~follows, PAD_ID), -torch.inf)
 
     def select(self, rows: Tensor, newest: Tensor) -> None:
         """Keep these rows ``(R',)``, each with its newest token ``(R',)``."""

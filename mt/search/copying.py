@@ -47,21 +47,29 @@ class Copying:
             logits.masked_fill_(copies, -torch.inf)
             logits[:, UNK_ID] = unk.where(copies[:, 0], -torch.inf)
 
-    def copied(self, row: int, newest: int) -> list[int]:
-        """Return the source positions that the UNK of a row refer to, if it continues with ``newest``."""
+    def copied(self, rows: Tensor, newest: Tensor) -> Tensor | None:
+        """Return the source positions that the UNK of these rows refer to, if they continue with ``newest``.
+
+        Args:
+            rows: ``(n,)``.
+            newest: ``(n,)``, a token for each of them.
+
+        Returns:
+            ``(n, T)``, -1 where a token is no copy; None if there is nothing to copy.
+        """
         if not self._active:
-            return []
-        before = [position for position in self._history[row].tolist() if position >= 0]
-        return [*before, int(self._positions[row])] if newest == UNK_ID else before
+            return None
+        positions = self._positions[rows].masked_fill(newest != UNK_ID, -1)
+        return torch.cat((self._history[rows], positions[:, None]), dim=1)
 
     def select(self, rows: Tensor, newest: Tensor) -> None:
         """Keep these rows ``(R',)``, each with its newest token ``(R',)``."""
-        if not self._active:
+        history = self.copied(rows, newest)
+        if history is None:
             return
-        positions = self._positions[rows].masked_fill(newest != UNK_ID, -1)
         # Rows that copy nothing have position -1, which matches no source position.
-        is_copied = positions[:, None] == torch.arange(self._open.size(1), device=positions.device)
+        is_copied = history[:, -1:] == torch.arange(self._open.size(1), device=history.device)
         self._open = self._open[rows]
         # In a given prefix UNK may refer to a known word, which does not count as copied.
         self._done = self._done[rows] | (is_copied & self._open)
-        self._history = torch.cat((self._history[rows], positions[:, None]), dim=1)
+        self._history = history

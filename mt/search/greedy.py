@@ -41,10 +41,11 @@ def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose
     cache = model.start_cache(model.encode(request.src_ids, src_mask), src_mask, max(limits))
     ids: list[list[int]] = [[] for _ in limits]
     copied: list[list[int]] = [[] for _ in limits]
-    scores = [0.0] * len(limits)
+    log_probs: list[tuple[list[int], Tensor]] = []
     finished = [False] * len(limits)
     is_done = [False] * len(limits)
-    sentences = torch.arange(len(limits), device=device)
+    all_places = torch.arange(len(limits), device=device)
+    sentences = all_places
     rows = list(range(len(limits)))
     newest = torch.full((len(limits),), BOS_ID, dtype=torch.long, device=device)
     for step in range(max(limits)):
@@ -52,30 +53,54 @@ def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose
         all_log_probs = logits.log_softmax(-1) if request.with_scores else None
         rules.forbid(logits)
         newest = choose(logits, sentences, step)
-        log_probs = [math.nan] * len(rows)
         if all_log_probs is not None:
-            log_probs = all_log_probs.gather(-1, newest[:, None])[:, 0].tolist()
-        for place, (row, chosen, log_prob) in enumerate(zip(rows, newest.tolist(), log_probs, strict=True)):
+            log_probs.append((rows, all_log_probs.gather(-1, newest[:, None])[:, 0]))
+        ended: list[int] = []
+        # Here the host waits for the device, and nowhere else in a step in which no sentence ends.
+        for place, (row, chosen) in enumerate(zip(rows, newest.tolist(), strict=True)):
             if is_done[row]:
                 continue
-            scores[row] += log_prob
             finished[row] = chosen == EOS_ID
             if not finished[row]:
                 ids[row].append(chosen)
             if finished[row] or len(ids[row]) == limits[row]:
                 is_done[row] = True
-                copied[row] = copying.copied(place, chosen)
+                ended.append(place)
+        places = all_places[: len(rows)]
+        if ended and (references := copying.copied(places, newest)) is not None:
+            positions = references.tolist()
+            for place in ended:
+                copied[rows[place]] = [position for position in positions[place] if position >= 0]
         stay = those_that_stay([is_done[row] for row in rows])
         if not stay:
             break
-        places = torch.tensor(stay, device=device)
-        newest = newest.index_select(0, places)
-        rules.select(places, newest)
         if len(stay) < len(rows):
+            places = torch.tensor(stay, device=device)
             rows = [rows[place] for place in stay]
-            sentences = sentences.index_select(0, places)
+            newest, sentences = newest.index_select(0, places), sentences.index_select(0, places)
             cache.select(places, places)
+        rules.select(places, newest)
+    lengths = [len(written) + has_eos for written, has_eos in zip(ids, finished, strict=True)]
+    scores = _sums(log_probs, lengths) if request.with_scores else [math.nan] * len(limits)
     return [Hypothesis(*found) for found in zip(ids, scores, finished, copied, strict=True)]
+
+
+def _sums(log_probs: Sequence[tuple[list[int], Tensor]], lengths: Sequence[int]) -> list[float]:
+    """Add up the log-probabilities of each row.
+
+    Args:
+        log_probs: Of each step the rows, and the log-probabilities of the tokens that they continue with.
+        lengths: The number of tokens of each row; those of later steps do not count.
+    """
+    sums = [0.0] * len(lengths)
+    # Read all at once: each reading waits for the device.
+    values = iter(torch.cat([of_step for _, of_step in log_probs]).tolist())
+    for step, (rows, _) in enumerate(log_probs):
+        for row in rows:
+            value = next(values)
+            if step < lengths[row]:
+                sums[row] += value
+    return sums
 
 
 def those_that_stay(is_done: Sequence[bool]) -> list[int]:

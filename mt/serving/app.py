@@ -3,15 +3,19 @@
 import asyncio
 import hmac
 import logging
+import re
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import mt
 from mt.display import counted, visible
@@ -37,18 +41,26 @@ class Service:
     """Answers requests with the runs that it serves."""
 
     def __init__(
-        self, runs: Sequence[ServedRun], limits: Limits, *, token: str | None = None, logs_texts: bool = False
+        self,
+        runs: Sequence[ServedRun],
+        limits: Limits,
+        *,
+        hosts: Collection[str] | None = None,
+        token: str | None = None,
+        logs_texts: bool = False,
     ) -> None:
         """Create a service.
 
         Args:
             runs: The runs, each with a name of its own.
             limits: What a request may ask for.
+            hosts: The names by which it answers, in lower case and without a port; None for any.
             token: What a request must bear to translate; None for no such check.
             logs_texts: Whether texts and translations appear in the log.
         """
         self._runs = runs
         self._limits = limits
+        self._hosts = hosts
         self._token = token
         self._logs_texts = logs_texts
 
@@ -61,14 +73,20 @@ class Service:
                 Route("/openapi.json", self._openapi, methods=["GET"]),
                 Route("/translate", self._translate, methods=["POST"]),
             ],
-            exception_handlers={HTTPException: _refused, MtError: _unprocessable, Exception: _broken},
+            middleware=[] if self._hosts is None else [Middleware(_OnlyTheseHosts, hosts=self._hosts)],
+            exception_handlers={
+                HTTPException: _refused,
+                MtError: _unprocessable,
+                ClientDisconnect: _left,
+                Exception: _broken,
+            },
         )
 
     async def _page(self, request: Request) -> Response:
         return HTMLResponse(PAGE, headers=_HEADERS)
 
     async def _openapi(self, request: Request) -> Response:
-        return JSONResponse(description(self._limits), headers=_HEADERS)
+        return JSONResponse(description(self._limits, self._runs), headers=_HEADERS)
 
     async def _health(self, request: Request) -> Response:
         runs = [
@@ -89,7 +107,7 @@ class Service:
         self._refuse_strangers(request)
         body = await self._read_body(request)
         asked = read_request(body, self._runs, self._limits)
-        answers = await self._answers(asked)
+        answers = await self._answers(asked, request)
         self._log(asked, answers, time.monotonic() - started)
         content = {
             "run": asked.run.name,
@@ -128,11 +146,12 @@ class Service:
             raise HTTPException(408, "the body did not arrive in time.", {"Connection": "close"}) from error
         return bytes(body)
 
-    async def _answers(self, asked: TranslateRequest) -> list[Answer]:
-        """Wait for the answers.
+    async def _answers(self, asked: TranslateRequest, request: Request) -> list[Answer]:
+        """Wait for the answers. What has not been answered when this ends is cancelled.
 
         Raises:
             HTTPException: If the queue is full, the service is stopping, or it takes too long.
+            ClientDisconnect: If the client leaves before its answer is there.
             LinesError: If a text is too long for the model.
         """
         try:
@@ -145,20 +164,51 @@ class Service:
             ) from error
         except StoppingError as error:
             raise _unavailable("the service is stopping.") from error
+        answers = asyncio.wrap_future(future)
+        # The whole body has been read, so that what comes next is that the client is gone.
+        gone = asyncio.ensure_future(request.receive())
         try:
-            # Cancels what has not been answered then.
-            return await asyncio.wait_for(asyncio.wrap_future(future), self._limits.max_seconds)
-        except TimeoutError as error:
+            await asyncio.wait(
+                (answers, gone), timeout=self._limits.max_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if answers.done():
+                return answers.result()
+            if gone.done():
+                raise ClientDisconnect
             seconds = f"{self._limits.max_seconds:g}"
             raise _unavailable(
                 f"the answer took longer than {seconds} seconds: try again, or ask for less at once."
-            ) from error
+            )
+        finally:
+            answers.cancel()
+            gone.cancel()
 
     def _log(self, asked: TranslateRequest, answers: Sequence[Answer], seconds: float) -> None:
         LOG.info("%s: %s in %.0f ms", asked.run.name, counted(len(answers), "text"), 1000 * seconds)
         if self._logs_texts:
             for text, answer in zip(asked.texts, answers, strict=True):
                 LOG.info("  %s -> %s", visible(text), visible(answer.translations[0].text))
+
+
+class _OnlyTheseHosts:
+    """Answers only requests that name one of these hosts.
+
+    A page of another site could otherwise let its own name lead to this machine, and then read what the
+    service answers, because the browser takes both for the same site (DNS rebinding).
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        host = Headers(scope=scope).get("host", "").lower()
+        if re.sub(r":\d*$", "", host) in self._hosts:
+            await self._app(scope, receive, send)
+        else:
+            LOG.info("refused with 421")
+            names = ", ".join(sorted(self._hosts))
+            await _error(421, f"the Host of the request must be one of {names}.")(scope, receive, send)
 
 
 def _result(text: str, answer: Answer) -> dict[str, object]:
@@ -191,6 +241,12 @@ async def _unprocessable(request: Request, error: Exception) -> Response:
     assert isinstance(error, MtError)
     LOG.info("refused with 422")
     return _error(422, error.message)
+
+
+async def _left(request: Request, error: Exception) -> Response:
+    LOG.info("a client left before its answer")
+    # Nobody reads it.
+    return Response()
 
 
 async def _broken(request: Request, error: Exception) -> Response:

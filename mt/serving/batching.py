@@ -1,8 +1,8 @@
 """Dynamic batching: requests that wait at the same time are translated together.
 
-One thread owns a `Translator`, because a search must not be entered twice. While it translates one batch,
-further requests queue up, and they are the next batch: alone, a request never waits for company. Which
-sentences share a batch does not change their translations (`mt.search`).
+One thread owns a `TextSearch`, because a search must not be entered twice. While it translates one batch,
+further requests queue up, and they are the next batch. A request that comes alone never waits for company.
+Which sentences share a batch does not change their translations (`mt.search`).
 """
 
 import logging
@@ -18,7 +18,7 @@ from typing import Self
 
 from mt.errors import LinesError
 from mt.inference.segments import Translation
-from mt.inference.translator import Translator
+from mt.inference.text_search import TextSearch
 from mt.search.strategy import Strategy
 
 LOG = logging.getLogger(__name__)
@@ -29,6 +29,8 @@ Align = Callable[[str, Sequence[Translation]], Sequence[Alignment | None]]
 """Aligns a text with each of its translations; None for a text that was translated in parts."""
 
 _MOST_RETRY_SECONDS = 60
+_SHARE_OF_WAITING, _MOST_SECONDS_OF_WAITING = 0.1, 0.05
+"""How long a batch may wait for clients that ask again, as a share of the time that the last one took."""
 
 
 class QueueFullError(Exception):
@@ -86,11 +88,11 @@ class BatchedTranslator:
         [answer] = batched.submit(["the dog sees a house."], SearchSettings(Beam(5))).result()
     """
 
-    def __init__(self, translator: Translator, *, max_waiting: int, align: Align | None = None) -> None:
+    def __init__(self, translator: TextSearch, *, max_waiting: int, align: Align | None = None) -> None:
         """Wrap a translator, which nobody else may use from now on.
 
         Args:
-            translator: The translator.
+            translator: A `Translator`, or what `load_exported` returns.
             max_waiting: The most texts that wait; a request finds room in an empty queue whatever its size.
             align: Aligns words, in the thread that owns the translator; None if that is not possible.
         """
@@ -98,7 +100,7 @@ class BatchedTranslator:
         self._translator = translator
         self._align = align
         self._max_waiting = max_waiting
-        self._width = translator.config.validation.batch_sentences
+        self._width = translator.batch_sentences
         self._jobs: deque[_Job] = deque()
         self._changed = threading.Condition()
         self._is_closed = False
@@ -134,7 +136,7 @@ class BatchedTranslator:
             aligned: Whether to align the words of each translation; needs `can_align`.
 
         Returns:
-            An answer for each text. Its errors are those of `Translator.n_best`, whose lines are the texts.
+            An answer for each text. Its errors are those of `TextSearch.n_best`, whose lines are the texts.
 
         Raises:
             QueueFullError: If there is no room.
@@ -161,8 +163,23 @@ class BatchedTranslator:
         while jobs := self._next_batch():
             started = time.monotonic()
             self._answer(jobs)
-            taken = time.monotonic() - started
-            self._seconds_per_text = taken / sum(len(job.texts) for job in jobs)
+            seconds = time.monotonic() - started
+            self._seconds_per_text = seconds / sum(len(job.texts) for job in jobs)
+            self._wait_for_the_answered(len(jobs), _SHARE_OF_WAITING * seconds)
+
+    def _wait_for_the_answered(self, number: int, seconds: float) -> None:
+        """Wait until as many requests have come as were answered, unless a client is alone.
+
+        Clients often ask again at once. If the next batch began without those that were just answered, they
+        would take turns with the others: in batches of half the size, which take longer for each sentence.
+        """
+        with self._changed:
+            if number > 1 or self._jobs:
+                enough = number + len(self._jobs)
+                self._changed.wait_for(
+                    lambda: self._is_closed or len(self._jobs) >= enough,
+                    min(seconds, _MOST_SECONDS_OF_WAITING),
+                )
 
     def _next_batch(self) -> list[_Job]:
         """Wait for a batch: the oldest job, and others with its settings while there is room for them.

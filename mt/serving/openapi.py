@@ -1,9 +1,10 @@
 """The service as OpenAPI 3.1 describes it; tests compare it with what the service does."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import mt
-from mt.serving.request import Limits
+from mt.serving.request import Limits, ServedRun
 
 Json = dict[str, Any]
 
@@ -14,6 +15,7 @@ REFUSALS = {
     408: "The request did not arrive in time",
     413: "The body is too large",
     415: "The body is not application/json",
+    421: "The Host header is not a name of the service",
     422: "The body is not JSON, asks for what is not there, or has a text that is too long",
     429: "Too many texts are waiting",
     500: "The service has an error",
@@ -23,8 +25,8 @@ REFUSALS = {
 TRY_AGAIN = (429, 503)
 
 
-def description(limits: Limits) -> Json:
-    """The OpenAPI document of a service with these limits."""
+def description(limits: Limits, runs: Sequence[ServedRun]) -> Json:
+    """The OpenAPI document of a service of these runs with these limits."""
     refusals = {
         str(status): {
             "description": when + ".",
@@ -63,13 +65,14 @@ def description(limits: Limits) -> Json:
                         "200": {
                             "description": "It does.",
                             "content": _json({"$ref": "#/components/schemas/Health"}),
-                        }
+                        },
+                        "421": refusals["421"],
                     },
                 }
             },
         },
         "components": {
-            "schemas": _schemas(limits),
+            "schemas": _schemas(limits, runs),
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -94,9 +97,9 @@ def _object(properties: Json, *, optional: tuple[str, ...] = ()) -> Json:
     }
 
 
-def _schemas(limits: Limits) -> Json:
+def _schemas(limits: Limits, runs: Sequence[ServedRun]) -> Json:
     return {
-        "Request": _request(limits),
+        "Request": _request(limits, runs),
         "Response": _object(
             {
                 "run": {"type": "string"},
@@ -150,7 +153,11 @@ _TRANSLATION: Json = {
 }
 
 
-def _request(limits: Limits) -> Json:
+def _unique(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def _request(limits: Limits, runs: Sequence[ServedRun]) -> Json:
     text = {"type": "string", "maxLength": limits.max_characters}
     number = {"type": "integer", "minimum": 1, "maximum": limits.max_beam, "default": 1}
     asked: Json = {
@@ -158,10 +165,14 @@ def _request(limits: Limits) -> Json:
         "texts": {"type": "array", "items": text, "minItems": 1, "maxItems": limits.max_texts},
         "beam": {**number, "description": "Partial translations that the search keeps; 1 is greedy search."},
         "n_best": {**number, "description": "The most translations of a text; at most beam."},
-        "alignment": {"type": "boolean", "default": False, "description": "Whether to align words."},
-        "run": {"type": "string", "description": "The name of a run, if several are served."},
-        "src": {"type": "string", "description": "The source language, if several are served."},
-        "tgt": {"type": "string", "description": "The target language, if several are served."},
+        "alignment": {
+            "enum": [False, True] if any(run.translator.can_align for run in runs) else [False],
+            "default": False,
+            "description": "Whether to align words.",
+        },
+        "run": {"enum": [run.name for run in runs], "description": "Needed if several are served."},
+        "src": {"enum": _unique(run.src for run in runs), "description": "The source language, likewise."},
+        "tgt": {"enum": _unique(run.tgt for run in runs), "description": "The target language, likewise."},
     }
     one_of = [{"required": ["text"]}, {"required": ["texts"]}]
     return {**_object(asked, optional=tuple(asked)), "oneOf": one_of}

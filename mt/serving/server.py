@@ -1,6 +1,7 @@
 """The HTTP server: sockets, limits on connections, and a stop that answers what was accepted."""
 
 import asyncio
+import ipaddress
 import json
 import logging
 import signal
@@ -20,6 +21,8 @@ _MOST_CONNECTIONS = 500
 """Below the usual limit of 1,024 open files of a process."""
 _SECONDS_FOR_A_HEAD = 10.0
 """From the first byte of a connection, or of a further request, to the end of its headers."""
+_SECONDS_FOR_LAST_REQUESTS = 0.5
+"""What clients send on open connections in this time after a signal to stop is answered, too."""
 _SECONDS_TO_STOP_BEYOND = 5
 
 
@@ -55,6 +58,20 @@ def address_of(bound: socket.socket) -> str:
     """The address of a socket for a browser, such as ``http://127.0.0.1:8000``."""
     host, port = bound.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def loopback_names(bound: socket.socket, host: str) -> frozenset[str] | None:
+    """The names by which browsers on this machine call a loopback socket; None if others can reach it.
+
+    Args:
+        bound: What `bind` returned.
+        host: What it was given.
+    """
+    address: str = bound.getsockname()[0].partition("%")[0]
+    if not ipaddress.ip_address(address).is_loopback:
+        return None
+    given = (f"[{each}]" if ":" in each else each.lower() for each in (address, host))
+    return frozenset(("localhost", "127.0.0.1", "[::1]", *given))
 
 
 def serve(app: Starlette, bound: socket.socket, *, max_seconds: float) -> None:
@@ -112,6 +129,18 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         LOG.info("stopping: what was accepted is answered")
+        for server in self.servers:
+            server.close()
+        # A client that is told so sends nothing more on its connection, so that closing it loses nothing.
+        goodbye = [*self.server_state.default_headers, (b"connection", b"close")]
+        self.server_state.default_headers = goodbye
+        for connection in self.server_state.connections:
+            if isinstance(connection, _Protocol) and connection.cycle is not None:
+                connection.cycle.default_headers = goodbye
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _SECONDS_FOR_LAST_REQUESTS
+        while self.server_state.connections and loop.time() < end and not self.force_exit:
+            await asyncio.sleep(0.01)
         await super().shutdown(sockets)
 
 

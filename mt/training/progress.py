@@ -17,7 +17,7 @@ from tqdm import tqdm
 from mt import processes
 from mt.atomic_files import write_text_atomically
 from mt.config.located_yaml import Scalar
-from mt.display import hide_progress_bars, terminal_width, visible
+from mt.display import terminal_width, visible
 from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels
@@ -324,14 +324,6 @@ def _figures(line: dict[str, Any]) -> dict[str, float]:
         for name, value in line.items()
         if name not in ("step", "epoch", "num_target_tokens", "minutes", "kind")
     }
-
-
-def only_errors() -> None:
-    """Say nothing on the terminal from now on, and only errors in the log file."""
-    hide_progress_bars()
-    logger = logging.getLogger("mt")
-    logger.setLevel(logging.ERROR)
-    logger.handlers = []
 
 
 @contextlib.contextmanager

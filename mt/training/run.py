@@ -17,6 +17,7 @@ from mt.data.batches.stream import BatchStream, training_batches
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
 from mt.device import Precision, choose_device, keep_freed_memory, multiplies_bf16_fast
+from mt.display import show_only_errors
 from mt.errors import ConfigError, RunError
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
@@ -25,7 +26,7 @@ from mt.training.branch import branch_off, find_origin
 from mt.training.counters import Counters
 from mt.training.interruption import Interrupted, Interruption
 from mt.training.loop import train
-from mt.training.progress import Progress, log_file, only_errors
+from mt.training.progress import Progress, log_file
 from mt.training.resume import (
     ResumePoint,
     describe_environment,
@@ -77,7 +78,7 @@ def run_training(
     """
     run = as_run(run)
     device = choose_device(config.training.device)
-    precision = Precision(config.training.precision, device)
+    precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     with (
         Interruption(max_seconds if processes.is_first() else None) as interruption,
         distributed.connected(device.type),
@@ -139,7 +140,7 @@ class _Start:
 
 def _train_with_the_first(setup: _Setup) -> Outcome:
     """Train as one of the other processes, which write nothing but their errors."""
-    only_errors()
+    show_only_errors()
     start = distributed.agree(_Start(is_finished=False, step=0))
     if start.is_finished:
         return Outcome("the run is finished", Counters(), was_finished=True)

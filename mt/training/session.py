@@ -73,14 +73,12 @@ class Session:
                     train_state.objective,
                     self._validation_batches(),
                     train_state.precision,
-                    translate=lambda texts: distributed.deal(texts, len, translate),
+                    translate=translate,
                     sources=list(validation["src"]),
                     references=list(validation["tgt"]),
                     tgt_tokenizer=prepared.tgt_tokenizer,
                 )
-                if processes.is_first():
-                    self._attention = attention_images(translator, validation)
-                distributed.wait()
+                self._attention = attention_images(translator, validation)
                 return result
         except Interrupted:
             return None

@@ -235,8 +235,11 @@ class TrainState:
         self.counters = values.counters
 
     def _refuse_other_values(self, values: SavedValues) -> None:
+        has_scale = values.scaler is not None
+        # Where `auto` chose the precision, another machine may have chosen another one.
+        needs_scale = has_scale if self.precision.is_automatic else self.precision.scaler.is_enabled()
         for what, is_there, belongs_there in (
-            ("the scale of fp16", values.scaler is not None, self.precision.scaler.is_enabled()),
+            ("the scale of fp16", has_scale, needs_scale),
             ("a moving average of the weights", values.average is not None, self.average is not None),
         ):
             if is_there != belongs_there:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mt.masks import Mask
 from mt.transformer.linear import Linear, is_cpu_autocast, linear
 
 
@@ -38,18 +39,20 @@ class ScaledDotProductAttention(nn.Module):
         super().__init__()
         self.dropout = dropout
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask) -> Tensor:
         """Attend with ``(B, H, Tq, K)`` queries over ``(B, H, Tk, K)`` keys and values: ``(B, H, Tq, K)``.
 
-        ``mask`` is as in `attention_weights`.
+        ``mask`` is as in `attention_weights`, or ``causal``.
         """
         dropout = self.dropout if self.training else 0.0
+        is_causal = isinstance(mask, str)
+        mask = None if isinstance(mask, str) else mask
         if is_cpu_autocast(query) and torch.is_grad_enabled():
             # The backward pass of the CPU's bf16 kernel takes many times as long as that of the float32 one.
             query, key, value = query.float(), key.float(), value.float()
             with torch.autocast("cpu", enabled=False):
-                return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+                return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal)
+        return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal)
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -75,13 +78,13 @@ class MultiHeadAttention(nn.Module):
         self.scaled_dot_product = ScaledDotProductAttention(dropout)
         self.output = Linear(d_model, d_model, bias=bias)
 
-    def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, mask: Mask) -> Tensor:
         """Let each position of ``x`` attend to the positions of ``memory``.
 
         Args:
             x: ``(B, Tq, D)``, the input of the queries.
             memory: ``(B, Tk, D)``, the input of the keys and values; ``x`` itself in self-attention.
-            mask: Boolean, True = may attend, broadcastable to ``(B, H, Tq, Tk)``.
+            mask: Boolean, True = may attend, broadcastable to ``(B, H, Tq, Tk)``; or ``causal``.
 
         Returns:
             ``(B, Tq, D)``.
@@ -101,7 +104,7 @@ class MultiHeadAttention(nn.Module):
         """Do the same as `forward` with keys and values that are already projected."""
         return self._attend(self.query(x), keys, values, mask)
 
-    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Mask) -> Tensor:
         """``(B, Tq, D)`` projected queries, ``(B, H, Tk, K)`` keys and values -> ``(B, Tq, D)``."""
         attended = self.scaled_dot_product(self._split(queries), keys, values, mask)
         output: Tensor = self.output(join_heads(attended))

@@ -5,6 +5,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from mt.masks import Mask
 from mt.transformer.cache import DecoderCache, LayerCache
 from mt.transformer.layer import LayerShape
 
@@ -38,7 +39,7 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         memory: Tensor,
         src_mask: Tensor | None,
-        tgt_mask: Tensor,
+        tgt_mask: Mask,
         *,
         with_alignment: bool = False,
     ) -> Decoded:
@@ -111,7 +112,7 @@ class Decoder(nn.Module):
         x: Tensor,
         memory: Tensor,
         src_mask: Tensor | None,
-        tgt_mask: Tensor,
+        tgt_mask: Mask,
         *,
         with_alignment: bool = False,
     ) -> Decoded:

@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from mt.transformer.dropout import Dropout
-from mt.transformer.linear import Linear, pad_rows, unpad_rows
+from mt.transformer.linear import Linear, linear, pad_rows, unpad_rows
 
 Activation = Literal["relu", "gelu"]
 
@@ -31,5 +31,9 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Transform each position of ``(B, T, D)``; the shape stays."""
         rows = pad_rows(x)
-        output: Tensor = self.outer(self.dropout(self.activation(self.inner(rows))))
+        if isinstance(self.activation, nn.ReLU):
+            hidden = linear(rows, self.inner.weight, self.inner.bias, relu=True)
+        else:
+            hidden = self.activation(self.inner(rows))
+        output: Tensor = self.outer(self.dropout(hidden))
         return unpad_rows(output, x)

@@ -3,8 +3,13 @@
 For bf16 on a CPU, oneDNN compiles a kernel for each new shape of a product, which takes ten times as long as
 the product itself, and caches a thousand kernels of megabytes each. Batches have a thousand shapes. Therefore
 rows of zeros are appended until the number of rows is one of a few.
+
+Bias and ReLU are part of these products. torch copies the bias to each row of the result before it
+multiplies, and applies ReLU after. For 4,096 rows from 256 to 1,024 columns that takes 4.4 milliseconds of
+one core, where oneDNN takes 1.8 for all three.
 """
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -22,9 +27,12 @@ class Linear(nn.Linear):
         return linear(x, self.weight, self.bias)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute ``x @ weight.t() + bias``, as `torch.nn.functional.linear` does."""
-    return unpad_rows(F.linear(pad_rows(x), weight, bias), x)
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
+    """Compute ``x @ weight.t() + bias``, as `torch.nn.functional.linear` does, then ReLU if asked for."""
+    if is_cpu_autocast(x) and torch.get_autocast_dtype("cpu") == torch.bfloat16:
+        return bf16_linear(x, weight, bias, relu=relu)
+    y = unpad_rows(F.linear(pad_rows(x), weight, bias), x)
+    return F.relu(y) if relu else y
 
 
 def is_cpu_autocast(x: Tensor) -> bool:
@@ -49,12 +57,6 @@ def unpad_rows(rows: Tensor, like: Tensor) -> Tensor:
     return rows[: like.numel() // like.size(-1)].view(*like.shape[:-1], rows.size(-1))
 
 
-def padded_length(number: int) -> int:
-    """Round up to a multiple of 32; from 512 on, of an eighth of the largest power of two below it."""
-    unit = max(_FEWEST_ROWS, 1 << (number.bit_length() - 1) >> 3)
-    return -(-number // unit) * unit
-
-
 class _PadRows(torch.autograd.Function):
     """Cast to ``dtype`` and append rows of zeros in one pass instead of two."""
 
@@ -62,11 +64,91 @@ class _PadRows(torch.autograd.Function):
     def forward(ctx: Any, rows: Tensor, dtype: torch.dtype) -> Tensor:
         """``(N, D)`` -> ``(N', D)`` in ``dtype``, where the rows from N on are zeros."""
         ctx.num_rows, ctx.dtype = len(rows), rows.dtype
-        padded = rows.new_empty(padded_length(len(rows)), rows.size(1), dtype=dtype)
-        padded[: len(rows)] = rows
-        padded[len(rows) :] = 0
-        return padded
+        return padded(rows, dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         return gradients[0][: ctx.num_rows].to(ctx.dtype), None
+
+
+def padded_length(number: int) -> int:
+    """Round up to a multiple of 32; from 512 on, of an eighth of the largest power of two below it."""
+    unit = max(_FEWEST_ROWS, 1 << (number.bit_length() - 1) >> 3)
+    return -(-number // unit) * unit
+
+
+def padded(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Flatten ``(..., D)`` to ``(N, D)`` in ``dtype``, and append rows of zeros up to `padded_length`."""
+    rows = x.flatten(0, -2)
+    length = padded_length(len(rows))
+    if rows.dtype == dtype and len(rows) == length:
+        return rows
+    # Cast and appended in one pass instead of two.
+    result = rows.new_empty(length, rows.size(1), dtype=dtype)
+    result[: len(rows)] = rows
+    result[len(rows) :] = 0
+    return result
+
+
+def bf16_linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
+    """Compute ``x @ weight.t() + bias``, then ReLU if asked for: ``(..., D)`` -> ``(..., E)`` in bf16."""
+    return _Bf16Linear.apply(x, weight, bias, relu)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _Bf16Linear(torch.autograd.Function):
+    """oneDNN's product has no derivative of its own in torch."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+        rows = padded(x, torch.bfloat16)
+        halved = weight.to(torch.bfloat16)
+        y = _multiply(rows, halved, None if bias is None else bias.to(torch.bfloat16), relu)
+        ctx.x_shape, ctx.dtypes, ctx.has_bias = x.shape, (x.dtype, weight.dtype), bias is not None
+        ctx.save_for_backward(rows, halved, y if relu else None)
+        return y[: x.numel() // x.size(-1)].view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        rows, weight, y = ctx.saved_tensors
+        x_dtype, weight_dtype = ctx.dtypes
+        needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad
+        gradient = padded(gradients[0], torch.bfloat16)
+        if y is not None:
+            gradient = torch.ops.aten.threshold_backward(gradient, y, 0)
+        num_rows = ctx.x_shape.numel() // ctx.x_shape[-1]
+        return (
+            (gradient @ weight)[:num_rows].to(x_dtype).view(ctx.x_shape) if needs_x else None,
+            (gradient.t() @ rows).to(weight_dtype) if needs_weight else None,
+            gradient.sum(0).to(weight_dtype) if ctx.has_bias and needs_bias else None,
+            None,
+        )
+
+
+def _multiply(rows: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+    if onednn_adds_bias():
+        return _onednn(rows, weight, bias, relu)
+    y = F.linear(rows, weight, bias)
+    return y.relu_() if relu else y
+
+
+def _onednn(rows: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+    y: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "relu" if relu else "none", [], "")
+    return y
+
+
+@cache
+def onednn_adds_bias() -> bool:
+    """Return whether this torch has oneDNN's product, which is no stable interface, with the right result."""
+    generator = torch.Generator().manual_seed(0)
+    rows, weight = (torch.randn(32, 64, generator=generator).bfloat16() for _ in range(2))
+    bias = weight[:, 0].contiguous()
+    expected = F.linear(rows.float(), weight.float(), bias.float())
+    try:
+        errors = [
+            _onednn(rows, weight, bias, relu=False) - expected,
+            _onednn(rows, weight, bias, relu=True) - expected.relu(),
+        ]
+    except (AttributeError, TypeError, RuntimeError):
+        return False
+    # bf16 has 8 bits, so that the largest of these sums is off by less than this.
+    return all(bool((error.abs() < 0.25).all()) for error in errors)

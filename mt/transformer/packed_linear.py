@@ -1,8 +1,8 @@
 """Linear layers whose weights are packed once for fast products, as search uses them.
 
-This is the only file that calls what is no stable interface of torch: oneDNN's packed weights and the product
-of 8-bit integers. Each is tried once and compared with `torch.nn.functional.linear`; where it fails, plain
-products of the same precision take its place.
+Only this file and `linear` call what is no stable interface of torch, here oneDNN's packed weights and
+the product of 8-bit integers. Each is tried once and compared with `torch.nn.functional.linear`; where it
+fails, plain products of the same precision take its place.
 """
 
 from collections.abc import Callable

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from mt.masks import Mask, causal_mask
 from mt.transformer.attention import MultiHeadAttention, attention_weights
 from mt.transformer.decoder import DecoderLayer
 from mt.transformer.encoder import EncoderLayer
@@ -62,8 +63,10 @@ def recording_attention(model: Transformer) -> Iterator[RecordedAttention]:
 
 
 def _recording_calls(attention: MultiHeadAttention, calls: list[Tensor]) -> torch.utils.hooks.RemovableHandle:
-    def hook(module: nn.Module, inputs: tuple[Tensor, Tensor, Tensor, Tensor | None]) -> None:
+    def hook(module: nn.Module, inputs: tuple[Tensor, Tensor, Tensor, Mask]) -> None:
         query, key, _, mask = inputs
+        if isinstance(mask, str):
+            mask = causal_mask(query.size(2), query.device)
         with torch.no_grad(), torch.autocast(query.device.type, enabled=False):
             calls.append(attention_weights(query.float(), key.float(), mask))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from mt.masks import Mask
 from mt.transformer.cache import DecoderCache
 from mt.transformer.decoder import Decoded, Decoder
 from mt.transformer.embedding import PositionalEmbedding
@@ -65,7 +66,7 @@ class Transformer(nn.Module):
         tgt_ids: Tensor,
         memory: Tensor,
         src_mask: Tensor | None,
-        tgt_mask: Tensor,
+        tgt_mask: Mask,
         *,
         kept: Tensor | None = None,
         with_alignment: bool = False,

@@ -83,7 +83,7 @@ def translating_table(results: Sequence[SearchResult], beam_size: int) -> str:
     lines = [
         f"### Translating, {search}: {len(compared.lines):,} sentences",
         "",
-        "| | sentences/s | mt is faster by (least to most) | one sentence alone, ms | peak MB "
+        "| | sentences/s | mt is faster by (least to most) | one sentence alone, ms | peak MB (translating) "
         "| same output | batches |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -94,7 +94,7 @@ def translating_table(results: Sequence[SearchResult], beam_size: int) -> str:
         same = sum(a == b for a, b in zip(result.lines, compared.lines, strict=True)) / len(compared.lines)
         lines.append(
             f"| {NAMES[result.side]} | {_number(median(result.sentences_per_second))} | {ratio} "
-            f"| {1000 * median(result.seconds_alone):.1f} | {result.peak_mb:,.0f} "
+            f"| {1000 * median(result.seconds_alone):.1f} | {result.peak_mb:,.0f} ({result.added_mb:,.0f}) "
             f"| {'-' if result is compared else f'{same:.1%}'} | {result.batching} |"
         )
     for result in results if exact is not None else []:

@@ -17,6 +17,8 @@ from typing import Any, Literal, TextIO
 from scripts.benchmark.sizes import Size, training_flops
 from scripts.benchmark.workload import Workload
 
+STATUS = Path("/proc/self/status")
+
 JobPrecision = Literal["float32", "bf16"]
 
 
@@ -155,9 +157,21 @@ def peak_mb(device: str) -> float:
 
         return torch.cuda.max_memory_allocated() / 2**20
     # Not ru_maxrss where /proc is there: a child begins with its parent's.
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) / 2**10
+    if STATUS.exists():
+        return _status_mb("VmHWM")
     unit = 2**20 if sys.platform == "darwin" else 2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def resident_mb(device: str) -> float:
+    """The memory that this process holds now; without /proc the most that it has ever held."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.memory_allocated() / 2**20
+    return _status_mb("VmRSS") if STATUS.exists() else peak_mb(device)
+
+
+def _status_mb(field: str) -> float:
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 2**10

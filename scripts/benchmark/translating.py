@@ -19,6 +19,8 @@ class SearchResult:
     seconds_alone: list[float] = field(default_factory=list)
     """Of each sentence translated by itself."""
     peak_mb: float = 0.0
+    added_mb: float = 0.0
+    """What translating took beside what was held once the model was loaded."""
     lines: list[str] = field(default_factory=list)
 
 
@@ -70,6 +72,7 @@ def _measure_search(
             result = results[side]
             answer = workers[side].ask(do="translate", beam_size=beam_size)
             result.lines, result.peak_mb = answer["lines"], answer["peak_mb"]
+            result.added_mb = answer["added_mb"]
             result.sentences_per_second.append(len(result.lines) / answer["seconds"])
             part = NUM_SENTENCES_ALONE // num_rounds
             alone = workers[side].ask(

@@ -61,3 +61,22 @@ def test_missing_files_and_contradictory_options_are_refused(call: Call, trained
         2,
         "mt: --references and --data exclude each other: give one of them.\n",
     )
+
+
+def test_a_difference_that_may_be_chance_is_called_so(call: Call, tmp_path: Path) -> None:
+    lines = [f"der {word} Hund läuft über die Straße Nummer {i}." for i, word in enumerate("abcdefghij" * 3)]
+    texts = {
+        "ref": lines,
+        "chance": [lines[0].replace("Hund", "Mund"), *lines[1:]],
+        "other": [*lines[:-1], lines[-1].replace("Hund", "Mund")],
+        "worse": [line.replace("läuft über", "geht auf") for line in lines],
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text("\n".join(text) + "\n", encoding="utf-8")
+
+    def verdict(first: str, second: str) -> str:
+        out = call("compare", tmp_path / first, tmp_path / second, "--references", tmp_path / "ref")[1]
+        return next(line for line in out.splitlines() if line.startswith("BLEU "))
+
+    assert verdict("chance", "other").endswith("  not significant")
+    assert "significant" not in verdict("worse", "ref")

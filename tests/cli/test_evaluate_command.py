@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,3 +105,16 @@ def test_a_split_that_does_not_exist(call: Call) -> None:
     code, _, err = call("evaluate", "--split", "tset")
     assert code == 2
     assert "validation" in err
+
+
+def test_an_earlier_evaluation_by_another_checkpoint_is_compared_with(
+    call: Call, trained: RunDirectory
+) -> None:
+    assert "significant" not in call("evaluate", "--scores-only", "--checkpoint", "step_0000150")[1]
+    out = call("evaluate", "--scores-only", "--checkpoint", "step_0000200")[1]
+    assert re.search(
+        r"^step_0000150 has BLEU \d+\.\d\d on these sentences, and this one [+-]\d+\.\d\d: "
+        r"(a|no) significant difference \(p = \d\.\d{4}\)$",
+        out,
+        re.MULTILINE,
+    )

@@ -5,11 +5,14 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from mt.run_directory import RunDirectory
+from mt.serving import server
 
 
 class Ended(NamedTuple):
@@ -50,6 +53,78 @@ def test_a_token_that_no_header_can_hold_is_refused(content: str, call: Call, tr
 def test_a_missing_run_and_a_missing_layer_are_refused(call: Call, trained: RunDirectory) -> None:
     refused(call("serve", "--run", "nowhere", "--port", "0"), "nowhere")
     refused(call("serve", "--run", trained.path, "--port", "0", "--layer", "9"), "no decoder layer 9")
+
+
+Ask = Callable[[TestClient], object]
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Callable[[Ask], None]:
+    """Lets ``ask`` use what is served, in this process, instead of serving until a signal."""
+
+    def use(ask: Ask) -> None:
+        def serve(app: Starlette, bound: socket.socket, *, max_seconds: float) -> None:
+            ask(TestClient(app, base_url="http://127.0.0.1"))
+
+        monkeypatch.setattr(server, "serve", serve)
+
+    return use
+
+
+def test_an_exported_folder_is_served_as_the_run_beside_it(
+    call: Call, trained: RunDirectory, served: Callable[[Ask], None]
+) -> None:
+    pytest.importorskip("ctranslate2")
+    assert call("export", "--run", trained.path, "--to", "ctranslate2", "exported").code == 0
+    said: dict[str, Any] = {}
+
+    def ask(client: TestClient) -> None:
+        asked = {"texts": ["Anna buys milk.", "the dog sees two red apples!"], "beam": 4, "n_best": 2}
+        for name in ("tiny", "exported"):
+            said[name] = client.post("/translate", json={**asked, "run": name}).json()["results"]
+        said["runs"] = client.get("/health").json()["runs"]
+        said["refused"] = client.post("/translate", json={"text": "a", "run": "exported", "alignment": True})
+
+    served(ask)
+    ended = call("serve", "--run", trained.path, "--run", "exported", "--port", "0", "--device", "cpu")
+    assert ended.code == 0, ended.err
+    assert [[each["text"] for each in result["translations"]] for result in said["exported"]] == [
+        [each["text"] for each in result["translations"]] for result in said["tiny"]
+    ]
+    assert [(run["run"], run["src"], run["tgt"], run["alignment"]) for run in said["runs"]] == [
+        ("tiny", "en", "de", True), ("exported", "en", "de", False),
+    ]  # fmt: skip
+    assert said["refused"].status_code == 422
+    assert "exported gives no alignment" in said["refused"].json()["error"]
+    for option in (("--checkpoint", "latest"), ("--precision", "int8"), ("--layer", "1")):
+        refused(call("serve", "--run", "exported", "--port", "0", *option), f"{option[0]} is for runs")
+
+
+def test_on_loopback_other_names_need_the_token(
+    call: Call, trained: RunDirectory, served: Callable[[Ask], None]
+) -> None:
+    Path("token").write_text("s3cret")
+    statuses: list[int] = []
+
+    def ask(client: TestClient) -> None:
+        for host in ("localhost:8000", "evil.example"):
+            statuses.append(client.get("/health", headers={"Host": host}).status_code)
+
+    served(ask)
+    assert call("serve", "--run", trained.path, "--port", "0").code == 0
+    assert statuses == [200, 421]
+    assert call("serve", "--run", trained.path, "--port", "0", "--token-file", "token").code == 0
+    assert statuses == [200, 421, 200, 200]
+
+
+def test_where_other_machines_reach_it_any_name_does(
+    call: Call, trained: RunDirectory, served: Callable[[Ask], None]
+) -> None:
+    statuses: list[int] = []
+    served(lambda client: statuses.append(client.get("/health", headers={"Host": "nas.local"}).status_code))
+    ended = call("serve", "--run", trained.path, "--port", "0", "--host", "0.0.0.0")
+    assert (ended.code, statuses) == (0, [200])
+    assert "--token-file" in ended.err
 
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn"])

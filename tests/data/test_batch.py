@@ -101,3 +101,9 @@ def test_pinned_batch_reaches_the_gpu_unchanged() -> None:
     moved = batch.pin_memory().to("cuda")
     assert torch.equal(moved.tgt_ids.cpu(), batch.tgt_ids)
     assert torch.equal(moved.tgt_mask.cpu(), batch.tgt_mask)
+
+
+def test_a_batch_knows_whether_its_sources_are_padded() -> None:
+    tgt = [[4], [5, 6]]
+    assert not collate([[7, 8], [9, 7]], tgt).has_src_padding
+    assert collate([[7], [9, 7]], tgt).has_src_padding

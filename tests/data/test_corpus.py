@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from mt.config.data import DataConfig
-from mt.data.corpus import Corpus, carved_split, load_corpus, load_split
+from mt.data.corpus import Corpus, load_corpus, load_split
 from mt.data.corpus_report import to_json
+from mt.data.sources.source import carved_split
 from mt.errors import DataError
 
 SPLITS = ("train", "validation", "test")

@@ -196,11 +196,12 @@ from mt.data.tokenizers.tokenizer import train_tokenizer
 for kind in json.loads(sys.argv[1]):
     texts = json.load(open(sys.argv[2]))
     config = TokenizerConfig(kind=kind, min_frequency=1, max_size=1500)
-    print(json.dumps(train_tokenizer(texts, config).to_json()))
+    tokenizer = train_tokenizer(texts, config)
+    print(json.dumps([tokenizer.to_json(), tokenizer.encode_batch(texts)]))
 """
 
 
-def test_training_is_deterministic_whatever_the_number_of_threads(tmp_path: Path) -> None:
+def test_tokenizers_and_ids_are_the_same_for_any_number_of_threads(tmp_path: Path) -> None:
     # Many pairs and words are equally frequent, so that the order of a hash table would show.
     texts = [f"{a}{b} {b}{a}{c}" for a in "abcdefghij" for b in "klmnopqrst" for c in "uvwxyzäöüß中国"]
     (tmp_path / "texts.json").write_text(json.dumps(texts + SAMPLES))
@@ -215,8 +216,9 @@ def test_training_is_deterministic_whatever_the_number_of_threads(tmp_path: Path
         for num_threads in ("1", "2", "7")
     }
     assert len(outcomes) == 1
-    here = [train_tokenizer(texts + SAMPLES, config(kind, max_size=1500)).to_json() for kind in KINDS]
-    assert [json.loads(line) for line in outcomes.pop().splitlines()] == here
+    here = [train_tokenizer(texts + SAMPLES, config(kind, max_size=1500)) for kind in KINDS]
+    expected = [[each.to_json(), [each.encode(text) for text in texts + SAMPLES]] for each in here]
+    assert [json.loads(line) for line in outcomes.pop().splitlines()] == expected
 
 
 # Lower case.

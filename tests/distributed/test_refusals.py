@@ -12,10 +12,11 @@ from mt.config.config import Config
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
 from mt.device import Precision, choose_device
+from mt.display import show_only_errors
 from mt.errors import ConfigError, TrainingError
 from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
-from mt.training.progress import log_file, only_errors
+from mt.training.progress import log_file
 from mt.training.run import run_training
 from mt.training.step import accumulate_gradients
 from mt.transformer.build import build_transformer
@@ -103,7 +104,7 @@ def test_another_process_writes_its_errors_alone_into_the_log_with_its_number(
     before = logger.level, logger.handlers
     be(3, 4)
     try:
-        only_errors()
+        show_only_errors()
         with log_file(RunDirectory(tmp_path)):
             logging.getLogger("mt.anywhere").warning("not me")
             logging.getLogger("mt.anywhere").error("that\x1b failed")

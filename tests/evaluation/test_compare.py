@@ -178,3 +178,14 @@ def test_sacrebleu_scores_the_two_files_alike(trained: RunDirectory, tmp_path: P
     command = [sys.executable, "-m", "sacrebleu", *files, "-b", "-w", "6"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert float(said) == pytest.approx(result.scores["bleu"].value, abs=1e-6)
+
+
+def test_two_checkpoints_of_one_run(trained: RunDirectory) -> None:
+    earlier = trained.checkpoints_dir / "step_0000100"
+    result = run_comparison((earlier, trained.path), **ARGUMENTS)
+    assert ".step_0000100." in result.systems[0]
+    assert ".step_0000200." in result.systems[1]
+    file = run_evaluation(
+        trained, split="test", checkpoint="step_0000100", device="cpu", analyse=False
+    ).hypotheses_file
+    assert run_comparison((file, trained.path), **ARGUMENTS).scores == result.scores

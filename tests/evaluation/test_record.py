@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from mt.atomic_files import append_line
 from mt.errors import RunError
@@ -107,3 +109,15 @@ def test_a_line_that_does_not_fit_on_the_disk_leaves_the_file_as_it_was(
         append_line(file, "second")
     monkeypatch.undo()
     assert file.read_text() == "first\n"
+
+
+def test_the_precision_is_recorded_and_older_lines_without_one_are_read(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    older = json.loads(TypeAdapter(RecordedEvaluation).dump_json(evaluation("older")))
+    del older["precision"]
+    run.evaluations_file.write_text(json.dumps(older) + "\n", encoding="utf-8")
+    for setting, precision in (("exact", "float32"), ("rounded", "bf16")):
+        record_evaluation(run, replace(evaluation(setting), precision=precision))
+    found = read_evaluations(run)
+    assert [each.precision for each in found] == [None, "float32", "bf16"]
+    assert [each.how for each in found] == [*["greedy search"] * 2, "greedy search, computed in bf16"]

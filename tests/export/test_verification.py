@@ -1,5 +1,8 @@
 """An export is verified as it is on the disk; a near-tie is told from a difference."""
 
+import logging
+import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +96,46 @@ def test_a_failed_export_keeps_the_earlier_one(make_loaded: MakeLoaded, pairs: P
         _export(loaded, replace(target, write=fail), pairs, tmp_path / "out")
     assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+# No process has it: the kernel gives numbers up to 4,194,304.
+DEAD = 4_194_305
+
+
+def test_what_a_killed_export_has_left_is_removed_by_the_next_one_to_the_same_place(
+    make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    target, loaded = _ctranslate2(), make_loaded()
+    living = os.getppid()
+    stay = {f".out.partial-{living}", f".other.partial-{DEAD}"}
+    names = {f".out.partial-{DEAD}", f"..out.aside.partial-{DEAD}"} | stay
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.bin").write_bytes(b"half")
+    with caplog.at_level(logging.WARNING, "mt"):
+        _export(loaded, target, pairs, tmp_path / "out")
+    assert {path.name for path in tmp_path.iterdir()} == {"out"} | stay
+    assert all(name in caplog.text for name in names - stay)
+    assert not any(name in caplog.text for name in stay)
+
+
+def test_an_export_that_was_killed_while_it_replaced_an_earlier_one_is_finished_or_undone(
+    make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
+) -> None:
+    target, loaded = _ctranslate2(), make_loaded()
+    out, aside = tmp_path / "out", tmp_path / ".out.aside"
+    _export(loaded, target, pairs, out)
+    shutil.copytree(out, aside)
+    _export(loaded, target, pairs, out)
+    assert list(tmp_path.iterdir()) == [out]
+    out.rename(aside)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        _export(loaded, replace(target, write=fail), pairs, out)
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_a_model_that_loses_bleu_is_refused_in_any_precision(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -68,6 +69,29 @@ def test_neither_batch_nor_order_makes_a_difference(trained: RunDirectory) -> No
     assert "batch_sentences: 8" in text
     trained.config_file.write_text(text.replace("batch_sentences: 8", "batch_sentences: 2"))
     assert Translator.from_run(trained, device=CPU).translate(SENTENCES) == together
+
+
+def test_batches_of_long_sentences_have_fewer_of_them(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = translator.translate(SENTENCES)
+    shapes: list[tuple[int, ...]] = []
+    search = translator.engine.search
+
+    def observed(request: SearchRequest, *rest: Any) -> list[list[Hypothesis]]:
+        shapes.append(tuple(request.src_ids.shape))
+        return search(request, *rest)
+
+    monkeypatch.setattr(translator.engine, "search", observed)
+    monkeypatch.setattr("mt.inference.text_search._BATCH_TOKENS", 16)
+    assert translator.translate(SENTENCES) == expected
+    assert [rows for rows, _ in shapes] == [1, 2, 2, 2]
+    assert all(rows * length <= 16 for rows, length in shapes)
+    # Half of what one sentence has.
+    monkeypatch.setattr("mt.inference.text_search._BATCH_TOKENS", 4)
+    shapes.clear()
+    assert translator.translate(SENTENCES) == expected
+    assert len(shapes) == len(SENTENCES)
 
 
 def test_a_long_line_is_split_at_its_sentence_ends(translator: Translator) -> None:

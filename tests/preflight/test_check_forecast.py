@@ -7,7 +7,7 @@ import pytest
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.inference.loaded_model import load_model
-from mt.preflight.forecast import Pace, disk_space, forecast
+from mt.preflight.forecast import Pace, disk_space, forecast, warn_of_directions
 from mt.run_directory import RunDirectory
 
 MakeConfig = Callable[..., Config]
@@ -85,3 +85,23 @@ def test_disk_space_is_that_of_a_real_checkpoint(trained: RunDirectory) -> None:
     assert 0 < num_bytes - one < 100_000
     # The three newest, the best, and the one that is being written.
     assert altogether == 5 * one
+
+
+@pytest.mark.parametrize(
+    ("overrides", "is_warned"),
+    [
+        (["training.bidirectional_epochs=3", "training.max_steps=150"], True),
+        (["training.bidirectional_epochs=3", "training.max_steps=null", "training.max_epochs=3"], True),
+        (["training.bidirectional_epochs=1", "training.max_steps=150"], False),
+        (["training.bidirectional_epochs=0", "training.max_steps=1"], False),
+        # The end is not known.
+        (["training.bidirectional_epochs=3", "training.max_steps=null", "validation.patience=1"], False),
+    ],
+)
+def test_a_run_as_short_as_its_bidirectional_start_is_warned_of(
+    make_config: MakeConfig, overrides: list[str], is_warned: bool
+) -> None:
+    config = make_config("tokenizer.shared=true", *overrides)
+    warnings = list(warn_of_directions(config, forecast(config, PACE)))
+    assert len(warnings) == is_warned
+    assert all("training.bidirectional_epochs (3)" in warning for warning in warnings)

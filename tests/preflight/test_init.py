@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 import mt.preflight.check
+import mt.preflight.init
 from mt.config.load import load_config
 from mt.data.corpus import load_corpus
 from mt.data.prepare import prepare
 from mt.errors import DataError
 from mt.preflight.check import preflight
+from mt.preflight.forecast import warn_of_vocabulary
 from mt.preflight.init import have_common_letters, propose_config
 from mt.preflight.text import look_at
 from mt.run_directory import RunDirectory
@@ -27,7 +29,7 @@ def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> No
     assert "160 training pairs, 12 validation, 22 test." in text
     assert "# The validation split has 12 pairs: below 100 a score is mostly chance." in text
     assert "name:" not in text
-    assert re.search(r"Vocabulary: \d\d\d source and \d\d\d target entries", text)
+    assert re.search(r"Vocabulary: \d+ source and \d+ target entries", text)
     body = text.split("\n\n", 1)[1].splitlines()
     for before, line in pairwise(body):
         if line and not line.lstrip().startswith("#"):
@@ -169,11 +171,39 @@ def test_languages_share_a_vocabulary_if_they_share_their_letters(src: str, tgt:
 
 
 def test_a_shared_vocabulary_shares_the_embeddings(
-    write_pairs: Callable[[str, str], Path], tmp_path: Path
+    write_pairs: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(mt.preflight.init, "FEW_WORDS", 0)
     file = tmp_path / "en-de.yaml"
     file.write_text(propose_config(str(write_pairs("en", "de")), "en", "de"), encoding="utf-8")
     config = load_config(file)
     assert config.tokenizer.kind == "bpe"
     assert config.tokenizer.shared
     assert config.model.share_embeddings
+
+
+def test_little_text_is_learnt_as_words_that_are_aligned_although_some_are_unknown(
+    write_pairs: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = str(write_pairs("en", "de"))
+    file = tmp_path / "en-de.yaml"
+    # The numbers, a word of seven or eight, are all different.
+    text = propose_config(corpus, "en", "de")
+    assert re.search(r"Tokenizer: words, of which up to 1\d\.\d% are unknown", text)
+    file.write_text(text, encoding="utf-8")
+    config = load_config(file)
+    assert (config.tokenizer.kind, config.copies_words) == ("word", True)
+    assert (config.training.guided_alignment, config.training.unknown_share) == (0.5, 0.1)
+
+    for name, bound in (("FEW_WORDS", 1000), ("MOST_UNKNOWN_OF_FEW", 0.1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(mt.preflight.init, name, bound)
+            assert "kind: bpe" in propose_config(corpus, "en", "de").split("\ntokenizer:")[1]
+
+
+def test_a_check_advises_against_unknown_words_only_where_subwords_would_be_better() -> None:
+    some, many = {"test targets": 0.17}, {"test targets": 0.4}
+    ceilings = {"test": 70.0}
+    assert list(warn_of_vocabulary(some, ceilings, 14_000)) == []
+    assert len(list(warn_of_vocabulary(some, ceilings, 400_000))) == 2
+    assert len(list(warn_of_vocabulary(many, ceilings, 14_000))) == 2

@@ -11,13 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sacrebleu
 import typer.main
 import yaml
 
 from mt.cli.app import app
 from mt.config.load import load_config
 from scripts import reproduce
-from scripts.reproduce import RecipeError, read_head
+from scripts.ablation import VARIANTS, read_variants
+from scripts.recipe import RecipeError, read_head
 
 ROOT = Path(__file__).parent.parent.parent
 RECIPES = sorted((ROOT / "configs").glob("*.yaml"))
@@ -245,4 +247,159 @@ def test_what_cannot_be_run(recipe: Callable[[str], None], call: Reproduce) -> N
     code, _, err = call("tiny --set model.d_modell=3")
     assert code == 2
     assert "Did you mean 'd_model'?" in err
+    assert not Path("runs").exists()
+
+
+def test_an_average_is_evaluated_only_where_it_is_better_on_validation(
+    recipe: Callable[[str], None], call: Reproduce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe("# average: last 2 if better\n# evaluate: --split test\n# reaches: not measured\n")
+    _, out, err = call("tiny")
+    assert len(re.findall(r"runs/tiny, \w+, .*, validation: ", err)) == 2
+    found = re.search(
+        r"^on validation: best BLEU (\S+), (average_\d+) (\S+); evaluating (\w+)$", out, re.MULTILINE
+    )
+    assert found is not None
+    best, average, averaged, chosen = found.groups()
+    assert chosen == (average if float(averaged) > float(best) else "best")
+    # Whatever these two are, of made-up ones the better is taken.
+    for averaged_score, expected in ((1.0, "best"), (3.0, "average_0000012"), (2.0, "best")):
+        bleu = iter([2.0, averaged_score])
+        monkeypatch.setattr("scripts.recipe.scores", lambda found, bleu=bleu: {"BLEU": next(bleu, 0.0)})
+        assert f"; evaluating {expected}\n" in call("tiny")[1]
+
+
+ABLATION = """\
+all variants: {training.max_steps: 20}
+baseline: {}
+smoothed more:
+  training.label_smoothing: 0.3
+"""
+
+
+def test_variants_are_compared_on_the_validation_split(
+    recipe: Callable[[str], None], call: Reproduce
+) -> None:
+    recipe("# evaluate: --split test\n# reaches: not measured\n")
+    VARIANTS.mkdir()
+    (VARIANTS / "tiny.yaml").write_text(ABLATION, encoding="utf-8")
+    code, out, _ = call("tiny --ablation --set training.seed=7")
+    assert code == 0
+    rows = [
+        [cell.strip() for cell in row.split("|")[1:-1]] for row in out.splitlines() if row.startswith("|")
+    ]
+    assert rows[0][0] == "variant"
+    assert [row[0] for row in rows[2:]] == ["baseline", "smoothed more"]
+    assert all(len(row) == len(rows[0]) for row in rows)
+    runs = [Path("runs/tiny-ablation", name) for name in ("baseline", "smoothed-more")]
+    for row, run, smoothing in zip(rows[2:], runs, (0.1, 0.3), strict=True):
+        training = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))["training"]
+        assert (training["max_steps"], training["seed"], training["label_smoothing"]) == (20, 7, smoothing)
+        (file,) = run.glob("hypotheses.validation-*.txt")
+        lines = file.read_text(encoding="utf-8").splitlines()
+        (file,) = run.glob("references.validation-*.txt")
+        bleu = sacrebleu.corpus_bleu(lines, [file.read_text(encoding="utf-8").splitlines()])
+        assert row[3] == f"{bleu.score:.2f}"
+        tokens = json.loads((run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])[
+            "num_target_tokens"
+        ]
+        assert row[1] == f"{tokens:,}"
+    assert rows[2][-2:] == ["", ""]
+    assert float(rows[3][-2]) == pytest.approx(float(rows[3][3]) - float(rows[2][3]), abs=0.011)
+    assert 0 < float(rows[3][-1]) <= 1
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "there is no configs/ablation/tiny.yaml"),
+        ("a: [", "is not YAML"),
+        ("- a", "must give options"),
+        ("a: 3", "must give options"),
+        ("all variants: {}", "lists no variant"),
+    ],
+)
+def test_variants_that_cannot_be_understood(
+    content: str | None, says: str, recipe: Callable[[str], None], call: Reproduce
+) -> None:
+    recipe("# evaluate: --split test\n# reaches: not measured\n")
+    if content is not None:
+        VARIANTS.mkdir()
+        (VARIANTS / "tiny.yaml").write_text(content, encoding="utf-8")
+    code, out, err = call("tiny --ablation")
+    assert (code, out) == (2, "")
+    assert says in err
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / VARIANTS).glob("*.yaml")), ids=lambda file: file.stem)
+def test_the_shipped_variants_are_of_a_recipe_and_can_be_trained(file: Path) -> None:
+    configs = {
+        name: load_config(ROOT / "configs" / file.name, words[1::2])
+        for name, words in read_variants(file).items()
+    }
+    # An effect can be told apart from longer training only in runs of one length and one seed.
+    assert len({(each.training.max_steps, each.training.seed) for each in configs.values()}) == 1
+    methods = [
+        (
+            bool(each.training.r_drop),
+            bool(each.training.simcut),
+            bool(each.training.bidirectional_epochs),
+            bool(each.training.bpe_dropout),
+        )
+        for each in configs.values()
+    ]
+    assert methods[0] == (False,) * 4
+    assert len(set(methods)) == len(methods)
+
+
+def test_diversification_trains_on_the_translations_of_both_directions(
+    recipe: Callable[[str], None], call: Reproduce, tiny_corpus: Path
+) -> None:
+    recipe("# evaluate: --split test\n# reaches: not measured\n")
+    command = "tiny --diversify 2 --set training.max_steps=30"
+    code, out, _ = call(command)
+    assert code == 0
+    folder = Path("runs/tiny-diversified")
+    for split in ("train", "validation", "test"):
+        for language in ("en", "de"):
+            name = f"{split}.{language}"
+            assert (folder / "text" / name).read_text() == (tiny_corpus / name).read_text()
+    final = yaml.safe_load((folder / "final" / "config.yaml").read_text(encoding="utf-8"))
+    expected = []
+    for direction, (src, tgt) in {"forward": ("en", "de"), "backward": ("de", "en")}.items():
+        for seed in (1, 2):
+            run = folder / f"{direction}-{seed}"
+            config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+            assert (config["data"]["src"], config["data"]["tgt"], config["training"]["seed"]) == (
+                src,
+                tgt,
+                seed,
+            )
+            translations = folder / f"{direction}-{seed}.{tgt}"
+            assert translations.read_text(encoding="utf-8").count("\n") == 160
+            sides = {src: folder / "text" / f"train.{src}", tgt: translations}
+            expected.append(f"{sides['en']},{sides['de']}")
+    assert final["data"]["mix"] == "; ".join(expected)
+    report = json.loads((folder / "final" / "corpus.json").read_text(encoding="utf-8"))
+    num_pairs = [source["pairs"] for source in report["sources"]]
+    assert num_pairs[0] == 160
+    assert len(num_pairs) == 5
+    # Each command is printed so that it can be typed, and none has anything left to do.
+    assert out.count("\n$ mt translate ") == 4
+    before = {file: file.stat().st_mtime_ns for file in folder.glob("*.??")}
+    curves = (folder / "final" / "metrics.jsonl").read_bytes()
+    assert call(command)[0] == 0
+    assert {file: file.stat().st_mtime_ns for file in folder.glob("*.??")} == before
+    assert (folder / "final" / "metrics.jsonl").read_bytes() == curves
+
+
+def test_diversifying_a_mix_or_by_no_model_is_refused(recipe: Callable[[str], None], call: Reproduce) -> None:
+    recipe("# evaluate: --split test\n# reaches: not measured\n")
+    code, out, err = call("tiny --diversify 0")
+    assert (code, out) == (2, "")
+    assert "--diversify 0 must be at least 1" in err
+    code, _, err = call("tiny --diversify 1 --set data.mix=other.tsv")
+    assert code == 2
+    assert "has a data.mix already" in err
     assert not Path("runs").exists()

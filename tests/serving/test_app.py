@@ -188,6 +188,27 @@ def test_other_types_other_pages_and_other_methods_are_refused(client: TestClien
         assert set(refused.json()) == {"error"}
 
 
+HOSTS = {"localhost", "127.0.0.1", "[::1]"}
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8000", "127.0.0.1:80", "[::1]:8000", "[::1]"])
+def test_it_answers_by_its_own_names_with_any_port(host: str, run: ServedRun) -> None:
+    client = client_of(run, hosts=HOSTS)
+    assert client.get("/health", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost@evil", ""]
+)
+@pytest.mark.parametrize("path", ["/", "/health", "/openapi.json", "/translate"])
+def test_a_name_that_another_site_lets_lead_here_is_refused(host: str, path: str, run: ServedRun) -> None:
+    client = client_of(run, hosts=HOSTS)
+    method = "POST" if path == "/translate" else "GET"
+    refused = client.request(method, path, json={"text": SENTENCE}, headers={"Host": host})
+    assert refused.status_code == 421
+    assert "127.0.0.1" in refused.json()["error"]
+
+
 def test_a_large_body_is_refused_whether_or_not_it_says_its_size(client: TestClient) -> None:
     json_type = {"Content-Type": "application/json"}
     parts = iter([b" " * 1_000] * 1_000)
@@ -245,6 +266,10 @@ def test_alignment_without_the_plain_model_is_refused(translator: Translator) ->
         refused = client.post("/translate", json={"text": "a", "alignment": True})
         assert refused.status_code == 422
         assert "float32" in refused.json()["error"]
+        whole = client.get("/openapi.json").json()
+        assert not conforms(
+            {"text": "a", "alignment": True}, whole["components"]["schemas"]["Request"], whole
+        )
         assert client.get("/health").json()["runs"][0]["alignment"] is False
 
 
@@ -290,6 +315,9 @@ def conforms(value: Any, schema: dict[str, Any], whole: dict[str, Any]) -> bool:
         return conforms(value, whole["components"]["schemas"][schema["$ref"].rpartition("/")[2]], whole)
     if "const" in schema:
         return bool(value == schema["const"])
+    if "enum" in schema:
+        # 1 is True to Python, and not to JSON.
+        return any(value == each and type(value) is type(each) for each in schema["enum"])
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     if value is None:
         return "null" in types
@@ -327,6 +355,10 @@ REQUESTS: list[dict[str, Any]] = [
     {"text": "a", "beam": "3"},
     {"text": "a", "n_best": 0},
     {"text": "a", "other": 1},
+    {"text": "a", "run": ""},
+    {"text": "a", "src": "de"},
+    {"text": "a", "tgt": "en"},
+    {"text": "a", "alignment": 1},
 ]  # fmt: skip
 
 

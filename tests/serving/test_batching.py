@@ -10,6 +10,7 @@ import pytest
 from mt.errors import LinesError
 from mt.inference.translator import Translator
 from mt.search.strategy import Beam
+from mt.serving import batching
 from mt.serving.batching import Answer, BatchedTranslator, QueueFullError, SearchSettings, StoppingError
 
 if TYPE_CHECKING:
@@ -62,6 +63,27 @@ def test_what_waits_together_is_searched_together_in_order(
     assert translations == reference.translate(sources)
     # The model's batches have 8 sentences.
     assert [list(each) for each in gate.searched] == [sources[:1], sources[1:9], sources[9:]]
+
+
+def test_a_batch_waits_for_those_that_were_just_answered_and_a_client_that_is_alone_for_nobody(
+    gate: "Gate", batched: BatchedTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batching, "_SHARE_OF_WAITING", 1e9)
+    monkeypatch.setattr(batching, "_MOST_SECONDS_OF_WAITING", 1e6)
+    gate.opened.set()
+    for text in ("one", "two"):
+        batched.submit([text], GREEDY).result(SECONDS)
+    gate.opened.clear()
+    gate.entered.clear()
+    first = batched.submit(["three"], GREEDY)
+    assert gate.entered.wait(SECONDS)
+    waiting = batched.submit(["four"], GREEDY)
+    gate.opened.set()
+    first.result(SECONDS)
+    # The first client again, though the other would have been translated without it.
+    for each in (batched.submit(["five"], GREEDY), waiting):
+        each.result(SECONDS)
+    assert [list(texts) for texts in gate.searched] == [["one"], ["two"], ["three"], ["four", "five"]]
 
 
 def test_only_equal_settings_share_a_batch_and_nobody_is_overtaken_for_good(

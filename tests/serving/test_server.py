@@ -1,14 +1,17 @@
 """The service over real sockets: slow and broken clients, and a stop that loses nothing."""
 
 import json
+import logging
 import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from http.client import HTTPConnection, HTTPException
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +20,12 @@ from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 from mt.serving import server
+from mt.serving.app import Service
+from mt.serving.batching import BatchedTranslator, SearchSettings
+from mt.serving.request import Limits, ServedRun
+
+if TYPE_CHECKING:
+    from tests.serving.conftest import Gate
 
 SECONDS = 60
 Serving = Callable[..., AbstractContextManager[int]]
@@ -126,6 +135,65 @@ def test_an_address_that_is_taken_or_not_there_is_an_error_that_names_it() -> No
             server.bind("127.0.0.1", port)
     with pytest.raises(ConfigError, match=r"no\.such\.host\.invalid"):
         server.bind("no.such.host.invalid", 0)
+
+
+def test_a_client_that_leaves_takes_its_request_along(
+    serving: Serving, gate: "Gate", batched: BatchedTranslator, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = batched.submit(["one"], SearchSettings())
+    assert gate.entered.wait(SECONDS)
+    with caplog.at_level(logging.INFO, "mt"), serving() as port:
+        with closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as client:
+            send(client, "POST", "/translate", {"texts": ["two"] * 3})
+            wait_until(lambda: batched.num_waiting == 3)
+        wait_until(lambda: batched.num_waiting == 0)
+        # Another leaves in the middle of its body.
+        connected(port, HEAD, b'{"text": ').close()
+        wait_until(lambda: caplog.text.count("a client left") == 2)
+    gate.opened.set()
+    assert first.result(SECONDS)
+    assert [list(texts) for texts in gate.searched] == [["one"]]
+    assert "internal error" not in caplog.text
+
+
+def test_what_is_sent_on_an_open_connection_while_it_stops_is_answered_as_the_last(
+    batched: BatchedTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_SECONDS_FOR_LAST_REQUESTS", SECONDS)
+    service = Service([ServedRun("tiny", "en", "de", "best", batched)], Limits())
+    made = server.make_server(service.app(), max_seconds=SECONDS)
+    with server.bind("127.0.0.1", 0) as bound:
+        bound.listen()
+        port = bound.getsockname()[1]
+        thread = threading.Thread(target=made.run, kwargs={"sockets": [bound]})
+        thread.start()
+        with closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as client:
+            send(client, "GET", "/health")
+            assert answer_of(client)[0] == 200
+            made.should_exit = True
+            wait_until(lambda: is_refused(port))
+            send(client, "POST", "/translate", {"text": "milk"})
+            response = client.getresponse()
+            assert (response.status, response.getheader("Connection")) == (200, "close")
+            assert json.loads(response.read())["results"]
+        # Nobody is connected any more, so that it waits no longer.
+        thread.join(SECONDS / 2)
+        assert not thread.is_alive()
+
+
+def is_refused(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_sigterm_under_load_loses_no_accepted_request(trained: RunDirectory, sources: list[str]) -> None:

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from mt.data.batches.batch import Batch
 from mt.special_tokens import PAD_ID
+from mt.training import loss
 from mt.training.loss import Objective
 
 
@@ -51,3 +52,27 @@ def test_r_drop_is_of_two_passes_with_dropout_of_their_own(
 def test_its_parameters_are_those_of_the_model(make_objective: Callable[..., Objective]) -> None:
     objective = make_objective()
     assert list(objective.parameters()) == list(objective.model.parameters())
+
+
+@pytest.mark.parametrize("changes", [{}, {"r_drop": 5.0}, {"simcut": 3.0}], ids=str)
+def test_padding_of_targets_needs_no_mask(
+    changes: dict[str, float],
+    make_objective: Callable[..., Objective],
+    make_batches: Callable[[Sequence[int]], list[Batch]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (batch,) = make_batches([11])
+    assert (batch.labels == PAD_ID).any()
+    found = []
+    for tgt_mask in (None, "causal"):
+        objective = make_objective().double()
+        for name, value in changes.items():
+            setattr(objective, name, value)
+        if tgt_mask is not None:
+            monkeypatch.setattr(loss, "cheapest_masks", lambda batch: (batch.src_mask, "causal"))
+        torch.manual_seed(5)
+        summed = objective(batch, 0.1)
+        summed.backward()
+        found.append([summed, *(parameter.grad for parameter in objective.parameters())])
+    for masked, causal in zip(*found, strict=True):
+        torch.testing.assert_close(masked, causal, rtol=1e-12, atol=1e-12)

@@ -68,3 +68,28 @@ def test_mixed_precision_multiplies_in_halves(name: Literal["bf16", "fp16"]) -> 
     with precision.autocast():
         product = torch.ones(2, 2, device="cuda") @ torch.ones(2, 2, device="cuda")
     assert product.dtype == {"bf16": torch.bfloat16, "fp16": torch.float16}[name]
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"),
+    [((6, 1), "float32"), ((7, 0), "fp16"), ((7, 5), "fp16"), ((8, 0), "bf16"), ((9, 0), "bf16")],
+)
+def test_auto_takes_the_precision_that_the_gpu_has_tensor_cores_for(
+    capability: tuple[int, int], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    # Otherwise the scaler finds that there is no GPU.
+    monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
+    precision = Precision("auto", torch.device("cuda"))
+    assert precision.name == expected
+    assert precision.scaler.is_enabled() == (expected == "fp16")
+
+
+def test_tf32_is_allowed_where_the_config_says_so_and_forbidden_again() -> None:
+    matmul = torch.backends.cuda.matmul
+    for tf32 in (True, False):
+        Precision("float32", torch.device("cuda"), tf32=tf32)
+        assert matmul.allow_tf32 == tf32
+        assert matmul.fp32_precision == ("tf32" if tf32 else "ieee")
+    Precision("float32", torch.device("cpu"), tf32=True)
+    assert not matmul.allow_tf32

@@ -16,6 +16,8 @@ from mt.transformer.linear import Linear, linear, pad_rows, unpad_rows
 
 D, E = 12, 20
 ATEN = torch.ops.aten
+# Called with its inputs first.
+POINTWISE = torch.ops.mkldnn._linear_pointwise.default
 PRODUCTS = (ATEN.mm.default, ATEN.mm.out, ATEN.addmm.default, ATEN.bmm.default, ATEN.baddbmm.default)
 
 
@@ -31,6 +33,8 @@ class Listener(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         if func in PRODUCTS and args[-1].dtype == torch.bfloat16:
             self.shapes.add(tuple(matrix.shape for matrix in args[-2:]))
+        elif func is POINTWISE:
+            self.shapes.add(tuple(matrix.shape for matrix in args[:2]))
         return func(*args, **kwargs or {})
 
 

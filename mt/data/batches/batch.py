@@ -33,6 +33,7 @@ class Batch:
         num_target_tokens: Labels that are not PAD.
         alignment: ``(B, T)``, the source position that each label translates, or -1; None if it is not
             needed.
+        has_src_padding: False if all sources are known to be of the same length.
         dropout_seed: What training seeds torch with before it computes the batch, from 0 to ``2**64 - 1``;
             None leaves torch's generators as they are.
     """
@@ -44,6 +45,7 @@ class Batch:
     labels: Tensor
     num_target_tokens: int
     alignment: Tensor | None = None
+    has_src_padding: bool = True
     dropout_seed: int | None = None
 
     @property
@@ -150,6 +152,7 @@ def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> 
         labels=pad(tgt, last=EOS_ID),
         num_target_tokens=sum(len(sentence) + 1 for sentence in tgt),
         alignment=None if places is None else _alignment(src, places),
+        has_src_padding=bool((src_ids == PAD_ID).any()),
     )
 
 

@@ -18,6 +18,8 @@ from mt.special_tokens import UNK_ID
 
 # The third seed of the generator of BPE-dropout; the generator that shuffles an epoch has only two.
 _BPE_DROPOUT = 2**63
+# Below this many times the bidirectional epochs, a run as good as ends in them.
+_ENOUGH_EPOCHS = 1.05
 
 
 def replace_with_unk(
@@ -258,6 +260,18 @@ def training_batches(
         bpe_dropouts=dropouts,
         bidirectional_epochs=training.bidirectional_epochs,
         before_each_block=before_each_block,
+    )
+
+
+def short_of_one_direction(config: Config, num_epochs: float) -> str | None:
+    """A warning if a run of so many epochs hardly trains the wanted direction alone; None if it does."""
+    both = config.training.bidirectional_epochs
+    if num_epochs > both * _ENOUGH_EPOCHS or not both:
+        return None
+    return (
+        f"training.bidirectional_epochs ({both}) leaves next to nothing of the run, about {num_epochs:.1f} "
+        f"epochs, to the direction from {config.data.src} to {config.data.tgt} alone. Lower it (a third of "
+        "the epochs is usual), or train longer."
     )
 
 

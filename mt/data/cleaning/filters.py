@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +11,13 @@ import pyarrow.compute as pc
 
 from mt.config.data import CleaningConfig
 from mt.data.cleaning.checks import Dropped
-from mt.seen_pairs import SeenPairs
+from mt.seen_pairs import SeenPairs, pair_hashes
 
 Pairs = list[tuple[str, str]]
 Mask = npt.NDArray[np.bool_]
+
+KEPT = -1
+DUPLICATE = "the pair was there before"
 
 # Unicode's category Cc without tab, line feed and carriage return.
 CONTROL_CHARACTER = r"[\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x{9F}]"
@@ -39,43 +42,56 @@ class Cleaner:
     """Applies the ``cleaning`` section to training pairs, and counts what it drops.
 
     Attributes:
+        config: The section.
         dropped: The dropped pairs, each under its first reason.
         num_rewritten: Pairs that were changed by Unicode normalisation.
+        filters: The filters that the config turns on.
     """
 
     def __init__(self, config: CleaningConfig) -> None:
+        self.config = config
         self.dropped = Dropped()
         self.num_rewritten = 0
-        self._form = config.unicode_form
-        self._filters = filters(config)
+        self.filters = filters(config)
         self._seen = SeenPairs() if config.remove_duplicates else None
 
     def clean(self, pairs: Pairs) -> Pairs:
         """The pairs that are kept, in order and in the Unicode form of the config."""
-        if self._form != "none":
-            pairs = self._rewritten(pairs, self._form)
-        if self._filters and pairs:
-            src, tgt = (pa.array(side, pa.large_string()) for side in zip(*pairs, strict=True))
-            reasons = np.full(len(pairs), -1)
-            for index, (_, is_met) in enumerate(self._filters):
-                reasons[(reasons == -1) & is_met(src, tgt)] = index
-            for i in np.flatnonzero(reasons != -1):
-                self.dropped.add(self._filters[reasons[i]].reason, *pairs[i])
-            pairs = [pairs[i] for i in np.flatnonzero(reasons == -1)]
-        return pairs if self._seen is None else self._without_duplicates(pairs, self._seen)
+        pairs = self.rewritten(pairs)
+        reasons = self.reasons(pairs)
+        for i in np.flatnonzero(reasons != KEPT):
+            self.dropped.add(self.filters[reasons[i]].reason, *pairs[i])
+        pairs = [pairs[i] for i in np.flatnonzero(reasons == KEPT)]
+        if self._seen is None:
+            return pairs
+        is_new = self.are_new(pair_hashes(pairs))
+        for i in np.flatnonzero(~is_new):
+            self.dropped.add(DUPLICATE, *pairs[i])
+        return [pairs[i] for i in np.flatnonzero(is_new)]
 
-    def _rewritten(self, pairs: Pairs, form: Literal["NFC", "NFKC"]) -> Pairs:
+    def rewritten(self, pairs: Pairs) -> Pairs:
+        """The pairs in the Unicode form of the config; those that change are counted."""
+        form = self.config.unicode_form
+        if form == "none":
+            return pairs
         rewritten = [
             (unicodedata.normalize(form, src), unicodedata.normalize(form, tgt)) for src, tgt in pairs
         ]
         self.num_rewritten += sum(new != old for new, old in zip(rewritten, pairs, strict=True))
         return rewritten
 
-    def _without_duplicates(self, pairs: Pairs, seen: SeenPairs) -> Pairs:
-        is_new = seen.add(pairs)
-        for i in np.flatnonzero(~is_new):
-            self.dropped.add("the pair was there before", *pairs[i])
-        return [pairs[i] for i in np.flatnonzero(is_new)]
+    def reasons(self, pairs: Pairs) -> npt.NDArray[np.intp]:
+        """``(N,)`` for each pair the position in ``filters`` of the first that it meets, or `KEPT`."""
+        reasons = np.full(len(pairs), KEPT)
+        if self.filters and pairs:
+            src, tgt = (pa.array(side, pa.large_string()) for side in zip(*pairs, strict=True))
+            for index, (_, is_met) in enumerate(self.filters):
+                reasons[(reasons == KEPT) & is_met(src, tgt)] = index
+        return reasons
+
+    def are_new(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """``(N,)`` whether each pair, by its hash, was not there before; True if duplicates are kept."""
+        return np.ones(len(hashes), dtype=np.bool_) if self._seen is None else self._seen.add_hashes(hashes)
 
 
 def filters(config: CleaningConfig) -> list[Filter]:

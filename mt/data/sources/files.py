@@ -7,19 +7,22 @@ like, and so misalign parallel files. All text is UTF-8, with or without a byte 
 import csv
 import gzip
 import json
+import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet
 
 from mt.config.data import DataConfig
+from mt.config.sources import Delimiter
 from mt.data.cache import file_digest
-from mt.data.sources.source import NumberedPair, Part
+from mt.data.sources.source import Division, NumberedPair, Part, Reader
+from mt.data.sources.spans import WHOLE, Span, parallel_spans, spans
 from mt.data.sources.tables import Columns, Row, arrow_rows, delimited_pairs, needed_columns, row_pairs
 from mt.errors import DataError
 
@@ -49,43 +52,76 @@ def table_format(path: Path, config: DataConfig) -> str | None:
 
 def table_part(path: Path, config: DataConfig) -> Part:
     """A file that has a `table_format`, with the columns that ``config`` names."""
-    where, columns = str(path), Columns.of(config)
-    unit: Literal["line", "row"]
-    pairs: Iterable[NumberedPair]
-    match table_format(path, config):
-        case ".jsonl":
-            unit, pairs = "line", row_pairs(_jsonl_rows(text_lines(path), path), columns, where)
-        case ".json":
-            unit, pairs = "row", row_pairs(_json_rows(path), columns, where)
-        case ".parquet":
-            unit, pairs = "row", row_pairs(_parquet_rows(path, columns), columns, where)
-        case kind:
-            lines = text_lines(path)
-            unit = "line"
-            pairs = delimited_pairs(lines, path, columns, config.delimiter, is_quoted=kind == ".csv")
-    return Part(where, unit, pairs, lambda: file_digest(path))
+    where, columns, kind = str(path), Columns.of(config), table_format(path, config)
+    identify = partial(file_digest, path)
+    if kind == ".json":
+        return Part(where, "row", row_pairs(_json_rows(path), columns, where), identify)
+    if kind == ".parquet":
+        return Part(where, "row", row_pairs(_parquet_rows(path, columns), columns, where), identify)
+    read = partial(_table_lines, path, kind, columns, config.delimiter)
+
+    def divide(num_bytes: int) -> Iterator[Reader]:
+        return (partial(read, span) for span in spans(path, num_bytes))
+
+    # A quoted cell of .csv may contain a newline, so that not every line begins a row.
+    is_divisible = kind != ".csv" and not _is_packed(path)
+    return Part(where, "line", read(WHOLE), identify, Division((path,), divide) if is_divisible else None)
 
 
 def parallel_part(src_path: Path, tgt_path: Path) -> Part:
     """Two text files, where line n of one translates line n of the other."""
-    pairs = _parallel_pairs(src_path, tgt_path)
+    paths = src_path, tgt_path
+    read = partial(_parallel_pairs, src_path, tgt_path)
+
+    def divide(num_bytes: int) -> Iterator[Reader]:
+        return (partial(read, *both) for both in parallel_spans(src_path, tgt_path, num_bytes))
+
     return Part(
-        f"{src_path} and {tgt_path}", "line", pairs, lambda: file_digest(src_path) + file_digest(tgt_path)
+        f"{src_path} and {tgt_path}",
+        "line",
+        read(WHOLE, WHOLE),
+        lambda: file_digest(src_path) + file_digest(tgt_path),
+        None if any(map(_is_packed, paths)) else Division(paths, divide),
     )
 
 
-def text_lines(path: Path) -> Iterator[tuple[int, str]]:
+def _table_lines(
+    path: Path, kind: str | None, columns: Columns, delimiter: Delimiter, span: Span
+) -> Iterator[NumberedPair]:
+    """The pairs in a span of a table, which is read as the first row of the whole file says."""
+    lines = text_lines(path, span)
+    if span.start:
+        is_row: Callable[[str], object] = str.strip if kind == ".jsonl" else bool
+        first = next((numbered for numbered in text_lines(path) if is_row(numbered[1])), None)
+        if first is not None and first[0] < span.first_line:
+            lines = chain([first], lines)
+    pairs = (
+        row_pairs(_jsonl_rows(lines, path), columns, str(path))
+        if kind == ".jsonl"
+        else delimited_pairs(lines, path, columns, delimiter, is_quoted=kind == ".csv")
+    )
+    return (pair for pair in pairs if pair[0] >= span.first_line) if span.start else pairs
+
+
+def text_lines(path: Path, span: Span = WHOLE) -> Iterator[tuple[int, str]]:
     """The lines of a text file, numbered from 1, without line ends; ``.gz`` is unpacked.
+
+    Args:
+        path: The file.
+        span: Which of its lines; all of a file that is packed.
 
     Raises:
         DataError: If the file cannot be read, its packing is damaged, or a line is too long or not UTF-8.
     """
-    number = 0
+    position, end, number = span.start, span.end or sys.maxsize, span.first_line - 1
     try:
         with _open(path) as file:
-            while raw := file.readline(MAX_LINE_BYTES + 1):
+            if position:
+                file.seek(position)
+            while position < end and (raw := file.readline(MAX_LINE_BYTES + 1)):
                 if len(raw) > MAX_LINE_BYTES:
                     raise _too_long(f"{path}, line {number + 1}")
+                position += len(raw)
                 line = raw.removesuffix(b"\n").removesuffix(b"\r").decode()
                 number += 1
                 yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
@@ -108,12 +144,16 @@ def _too_long(what: str) -> DataError:
 
 
 def _open(path: Path) -> gzip.GzipFile | BufferedReader:
-    return gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")
+    return gzip.open(path) if _is_packed(path) else path.open("rb")
 
 
-def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
-    src_lines, tgt_lines = text_lines(src_path), text_lines(tgt_path)
-    number = 0
+def _is_packed(path: Path) -> bool:
+    return path.name.lower().endswith(".gz")
+
+
+def _parallel_pairs(src_path: Path, tgt_path: Path, src_span: Span, tgt_span: Span) -> Iterator[NumberedPair]:
+    src_lines, tgt_lines = text_lines(src_path, src_span), text_lines(tgt_path, tgt_span)
+    number = src_span.first_line - 1
     for number, src in src_lines:
         tgt = next(tgt_lines, None)
         if tgt is None:

@@ -1,8 +1,10 @@
 """The common form of all corpora before they are checked: splits of numbered pairs."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from hashlib import blake2b
+from pathlib import Path
 from typing import Literal, get_args
 
 Split = Literal["train", "validation", "test"]
@@ -19,6 +21,23 @@ SPLIT_NAMES: dict[Split, tuple[str, ...]] = {
 # checked yet: missing text is None, and a JSON file may contain a number instead of text.
 NumberedPair = tuple[int, object, object]
 
+Reader = Callable[[], Iterable[NumberedPair]]
+"""Reads pairs; it can be sent to another process."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """How several processes can read a part.
+
+    Attributes:
+        paths: Its files.
+        divide: Takes a number of bytes, and yields readers of about so many each: one after the other they
+            read all pairs of the part, with the same numbers and errors.
+    """
+
+    paths: Sequence[Path]
+    divide: Callable[[int], Iterator[Reader]]
+
 
 @dataclass(frozen=True)
 class Part:
@@ -30,12 +49,14 @@ class Part:
         pairs: The pairs, which can be iterated over once; this raises `DataError` if the file is damaged.
         identify: Returns a digest that changes whenever the pairs do (with the same config and program),
             without reading them as pairs; None if there is none. It may raise OSError.
+        division: How to read it in pieces, if its lines can be told apart without reading it from its start.
     """
 
     where: str
     unit: Literal["line", "row"]
     pairs: Iterable[NumberedPair]
     identify: Callable[[], str | None] = lambda: None
+    division: Division | None = None
 
 
 @dataclass(frozen=True)
@@ -68,3 +89,17 @@ def listed(names: Iterable[str], most: int = 20) -> str:
     names = list(names)
     shown = [repr(name if len(name) <= 60 else name[:57] + "...") for name in names[:most]]
     return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def carved_split(src: str, fraction: float) -> Split:
+    """The split of a pair in a corpus without splits: a ``fraction`` each is validation and test.
+
+    Args:
+        src: The source sentence; its spacing makes no difference.
+        fraction: Expected share of each of the two.
+    """
+    digest = blake2b(" ".join(src.split()).encode(), digest_size=8).digest()
+    position = int.from_bytes(digest, "big") / 2**64
+    if position < fraction:
+        return "validation"
+    return "test" if position < 2 * fraction else "train"

@@ -14,7 +14,14 @@ class CTranslate2Translating:
     """Its own batching, by sentences or by tokens."""
 
     beam_sizes = (1, 5)
-    batchings = ("32 sentences", "64 sentences", "128 sentences", "2048 tokens")
+    batchings = (
+        "32 sentences",
+        "64 sentences",
+        "128 sentences",
+        "256 sentences",
+        "2048 tokens",
+        "8192 tokens",
+    )
 
     def __init__(self, job: Job, compute_type: str) -> None:
         self._src, self._tgt = (

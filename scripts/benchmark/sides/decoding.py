@@ -4,10 +4,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from scripts.benchmark.session import Channel, Job, peak_mb, serve, synchronize
+from scripts.benchmark.session import Channel, Job, peak_mb, resident_mb, serve, synchronize
 from scripts.benchmark.workload import decoding_texts
 
-NUM_TEXTS_TO_TRY = 300
+NUM_TEXTS_TO_TRY = 512
 
 
 class Translating(Protocol):
@@ -28,6 +28,7 @@ class Translating(Protocol):
 def serve_translations(channel: Channel, job: Job, translator: Translating) -> None:
     """Answer `warm_up`, `translate` and `one_by_one`."""
     texts = decoding_texts(job.folder)
+    loaded_mb = resident_mb(job.device)
     best: dict[int, str] = {}
 
     def timed(some: Sequence[str], beam_size: int, batching: str) -> tuple[float, list[str]]:
@@ -42,16 +43,15 @@ def serve_translations(channel: Channel, job: Job, translator: Translating) -> N
             return {"can": False}
         some = texts[:NUM_TEXTS_TO_TRY]
         timed(some[:10], beam_size, translator.batchings[0])
-        if len(translator.batchings) > 1:
-            seconds = {batching: timed(some, beam_size, batching)[0] for batching in translator.batchings}
-            best[beam_size] = min(seconds, key=seconds.__getitem__)
-        else:
-            best[beam_size] = translator.batchings[0]
+        # Those with one way only are warmed up as the others are.
+        seconds = {batching: timed(some, beam_size, batching)[0] for batching in translator.batchings}
+        best[beam_size] = min(seconds, key=seconds.__getitem__)
         return {"can": True, "batching": best[beam_size]}
 
     def translate(*, beam_size: int) -> Mapping[str, Any]:
         seconds, lines = timed(texts, beam_size, best[beam_size])
-        return {"seconds": seconds, "lines": lines, "peak_mb": peak_mb(job.device)}
+        peak = peak_mb(job.device)
+        return {"seconds": seconds, "lines": lines, "peak_mb": peak, "added_mb": peak - loaded_mb}
 
     def one_by_one(*, beam_size: int, first: int, last: int) -> Mapping[str, Any]:
         return {"seconds": [timed([text], beam_size, best[beam_size])[0] for text in texts[first:last]]}

@@ -17,7 +17,7 @@ class MarianGenerating:
     """Sentences sorted by length, so many at a time."""
 
     beam_sizes = (1, 5)
-    batchings = ("64 sentences", "128 sentences")
+    batchings = ("64 sentences", "128 sentences", "256 sentences")
 
     def __init__(self, job: Job) -> None:
         self._job = job

@@ -22,7 +22,7 @@ class MtTranslating:
     """Its own batches, long sentences first."""
 
     beam_sizes = (1, 5)
-    batchings = ("128 sentences",)
+    batchings = ("its own",)
 
     def __init__(self, job: Job, name: PrecisionName) -> None:
         config = run_config(job.size, max_length=job.workload.description.max_length)

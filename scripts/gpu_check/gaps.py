@@ -1,0 +1,201 @@
+"""Profile training and search: how long the device waits between two kernels, and which kernels attend."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch._C._autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+
+from mt.config.config import Config
+from mt.config.data import DataConfig
+from mt.config.model import ModelConfig
+from mt.config.training import TrainingConfig
+from mt.data.batches.batch import Batch, collate
+from mt.device import Precision, choose_search_precision
+from mt.search.beam import beam_search
+from mt.search.greedy import greedy_search
+from mt.search.request import SearchRequest
+from mt.search.strategy import Beam
+from mt.special_tokens import EOS_ID
+from mt.training.counters import Counters
+from mt.training.train_state import TrainState, new_train_state
+from mt.transformer.build import build_transformer
+from mt.transformer.packed_transformer import PackedTransformer
+from scripts.gpu_check.job import Job, head, row
+
+MOST_OF_A_STEP = 0.1
+"""The longest gap between two kernels, as a share of a training step."""
+WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
+ATTENTION = "aten::_scaled_dot_product_"
+ATTENTION_MATH = "aten::_scaled_dot_product_attention_math"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of the model and of its batches."""
+
+    model: ModelConfig
+    vocabulary: int
+    batch_tokens: int
+    length: int
+    sentences: int
+    """Of a search."""
+
+
+SIZES = {
+    "cuda": Sizes(
+        ModelConfig(d_model=512, num_heads=8, d_ff=2048, num_encoder_layers=6, num_decoder_layers=6),
+        8_000,
+        25_000,
+        30,
+        128,
+    ),
+    "cpu": Sizes(
+        ModelConfig(d_model=32, num_heads=2, d_ff=64, num_encoder_layers=1, num_decoder_layers=1),
+        300,
+        200,
+        10,
+        4,
+    ),
+}
+STEPS = 5
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """When the device was busy, in microseconds."""
+
+    busy: Sequence[tuple[float, float]]
+    """Beginning and end of each kernel, in any order; they may overlap."""
+
+    def gaps(self) -> list[float]:
+        """The times between the first and the last kernel in which none ran."""
+        gaps, until = [], None
+        for start, end in sorted(self.busy):
+            if until is not None and start > until:
+                gaps.append(start - until)
+            until = end if until is None else max(until, end)
+        return gaps
+
+    @property
+    def span(self) -> float:
+        """From the beginning of the first kernel to the end of the last."""
+        return max(end for _, end in self.busy) - min(start for start, _ in self.busy)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Some steps, profiled."""
+
+    timeline: Timeline
+    num_steps: int
+    num_waits: int
+    """Calls in which the host waited for the device."""
+    attention: Counter[str]
+    """The calls of each kernel of attention."""
+
+
+def main() -> int:
+    job = Job.given()
+    sizes = SIZES[job.device]
+    device = torch.device(job.device)
+    train_state, batches = _train_state(sizes, device)
+    head("what", "ms a step", "device busy", "longest gap", "share of a step", "waits a step", "attention")
+    training = profiled(lambda: _train(train_state, batches), STEPS, device)
+    _show(f"training in {train_state.precision.name}", training)
+    model = train_state.objective.model.eval()
+    packed = PackedTransformer(model, choose_search_precision("auto", device))
+    request = _request(sizes, device)
+    with torch.inference_mode():
+        steps = max(request.limits)
+        _show("greedy search", profiled(lambda: greedy_search(packed, request), steps, device))
+        _show("beam of 5", profiled(lambda: beam_search(packed, request, Beam(5)), steps, device))
+    longest = max(training.timeline.gaps(), default=0.0) / (training.timeline.span / STEPS)
+    print(
+        f"\nIn training no gap may be longer than {MOST_OF_A_STEP:.0%} of a step; "
+        "in search they are reported only."
+    )
+    # On a CPU, gaps are those between calls of torch: Python, which nothing hides.
+    return 0 if longest <= MOST_OF_A_STEP or job.device == "cpu" else 1
+
+
+def profiled(work: Callable[[], object], num_steps: int, device: torch.device) -> Profile:
+    """Do the work twice, the second time under the profiler."""
+    is_cuda = device.type == "cuda"
+    work()
+    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if is_cuda else [])
+    with profile(activities=activities) as recorded:
+        work()
+        if is_cuda:
+            torch.cuda.synchronize()
+    events = recorded.events() or []
+    kind = DeviceType.CUDA if is_cuda else DeviceType.CPU
+    busy = [
+        (event.time_range.start, event.time_range.end)
+        for event in events
+        # On CUDA there are annotations too, such as the whole step of the optimizer.
+        if event.device_type == kind
+        and (not event.is_user_annotation if is_cuda else event.cpu_parent is None)
+    ]
+    attention = Counter(
+        event.name.removeprefix(ATTENTION)
+        for event in events
+        if event.name.startswith(ATTENTION) and not event.name.startswith(ATTENTION_MATH)
+    )
+    num_waits = sum(event.name in WAITS for event in events)
+    return Profile(Timeline(busy), num_steps, num_waits, attention)
+
+
+def _show(what: str, found: Profile) -> None:
+    span, gaps = found.timeline.span, found.timeline.gaps()
+    longest, a_step = max(gaps, default=0.0), span / found.num_steps
+    calls = ", ".join(f"{name} {number / found.num_steps:.0f}" for name, number in found.attention.items())
+    row(
+        what,
+        f"{a_step / 1000:.2f}",
+        f"{1 - sum(gaps) / span:.1%}",
+        f"{longest:,.0f} µs",
+        f"{longest / a_step:.1%}",
+        f"{found.num_waits / found.num_steps:.1f}",
+        calls or "-",
+    )
+
+
+def _train_state(sizes: Sizes, device: torch.device) -> tuple[TrainState, list[Batch]]:
+    config = Config(
+        data=DataConfig(path="random numbers", src="src", tgt="tgt"),
+        model=sizes.model,
+        training=TrainingConfig(max_steps=1, precision="auto"),
+    )
+    torch.manual_seed(1)
+    model = build_transformer(
+        sizes.model, src_vocab_size=sizes.vocabulary, tgt_vocab_size=sizes.vocabulary, max_length=256
+    ).to(device)
+    precision = Precision(config.training.precision, device)
+    state = new_train_state(model, config, precision, Counters())
+    lengths = torch.randint(
+        sizes.length - 2, sizes.length + 1, (STEPS, 2, sizes.batch_tokens // sizes.length)
+    )
+    batches = [collate(*(_sentences(side.tolist(), sizes) for side in step)) for step in lengths]
+    return state, batches
+
+
+def _sentences(lengths: Sequence[int], sizes: Sizes) -> list[list[int]]:
+    return [torch.randint(4, sizes.vocabulary, (length,)).tolist() for length in lengths]
+
+
+def _train(train_state: TrainState, batches: Sequence[Batch]) -> None:
+    for batch in batches:
+        train_state.step([batch])
+
+
+def _request(sizes: Sizes, device: torch.device) -> SearchRequest:
+    rows = [[*sentence, EOS_ID] for sentence in _sentences([sizes.length] * sizes.sentences, sizes)]
+    return SearchRequest(torch.tensor(rows, device=device), [sizes.length] * sizes.sentences)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

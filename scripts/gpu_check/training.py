@@ -1,0 +1,209 @@
+"""Train, kill and resume runs in each precision, and compare their weights with those of unbroken runs.
+
+On a GPU some kernels add in whatever order their threads come, so that two unbroken runs may differ too. That
+is why there are two of them: a resumed run may differ from the first by about as much as the second does.
+"""
+
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mt.checkpoint.store import CheckpointStore
+from mt.device import multiplies_bf16_fast
+from scripts.benchmark import machine
+from scripts.gpu_check.job import REPOSITORY, Job, head, row
+
+CONFIG = """\
+data: {{path: {data}, src: {src}, tgt: {tgt}, max_length: 64, num_train_pairs: {num_pairs}}}
+tokenizer: {{kind: bpe, max_size: {vocabulary}}}
+model:
+  {{d_model: {width}, d_ff: {inner}, num_heads: 4, num_encoder_layers: {deep}, num_decoder_layers: {deep}}}
+schedule: {{learning_rate: 0.001, warmup_steps: 100}}
+training:
+  {{device: {device}, precision: {precision}, compile: {compile}, batch_tokens: {tokens}, max_steps: {steps}}}
+validation: {{every_steps: {steps}, num_samples: 0}}
+checkpoint: {{every_steps: {every}, keep: 2}}
+"""
+SIZES: dict[str, dict[str, int]] = {
+    "cuda": {
+        "num_pairs": 20_000,
+        "vocabulary": 4_000,
+        "width": 256,
+        "inner": 1024,
+        "deep": 3,
+        "tokens": 4_096,
+        "steps": 400,
+        "every": 50,
+    },
+    "cpu": {
+        "num_pairs": 400,
+        "vocabulary": 300,
+        "width": 32,
+        "inner": 64,
+        "deep": 1,
+        "tokens": 400,
+        "steps": 40,
+        "every": 4,
+    },
+}
+MOST_TIMES = 10
+"""How many times as far as two unbroken runs are apart the resumed run may be from one of them."""
+GPU_GIB_A_RUN = 3
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A precision, with or without torch.compile."""
+
+    precision: str
+    compile: bool
+
+    @property
+    def name(self) -> str:
+        return self.precision + ("-compiled" if self.compile else "")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run."""
+
+    weights: dict[str, Tensor]
+    loss: float
+    """Of validation."""
+    was_killed: bool
+
+
+def main() -> int:
+    job = Job.given()
+    head("precision", "compile", "validation loss", "two unbroken runs", "killed and resumed", "outcome")
+    variants = list(_variants(job.device))
+    with ThreadPoolExecutor(_num_at_once(job.device)) as pool:
+        # Those that compile take longest.
+        started = [
+            (variant, [pool.submit(_train, job, variant, name) for name in ("unbroken", "again", "killed")])
+            for variant in sorted(variants, key=lambda each: not each.compile)
+        ]
+        outcomes = []
+        for variant, futures in started:
+            try:
+                outcomes.append(_compare(variant, *(future.result() for future in futures)))
+            except RuntimeError as error:
+                row(variant.precision, _yes(variant.compile), "-", "-", "-", f"**failed**: {error}")
+                outcomes.append(False)
+    print(
+        f"\nEach run had {SIZES[job.device]['steps']} steps. A difference is its norm over all weights, "
+        "divided by the norm of the weights. The killed run was ended by SIGKILL after its first checkpoint."
+    )
+    return 0 if all(outcomes) else 1
+
+
+def _variants(device: str) -> Iterator[Variant]:
+    if device == "cpu":
+        # Compiling takes minutes there, and brings nothing.
+        yield Variant("float32", False)
+        return
+    precisions = ["float32", "fp16"]
+    if multiplies_bf16_fast(torch.device(device)):
+        precisions.insert(1, "bf16")
+    for precision, compiled in product(precisions, (False, True)):
+        yield Variant(precision, compiled)
+
+
+def _num_at_once(device: str) -> int:
+    """Runs at the same time: their speed does not matter here."""
+    if device == "cpu":
+        return 1
+    free, _ = torch.cuda.mem_get_info()
+    return max(1, min(machine.num_cores() // 2, int(free / 2**30 / GPU_GIB_A_RUN)))
+
+
+def _train(job: Job, variant: Variant, name: str) -> Run:
+    """Train one run to its end; the one called ``killed`` is killed and resumed on the way."""
+    folder = job.folder / variant.name
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / f"{name}.yaml"
+    values = SIZES[job.device] | {
+        "data": json.dumps(job.data),
+        "src": job.src,
+        "tgt": job.tgt,
+        "device": job.device,
+        "precision": variant.precision,
+        "compile": str(variant.compile).lower(),
+    }
+    config.write_text(CONFIG.format(**values))
+    run = folder / name
+    command = [sys.executable, "-m", "mt", "train", "--config", str(config), "--run", str(run)]
+    environment = job.environment() | {"OMP_NUM_THREADS": "1"}
+    was_killed = False
+    with (folder / f"{name}.log").open("w") as log:
+        if name == "killed":
+            was_killed = _kill_after_first_checkpoint(command, run, environment, log.fileno())
+        ended = subprocess.run(command, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
+    if ended.returncode:
+        raise RuntimeError(f"mt train ended with code {ended.returncode}, see {folder / name}.log")
+    store = CheckpointStore(run / "checkpoints")
+    latest = store.require("latest")
+    return Run(store.load_model(latest), float(latest.metrics["loss"]), was_killed)
+
+
+def _kill_after_first_checkpoint(
+    command: list[str], run: Path, environment: dict[str, str], log: int
+) -> bool:
+    process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
+    try:
+        while process.poll() is None:
+            if (run / "checkpoints" / "latest").exists():
+                return process.poll() is None
+            time.sleep(0.005)
+        return False
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _compare(variant: Variant, unbroken: Run, again: Run, killed: Run) -> bool:
+    if not killed.was_killed:
+        raise RuntimeError("the run had ended before it could be killed")
+    apart, resumed = _difference(unbroken, again), _difference(unbroken, killed)
+    is_good = resumed <= MOST_TIMES * apart and math.isfinite(unbroken.loss)
+    row(
+        variant.precision,
+        _yes(variant.compile),
+        f"{unbroken.loss:.4f}",
+        _described(apart),
+        _described(resumed),
+        "passed" if is_good else "**failed**",
+    )
+    return is_good
+
+
+def _difference(one: Run, other: Run) -> float:
+    """Norm of the difference of all weights, divided by the norm of the weights."""
+    squares = [
+        ((weight.double() - other.weights[name].double()).square().sum(), weight.double().square().sum())
+        for name, weight in one.weights.items()
+    ]
+    of_difference, of_weights = (float(sum(parts)) for parts in zip(*squares, strict=True))
+    return float((of_difference / of_weights) ** 0.5)
+
+
+def _described(difference: float) -> str:
+    return f"differ by {difference:.1e}" if difference else "the same bits"
+
+
+def _yes(is_so: bool) -> str:
+    return "yes" if is_so else "no"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

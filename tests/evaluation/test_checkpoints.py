@@ -1,0 +1,83 @@
+"""Evaluating says whether the checkpoints of a run differ, as sacreBLEU's paired test does."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from mt.checkpoint.store import CheckpointStore
+from mt.evaluation.evaluate import Evaluation, run_evaluation
+from mt.evaluation.record import read_evaluations
+from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam
+
+Evaluate = Callable[..., Evaluation]
+
+
+@pytest.fixture
+def evaluate(trained: RunDirectory) -> Evaluate:
+    """`run_evaluation` of the trained run."""
+
+    def run(checkpoint: str, **options: object) -> Evaluation:
+        return run_evaluation(trained, checkpoint=checkpoint, device="cpu", analyse=False, **options)  # type: ignore[arg-type]
+
+    return run
+
+
+def lines(file: Path) -> list[str]:
+    return file.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def test_a_second_checkpoint_is_compared_with_the_first_as_by_sacrebleu(
+    evaluate: Evaluate, table_of_command_line: Callable[..., list[list[str]]]
+) -> None:
+    first = evaluate("step_0000100")
+    assert first.other_checkpoints == []
+    worse = first.hypotheses_file.read_text(encoding="utf-8").replace("sieht", "findet")
+    first.hypotheses_file.write_text(worse, encoding="utf-8")
+    second = evaluate("step_0000200")
+    (other,) = second.other_checkpoints
+    assert other.checkpoint == "step_0000100"
+    expected = sacrebleu.corpus_bleu(worse.split("\n")[:-1], [lines(first.references_file)])
+    assert other.bleu.first.value == expected.score
+    assert other.bleu.second.value == second.scores["bleu"].value
+    assert other.bleu.gain != 0
+    files = (second.hypotheses_file, first.hypotheses_file, second.references_file)
+    _, compared = table_of_command_line(*map(lines, files), "-m", "bleu", "--paired-bs")
+    assert f"(p = {other.bleu.p_value:.4f})" in " ".join(compared)
+
+
+def test_only_the_same_sentences_and_search_are_compared(evaluate: Evaluate) -> None:
+    evaluate("step_0000100")
+    assert evaluate("step_0000200", split="validation").other_checkpoints == []
+    assert evaluate("step_0000200", beam=Beam(2, 1.0)).other_checkpoints == []
+    assert evaluate("step_0000100").other_checkpoints == []
+
+
+def test_an_average_is_compared_with_the_best(evaluate: Evaluate, trained: RunDirectory) -> None:
+    store = CheckpointStore(trained.checkpoints_dir)
+    average = store.save_average([store.require(name) for name in ("step_0000150", "step_0000200")])
+    evaluate("step_0000150")
+    evaluate("step_0000200")
+    found = evaluate(average.name).other_checkpoints
+    assert [each.checkpoint for each in found] == ["step_0000200", "step_0000150"]
+
+
+def test_lost_or_shorter_translations_are_passed_over(evaluate: Evaluate) -> None:
+    evaluate("step_0000100").hypotheses_file.unlink()
+    evaluate("step_0000150").hypotheses_file.write_text("short\n", encoding="utf-8")
+    assert evaluate("step_0000200").other_checkpoints == []
+
+
+def test_translations_outside_of_the_run_are_not_read(evaluate: Evaluate, trained: RunDirectory) -> None:
+    first = evaluate("step_0000100")
+    outside = trained.path.parent / "outside.greedy.txt"
+    first.hypotheses_file.rename(outside)
+    (trained.path / f"hypotheses.{first.setting.partition('.')[0]}.x").mkdir()
+    setting = f"{first.setting.partition('.')[0]}.x/../../outside.greedy"
+    assert trained.hypotheses_file(setting).exists()
+    file = trained.evaluations_file
+    file.write_text(file.read_text().replace(first.setting, setting), encoding="utf-8")
+    assert [each.setting for each in read_evaluations(trained)] == [setting]
+    assert evaluate("step_0000200").other_checkpoints == []

@@ -1,0 +1,139 @@
+"""scripts/gpu-check: tried on the CPU, since it runs where nobody can repair it."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from scripts.gpu_check import gaps
+from scripts.gpu_check.__main__ import Part, run_parts
+from scripts.gpu_check.gaps import Timeline, profiled
+from scripts.gpu_check.job import Job
+
+ROOT = Path(__file__).parent.parent.parent
+SCRIPT = ROOT / "scripts" / "gpu-check"
+
+
+def job(folder: Path, device: str = "cpu") -> Job:
+    return Job(device, folder, "builtin:primer", "en", "de")
+
+
+def python(name: str, code: str, limit_seconds: float = 60) -> Part:
+    return Part(name, f"Part {name}", [sys.executable, "-c", code], limit_seconds)
+
+
+def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHON": sys.executable}
+    return subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, env=environment)
+
+
+def test_a_part_that_fails_does_not_stop_the_next(tmp_path: Path) -> None:
+    chosen = [
+        python("one", "print('| a |')"),
+        python("two", "import sys; print('half a table'); sys.exit('it broke')"),
+        python("three", "print('the last')"),
+    ]
+    output = tmp_path / "report.md"
+    results = run_parts(chosen, job(tmp_path), until=time.monotonic() + 100, output=output)
+    assert [result.code for result in results] == [0, 1, 0]
+    report = output.read_text()
+    for expected in ("| Part two | **failed** with code 1 |", "half a table", "it broke", "the last"):
+        assert expected in report
+
+
+def test_a_part_that_hangs_is_stopped_with_all_that_it_started_and_keeps_what_it_printed(
+    tmp_path: Path,
+) -> None:
+    pid_file = tmp_path / "pid"
+    command = ["sh", "-c", f"sleep 1000 & echo $! > {pid_file}; echo a row; wait"]
+    output = tmp_path / "report.md"
+    hanging = Part("hanging", "Part hanging", command, limit_seconds=6)
+    [result] = run_parts([hanging], job(tmp_path), until=time.monotonic() + 100, output=output)
+    assert result.code is None
+    assert "a row" in output.read_text()
+    assert "| **stopped** at its limit of 6 s |" in output.read_text()
+    status = Path(f"/proc/{pid_file.read_text().strip()}/status")
+    # Killed, and gone as soon as somebody reaps it.
+    assert not status.exists() or "State:\tZ" in status.read_text()
+
+
+def test_a_part_is_not_started_without_time(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    part = python("late", f"open({str(started)!r}, 'w')")
+    [result] = run_parts([part], job(tmp_path), until=time.monotonic() + 1, output=tmp_path / "report.md")
+    assert not started.exists()
+    assert "not started" in result.outcome
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_cuda_it_says_so_in_a_sentence(tmp_path: Path) -> None:
+    done = run_script("--folder", str(tmp_path))
+    assert done.returncode == 2
+    [sentence] = [line for line in done.stderr.splitlines() if line.startswith("gpu-check:")]
+    assert "finds no CUDA device on this machine" in sentence
+    assert "--device cpu" in sentence
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("folder", ["missing", "."])
+def test_a_folder_without_wheels_is_refused(folder: str, tmp_path: Path) -> None:
+    done = run_script("--wheels", str(tmp_path / folder))
+    assert done.returncode == 2
+    assert "--wheels needs a folder that has wheels" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("busy", "expected"),
+    [
+        ([(0, 4), (6, 9), (9, 10)], [2]),
+        # In any order, and overlapping.
+        ([(20, 30), (0, 25), (5, 6), (31, 32)], [1]),
+        ([(0, 10), (2, 3), (4, 5)], []),
+        ([], []),
+    ],
+)
+def test_a_gap_is_time_in_which_nothing_runs(busy: list[tuple[float, float]], expected: list[float]) -> None:
+    assert Timeline(busy).gaps() == expected
+
+
+def test_a_profile_has_the_work_and_its_kernels_of_attention() -> None:
+    query = torch.ones(1, 2, 8, 16)
+
+    def attend() -> None:
+        for _ in range(3):
+            torch.nn.functional.scaled_dot_product_attention(query, query, query)
+
+    found = profiled(attend, 3, torch.device("cpu"))
+    assert found.num_waits == 0
+    assert sum(found.attention.values()) == 3
+    assert len(found.timeline.busy) >= 3
+    assert 0 <= sum(found.timeline.gaps()) < found.timeline.span
+
+
+def test_the_profile_runs_on_the_cpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gaps", job(tmp_path).command("gaps")[-1]])
+    assert gaps.main() == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    first = ["| what", "| training in ", "| greedy search", "| beam of 5"]
+    assert all(row.startswith(start) for row, start in zip(rows, first, strict=True))
+
+
+@pytest.mark.slow
+def test_the_whole_check_runs_on_the_cpu(tmp_path: Path) -> None:
+    output = tmp_path / "report.md"
+    done = run_script(
+        "--device", "cpu", "--minutes", "60", "--folder", str(tmp_path), "--output", str(output)
+    )
+    report = output.read_text()
+    assert done.returncode == 0, done.stderr + report
+    assert report in done.stdout
+    for title in ("Device", "Training, killing and resuming", "Gaps between kernels"):
+        assert f"| {title} | passed |" in report
+    assert "| float32 | no | " in report
+    assert "the same bits | the same bits | passed |" in report

@@ -1,0 +1,118 @@
+"""A whole step of training on a CUDA device, without a GPU: no mixed devices, and hardly any waiting."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from mt.config.config import Config
+from mt.config.data import DataConfig
+from mt.config.model import ModelConfig
+from mt.config.training import TrainingConfig
+from mt.data.batches.batch import Batch, collate
+from mt.device import Precision
+from mt.training.counters import Counters
+from mt.training.train_state import TrainState, new_train_state
+from tests.fake_cuda import CUDA, FakeCuda, fake_cuda, on_cuda
+
+MakeBatches = Callable[[Sequence[int]], list[Batch]]
+MOST_READS = 2
+"""In one step: the loss, and the norm of the gradient."""
+
+
+def state_on_cuda(precision: Literal["auto", "float32", "bf16", "fp16"], **training: Any) -> TrainState:
+    model = ModelConfig(d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, d_ff=32)
+    config = Config(
+        data=DataConfig(path="-", src="a", tgt="b"),
+        model=model,
+        training=TrainingConfig(max_steps=1, **training),
+    )
+    built = on_cuda(model, vocab_size=17)
+    return new_train_state(built, config, Precision(precision, CUDA), Counters())
+
+
+def reads_of_a_step(device: FakeCuda, state: TrainState, batches: Sequence[Batch], **options: bool) -> int:
+    micro_batches = [device.on_host(batch) for batch in batches]
+    # The first step also builds what is built once, such as the table of positions.
+    state.step(micro_batches)
+    before = device.num_reads
+    assert state.step(micro_batches, **options).updated
+    return device.num_reads - before
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16", "fp16"])
+def test_a_step_waits_for_the_device_twice_at_most(
+    precision: Literal["float32", "bf16", "fp16"], make_batches: MakeBatches
+) -> None:
+    batches = make_batches([4, 7])
+    with fake_cuda() as device:
+        state = state_on_cuda(precision)
+        assert 0 < reads_of_a_step(device, state, batches) <= MOST_READS
+        assert {parameter.device.type for parameter in state.objective.parameters()} == {"cuda"}
+
+
+@pytest.mark.parametrize(
+    "training",
+    [{"r_drop": 5.0}, {"simcut": 3.0}, {"ema_decay": 0.9}, {"clip_norm": None}, {"label_smoothing": 0.0}],
+    ids=str,
+)
+def test_so_does_a_step_with_any_loss(training: dict[str, Any], make_batches: MakeBatches) -> None:
+    batches = make_batches([4, 7])
+    with fake_cuda() as device:
+        assert reads_of_a_step(device, state_on_cuda("bf16", **training), batches) <= MOST_READS
+
+
+def test_a_step_that_is_observed_waits_once_more(make_batches: MakeBatches) -> None:
+    batches = make_batches([4, 7])
+    with fake_cuda() as device:
+        assert reads_of_a_step(device, state_on_cuda("bf16"), batches, observe=True) <= MOST_READS + 1
+
+
+def test_mixed_precision_is_on_for_the_fake_device() -> None:
+    # The tests above would show nothing of it otherwise.
+    with fake_cuda():
+        ones = torch.ones(2, 2, device=CUDA)
+        with Precision("bf16", CUDA).autocast():
+            assert (ones @ ones).dtype == torch.bfloat16
+        with Precision("fp16", CUDA).autocast():
+            assert (ones @ ones).dtype == torch.float16
+
+
+def test_the_fake_device_refuses_what_a_gpu_refuses_and_counts_what_is_read() -> None:
+    with fake_cuda() as device:
+        ours, theirs = torch.ones(3, device=CUDA), torch.ones(3)
+        with pytest.raises(RuntimeError, match="device"):
+            ours + theirs
+        assert device.num_reads == 0
+        float(ours[0]), bool(ours[1] > 0), ours.tolist(), ours.cpu(), theirs.tolist()
+        assert device.num_reads == 4
+
+
+@pytest.mark.parametrize("src_lengths", [(5, 5, 5), (5, 3, 4)], ids=["equal lengths", "padding"])
+def test_only_padding_of_sources_has_a_mask_which_would_rule_out_flash_attention(
+    src_lengths: Sequence[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[bool, bool]] = []
+    attend = functional.scaled_dot_product_attention
+
+    def note(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+    ) -> Tensor:
+        calls.append((attn_mask is not None, is_causal))
+        return attend(query, key, value, attn_mask, dropout_p, is_causal)
+
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", note)
+    batch = collate([[7] * length for length in src_lengths], [[8] * length for length in (2, 6, 4)])
+    with fake_cuda() as device:
+        state_on_cuda("bf16").step([device.on_host(batch)])
+    is_padded = len(set(src_lengths)) > 1
+    of_encoder, of_decoder = [(is_padded, False)], [(False, True), (is_padded, False)]
+    assert calls == 2 * of_encoder + 2 * of_decoder
