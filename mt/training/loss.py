@@ -123,7 +123,7 @@ def guided_alignment_loss(scores: Tensor, alignment: Tensor) -> Tensor:
         ``()``, in nats.
     """
     # In float32 within autocast too: it is a sum over many tokens.
-    log_weights = scores.float().log_softmax(-1)
+    log_weights = scores.to(torch.promote_types(scores.dtype, torch.float32)).log_softmax(-1)
     of_aligned = log_weights.gather(-1, alignment.clamp(min=0)[:, :, None])[:, :, 0]
     return -of_aligned.masked_fill(alignment < 0, 0.0).sum()
 

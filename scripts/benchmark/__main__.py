@@ -40,6 +40,7 @@ def arguments() -> argparse.Namespace:
     add("--cuda", action="store_true", help="train the base model in bf16 and translate on CUDA")
     add("--threads", type=int, default=machine.num_cores(), help="threads of each side (default: all cores)")
     add("--sizes", nargs="+", choices=SIZES, help="models to train (default: small base)")
+    add("--batch-tokens", type=int, help="of a batch (default: 4096; on CUDA 25000)")
     add("--sides", nargs="+", help="train these sides only, besides mt")
     add("--no-train", action="store_true", help="only translate")
     add("--no-translate", action="store_true", help="only train")
@@ -136,7 +137,8 @@ class Benchmark:
                 src=options.src,
                 tgt=options.tgt,
                 num_pairs=2_000 if options.quick else 29_000,
-                batch_tokens=1_000 if options.quick else 25_000 if options.cuda else 4_096,
+                batch_tokens=options.batch_tokens
+                or (1_000 if options.quick else 25_000 if options.cuda else 4_096),
             )
             self.description = Description(**answer)
 

@@ -58,7 +58,7 @@ def record_sums(self: TrainState, *arguments: Any, **named: Any) -> Any:
     result = step(self, *arguments, **named)
     self.label_smoothing = 0.1
     with (folder / f"sums.{processes.rank()}").open("a") as file:
-        file.write(f"{sum(float(weight.sum()) for weight in self.objective.parameters())!r}\n")
+        file.write(f"{sum(float(weight.detach().sum()) for weight in self.objective.parameters())!r}\n")
     return result
 
 

