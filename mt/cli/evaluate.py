@@ -96,7 +96,6 @@ def evaluate(
     _show_scores(result)
     if result.analysis is not None:
         _show_analysis(result.analysis)
-    _show_other_checkpoints(result)
     if worst:
         _show_worst(result.worst[:worst])
     typer.echo(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}", err=True)
@@ -113,6 +112,7 @@ def _show_scores(result: "Evaluation") -> None:
         typer.echo("words  sentences  exact")
         for length, (count, exact) in result.exact_by_length.items():
             typer.echo(f"{length:5}  {count:9,}  {exact:6.2f} %")
+    _show_other_checkpoints(result)
 
 
 def _show_other_checkpoints(result: "Evaluation") -> None:
