@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mt import processes
 from mt.cli.logs import show_logs
 from mt.cli.options import (
     BeamOption,
@@ -21,7 +20,7 @@ from mt.cli.options import (
     find_run,
     refuse_missing_folder,
 )
-from mt.display import counted, in_precision, show_only_errors, visible
+from mt.display import counted, in_precision, visible
 
 if TYPE_CHECKING:
     from mt.evaluation.analysis import ScoredSentence
@@ -64,8 +63,6 @@ def evaluate(
     search, and the scores in evaluations.jsonl; TensorBoard shows the scores and the worst sentences.
     """
     show_logs()
-    if not processes.is_first():
-        show_only_errors()
     refuse_missing_folder(json)
     found = find_run(run)
     strategy = choose_beam(beam, length_penalty, length_normalization)

@@ -8,7 +8,8 @@ import sys
 import textwrap
 from typing import Any
 
-from mt.display import show_progress_bars, terminal_width, visible
+from mt import processes
+from mt.display import show_only_errors, show_progress_bars, terminal_width, visible
 
 STDIN, STDERR = 0, 2
 
@@ -33,6 +34,8 @@ def survive_losing_stderr() -> None:
 def show_logs(level: int = logging.INFO) -> None:
     """Show the package's log lines and progress bars on stderr; warnings are marked as such.
 
+    Of several processes only the first one does.
+
     From now on no control characters are written to a terminal, neither here nor on stdout.
     """
     show_progress_bars()
@@ -43,6 +46,8 @@ def show_logs(level: int = logging.INFO) -> None:
     handler = _BesideProgressBar()
     handler.setFormatter(_Plain())
     logger.handlers = [handler]
+    if not processes.is_first():
+        show_only_errors()
 
 
 def escape_on_terminal() -> None:

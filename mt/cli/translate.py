@@ -45,7 +45,7 @@ from mt.cli.options import (
 )
 from mt.cli.prompt import Prompt
 from mt.cli.unusual_lines import BadLines, Pairs, Search, UnknownWords
-from mt.display import ProgressLines, counted, in_precision, progress_bar, show_only_errors
+from mt.display import ProgressLines, counted, in_precision, progress_bar
 from mt.errors import ConfigError, DataError
 from mt.inference.arriving_lines import (
     STDIN,
@@ -143,10 +143,12 @@ def _together(device: str) -> Iterator[None]:
     from mt import distributed, processes
     from mt.device import choose_device
 
+    if not processes.are_several():
+        yield
+        return
     with ExitStack() as stack:
         stack.enter_context(distributed.connected(choose_device(device).type))
         if not processes.is_first():
-            show_only_errors()
             nowhere = stack.enter_context(Path(os.devnull).open("w"))
             stack.enter_context(redirect_stdout(nowhere))
             stack.enter_context(redirect_stderr(nowhere))

@@ -20,7 +20,9 @@ from mt.preflight.budget import Budget, Plan, Sample, fit_into, update
 from mt.preflight.forecast import warn_of_small_splits
 from mt.preflight.rule import (
     ALIGNMENT_OF_FEW,
+    FEW_PASSES,
     FEW_WORDS,
+    FEW_WORDS_IN_FEW_PASSES,
     MOST_UNKNOWN_OF_FEW,
     UNKNOWN_SHARE_OF_FEW,
     gain_of_doubling,
@@ -113,11 +115,15 @@ def propose_config(
     if (fraction := _held_out_fraction(corpus)) > data.held_out_fraction:
         data = data.model_copy(update={"held_out_fraction": fraction})
         corpus = load_corpus(data)
-    # The number of steps is decided last.
-    config = Config(data=data, training=TrainingConfig(max_steps=1))
-    config, seen = _choose_tokenizer(corpus, config)
+    config, seen = _choose_tokenizer(corpus, _start(data), FEW_WORDS)
     config, sample, lengths = _look_at_lengths(corpus, config, load_seconds)
     plan = fit_into(budget, config, sample)
+    if plan.cost_passes <= FEW_PASSES and not plan.is_proposed and config.tokenizer.kind == "bpe":
+        with_words, seen_of_words = _choose_tokenizer(corpus, _start(data), FEW_WORDS_IN_FEW_PASSES)
+        if with_words.tokenizer.kind == "word":
+            seen = seen_of_words
+            config, sample, lengths = _look_at_lengths(corpus, with_words, load_seconds)
+            plan = fit_into(budget, config, sample)
     # The same warnings as those of `mt check`.
     sizes = {"validation": len(corpus.validation), "test": len(corpus.test)}
     seen += [warning[0].upper() + warning[1:] for warning in warn_of_small_splits(sizes)]
@@ -132,6 +138,11 @@ def propose_config(
     comment = [line for text in head for line in textwrap.wrap(text, 100)]
     yaml = config_to_yaml(plan.config, keys=_keys(plan.config))
     return "".join(f"# {line}\n" for line in comment) + "\n" + yaml
+
+
+def _start(data: DataConfig) -> Config:
+    """A config that says nothing but where the corpus is; the number of steps is decided last."""
+    return Config(data=data, training=TrainingConfig(max_steps=1))
 
 
 def _keys(config: Config) -> list[str]:
@@ -156,8 +167,11 @@ def _held_out_fraction(corpus: Corpus) -> float:
     return min(LARGEST_HELD_OUT_FRACTION, round(HELD_OUT / num_pairs, 3))
 
 
-def _choose_tokenizer(corpus: Corpus, config: Config) -> tuple[Config, list[str]]:
-    """Choose words if they are few and all known, as in generated text, or there is little text; else BPE."""
+def _choose_tokenizer(corpus: Corpus, config: Config, most_words: float) -> tuple[Config, list[str]]:
+    """Choose words if they are few and all known, as in generated text, or there is little text; else BPE.
+
+    Text is little with up to ``most_words`` running words on a side.
+    """
     counted = spread(corpus.train, PAIRS_COUNTED)
     shared = have_common_letters(counted["src"], counted["tgt"])
     num_words = num_running_words(counted) * len(corpus.train) / len(counted)
@@ -169,11 +183,12 @@ def _choose_tokenizer(corpus: Corpus, config: Config) -> tuple[Config, list[str]
         if unknown <= MOST_UNKNOWN_WORDS and max(each.size for each in text.tokenizers) <= entries:
             # Costs 2 % of the speed, and lets names and numbers be copied.
             return update(config, training={"guided_alignment": ALIGNMENT_WEIGHT}), []
-        if num_words <= FEW_WORDS and unknown <= MOST_UNKNOWN_OF_FEW:
+        if num_words <= most_words and unknown <= MOST_UNKNOWN_OF_FEW:
             alignment = {"guided_alignment": ALIGNMENT_OF_FEW, "unknown_share": UNKNOWN_SHARE_OF_FEW}
             return update(config, training=alignment), [
                 f"Tokenizer: words, of which up to {unknown:.1%} are unknown in the held-out text and are "
-                f"copied. With about {num_words:,.0f} running words they are learnt faster than subwords."
+                f"copied. With so little text, about {num_words:,.0f} running words, or in so few passes "
+                "over it they are learnt faster than subwords."
             ]
     one = "one vocabulary for both languages" if shared else "a vocabulary for each language"
     why = f"; {hint.split('. ')[0]}" if hint else ""

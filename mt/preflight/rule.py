@@ -21,10 +21,12 @@ FEWEST_ENTRIES = 1000
 # Up to so many running words a side, words with guided alignment are ahead of BPE, unless more of the running
 # words of a held-out text are unknown than this share.
 FEW_WORDS, MOST_UNKNOWN_OF_FEW = 100_000, 0.25
+# In a run of so few passes, up to so many.
+FEW_PASSES, FEW_WORDS_IN_FEW_PASSES = 8, 2_000_000
 # The weight of the alignment for them, and the share of pairs with a word to be copied.
 ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
 # Dropout for runs of up to so many passes over the corpus: what is seen once cannot be learnt by heart.
-DROPOUTS = ((5, 0.1), (20, 0.2), (math.inf, 0.3))
+DROPOUTS = ((8, 0.1), (20, 0.2), (math.inf, 0.3))
 # R-Drop doubles the time of a step, and pays only if this many passes, and target tokens, are left with it.
 R_DROP_PASSES = 30
 R_DROP_TOKENS = 5_000_000

@@ -57,6 +57,7 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
                 _refuse_too_many_skipped(counters, config.training.max_skipped_steps)
             session.report_step(counters, result, counters.next_point() if is_point else None)
             counters.seconds += time.perf_counter() - started
+            session.agree_on_time(counters)
             is_last = counters.reached_limit(config.training, config.validation) is not None
             counters.owes_validation = is_last or counters.step % config.validation.every_steps == 0
         figures: dict[str, float] = {}
@@ -65,6 +66,7 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
             started = time.perf_counter()
             validation = session.validate(train_state)
             counters.seconds += time.perf_counter() - started
+            session.agree_on_time(counters)
             if validation is None:
                 session.save(train_state, figures, is_best=False)
                 return None

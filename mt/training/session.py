@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, zip_longest
 
 from mt import distributed, processes
 from mt.checkpoint.record import Checkpoint
@@ -83,6 +83,11 @@ class Session:
         except Interrupted:
             return None
 
+    def agree_on_time(self, counters: Counters) -> None:
+        """Take the first process's time where it limits the run, because all must find the same end."""
+        if self.config.training.max_minutes is not None:
+            counters.seconds = distributed.agree(counters.seconds)
+
     def report_step(self, counters: Counters, result: StepResult, point: CurvePoint | None) -> None:
         """Show one more step, and add a point to the training curves if there is one."""
         if self.progress is not None:
@@ -133,9 +138,10 @@ class Session:
     def keep_bad_batch(self, step: int, micro_batches: Sequence[Batch], result: StepResult) -> None:
         """Write the batch of a step whose loss or gradient was not finite into the run directory."""
         newest = self.newest.name if self.newest else None
-        dealt = distributed.gather(list(micro_batches))
+        dealt = distributed.gather([batch for batch in micro_batches if batch.num_target_tokens])
         if processes.is_first():
-            keep_bad_batch(self.run, step, newest, [batch for own in dealt for batch in own], result)
+            in_turns = chain.from_iterable(zip_longest(*dealt))
+            keep_bad_batch(self.run, step, newest, [batch for batch in in_turns if batch is not None], result)
 
     def _validation_batches(self) -> Iterator[Batch]:
         pairs = self.prepared.validation

@@ -73,7 +73,7 @@ class Terminal:
         line editing waits for a key is noticed at the next key only."""
         while text not in self._pending:
             self.type("\x03")
-            if select.select([self._ours], [], [], 1)[0]:
+            while text not in self._pending and select.select([self._ours], [], [], 5)[0]:
                 self._pending += os.read(self._ours, 10_000).decode(errors="replace")
         self.until(text)
 

@@ -262,8 +262,8 @@ def test_a_run_that_goes_wrong_again_and_again_does_not_fill_the_disk(
 def test_a_scale_of_fp16_that_falls_is_not_a_bad_batch(
     make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def scaled(name: Any, device: torch.device) -> Precision:
-        precision = Precision("float32", device)
+    def scaled(name: Any, device: torch.device, *, tf32: bool) -> Precision:
+        precision = Precision("float32", device, tf32=tf32)
         # The loss is still a number, its gradient is not any more, and so it takes some steps.
         precision.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**126)
         return precision
