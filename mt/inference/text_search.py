@@ -32,8 +32,9 @@ from mt.special_tokens import EOS_ID, UNK_ID
 
 LOG = logging.getLogger(__name__)
 
-_BATCH_TOKENS = 8192
-"""Source tokens of a batch at most, padding included, so that long sentences need no more memory."""
+_BATCH_TOKENS, _BEAM_TOKENS = 8192, 16_384
+"""Source tokens of a batch at most, padding included, so that long sentences need no more memory; with a beam
+the tokens of a sentence count once for each of its hypotheses."""
 
 
 class SearchOptions(TypedDict, total=False):
@@ -197,7 +198,7 @@ class TextSearch:
         Segments of similar length are searched together; several processes deal the batches out. ``most`` is
         the most tokens of a translation; the other arguments and the errors are those of `n_best`.
         """
-        batches = self._batches(segments)
+        batches = self._batches(segments, strategy.size if isinstance(strategy, Beam) else 1)
         found: dict[int, list[Hypothesis]] = {}
 
         def search_batch(batch: list[Segment]) -> list[list[Hypothesis]]:
@@ -217,7 +218,7 @@ class TextSearch:
             found |= zip(places, hypotheses, strict=True)
         return [found[place] for place in range(len(segments))]
 
-    def _batches(self, segments: Sequence[Segment]) -> list[list[int]]:
+    def _batches(self, segments: Sequence[Segment], beam_size: int) -> list[list[int]]:
         """The places of the segments of each batch, the longest first.
 
         What does not fit into memory fails at once, not at the end.
@@ -226,7 +227,8 @@ class TextSearch:
         batches = []
         while order:
             longest = len(segments[order[0]].tokens) + 1
-            size = max(1, min(self.batch_sentences, _BATCH_TOKENS // longest))
+            most = min(_BATCH_TOKENS, _BEAM_TOKENS // beam_size)
+            size = max(1, min(self.batch_sentences, most // longest))
             batches.append(order[:size])
             order = order[size:]
         return batches
