@@ -128,6 +128,7 @@ class _Server(uvicorn.Server):
         LOG.info("serving at %s; Ctrl-C stops", ", ".join(map(address_of, sockets or [])))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what was accepted, and what arrives meanwhile on connections that are open."""
         LOG.info("stopping: what was accepted is answered")
         for server in self.servers:
             server.close()

@@ -175,16 +175,7 @@ def simcut_loss(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float
 
     That is the cross-entropy of the first pass alone, plus ``alpha`` times the Kullback-Leibler divergence of
     the second pass, which is of cut embeddings, from the first. The gradient goes through both passes.
-
-    Args:
-        hidden: ``(2, N, D)``, the decoder's output in each pass.
-        weight: ``(V, D)``, the output projection.
-        labels: ``(N,)``; PAD tokens do not count.
-        smoothing: Probability that is spread evenly over the vocabulary, in ``[0, 1)``.
-        alpha: Weight of the divergence.
-
-    Returns:
-        ``()``, in nats.
+    Arguments and result are those of `r_drop_loss`; the second pass is the cut one.
     """
 
     def row_losses(logits: Tensor, labels: Tensor, needs_gradient: bool) -> Tensor:

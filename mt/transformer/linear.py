@@ -100,6 +100,7 @@ class _Bf16Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+        """Multiply ``(..., D)`` by the transpose of the weight ``(E, D)``: ``(..., E)`` in bf16."""
         rows = padded(x, torch.bfloat16)
         halved = weight.to(torch.bfloat16)
         y = _multiply(rows, halved, None if bias is None else bias.to(torch.bfloat16), relu)
@@ -109,6 +110,7 @@ class _Bf16Linear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        """Return the gradients of ``x``, weight and bias, each in its own type, from that of the output."""
         rows, weight, y = ctx.saved_tensors
         x_dtype, weight_dtype = ctx.dtypes
         needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad

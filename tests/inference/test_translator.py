@@ -87,6 +87,16 @@ def test_batches_of_long_sentences_have_fewer_of_them(
     assert translator.translate(SENTENCES) == expected
     assert [rows for rows, _ in shapes] == [1, 2, 2, 2]
     assert all(rows * length <= 16 for rows, length in shapes)
+    # Each of four hypotheses has its own memory.
+    shapes.clear()
+    monkeypatch.setattr("mt.inference.text_search._BEAM_TOKENS", 64)
+    translator.translate(SENTENCES, strategy=Beam(4))
+    assert [rows for rows, _ in shapes] == [1, 2, 2, 2]
+    shapes.clear()
+    monkeypatch.setattr("mt.inference.text_search._BEAM_TOKENS", 32)
+    translator.translate(SENTENCES, strategy=Beam(4))
+    assert [rows for rows, _ in shapes] == [1] * 7
+    shapes.clear()
     # Half of what one sentence has.
     monkeypatch.setattr("mt.inference.text_search._BATCH_TOKENS", 4)
     shapes.clear()

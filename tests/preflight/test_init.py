@@ -15,6 +15,7 @@ from mt.config.load import load_config
 from mt.data.corpus import load_corpus
 from mt.data.prepare import prepare
 from mt.errors import DataError
+from mt.preflight.budget import Budget
 from mt.preflight.check import preflight
 from mt.preflight.forecast import warn_of_vocabulary
 from mt.preflight.init import have_common_letters, propose_config
@@ -199,6 +200,24 @@ def test_little_text_is_learnt_as_words_that_are_aligned_although_some_are_unkno
         with monkeypatch.context() as patch:
             patch.setattr(mt.preflight.init, name, bound)
             assert "kind: bpe" in propose_config(corpus, "en", "de").split("\ntokenizer:")[1]
+
+
+def test_more_text_is_learnt_as_words_in_few_passes_only(
+    write_pairs: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = str(write_pairs("en", "de"))
+    monkeypatch.setattr(mt.preflight.init, "FEW_WORDS", 0)
+
+    def kind(target_tokens: int) -> str:
+        text = propose_config(corpus, "en", "de", budget=Budget(target_tokens=target_tokens))
+        [found] = re.findall(r"\n  kind: (word|bpe)\n", text.split("\ntokenizer:")[1].split("\nmodel:")[0])
+        return str(found)
+
+    # A pass has about 2,000 tokens.
+    few, many = 10_000, 100_000
+    assert (kind(few), kind(many)) == ("word", "bpe")
+    monkeypatch.setattr(mt.preflight.init, "FEW_WORDS_IN_FEW_PASSES", 0)
+    assert kind(few) == "bpe"
 
 
 def test_a_check_advises_against_unknown_words_only_where_subwords_would_be_better() -> None:
