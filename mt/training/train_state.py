@@ -19,7 +19,7 @@ from mt.device import Precision
 from mt.training.counters import Counters, SavedValues
 from mt.training.health import Checkup
 from mt.training.loss import Objective
-from mt.training.optimizers import make_optimizers
+from mt.training.optimizers import Muon, make_optimizers
 from mt.training.schedule import learning_rate
 from mt.training.step import StepResult, accumulate_gradients
 from mt.transformer.transformer import Transformer
@@ -99,7 +99,7 @@ class TrainState:
     average: MovingAverage | None = None
     """If there is one, it is validated and saved as the model."""
     counters: Counters = field(default_factory=Counters)
-    muon: torch.optim.Optimizer | None = None
+    muon: Muon | None = None
     """If there is one, it updates the matrices that are not the optimizer's."""
 
     def __post_init__(self) -> None:
