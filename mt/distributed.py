@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from mt import processes
-from mt.errors import MtError, TrainingError
+from mt.errors import Interrupted, MtError, TrainingError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,9 +30,15 @@ STEP_TIME = {"cpu": timedelta(seconds=60), "cuda": timedelta(minutes=5)}
 # How long it waits while the first one prepares the corpus, validates or saves.
 LONG_TIME = timedelta(days=7)
 _FIRST_WORD_SECONDS = 2.0
+# How often a process looks whether another one was asked to stop.
+_HEARING_SECONDS = 1.0
+_STOP = "mt/stop"
 
 _patient: dist.ProcessGroup | None = None
 """The group for objects and for long waits; the default group is for what a step exchanges."""
+_board: Any = None
+"""The store that any process may write and read without waiting for the others."""
+_read_at = 0.0
 
 
 @contextmanager
@@ -41,14 +48,16 @@ def connected(device_type: str) -> Iterator[None]:
     Raises:
         TrainingError: On the first process, if another one was lost. The others end without a word.
     """
-    global _patient
+    global _patient, _board
     if not processes.are_several():
         yield
         return
-    processes.end_with_launcher()
     if device_type == "cuda":
         torch.cuda.set_device(processes.local_rank())
-    dist.init_process_group("nccl" if device_type == "cuda" else "gloo", timeout=STEP_TIME[device_type])
+    limit = STEP_TIME[device_type]
+    _board, rank, size = next(rendezvous("env://", timeout=limit))
+    backend = "nccl" if device_type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=_board, rank=rank, world_size=size, timeout=limit)
     _patient = dist.new_group(backend="gloo", timeout=LONG_TIME)
     try:
         yield
@@ -64,7 +73,7 @@ def connected(device_type: str) -> Iterator[None]:
             "is above and in train.log. The same command resumes the run from its newest checkpoint."
         ) from error
     finally:
-        _patient = None
+        _patient = _board = None
         dist.destroy_process_group()
 
 
@@ -129,21 +138,47 @@ def deal(pieces: Sequence[T], work: Callable[[T], R]) -> list[R]:
     """Deal the pieces out, which are the same on all processes, and return all results, in order, on each.
 
     Raises:
-        MtError: On all processes, if one of them raises it.
+        MtError, Interrupted: On all processes, if one of them raises it.
     """
     if not dist.is_initialized():
         return [work(piece) for piece in pieces]
-    own: list[R] = []
-    error: MtError | None = None
-    try:
-        own = [work(piece) for piece in pieces[processes.rank() :: processes.size()]]
-    except MtError as raised:
-        error = raised
-    dealt = gather((own, error))
-    if errors := [each for _, each in dealt if each is not None]:
-        raise errors[0]
-    results = [iter(part) for part, _ in dealt]
+    share = pieces[processes.rank() :: processes.size()]
+    results = [iter(part) for part in gather(together(lambda: [work(piece) for piece in share]))]
     return [next(results[number % processes.size()]) for number in range(len(pieces))]
+
+
+def together(work: Callable[[], T]) -> T:
+    """What ``work`` returns on this process, as soon as all are through with theirs, however long it takes.
+
+    Raises:
+        MtError, Interrupted: On all processes, if one of them raises it.
+    """
+    done: list[T] = []
+    error: MtError | Interrupted | None = None
+    try:
+        done.append(work())
+    except (MtError, Interrupted) as raised:
+        error = raised
+    for each in gather(error):
+        if each is not None:
+            raise each
+    return done[0]
+
+
+def has_heard(stop: bool) -> bool:
+    """Whether any process has been asked to ``stop``; that another one was is heard within a second.
+
+    It costs no exchange, so that the processes find out at different times.
+    """
+    global _read_at
+    if _board is None:
+        return stop
+    if stop:
+        _board.set(_STOP, "")
+    elif time.monotonic() - _read_at >= _HEARING_SECONDS:
+        _read_at = time.monotonic()
+        return bool(_board.check([_STOP]))
+    return stop
 
 
 def agreed(items: Iterator[T]) -> Iterator[T]:
