@@ -32,7 +32,7 @@ LONG_TIME = timedelta(days=7)
 _FIRST_WORD_SECONDS = 2.0
 # How often a process looks whether another one was asked to stop.
 _HEARING_SECONDS = 1.0
-_STOP = "mt/stop"
+_STOP, _DEVICE = "mt/stop", "mt/device"
 
 _patient: dist.ProcessGroup | None = None
 """The group for objects and for long waits; the default group is for what a step exchanges."""
@@ -46,20 +46,22 @@ def connected(device_type: str) -> Iterator[None]:
     """Connect the processes for the time of the ``with`` block, in which they compute on such devices.
 
     Raises:
-        TrainingError: On the first process, if another one was lost. The others end without a word.
+        TrainingError: On the first process, if another one was lost. The others end without a word. On
+            another process, if it computes on another kind of device than the first one.
     """
     global _patient, _board
     if not processes.are_several():
         yield
         return
-    if device_type == "cuda":
-        torch.cuda.set_device(processes.local_rank())
     limit = STEP_TIME[device_type]
-    _board, rank, size = next(rendezvous("env://", timeout=limit))
-    backend = "nccl" if device_type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=_board, rank=rank, world_size=size, timeout=limit)
-    _patient = dist.new_group(backend="gloo", timeout=LONG_TIME)
     try:
+        _board, rank, size = next(rendezvous("env://", timeout=limit))
+        _refuse_other_device(device_type)
+        if device_type == "cuda":
+            torch.cuda.set_device(processes.local_rank())
+        backend = "nccl" if device_type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=_board, rank=rank, world_size=size, timeout=limit)
+        _patient = dist.new_group(backend="gloo", timeout=LONG_TIME)
         yield
     except RuntimeError as error:
         if not is_lost_connection(error):
@@ -74,7 +76,19 @@ def connected(device_type: str) -> Iterator[None]:
         ) from error
     finally:
         _patient = _board = None
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _refuse_other_device(device_type: str) -> None:
+    """Check that all processes compute on devices of one kind, without which they cannot connect."""
+    if processes.is_first():
+        _board.set(_DEVICE, device_type)
+    elif (first := _board.get(_DEVICE).decode()) != device_type:
+        raise TrainingError(
+            f"this process computes on {device_type} and the first one on {first}. Choose a device that all "
+            "machines have."
+        )
 
 
 def wrap(objective: nn.Module) -> nn.Module:

@@ -33,6 +33,7 @@ from mt.training.resume import (
     describe_environment,
     explain_out_of_memory,
     find_resume_point,
+    refuse_unlike_processes,
     report_resuming,
     write_config,
 )
@@ -86,6 +87,7 @@ def run_training(
         explain_out_of_memory(config),
     ):
         setup = _Setup(config, run, device, precision, interruption)
+        refuse_unlike_processes(config, describe_environment(device, precision))
         if not processes.is_first():
             return _train_with_the_first(setup)
         _refuse_idle_processes(config)

@@ -49,7 +49,7 @@ def start(tiny_config_file: Path, tmp_path: Path) -> Start:
         sets = [word for override in overrides for word in ("--set", override)]
         options = ["train", "--config", str(tiny_config_file), "--run", str(tmp_path / name), *sets]
         program = [str(DRIVER), str(tmp_path / f"{name}-{size}")] if float64 else ["mt"]
-        if size == 1:
+        if size == 1 and not torchrun:
             command = [sys.executable, *([] if float64 else ["-m"]), *program, *options]
         else:
             how = torchrun or ("--standalone", f"--nproc-per-node={size}")

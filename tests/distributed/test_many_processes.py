@@ -1,5 +1,6 @@
 """Training by several processes gives the model that one process gives, and uses each pair once."""
 
+import hashlib
 import json
 import socket
 from pathlib import Path
@@ -59,16 +60,48 @@ def test_four_processes_train_as_one_does(start: Start) -> None:
     assert_same_training(one, four, 4)
 
 
-@pytest.mark.slow
-def test_two_machines_train_as_one_process_does(start: Start) -> None:
-    one = start("alone", *STEPS).succeed().run
+def machine_of_two() -> tuple[str, ...]:
+    """The options of each of two launchers."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
-    machine = (
+    return (
         "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}",
         "--local-addr=127.0.0.1",
     )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_one_process_of_torchrun_makes_the_run_that_one_without_it_makes(start: Start) -> None:
+    alone = start("alone", "training.max_steps=12", float64=False).succeed().run
+    launched = start(
+        "launched", "training.max_steps=12", size=1, float64=False,
+        torchrun=("--standalone", "--nproc-per-node=1"),
+    ).succeed().run  # fmt: skip
+    sums = [
+        hashlib.sha256(file.read_bytes()).hexdigest()
+        for run in (alone, launched)
+        for file in sorted(run.glob("checkpoints/step_*/*.safetensors"))
+    ]
+    assert len(sums) == 2 * 2 * 3
+    assert sums[:6] == sums[6:]
+
+
+@pytest.mark.slow
+def test_machines_with_other_configs_are_refused(start: Start) -> None:
+    machine = machine_of_two()
+    agents = [start("two", *STEPS, f"training.seed={seed}", size=2, torchrun=machine) for seed in (5, 6)]
+    assert all(agent.end() for agent in agents)
+    said = agents[0].output.read_text()
+    assert said.count("mt: process 1 was given another config") == 1
+    assert "training.seed: " in said
+    assert not (agents[0].run / "config.yaml").exists()
+
+
+@pytest.mark.slow
+def test_two_machines_train_as_one_process_does(start: Start) -> None:
+    one = start("alone", *STEPS).succeed().run
+    machine = machine_of_two()
     agents = [start("two", *STEPS, size=2, torchrun=machine) for _ in range(2)]
     for agent in agents:
         agent.succeed()

@@ -118,16 +118,18 @@ def _strike_and_watch(trial: Trial, blow: Blow, plan: Plan, run: Path, launchers
     time.sleep(blow.delay or 0)
     began = time.monotonic()
     _strike(blow.what, int(told.read_text()), run)
+    last = []
     while (left := _alive(run)) and time.monotonic() - began < 4 * blow.limit + 60:
+        last = [_role(pid, launchers) for pid in left]
         for launcher in launchers:
             launcher.poll()
         time.sleep(0.02)
     seconds = time.monotonic() - began
     trial.seen = f"{seconds:.1f} of {blow.limit} s"
     if left:
-        trial.blame("left over", f"{len(left)} processes after {seconds:.0f} seconds")
+        trial.blame("left over", f"{last} after {seconds:.0f} seconds")
     elif seconds > blow.limit:
-        trial.blame("wrong", f"all had ended only after {seconds:.0f} seconds")
+        trial.blame("wrong", f"all had ended only after {seconds:.0f} seconds, the last was {last}")
 
 
 def _strike(what: str, pid: int, run: Path) -> None:
@@ -149,6 +151,13 @@ def _alive(run: Path) -> list[int]:
         except OSError:  # Another user's, or it has just ended.
             continue
     return found
+
+
+def _role(pid: int, launchers: Launchers) -> str:
+    if any(launcher.pid == pid for launcher in launchers):
+        return "a launcher"
+    is_worker = any(launcher.pid == _parent(pid) for launcher in launchers)
+    return "a process of the run" if is_worker else "a process that one of the run has started"
 
 
 def _parent(pid: int) -> int:
