@@ -31,6 +31,9 @@ PROCESS, LAUNCHER, MACHINE, STOP = "kill -9", "kill -9 of the launcher", "loss o
 STEP_SECONDS = 60
 """How long a process waits for the others within a step."""
 
+_LONGEST_SECONDS = 900.0
+"""Several processes on a machine with other work take long to start."""
+
 Launchers = Sequence["subprocess.Popen[str]"]
 
 
@@ -110,9 +113,11 @@ def _task(blow: Blow, of_several: Arena) -> Task:
 
 def _strike_and_watch(trial: Trial, blow: Blow, plan: Plan, run: Path, launchers: Launchers) -> None:
     told = Path(plan.told)
+    began = time.monotonic()
     while not told.exists():
-        if all(launcher.poll() is not None for launcher in launchers):
-            trial.blame("wrong", f"ended before it was struck: {read_stderr(run)[-500:]}")
+        have_ended = all(launcher.poll() is not None for launcher in launchers)
+        if have_ended or time.monotonic() - began > _LONGEST_SECONDS:
+            trial.blame("wrong", f"was not struck: {read_stderr(run)[-500:]}")
             return
         time.sleep(0.002)
     time.sleep(blow.delay or 0)
@@ -214,5 +219,5 @@ class _Torchrun(Driver):
     def train(self, config: Path, run: Path, **fate: object) -> int:
         """Train as a user does; the exit code that is not 0, if there is one."""
         assert not fate
-        codes = [end_of(launcher) for launcher in _start(config, run, self._num_machines)]
+        codes = [end_of(launcher, _LONGEST_SECONDS) for launcher in _start(config, run, self._num_machines)]
         return next((code for code in codes if code), 0)

@@ -47,7 +47,7 @@ PHASES: dict[str, Phase] = {
     "readers": lambda arena, chance, quick: readers(5 if quick else 75),
     "pipes": lambda arena, chance, quick: pipes()[:: 9 if quick else 1],
     "writers": lambda arena, chance, quick: two_writers(1 if quick else 3, chance),
-    "ranks": lambda arena, chance, quick: blows(arena, 3 if quick else 20, chance),
+    "ranks": lambda arena, chance, quick: blows(arena, 1 if quick else 20, chance),
 }
 """What `--phases` chooses from; the last argument is whether a few trials are enough."""
 
@@ -75,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         drivers.put(first)
         for _ in range(options.jobs - 1):
             drivers.put(stack.enter_context(Driver()))
+        say(f"Moments, lengths and bits are drawn from seed {options.seed}.")
         say(f"The unbroken run: {STEPS} steps, sha256 of its weights {arena.fingerprint.weights}")
         for phase in options.phases:
             tasks = PHASES[phase](arena, random.Random(options.seed), options.quick)
