@@ -44,8 +44,8 @@ class Interruption:
             raise Interrupted
 
     def agree(self, *, stop: bool) -> None:
-        """Learn whether any process was asked to stop."""
-        self._is_agreed = stop
+        """Learn whether any process was asked to stop, which is never taken back."""
+        self._is_agreed = self._is_agreed or stop
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:

@@ -12,15 +12,15 @@ from typing import Any
 import mt.data.batches.stream
 import mt.training.run
 import mt.training.session
+import mt.training.train_state
 from mt import processes
 from mt.__main__ import main
 from mt.training.session import Session
-from mt.training.train_state import TrainState
 
 POINTS: dict[str, tuple[Any, str]] = {
     "start-up": (mt.training.run, "prepare"),
     "epoch making": (mt.data.batches.stream, "epoch_batches"),
-    "training": (TrainState, "step"),
+    "training": (mt.training.train_state, "accumulate_gradients"),
     "validation": (mt.training.session, "validate"),
     "saving": (Session, "save"),
 }
