@@ -127,7 +127,7 @@ class DeferredRead:
 
     def __init__(self, numbers: Tensor) -> None:
         self._numbers = numbers.to("cpu", non_blocking=numbers.is_cuda)
-        self._copied = torch.cuda.Event() if numbers.is_cuda else None
+        self._copied = torch.cuda.Event() if numbers.is_cuda else None  # type: ignore[no-untyped-call]
         if self._copied is not None:
             self._copied.record()
 

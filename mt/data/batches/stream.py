@@ -110,8 +110,10 @@ class _Ahead:
         return taken
 
     def _ready(self, make: Callable[[int, int], Taken], epoch: int, batch: int) -> Taken:
-        micro_batches, *following = make(epoch, batch)
-        return [each.pin_memory() if self._pinned else each for each in micro_batches], *following
+        micro_batches, next_epoch, next_batch = make(epoch, batch)
+        if self._pinned:
+            micro_batches = [each.pin_memory() for each in micro_batches]
+        return micro_batches, next_epoch, next_batch
 
 
 class BatchStream:
