@@ -210,7 +210,9 @@ def _ready(
     with _progress(config, run, prepared, batches, counters) if is_first else nullcontext() as progress:
         session = Session(config, run, setup.store, prepared, environment, interruption, progress)
         session.newest = point.checkpoint if point else None
-        yield train_state, batches, session
+        # On a CPU, the thread would take the time of those that compute.
+        with batches.collating_ahead(pinned=True) if setup.device.type == "cuda" else nullcontext():
+            yield train_state, batches, session
 
 
 def _refuse_idle_processes(config: Config) -> None:
