@@ -257,4 +257,4 @@ def _write(content: str | bytes, out: Path | None, made: Format) -> None:
 
     path = out or Path(f"attention.{made}")
     write_output(path, content)
-    typer.echo(f"wrote {path}", err=True)
+    typer.echo(f"Wrote {path}.", err=True)

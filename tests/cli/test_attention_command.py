@@ -29,7 +29,7 @@ def test_a_page_is_written_where_it_was_said(call: Call, trained: RunDirectory) 
     assert json.dumps("Anna kauft zwei rote Äpfel heute.") in page
     ended = call("attention", "--run", trained.path, SENTENCE, "--beam", "4", "--out", "other.html")
     assert ended.code == 0
-    assert "wrote other.html" in ended.err
+    assert "Wrote other.html" in ended.err
     assert "decoder layer 1" in ended.err
     assert ended.out == ""
 
