@@ -22,6 +22,7 @@ _TEXTS_OF_NO_MEMORY = ("can't allocate memory", "bad_alloc", "failed to map segm
 
 def main() -> None:
     """Run a command; a user error is one sentence on stderr and exit code 2."""
+    processes.end_with_launcher()
     survive_losing_stderr()
     threading.excepthook = _leave_full_disks_to_the_main_thread
     if isinstance(sys.stdout, io.TextIOWrapper):

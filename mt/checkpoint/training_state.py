@@ -1,9 +1,10 @@
 """What resuming needs besides the model's weights: tensors as safetensors, everything plain as JSON.
 
 Tensors are named after their parameters, tied ones once: ``optimizer.exp_avg/NAME`` and
-``optimizer.exp_avg_sq/NAME`` are Adam's moments, and ``weights/NAME`` the trained weights, where the model is
-a moving average of them. Reading executes nothing and allocates no more than the files hold. Whether all of
-it fits the run is for those to say who know the run.
+``optimizer.exp_avg_sq/NAME`` are Adam's moments, ``optimizer.momentum/NAME`` is Muon's momentum, and
+``weights/NAME`` the trained weights, where the model is a moving average of them. Reading executes nothing
+and allocates no more than the files hold. Whether all of it fits the run is for those
+to say who know the run.
 """
 
 import json
@@ -18,6 +19,7 @@ from torch import Tensor
 from mt.checkpoint.record import TENSORS, VALUES, DamagedError
 
 EXP_AVG, EXP_AVG_SQ, WEIGHTS = "optimizer.exp_avg/", "optimizer.exp_avg_sq/", "weights/"
+MOMENTUM = "optimizer.momentum/"
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,9 @@ class ModelConfig(Section):
     bias: bool = True
     """Biases in the linear layers and layer norms."""
 
+    initial_std: float | None = Field(default=None, gt=0)
+    """Standard deviation of the initial weights, such as 0.02; null: Xavier's, for embeddings D ** -0.5."""
+
     share_embeddings: bool = False
     """One embedding for both languages; needs tokenizer.shared."""
 

@@ -41,6 +41,7 @@ _NAMES = {
     "model.activation": "activation_fn activation_function hidden_act act_fn nonlinearity",
     "model.norm_first": "pre_norm prenorm layer_norm normalize_before layernorm_position "
     "encoder_normalize_before decoder_normalize_before transformer_preprocess",
+    "model.initial_std": "init_std initializer_range init_range init_weight_std",
     "model.share_embeddings": "share_all_embeddings shared_embeddings tie_embeddings tied_embeddings_all "
     "share_encoder_decoder_embeddings",
     # Source and target in JoeyNMT, target and output in Marian.

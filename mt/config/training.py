@@ -85,6 +85,9 @@ class TrainingConfig(Section):
     bidirectional_epochs: int = Field(default=0, ge=0)
     """First epochs that train both directions, each pair in one of them (Ding et al. 2021); 0: none."""
 
+    muon: bool = False
+    """Update the layers' matrices by Muon (Jordan et al. 2024): steps are slower, and fewer are needed."""
+
     adam_beta1: float = Field(default=0.9, ge=0, lt=1)
     """Decay of Adam's mean of gradients."""
 

@@ -50,6 +50,8 @@ KEYS = (
     "model.num_decoder_layers",
     "model.d_ff",
     "model.dropout",
+    "model.norm_first",
+    "model.initial_std",
     "model.share_embeddings",
     "schedule.kind",
     "schedule.learning_rate",
@@ -61,6 +63,7 @@ KEYS = (
     "training.guided_alignment",
     "training.unknown_share",
     "training.r_drop",
+    "training.muon",
     "training.ema_decay",
     "training.max_steps",
     "validation.every_steps",
@@ -73,10 +76,13 @@ OPTIONAL = {
     "data.delimiter",
     "data.held_out_fraction",
     "tokenizer.shared",
+    "model.norm_first",
+    "model.initial_std",
     "model.share_embeddings",
     "training.guided_alignment",
     "training.unknown_share",
     "training.r_drop",
+    "training.muon",
 }
 # More than `mt check` requires, because the hash that holds pairs out is not exact.
 HELD_OUT = 140

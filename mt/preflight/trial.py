@@ -178,14 +178,23 @@ class Trial:
         return LargestStep(shapes, result, seconds, activations, peak)
 
     def measure_speed(self, stream: BatchStream, *, max_steps: int, max_seconds: float) -> Speed:
-        """Time the first steps of the run, after one that is not counted.
+        """Time the first steps of the run, after some that are not counted.
+
+        The first ones are slower, because the libraries prepare themselves for each new size of a batch.
 
         Args:
             stream: The run's batches.
-            max_steps: Enough steps if they are about equally fast; at most three times as many are timed.
+            max_steps: Enough steps if they are about equally fast; at most three times as many are timed, and
+                half as many before them are not.
             max_seconds: Likewise, their time.
         """
-        _, epoch, batch = self._take(stream, 0, 0)
+        epoch = batch = num_untimed = 0
+        started = time.perf_counter()
+        while num_untimed < max(1, max_steps // 2):
+            _, epoch, batch = self._take(stream, epoch, batch)
+            num_untimed += 1
+            if time.perf_counter() - started >= max_seconds / 2:
+                break
         num_target_tokens: list[int] = []
         processor_started = time.thread_time()
         times = [time.perf_counter()]

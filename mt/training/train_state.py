@@ -7,18 +7,19 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from mt import distributed
 from mt.checkpoint.record import DamagedError
-from mt.checkpoint.training_state import EXP_AVG, EXP_AVG_SQ, WEIGHTS, SavedTraining
+from mt.checkpoint.training_state import EXP_AVG, EXP_AVG_SQ, MOMENTUM, WEIGHTS, SavedTraining
 from mt.config.config import Config
 from mt.data.batches.batch import Batch
 from mt.device import Precision
 from mt.training.counters import Counters, SavedValues
 from mt.training.health import Checkup
 from mt.training.loss import Objective
+from mt.training.optimizers import Muon, make_optimizers
 from mt.training.schedule import learning_rate
 from mt.training.step import StepResult, accumulate_gradients
 from mt.transformer.transformer import Transformer
@@ -88,6 +89,7 @@ class TrainState:
     objective: Objective
     """The model with its loss, on the device to compute on."""
     optimizer: torch.optim.Optimizer
+    """AdamW."""
     precision: Precision
     learning_rate: Callable[[int], float]
     """The learning rate of each optimizer step, counted from 1."""
@@ -97,9 +99,12 @@ class TrainState:
     average: MovingAverage | None = None
     """If there is one, it is validated and saved as the model."""
     counters: Counters = field(default_factory=Counters)
+    muon: Muon | None = None
+    """If there is one, it updates the matrices that are not the optimizer's."""
 
     def __post_init__(self) -> None:
         self._wrapped = distributed.wrap(self.objective)
+        self._optimizers = [self.optimizer] if self.muon is None else [self.optimizer, self.muon]
 
     def step(
         self,
@@ -124,25 +129,28 @@ class TrainState:
             TrainingError: If a single sentence pair, or with several processes a batch, does not fit into
                 memory.
         """
-        counters, optimizer, scaler = self.counters, self.optimizer, self.precision.scaler
+        counters, scaler = self.counters, self.precision.scaler
         if num_target_tokens is None:
             num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
         own_loss = self._accumulate(micro_batches, num_target_tokens)
         # One exchange for all that the processes must know of each other.
         loss, num_stops = distributed.total(own_loss, stop)
         # Before clipping, which needs the true norm, not that of the scaled gradient.
-        scaler.unscale_(optimizer)
+        for optimizer in self._optimizers:
+            scaler.unscale_(optimizer)
         checkup = Checkup(self.objective.model) if observe else None
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        groups = [group for optimizer in self._optimizers for group in optimizer.param_groups]
+        parameters = [parameter for group in groups for parameter in group["params"]]
         norm = float(clip_grad_norm_(parameters, math.inf if self.clip_norm is None else self.clip_norm))
         updated = math.isfinite(norm) and math.isfinite(loss)
         # At a scale of 1 or less, the scale cannot be the reason.
         scale_too_large = not updated and math.isfinite(loss) and scaler.get_scale() > 1
         rate = self.learning_rate(counters.step + 1)
-        for group in optimizer.param_groups:
+        for group in groups:
             group["lr"] = rate
         if updated:
-            scaler.step(optimizer)
+            for optimizer in self._optimizers:
+                scaler.step(optimizer)
             if self.average is not None:
                 self.average.update()
         # The scaler has checked the gradient itself, and lowers its scale if it was not finite.
@@ -192,6 +200,8 @@ class TrainState:
                 tensors[EXP_AVG + name] = moments["exp_avg"]
                 tensors[EXP_AVG_SQ + name] = moments["exp_avg_sq"]
                 num_updates = int(moments["step"])
+            elif self.muon is not None and (state := self.muon.state.get(parameter)):
+                tensors[MOMENTUM + name] = state["momentum_buffer"]
         average = None
         if self.average is not None:
             average = {"num_updates": self.average.num_updates}
@@ -227,7 +237,7 @@ class TrainState:
             model.load_weights(weights)
         else:
             self.average.restore(values.average.num_updates, weights, saved.weights())
-        self._restore_optimizer(saved.tensors, values.optimizer.num_updates)
+        self._restore_optimizers(saved.tensors, values.optimizer.num_updates)
         scaler = self.precision.scaler
         if values.scaler is not None:
             restored = {"scale": values.scaler.scale, "_growth_tracker": values.scaler.growth_tracker}
@@ -252,8 +262,12 @@ class TrainState:
     def _refuse_other_tensors(self, tensors: Mapping[str, Tensor], *, has_moments: bool) -> None:
         # The fused kernel of Adam checks no shapes and would write past the end of a smaller tensor.
         own = self.objective.model.weights()
-        kinds = [*([EXP_AVG, EXP_AVG_SQ] if has_moments else []), *([WEIGHTS] if self.average else [])]
-        expected = {kind + name: weight for kind in kinds for name, weight in own.items()}
+        expected = {WEIGHTS + name: weight for name, weight in own.items()} if self.average else {}
+        if has_moments:
+            of_muon = set() if self.muon is None else set(self._names(self.muon))
+            for name, weight in own.items():
+                kinds = [MOMENTUM] if name in of_muon else [EXP_AVG, EXP_AVG_SQ]
+                expected |= {kind + name: weight for kind in kinds}
         if tensors.keys() != expected.keys():
             missing = sorted(expected.keys() - tensors.keys())
             raise DamagedError(
@@ -272,20 +286,27 @@ class TrainState:
             if not is_sound.all():
                 raise DamagedError(f"{name} in its training state has values that are impossible in training")
 
-    def _restore_optimizer(self, tensors: Mapping[str, Tensor], num_updates: int) -> None:
+    def _restore_optimizers(self, tensors: Mapping[str, Tensor], num_updates: int) -> None:
+        for optimizer in self._optimizers:
+            moments = {}
+            for number, name in enumerate(self._names(optimizer) if num_updates else []):
+                moments[number] = (
+                    {"momentum_buffer": tensors[MOMENTUM + name]}
+                    if optimizer is self.muon
+                    else {
+                        "step": torch.tensor(float(num_updates)),
+                        "exp_avg": tensors[EXP_AVG + name],
+                        "exp_avg_sq": tensors[EXP_AVG_SQ + name],
+                    }
+                )
+            # The groups are the optimizer's current ones: all that they hold comes from the config.
+            groups = optimizer.state_dict()["param_groups"]
+            optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
+    def _names(self, optimizer: torch.optim.Optimizer) -> list[str]:
+        """The names of the parameters that it updates, in its order."""
         names = {parameter: name for name, parameter in self.objective.model.named_parameters()}
-        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        moments = {
-            number: {
-                "step": torch.tensor(float(num_updates)),
-                "exp_avg": tensors[EXP_AVG + names[parameter]],
-                "exp_avg_sq": tensors[EXP_AVG_SQ + names[parameter]],
-            }
-            for number, parameter in enumerate(parameters if num_updates else [])
-        }
-        # The groups are the optimizer's current ones: all that they hold comes from the config.
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        return [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def new_train_state(
@@ -293,6 +314,7 @@ def new_train_state(
 ) -> TrainState:
     """The state before the first step or before it is restored, for a model on its device."""
     training = config.training
+    adamw, muon = make_optimizers(model, training)
     return TrainState(
         Objective(
             model,
@@ -301,36 +323,12 @@ def new_train_state(
             simcut=training.simcut,
             simcut_share=training.simcut_share,
         ),
-        # The fused kernel updates all parameters in one pass; the learning rate is set at each step.
-        torch.optim.AdamW(
-            parameter_groups(model, training.weight_decay),
-            lr=0.0,
-            betas=(training.adam_beta1, training.adam_beta2),
-            eps=training.adam_epsilon,
-            fused=True,
-        ),
+        adamw,
         precision,
         partial(learning_rate, config=config.schedule, d_model=config.model.d_model),
         training.label_smoothing,
         training.clip_norm,
         None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
         counters,
+        muon,
     )
-
-
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Two groups: the matrices of linear layers, and everything else, which is exempt from weight decay.
-
-    Norms, biases and embeddings are exempt: decay would scale down the output of a norm, and shrink the
-    embeddings of words that are too rare to receive gradients. An output matrix tied to an embedding counts
-    as an embedding.
-    """
-    embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
-    matrices: list[nn.Parameter] = []
-    exempt: list[nn.Parameter] = []
-    for parameter in model.parameters():
-        (matrices if parameter.dim() > 1 and parameter not in embeddings else exempt).append(parameter)
-    return [
-        {"params": matrices, "weight_decay": weight_decay},
-        {"params": exempt, "weight_decay": 0.0},
-    ]

@@ -49,11 +49,11 @@ def build_transformer(
     )
     if config.tie_output:
         model.output.weight = tgt_tokens.weight
-    initialise(model)
+    initialise(model, config.initial_std)
     return model
 
 
-def initialise(model: nn.Module) -> None:
+def initialise(model: nn.Module, std: float | None) -> None:
     """Draw the initial weights.
 
     ==================  =====================================================================
@@ -63,16 +63,23 @@ def initialise(model: nn.Module) -> None:
     biases              0
     layer norms         gain 1, bias 0
     ==================  =====================================================================
+
+    Args:
+        model: The model.
+        std: If given, linear weights and embeddings are normal with this standard deviation instead.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight)
+            if std is None:
+                nn.init.xavier_uniform_(module.weight)
+            else:
+                nn.init.normal_(module.weight, std=std)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
     # After the linear layers: a tied output projection is initialised as an embedding.
     for module in model.modules():
         if isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+            nn.init.normal_(module.weight, std=std or module.embedding_dim**-0.5)
 
 
 @contextmanager

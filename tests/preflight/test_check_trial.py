@@ -104,7 +104,7 @@ def test_the_largest_step_is_a_real_one(
     assert any(not torch.equal(a, b) for a, b in zip(before, trial.model.parameters(), strict=True))
 
 
-def test_speed_counts_the_tokens_of_the_steps_after_the_first(
+def test_speed_counts_the_tokens_of_the_steps_after_the_first_ones(
     trial: Trial,
     prepared: tuple[Config, EncodedPairs, tuple[Tokenizer, Tokenizer]],
     monkeypatch: pytest.MonkeyPatch,
@@ -112,17 +112,19 @@ def test_speed_counts_the_tokens_of_the_steps_after_the_first(
     config, pairs, _ = prepared
     stream = BatchStream(pairs, batch_tokens=100, num_micro_batches=2, seed=config.training.seed)
     epoch, batch, tokens = 0, 0, []
-    for _ in range(4):
+    for _ in range(6):
         batches, epoch, batch = stream.take(epoch, batch)
         tokens.append(sum(int((batch.labels != 0).sum()) for batch in batches))
     ticks = iter(range(1000))
     monkeypatch.setattr(time, "perf_counter", lambda: 2.0 * next(ticks))
     monkeypatch.setattr(Speed, "is_steady", True)
-    speed = trial.measure_speed(stream, max_steps=3, max_seconds=1000)
-    assert speed.step_target_tokens == tokens[1:]
+    speed = trial.measure_speed(stream, max_steps=4, max_seconds=1000)
+    assert speed.step_target_tokens == tokens[2:]
     # The clock, two seconds on at each look, is looked at between steps.
-    assert list(speed.step_seconds) == [2.0, 2.0, 2.0]
-    assert speed.tokens_per_second == sum(tokens[1:]) / 6
+    assert list(speed.step_seconds) == [2.0, 2.0, 2.0, 2.0]
+    assert speed.tokens_per_second == sum(tokens[2:]) / 8
+    # However slow they are, one is not counted.
+    assert trial.measure_speed(stream, max_steps=1, max_seconds=1).step_target_tokens == tokens[1:2]
     assert trial.measure_speed(stream, max_steps=3, max_seconds=1).num_steps == 1
     # Where steps vary it takes longer, but not for ever.
     monkeypatch.setattr(Speed, "is_steady", False)

@@ -52,11 +52,12 @@ def make_state(make_config: MakeConfig) -> Callable[..., TrainState]:
 def take_step(state: TrainState) -> None:
     state.counters.step += 1
     generator = torch.Generator().manual_seed(state.counters.step)
-    for group in state.optimizer.param_groups:
-        group["lr"] = 0.01
     for parameter in state.objective.parameters():
         parameter.grad = torch.randn(parameter.shape, generator=generator)
-    state.precision.scaler.step(state.optimizer)
+    for optimizer in filter(None, (state.optimizer, state.muon)):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.01
+        state.precision.scaler.step(optimizer)
     if state.average is not None:
         state.average.update()
     state.precision.scaler.update()
@@ -113,7 +114,11 @@ def test_the_weights_of_the_losses_reach_the_objective(make_state: Callable[...,
 
 @pytest.mark.parametrize("steps", [0, 3])
 @pytest.mark.parametrize("fp16", [False, True])
-@pytest.mark.parametrize("overrides", [(), ("training.ema_decay=0.9",)], ids=["plain", "average"])
+@pytest.mark.parametrize(
+    "overrides",
+    [(), ("training.ema_decay=0.9",), ("training.ema_decay=0.9", "training.muon=true")],
+    ids=["plain", "average", "Muon"],
+)
 def test_what_is_restored_continues_as_what_was_saved(
     overrides: tuple[str, ...],
     fp16: bool,
@@ -149,15 +154,23 @@ ALTERATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("alter", ALTERATIONS.values(), ids=ALTERATIONS)
-@pytest.mark.parametrize("kind", ["optimizer.exp_avg/", "optimizer.exp_avg_sq/", "weights/"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "optimizer.exp_avg/decoder.norm.weight",
+        "optimizer.exp_avg_sq/decoder.norm.weight",
+        "optimizer.momentum/decoder.layers.0.self_attention.key.weight",
+        "weights/decoder.norm.weight",
+    ],
+)
 def test_a_tensor_that_does_not_fit_its_parameter_is_refused_and_nothing_is_changed(
-    kind: str, alter: Callable[[Tensor], Tensor], make_state: Callable[..., TrainState]
+    name: str, alter: Callable[[Tensor], Tensor], make_state: Callable[..., TrainState]
 ) -> None:
     # The fused kernel of Adam compares no sizes: it would write beyond the end of a smaller one.
-    saved = make_state("training.ema_decay=0.9", steps=2).save()
-    name = f"{kind}decoder.norm.weight"
+    options = ("training.ema_decay=0.9", "training.muon=true")
+    saved = make_state(*options, steps=2).save()
     altered = SavedTraining(saved.values, {**saved.tensors, name: alter(saved.tensors[name])})
-    state = make_state("training.ema_decay=0.9")
+    state = make_state(*options)
     before = {key: weight.clone() for key, weight in state.objective.model.weights().items()}
     with pytest.raises(DamagedError, match=name):
         state.restore(evaluated(state), altered, read_values(altered, 2))
@@ -174,7 +187,7 @@ def test_tensors_and_values_that_are_missing_or_too_many_are_refused(
     make_state: Callable[..., TrainState],
 ) -> None:
     plain, average = make_state(steps=2), make_state("training.ema_decay=0.9", steps=2)
-    scaled = make_state(steps=2, fp16=True)
+    scaled, muon = make_state(steps=2, fp16=True), make_state("training.muon=true", steps=2)
     saved_plain = plain.save()
     norm = "optimizer.exp_avg/decoder.norm.bias"
     cases: list[tuple[TrainState, SavedTraining, str]] = [
@@ -189,6 +202,8 @@ def test_tensors_and_values_that_are_missing_or_too_many_are_refused(
         (average, saved_plain, "lacks a moving average"),
         (plain, scaled.save(), "has the scale of fp16"),
         (scaled, saved_plain, "lacks the scale of fp16"),
+        (plain, muon.save(), "lacks optimizer.exp_avg/"),
+        (muon, saved_plain, "lacks optimizer.momentum/"),
     ]
     for state, saved, message in cases:
         with pytest.raises(DamagedError, match=message):

@@ -140,6 +140,18 @@ def test_scaled_embeddings_are_as_large_as_the_positions(tie_output: bool, make_
         assert float(weight.abs().max()) > 3 * 64**-0.5  # normal, not uniform
 
 
+@pytest.mark.parametrize("tie_output", [True, False])
+def test_all_matrices_start_with_the_standard_deviation_asked_for(tie_output: bool, make_model: Make) -> None:
+    model = make_model(
+        d_model=64, tie_output=tie_output, src_vocab_size=200, tgt_vocab_size=300, initial_std=0.02
+    )
+    matrices = [parameter.detach() for parameter in model.parameters() if parameter.dim() == 2]
+    assert len(matrices) == 2 * (4 + 2) + 2 * (8 + 2) + 2 + (not tie_output)
+    for matrix in matrices:
+        assert float(matrix.std()) == pytest.approx(0.02, rel=0.06)
+        assert float(matrix.abs().max()) > 3 * 0.02  # normal, not uniform
+
+
 def test_tied_logits_start_near_one(make_model: Make) -> None:
     model = make_model(d_model=64, tgt_vocab_size=300)
     ids = torch.randint(4, 11, (8, 10))

@@ -1,0 +1,106 @@
+"""Muon against the singular value decomposition and against torch's, and what each optimizer updates."""
+
+import pytest
+import torch
+
+from mt.config.model import ModelConfig
+from mt.config.training import TrainingConfig
+from mt.training.optimizers import Muon, make_optimizers
+from mt.transformer.build import build_transformer
+from mt.transformer.transformer import Transformer
+
+RATE = 0.01
+
+
+def make_model(*, tie_output: bool = True) -> Transformer:
+    config = ModelConfig(
+        d_model=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=48, tie_output=tie_output
+    )
+    return build_transformer(config, src_vocab_size=20, tgt_vocab_size=30, max_length=8)
+
+
+def steps_of(model: Transformer, **options: float) -> dict[str, torch.Tensor]:
+    """What one step with random gradients, which stay in the parameters, adds to each of them."""
+    adamw, muon = make_optimizers(model, TrainingConfig.model_validate({"muon": True, **options}))
+    assert muon is not None
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    for optimizer in (adamw, muon):
+        for group in optimizer.param_groups:
+            group["lr"] = RATE
+        optimizer.step()
+    return {name: parameter.detach() - before[name] for name, parameter in model.named_parameters()}
+
+
+def test_without_it_adam_updates_everything() -> None:
+    model = make_model()
+    adamw, muon = make_optimizers(model, TrainingConfig())
+    assert muon is None
+    assert sum(len(group["params"]) for group in adamw.param_groups) == len(list(model.parameters()))
+
+
+@pytest.mark.parametrize("tie_output", [True, False])
+def test_muon_updates_the_matrices_of_the_layers_and_adam_all_else(tie_output: bool) -> None:
+    model = make_model(tie_output=tie_output)
+    for name, step in steps_of(model).items():
+        # Adam's first step is the learning rate for each number.
+        is_adams = torch.allclose(step.abs(), torch.tensor(RATE), rtol=1e-3)
+        assert is_adams == (".layers." not in name or not name.endswith(".weight") or "norm" in name), name
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (48, 16), (16, 48)])
+def test_the_update_is_the_gradient_with_singular_values_near_one(shape: tuple[int, int]) -> None:
+    """Jordan et al. 2024: five rounds of a polynomial of each singular value, here by their decomposition."""
+    matrices = [torch.nn.Parameter(torch.randn(shape).double()) for _ in range(3)]
+    before = [matrix.detach().clone() for matrix in matrices]
+    muon = Muon(matrices, weight_decay=0.0, dtype=torch.float64)
+    muon.param_groups[0]["lr"] = RATE
+    for matrix in matrices:
+        matrix.grad = torch.randn_like(matrix)
+    muon.step()
+    for matrix, old in zip(matrices, before, strict=True):
+        assert matrix.grad is not None
+        left, values, right = torch.linalg.svd(matrix.grad, full_matrices=False)
+        values = values / values.norm()
+        for _ in range(5):
+            values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
+        assert values.max() < 1.25
+        expected = left @ values.diag() @ right * (-0.2 * max(shape) ** 0.5 * RATE)
+        torch.testing.assert_close(matrix.detach() - old, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_steps_are_those_of_torchs_own_muon(dtype: torch.dtype) -> None:
+    shapes = [(16, 16), (48, 16), (16, 16), (16, 48)]
+    ours = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
+    before = [matrix.detach().clone() for matrix in ours]
+    theirs = [torch.nn.Parameter(matrix.clone()) for matrix in before]
+    muons = (
+        Muon(ours, weight_decay=0.1, dtype=dtype),
+        torch.optim.Muon(theirs, lr=RATE, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+    )
+    muons[0].param_groups[0]["lr"] = RATE
+    for _ in range(6):
+        for one, other in zip(ours, theirs, strict=True):
+            one.grad = torch.randn_like(one)
+            other.grad = one.grad.clone()
+        for muon in muons:
+            muon.step()
+    for one, other, old in zip(ours, theirs, before, strict=True):
+        # They round differently in bf16, which torch's always computes in.
+        assert (one - other).norm() < 0.05 * (other - old).norm()
+
+
+def test_weight_decay_takes_off_a_share_of_matrices_alone() -> None:
+    torch.manual_seed(3)
+    plain = steps_of(make_model())
+    torch.manual_seed(3)
+    model = make_model()
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    torch.manual_seed(3)
+    decayed = steps_of(make_model(), weight_decay=0.5)
+    for name, step in decayed.items():
+        is_matrix = ".layers." in name and before[name].dim() == 2
+        expected = plain[name] - is_matrix * RATE * 0.5 * before[name]
+        torch.testing.assert_close(step, expected, rtol=0, atol=1e-6)
