@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from mt import processes
-from mt.errors import MtError, TrainingError
+from mt.errors import Interrupted, MtError, TrainingError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,9 +30,15 @@ STEP_TIME = {"cpu": timedelta(seconds=60), "cuda": timedelta(minutes=5)}
 # How long it waits while the first one prepares the corpus, validates or saves.
 LONG_TIME = timedelta(days=7)
 _FIRST_WORD_SECONDS = 2.0
+# How often a process looks whether another one was asked to stop.
+_HEARING_SECONDS = 1.0
+_STOP, _DEVICE = "mt/stop", "mt/device"
 
 _patient: dist.ProcessGroup | None = None
 """The group for objects and for long waits; the default group is for what a step exchanges."""
+_board: Any = None
+"""The store that any process may write and read without waiting for the others."""
+_read_at = 0.0
 
 
 @contextmanager
@@ -39,18 +46,22 @@ def connected(device_type: str) -> Iterator[None]:
     """Connect the processes for the time of the ``with`` block, in which they compute on such devices.
 
     Raises:
-        TrainingError: On the first process, if another one was lost. The others end without a word.
+        TrainingError: On the first process, if another one was lost. The others end without a word. On
+            another process, if it computes on another kind of device than the first one.
     """
-    global _patient
+    global _patient, _board
     if not processes.are_several():
         yield
         return
-    processes.end_with_launcher()
-    if device_type == "cuda":
-        torch.cuda.set_device(processes.local_rank())
-    dist.init_process_group("nccl" if device_type == "cuda" else "gloo", timeout=STEP_TIME[device_type])
-    _patient = dist.new_group(backend="gloo", timeout=LONG_TIME)
+    limit = STEP_TIME[device_type]
     try:
+        _board, rank, size = next(rendezvous("env://", timeout=limit))
+        _refuse_other_device(device_type)
+        if device_type == "cuda":
+            torch.cuda.set_device(processes.local_rank())
+        backend = "nccl" if device_type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=_board, rank=rank, world_size=size, timeout=limit)
+        _patient = dist.new_group(backend="gloo", timeout=LONG_TIME)
         yield
     except RuntimeError as error:
         if not is_lost_connection(error):
@@ -64,8 +75,20 @@ def connected(device_type: str) -> Iterator[None]:
             "is above and in train.log. The same command resumes the run from its newest checkpoint."
         ) from error
     finally:
-        _patient = None
-        dist.destroy_process_group()
+        _patient = _board = None
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _refuse_other_device(device_type: str) -> None:
+    """Check that all processes compute on devices of one kind, without which they cannot connect."""
+    if processes.is_first():
+        _board.set(_DEVICE, device_type)
+    elif (first := _board.get(_DEVICE).decode()) != device_type:
+        raise TrainingError(
+            f"this process computes on {device_type} and the first one on {first}. Choose a device that all "
+            "machines have."
+        )
 
 
 def wrap(objective: nn.Module) -> nn.Module:
@@ -128,21 +151,47 @@ def deal(pieces: Sequence[T], work: Callable[[T], R]) -> list[R]:
     """Deal the pieces out, which are the same on all processes, and return all results, in order, on each.
 
     Raises:
-        MtError: On all processes, if one of them raises it.
+        MtError, Interrupted: On all processes, if one of them raises it.
     """
     if not dist.is_initialized():
         return [work(piece) for piece in pieces]
-    own: list[R] = []
-    error: MtError | None = None
-    try:
-        own = [work(piece) for piece in pieces[processes.rank() :: processes.size()]]
-    except MtError as raised:
-        error = raised
-    dealt = gather((own, error))
-    if errors := [each for _, each in dealt if each is not None]:
-        raise errors[0]
-    results = [iter(part) for part, _ in dealt]
+    share = pieces[processes.rank() :: processes.size()]
+    results = [iter(part) for part in gather(together(lambda: [work(piece) for piece in share]))]
     return [next(results[number % processes.size()]) for number in range(len(pieces))]
+
+
+def together(work: Callable[[], T]) -> T:
+    """What ``work`` returns on this process, as soon as all are through with theirs, however long it takes.
+
+    Raises:
+        MtError, Interrupted: On all processes, if one of them raises it.
+    """
+    done: list[T] = []
+    error: MtError | Interrupted | None = None
+    try:
+        done.append(work())
+    except (MtError, Interrupted) as raised:
+        error = raised
+    for each in gather(error):
+        if each is not None:
+            raise each
+    return done[0]
+
+
+def has_heard(stop: bool) -> bool:
+    """Whether any process has been asked to ``stop``; that another one was is heard within a second.
+
+    It costs no exchange, so that the processes find out at different times.
+    """
+    global _read_at
+    if _board is None:
+        return stop
+    if stop:
+        _board.set(_STOP, "")
+    elif time.monotonic() - _read_at >= _HEARING_SECONDS:
+        _read_at = time.monotonic()
+        return bool(_board.check([_STOP]))
+    return stop
 
 
 def agreed(items: Iterator[T]) -> Iterator[T]:

@@ -41,6 +41,10 @@ class MtError(Exception):
         return with_remedies(self.message, [remedy.value for remedy in self.remedies])
 
 
+class Interrupted(BaseException):
+    """The run must stop, and its current work is abandoned. Not an Exception, which libraries may swallow."""
+
+
 class ConfigError(MtError):
     """A config file or an override cannot be used."""
 

@@ -7,17 +7,14 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Self
 
-from mt import processes
+from mt import distributed, processes
+from mt.errors import Interrupted
 
 # SIGHUP is sent when the terminal is closed; SLURM can send SIGUSR1 before the time limit of a job.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 MORE_TO_DO = 75
 """The exit code at a time limit: EX_TEMPFAIL, after which a job script may queue the run again."""
 STDERR = 2
-
-
-class Interrupted(BaseException):
-    """The run must stop, and its current work is abandoned. Not an Exception, which libraries may swallow."""
 
 
 class Interruption:
@@ -34,16 +31,21 @@ class Interruption:
         self._is_at_once = False
 
     def check(self) -> None:
-        """Raise `Interrupted` if the run must stop; for work that can be abandoned and repeated.
-
-        One of several processes cannot abandon what the others wait for: it stops once all know of it.
-        """
+        """Raise `Interrupted` if the run must stop and all processes know it; between two steps."""
         if self._is_agreed or (self.signal is not None and not processes.are_several()):
             raise Interrupted
 
+    def check_share(self) -> None:
+        """Raise `Interrupted` if any process was asked to stop; for work within `distributed.together`.
+
+        It can be abandoned and repeated, and is abandoned by all of them.
+        """
+        if distributed.has_heard(self.signal is not None):
+            raise Interrupted
+
     def agree(self, *, stop: bool) -> None:
-        """Learn at the end of a step whether any process was asked to stop."""
-        self._is_agreed = stop
+        """Learn whether any process was asked to stop, which is never taken back."""
+        self._is_agreed = self._is_agreed or stop
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:

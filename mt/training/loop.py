@@ -6,9 +6,8 @@ import time
 from mt import distributed, processes
 from mt.config.config import Config
 from mt.data.batches.stream import BatchStream
-from mt.errors import Remedy, TrainingError
+from mt.errors import Interrupted, Remedy, TrainingError
 from mt.training.counters import Counters
-from mt.training.interruption import Interrupted
 from mt.training.session import Session
 from mt.training.step import LaunchedStep, StepResult
 from mt.training.train_state import TrainState
@@ -36,15 +35,16 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
             started = time.perf_counter()
             try:
                 session.interruption.check()
+                if counters.batch == 0:
+                    # Making an epoch may take longer than a step may.
+                    distributed.together(lambda: batches.num_steps(counters.epoch))
                 num_tokens = batches.step_target_tokens(counters.epoch, counters.batch)
                 micro_batches, epoch, batch = batches.take(
                     counters.epoch, counters.batch, rank=processes.rank(), num_processes=processes.size()
                 )
-                if counters.batch == 0:
-                    # Making an epoch may take longer than a step may.
-                    distributed.wait()
             except Interrupted:
                 outcomes.report()
+                session.interruption.agree(stop=True)
                 session.save_new_steps(train_state)
                 return None
             counters.epoch, counters.batch = epoch, batch

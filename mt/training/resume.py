@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 import mt
-from mt import processes
+from mt import distributed, processes
 from mt.atomic_files import write_text_atomically
 from mt.checkpoint.record import FORMAT_VERSION, Checkpoint, DamagedError
 from mt.checkpoint.store import CheckpointStore
 from mt.checkpoint.training_state import SavedTraining
 from mt.config.config import Config
 from mt.config.load import MAX_CONFIG_BYTES, load_config
-from mt.config.write import config_to_yaml, differences
+from mt.config.write import all_options, config_to_yaml, differences
 from mt.device import Precision, is_out_of_memory
 from mt.errors import CheckpointError, ConfigError, Remedy, RunError, TrainingError
 from mt.inference.loaded_model import refuse_other_computation, refuse_other_tokenizers
@@ -29,6 +29,14 @@ from mt.training.progress import read_metrics
 from mt.training.train_state import TrainState
 
 LOG = logging.getLogger(__name__)
+
+_EQUAL_EVERYWHERE = {
+    "mt": "Install the same version on all machines.",
+    "torch": "Install the same version on all machines.",
+    "precision": "training.precision: auto takes what is fastest on each machine. Name one that all of them "
+    "have, such as training.precision=float32.",
+}
+"""What of the environment must be equal in all processes, and what to do where it is not."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +202,28 @@ def refuse_changed_config(
             f"{run.path} was started with another config:\n  {fields}\nSet these options as they were.",
             *remedies,
         )
+
+
+def refuse_unlike_processes(config: Config, environment: Mapping[str, str | int]) -> None:
+    """Before several processes train: check that they have the same software, precision and config.
+
+    Raises:
+        RunError: On the first process, whose end is the end of the others; the message names what differs.
+    """
+    (mine, my_options), *others = distributed.gather((dict(environment), all_options(config)))
+    if not processes.is_first():
+        return
+    for rank, (its, its_options) in enumerate(others, 1):
+        for name, remedy in _EQUAL_EVERYWHERE.items():
+            if its[name] != mine[name]:
+                raise RunError(
+                    f"{name} is {mine[name]} in the first process and {its[name]} in process {rank}. {remedy}"
+                )
+        if different := environment_differences(its_options, my_options):
+            raise RunError(
+                f"process {rank} was given another config than the first process (-> shows the first one's): "
+                f"{', '.join(different)}. Start the same command with the same config on all machines."
+            )
 
 
 def write_config(run: RunDirectory, config: Config) -> None:

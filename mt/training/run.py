@@ -18,14 +18,15 @@ from mt.data.batches.stream import BatchStream, short_of_one_direction, training
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
 from mt.device import Precision, choose_device, keep_freed_memory, multiplies_bf16_fast
-from mt.display import show_only_errors
-from mt.errors import ConfigError, RunError
+from mt.display import counted, show_only_errors
+from mt.errors import ConfigError, Interrupted, RunError
+from mt.evaluation.scores import SCORE_NAMES
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
 from mt.seeding import seed_everything
 from mt.training.branch import branch_off, find_origin
 from mt.training.counters import Counters
-from mt.training.interruption import Interrupted, Interruption
+from mt.training.interruption import Interruption
 from mt.training.loop import train
 from mt.training.progress import Progress, log_file
 from mt.training.resume import (
@@ -33,6 +34,7 @@ from mt.training.resume import (
     describe_environment,
     explain_out_of_memory,
     find_resume_point,
+    refuse_unlike_processes,
     report_resuming,
     write_config,
 )
@@ -86,6 +88,7 @@ def run_training(
         explain_out_of_memory(config),
     ):
         setup = _Setup(config, run, device, precision, interruption)
+        refuse_unlike_processes(config, describe_environment(device, precision))
         if not processes.is_first():
             return _train_with_the_first(setup)
         _refuse_idle_processes(config)
@@ -108,6 +111,7 @@ def run_training(
                     with _ready(setup, point, counters, corpus) as ready:
                         finished = train(*ready)
                 except Interrupted:
+                    interruption.agree(stop=True)
                     finished = None
                 _report_end(finished, counters, config.validation.metric, interruption)
                 if finished is None:
@@ -157,6 +161,7 @@ def _train_with_the_first(setup: _Setup) -> Outcome:
             with _ready(setup, point, counters, None) as ready:
                 finished = train(*ready)
         except Interrupted:
+            setup.interruption.agree(stop=True)
             finished = None
     return Outcome(finished, counters, 0 if finished else setup.interruption.exit_code)
 
@@ -199,11 +204,10 @@ def _ready(
         report_resuming(run, config, point.checkpoint, environment)
     _report_model(model, environment)
     _speed_up(model, config)
-    batches = _batches(config, prepared, counters, interruption)
+    # Making an epoch may take longer than a step may.
+    batches = distributed.together(lambda: _batches(config, prepared, counters, interruption))
     if processes.are_several():
-        largest = batches.largest_batch(counters.epoch)
-        distributed.wait()
-        train_state.try_out(largest)
+        train_state.try_out(distributed.together(lambda: batches.largest_batch(counters.epoch)))
     with _progress(config, run, prepared, batches, counters) if is_first else nullcontext() as progress:
         session = Session(config, run, setup.store, prepared, environment, interruption, progress)
         session.newest = point.checkpoint if point else None
@@ -273,7 +277,7 @@ def _batches(
     config: Config, prepared: Prepared, counters: Counters, interruption: Interruption
 ) -> BatchStream:
     tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
-    batches = training_batches(config, prepared.train, tokenizers, prepared.places, interruption.check)
+    batches = training_batches(config, prepared.train, tokenizers, prepared.places, interruption.check_share)
     batches.refuse_position_behind_end(counters.epoch, counters.batch)
     return batches
 
@@ -314,12 +318,12 @@ def _expected_steps(config: Config, batches: BatchStream, counters: Counters) ->
 
 def _report_model(model: Transformer, environment: dict[str, str | int]) -> None:
     LOG.info(
-        "model: %s parameters, in %s on %s (%s, %s threads)",
+        "model: %s parameters, in %s on %s (%s, %s)",
         f"{sum(parameter.numel() for parameter in model.parameters()):,}",
         environment["precision"],
         environment["device"],
         environment["device_name"],
-        environment["num_threads"],
+        counted(int(environment["num_threads"]), "thread"),
     )
     device = model.output.weight.device
     if environment["precision"] == "float32" and multiplies_bf16_fast(device):
@@ -339,4 +343,4 @@ def _report_end(finished: str | None, counters: Counters, metric: str, interrupt
         counters.seconds / 60,
     )
     if counters.best_value is not None:
-        LOG.info("Best validation %s: %.2f", metric, counters.best_value)
+        LOG.info("Best validation %s: %.2f", SCORE_NAMES.get(metric, metric), counters.best_value)

@@ -14,13 +14,14 @@ from mt.data.batches.batch import Batch, collate
 from mt.data.batches.sampler import ordered_batches
 from mt.data.prepare import Prepared
 from mt.display import progress_bar
+from mt.errors import Interrupted
 from mt.inference.loaded_model import tokenizer_checksums
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels, attention_images
 from mt.training.bad_batches import keep_bad_batch
 from mt.training.counters import Counters, CurvePoint
-from mt.training.interruption import Interrupted, Interruption
+from mt.training.interruption import Interruption
 from mt.training.progress import Progress
 from mt.training.samples import Sample
 from mt.training.step import StepResult
@@ -64,7 +65,7 @@ class Session:
         def translate(texts: Sequence[str]) -> list[str]:
             with progress_bar(len(texts), unit="sentences", description="validating") as bar:
                 return translator.translate(
-                    texts, advance=bar.update, before_each_batch=self.interruption.check
+                    texts, advance=bar.update, before_each_batch=self.interruption.check_share
                 )
 
         try:
@@ -81,6 +82,7 @@ class Session:
                 self._attention = attention_images(translator, validation)
                 return result
         except Interrupted:
+            self.interruption.agree(stop=True)
             return None
 
     def agree_on_time(self, counters: Counters) -> None:
@@ -149,5 +151,5 @@ class Session:
             pairs.src.lengths, pairs.tgt.lengths, batch_tokens=self.config.training.batch_tokens
         )
         for indices in islice(batches, processes.rank(), None, processes.size()):
-            self.interruption.check()
+            self.interruption.check_share()
             yield collate(*pairs.select(indices))

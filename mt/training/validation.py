@@ -104,11 +104,14 @@ def validation_loss(objective: Objective, batches: Iterable[Batch], precision: P
         with precision.autocast():
             return float(objective(batch.to(device), 0.0))
 
-    own_loss, own_tokens = 0.0, 0
-    for batch in batches:
-        own_loss += sum(split_on_out_of_memory(summed_loss, batch, _halves))
-        own_tokens += batch.num_target_tokens
-    losses, tokens = zip(*distributed.gather((own_loss, own_tokens)), strict=True)
+    def own_share() -> tuple[float, int]:
+        own_loss, own_tokens = 0.0, 0
+        for batch in batches:
+            own_loss += sum(split_on_out_of_memory(summed_loss, batch, _halves))
+            own_tokens += batch.num_target_tokens
+        return own_loss, own_tokens
+
+    losses, tokens = zip(*distributed.gather(distributed.together(own_share)), strict=True)
     return sum(losses) / sum(tokens) if sum(tokens) else math.nan
 
 

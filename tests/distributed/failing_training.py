@@ -14,6 +14,7 @@ import mt.training.run
 from mt import processes
 from mt.__main__ import main
 from mt.checkpoint.store import CheckpointStore
+from mt.data.batches.bpe_dropout import BpeDropout
 from mt.errors import DataError
 from mt.training.session import Session
 from mt.training.train_state import TrainState
@@ -43,6 +44,8 @@ def _happen(*arguments: Any) -> None:
             os.kill(os.getpid(), signal.SIGSTOP)
         case "kill agent":
             os.kill(os.getppid(), signal.SIGKILL)
+        case "terminate":
+            os.kill(os.getpid(), signal.SIGTERM)
         case "terminate agent":
             os.kill(os.getppid(), signal.SIGTERM)
         case "error":
@@ -74,6 +77,10 @@ if rank == processes.rank():
             happens_in(TrainState, "step", lambda state, *_: state.counters.step == 4)
         case "validation":
             happens_in(Session, "_validation_batches")
+        case "second epoch":
+            passed = iter(range(4))
+            # Sources and targets of the first one were before.
+            happens_in(BpeDropout, "_cut", lambda *_: next(passed) == 2)
         case "saving":
             # With two steps that are not saved yet.
             happens_in(CheckpointStore, "save", lambda _, number, *__: number == 6)

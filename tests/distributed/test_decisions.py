@@ -7,10 +7,12 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from mt import distributed
 from mt.config.config import Config
 from mt.data.batches.batch import Batch, collate
+from mt.errors import Interrupted, TrainingError
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 from mt.training.session import Session
@@ -31,6 +33,31 @@ def test_the_time_that_limits_a_run_is_the_first_process_s(
     outcome = run_training(make_config("training.max_minutes=100"), run)
     assert outcome.finished == "training.max_minutes (100) reached"
     assert outcome.counters.step == 1
+
+
+def test_that_another_process_was_asked_to_stop_is_heard_within_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(distributed, "_board", HashStore())
+    monkeypatch.setattr(distributed, "_read_at", 0.0)
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    assert not distributed.has_heard(stop=False)
+    # The other one.
+    assert distributed.has_heard(stop=True)
+    now += 0.9
+    assert not distributed.has_heard(stop=False)
+    now += 0.2
+    assert distributed.has_heard(stop=False)
+
+
+@pytest.mark.parametrize("error", [Interrupted(), TrainingError("no memory")])
+def test_what_ends_the_work_of_one_ends_that_of_all(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    monkeypatch.setattr(distributed, "gather", lambda own: [own, error])
+    with pytest.raises(type(error)):
+        distributed.together(lambda: "done")
 
 
 def test_a_bad_batch_is_kept_in_the_order_of_the_step(

@@ -142,6 +142,31 @@ def test_sigterm_to_the_agent_saves_and_says_so_in_a_file(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("point", ["validation", "second epoch"])
+def test_a_signal_to_one_ends_long_work_of_all(train: Fail, tmp_path: Path, rank: int, point: str) -> None:
+    options = [
+        "tokenizer.kind=bpe", "tokenizer.max_size=300", "training.bpe_dropout=0.1",
+        "training.batch_tokens=600",
+    ]  # fmt: skip
+    more = [word for option in options for word in ("--set", option)]
+    ended = train(rank, point, "terminate", *more)
+    assert ended.returncode != 0
+    assert seconds_to_the_end(tmp_path) < 15 + BUSY_SECONDS
+    reason = "another process was asked to stop\n" if rank else "SIGTERM\n"
+    assert (tmp_path / "run/stopped").read_text() == reason
+    state = position(tmp_path / "run")
+    assert state["owes_validation"] == (point == "validation")
+    if point == "validation":
+        assert state["step"] == 4
+        assert '"validation"' not in (tmp_path / "run/metrics.jsonl").read_text()
+    else:
+        assert (state["epoch"], state["batch"]) == (1, 0)
+    assert train(9, "-", "-", *more).returncode == 0
+    assert position(tmp_path / "run")["step"] == 8
+
+
+@pytest.mark.slow
 def test_a_time_limit_saves_and_says_so_in_a_file(
     train: Fail, tmp_path: Path, unbroken: dict[str, torch.Tensor]
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from mt import distributed, processes
 from mt.config.config import Config
@@ -13,7 +14,7 @@ from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
 from mt.device import Precision, choose_device
 from mt.display import show_only_errors
-from mt.errors import ConfigError, TrainingError
+from mt.errors import ConfigError, RunError, TrainingError
 from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
 from mt.training.progress import log_file
@@ -74,6 +75,50 @@ def test_an_uneven_split_is_warned_of_with_the_time_lost(
     if lost is not None:
         assert f"{each} micro-batches on {size} processes: {lost} of the time" in found[0]
         assert f"multiple of {size} (training.num_micro_batches)" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("mt", "same version"), ("torch", "same version"), ("precision", "training.precision=float32")],
+)
+def test_processes_with_other_software_or_precision_are_refused(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, remedy: str
+) -> None:
+    def gather(own: tuple[dict[str, object], object]) -> list[object]:
+        return [own, own, (own[0] | {name: "another"}, own[1])]
+
+    monkeypatch.setattr(distributed, "gather", gather)
+    with pytest.raises(RunError) as refused:
+        run_training(make_config(), tmp_path / "run")
+    message = str(refused.value)
+    assert message.startswith(f"{name} is ")
+    assert "another in process 2" in message
+    assert remedy in message
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("theirs", "is_refused"), [("cpu", False), ("cuda", True)])
+def test_processes_on_another_kind_of_device_are_refused(
+    monkeypatch: pytest.MonkeyPatch, theirs: str, is_refused: bool
+) -> None:
+    class ConnectedError(Exception):
+        pass
+
+    def init(*_: object, **__: object) -> None:
+        raise ConnectedError
+
+    store = HashStore()
+    store.set("mt/device", theirs)
+    monkeypatch.setattr(distributed, "rendezvous", lambda *_, **__: iter([(store, 1, 2)]))
+    monkeypatch.setattr("torch.distributed.init_process_group", init)
+    monkeypatch.setattr(processes, "rank", lambda: 1)
+    monkeypatch.setattr(processes, "size", lambda: 2)
+    with (
+        pytest.raises(TrainingError if is_refused else ConnectedError) as ended,
+        distributed.connected("cpu"),
+    ):
+        pass
+    assert not is_refused or "on cpu and the first one on cuda" in str(ended.value)
 
 
 class Full(Objective):

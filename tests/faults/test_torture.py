@@ -14,6 +14,7 @@ from .torture.damage import offer_damaged
 from .torture.display import KINDS, lose_display
 from .torture.kills import named_kill, random_kills
 from .torture.processes import ROOT, Driver
+from .torture.ranks import LAUNCHER, MACHINE, OCCURRENCES, PROCESS, STOP, draw
 from .torture.table import table, totals
 from .torture.trial import Arena, Trial, check_loud, check_readable, judge
 from .torture.writers import second_writer
@@ -88,6 +89,16 @@ def test_a_store_that_does_not_verify_is_seen(
 
 def test_a_kill_that_does_not_happen_is_seen(arena: Arena, driver: Driver) -> None:
     assert kinds(named_kill("no such point", 1, "kill")(arena, driver)) == {"wrong"}
+
+
+def test_twenty_blows_strike_every_part_of_a_run_in_every_way() -> None:
+    for seed in range(5):
+        chance = random.Random(seed)
+        drawn = [draw(number, chance) for number in range(20)]
+        assert {blow.point for blow in drawn} == set(OCCURRENCES)
+        assert {blow.what for blow in drawn} == {PROCESS, LAUNCHER, MACHINE, STOP}
+        assert {(blow.rank, blow.num_machines) for blow in drawn} == {(0, 1), (1, 1), (0, 2), (1, 2)}
+        assert [blow.point for blow in drawn if blow.what == STOP] == ["training"] * 2
 
 
 @pytest.mark.slow

@@ -16,11 +16,11 @@ from mt.data.batches.batch import Batch
 from mt.data.batches.dataset import EncodedPairs, EncodedSentences
 from mt.data.batches.stream import BatchStream
 from mt.device import Precision
-from mt.errors import TrainingError
+from mt.errors import Interrupted, TrainingError
 from mt.evaluation.scores import Score
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
-from mt.training.interruption import Interrupted, Interruption
+from mt.training.interruption import Interruption
 from mt.training.loop import train
 from mt.training.loss import Objective
 from mt.training.progress import Progress

@@ -18,9 +18,10 @@ import mt.training.run
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.batches.bpe_dropout import BpeDropout
+from mt.errors import Interrupted
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
-from mt.training.interruption import SIGNALS, Interrupted, Interruption
+from mt.training.interruption import SIGNALS, Interruption
 from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.run import Outcome, run_training

@@ -34,10 +34,10 @@ def start_command(config: Path, run: Path, stderr: int | None = None) -> subproc
         )
 
 
-def end_of(process: subprocess.Popen[str]) -> int:
+def end_of(process: subprocess.Popen[str], seconds: float = LONGEST_SECONDS) -> int:
     """Its exit status; one that hangs is killed after a while."""
     try:
-        return process.wait(LONGEST_SECONDS)
+        return process.wait(seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

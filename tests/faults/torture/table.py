@@ -21,6 +21,8 @@ from .hostile import hostile_states
 from .kills import NAMED, RANDOM, named_kills, random_kills
 from .pipes import pipes
 from .processes import Driver
+from .ranks import PHASE as BLOWS
+from .ranks import blows
 from .readers import readers
 from .signals import signals
 from .trial import Arena, Kind, Task, Trial, make_arena
@@ -45,6 +47,7 @@ PHASES: dict[str, Phase] = {
     "readers": lambda arena, chance, quick: readers(5 if quick else 75),
     "pipes": lambda arena, chance, quick: pipes()[:: 9 if quick else 1],
     "writers": lambda arena, chance, quick: two_writers(1 if quick else 3, chance),
+    "ranks": lambda arena, chance, quick: blows(arena, 1 if quick else 20, chance),
 }
 """What `--phases` chooses from; the last argument is whether a few trials are enough."""
 
@@ -72,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         drivers.put(first)
         for _ in range(options.jobs - 1):
             drivers.put(stack.enter_context(Driver()))
+        say(f"Moments, lengths and bits are drawn from seed {options.seed}.")
         say(f"The unbroken run: {STEPS} steps, sha256 of its weights {arena.fingerprint.weights}")
         for phase in options.phases:
             tasks = PHASES[phase](arena, random.Random(options.seed), options.quick)
@@ -98,6 +102,8 @@ def run_tasks(tasks: Sequence[Task], arena: Arena, drivers: "SimpleQueue[Driver]
             trials.append(trial)
             for kind, text in trial.problems:
                 say(f"  FAILED  {trial.phase}: {trial.name}: {kind}: {text}")
+            if trial.phase == BLOWS:
+                say(f"  {trial.name}: all ended after {trial.seen}")
             if time.monotonic() - last_line > SECONDS_BETWEEN_LINES or len(trials) == len(tasks):
                 last_line = time.monotonic()
                 failed = sum(bool(trial.problems) for trial in trials)
