@@ -380,7 +380,6 @@ def new_train_state(
         None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
         counters,
         muon,
-        # Muon has no such kernel, and the average is weighted by the number of updates, which the host
-        # counts.
+        # Muon has no such kernel, and the host counts the updates, which weight the average.
         skips_on_device=precision.device.type == "cuda" and muon is None and training.ema_decay is None,
     )

@@ -130,3 +130,17 @@ def test_only_padding_of_sources_has_a_mask_which_would_rule_out_flash_attention
     is_padded = len(set(src_lengths)) > 1
     of_encoder, of_decoder = [(is_padded, False)], [(False, True), (is_padded, False)]
     assert calls == 2 * of_encoder + 2 * of_decoder
+
+
+@pytest.mark.parametrize(
+    ("training", "is_late"), [({}, True), ({"ema_decay": 0.9}, False), ({"muon": True}, False)], ids=str
+)
+def test_a_step_is_read_at_once_where_its_kernels_cannot_skip_it(
+    training: dict[str, Any], is_late: bool, make_batches: MakeBatches
+) -> None:
+    with fake_cuda() as device:
+        state = state_on_cuda("bf16", **training)
+        step = state.launch([device.on_host(batch) for batch in make_batches([4, 7])])
+        assert device.num_reads == (0 if is_late else 1)
+        assert state.finish(step).updated
+        assert device.num_reads == 1
