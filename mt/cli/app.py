@@ -12,6 +12,7 @@ from mt.cli.attention import attention
 from mt.cli.average import average
 from mt.cli.check import check
 from mt.cli.compare import compare
+from mt.cli.completion import Program
 from mt.cli.evaluate import evaluate
 from mt.cli.export import export
 from mt.cli.init import init
@@ -26,6 +27,7 @@ from mt.cli.usage import Command
 
 app = typer.Typer(
     name="mt",
+    cls=Program,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -111,7 +111,7 @@ def fit_into(budget: Budget, config: Config, sample: Sample) -> Plan:
     usual = update(
         config,
         model=USUAL_MODEL.model_dump() | {"share_embeddings": config.tokenizer.shared},
-        training={"batch_tokens": max(USUAL_BATCH, config.data.max_length)},
+        training={"batch_tokens": max(USUAL_BATCH, config.data.max_length), "muon": True},
     )
     seconds = LEAST_TIMED_SECONDS
     usual, rate = _in_faster_precision(usual, sample, seconds)
@@ -212,6 +212,7 @@ def _with_settings(config: Config, affordable: float, sample: Sample, *, in_time
             # A longer pair would become a batch by itself.
             "batch_tokens": max(settings.batch_tokens, config.data.max_length),
             "r_drop": settings.r_drop,
+            "muon": settings.muon,
         },
     )
 

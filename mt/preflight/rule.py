@@ -26,7 +26,7 @@ FEW_PASSES, FEW_WORDS_IN_FEW_PASSES = 8, 2_000_000
 # The weight of the alignment for them, and the share of pairs with a word to be copied.
 ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
 # Dropout for runs of up to so many passes over the corpus: what is seen once cannot be learnt by heart.
-DROPOUTS = ((8, 0.1), (20, 0.2), (math.inf, 0.3))
+DROPOUTS = ((2.5, 0.0), (8, 0.1), (20, 0.2), (math.inf, 0.3))
 # R-Drop doubles the time of a step, and pays only if this many passes, and target tokens, are left with it.
 R_DROP_PASSES = 30
 R_DROP_TOKENS = 5_000_000
@@ -66,15 +66,21 @@ class Shape:
     model: ModelConfig
     learning_rate: float
     """The peak for batches of `USUAL_BATCH` tokens; it rises with the fourth root of the batch."""
+    muon: bool = False
+    """Whether Muon updates the matrices, whose cost grows with the cube of the width."""
+
+
+def _small_model(d_model: int) -> ModelConfig:
+    return ModelConfig(d_model=d_model, num_heads=4, d_ff=4 * d_model, norm_first=False, initial_std=0.02)
 
 
 # The model whose speed decides what a budget can afford.
-USUAL_MODEL = ModelConfig(d_model=256, num_heads=4, d_ff=1024)
+USUAL_MODEL = _small_model(256)
 # From small to large: for corpora that are soon learnt by heart, the usual one, the one for IWSLT14, and
 # the paper's base model.
 SHAPES = (
-    Shape(0, 0, ModelConfig(d_model=128, num_heads=4, d_ff=512), 2.8e-3),
-    Shape(0, 30_000, USUAL_MODEL, 1.2e-3),
+    Shape(0, 0, _small_model(128), 2.8e-3, muon=True),
+    Shape(0, 30_000, USUAL_MODEL, 2.4e-3, muon=True),
     Shape(
         60e6,
         2e6,
@@ -99,6 +105,7 @@ class Settings:
     """The peak."""
     batch_tokens: int
     r_drop: float
+    muon: bool
 
 
 def num_subwords(num_words: float, *, shared: bool) -> int:
@@ -130,7 +137,7 @@ def choose(affordable: float, corpus_tokens: float, num_entries: int, *, in_time
     batch_tokens = max(BATCHES[0][1], min(batch_tokens, int(corpus_tokens / STEPS_IN_A_PASS) // 64 * 64))
     peak = shape.learning_rate * (batch_tokens / USUAL_BATCH) ** 0.25
     model = shape.model.model_copy(update={"dropout": dropout})
-    return Settings(model, float(f"{peak:.2g}"), batch_tokens, r_drop)
+    return Settings(model, float(f"{peak:.2g}"), batch_tokens, r_drop, shape.muon)
 
 
 def relative_cost(model: ModelConfig, num_entries: int) -> float:

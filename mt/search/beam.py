@@ -16,7 +16,7 @@ from mt.search.hypothesis import Hypothesis, normalised_score
 from mt.search.model import CacheT, EncoderDecoder
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
-from mt.search.vocabulary import block_maxima, tokens_of
+from mt.search.vocabulary import block_maxima, log_normalisers, tokens_of
 from mt.special_tokens import BOS_ID, EOS_ID
 
 
@@ -37,13 +37,16 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
     limits, device, src_mask, beam_size = request.limits, request.src_ids.device, request.src_mask, beam.size
     copying = Copying(request, rows_per_sentence=beam_size)
     rules = ConstrainedRows(request, copying)
-    memory = model.encode(request.src_ids, src_mask)
-    cache = model.start_cache(memory, src_mask, max(limits), rows_per_sentence=beam_size)
+    cache = model.start_cache(
+        model.encode(request.src_ids, src_mask), src_mask, max(limits), rows_per_sentence=beam_size
+    )
     found = _Found(limits, beam_size, copying)
     partial = _first(len(limits), beam_size, device)
     for step in range(1, max(limits) + 1):
-        logits = copying.decode_step(model, partial.newest.flatten(), cache)
-        candidates = _best_continuations(logits, partial, rules)
+        # Without a name, so that these logits are not kept while the next step computes its own.
+        candidates = _best_continuations(
+            copying.decode_step(model, partial.newest.flatten(), cache), partial, rules
+        )
         ends = candidates.newest == EOS_ID
         is_finished = ends[:, :beam_size] & candidates.scores[:, :beam_size].isfinite()
         # Here the host waits for the device, and nowhere else in a step in which no sentence leaves.
@@ -118,9 +121,8 @@ def _best_continuations(logits: Tensor, partial: _Hypotheses, rules: Constrained
     """
     batch, beam_size = partial.scores.shape
     vocab_size = logits.size(-1)
-    # The softmax is over the whole vocabulary, forbidden tokens included. This is logsumexp in half its time.
-    normaliser = logits[:, :1] - logits.log_softmax(-1)[:, :1]
-    added = partial.scores.view(-1, 1) - normaliser
+    # The softmax is over the whole vocabulary, forbidden tokens included.
+    added = partial.scores.view(-1, 1) - log_normalisers(logits)
     rules.forbid(logits)
     # The best 2N continuations of a sentence are in the 2N blocks with the highest maxima.
     maxima = (block_maxima(logits) + added).view(batch, -1)
@@ -198,7 +200,7 @@ class _Found:
 
     def leave(self) -> list[int]:
         """Let sentences that are done leave the batch; return the places of those that stay, in order."""
-        stay = those_that_stay([self._is_done[sentence] for sentence in self.sentences])
+        stay = those_that_stay([self._is_done[sentence] for sentence in self.sentences], self._beam_size)
         self.sentences = [self.sentences[place] for place in stay]
         return stay
 

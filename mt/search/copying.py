@@ -29,13 +29,13 @@ class Copying:
         self._positions = torch.empty(0)
 
     def decode_step(self, model: EncoderDecoder[CacheT], ids: Tensor, cache: CacheT) -> Tensor:
-        """Return the model's logits in float32, and note what the alignment head attends to most."""
+        """Return the model's logits, and note what the alignment head attends to most."""
         step = model.decode_step(ids, cache, with_alignment=self._active)
         if step.alignment_scores is not None:
             # The head may attend again to a word that is already copied, but no word is copied twice.
             least = torch.finfo(step.alignment_scores.dtype).min
             self._positions = step.alignment_scores.masked_fill(self._done, least).argmax(-1)
-        return step.logits.float()
+        return step.logits
 
     def forbid(self, logits: Tensor) -> None:
         """Set the logits ``(R, V)`` of forbidden tokens to minus infinity, in place."""

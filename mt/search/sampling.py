@@ -35,7 +35,8 @@ def sample(
 
     def draw(logits: Tensor, sentences: Tensor, step: int) -> Tensor:
         # The largest logit becomes 0, which no temperature, however small, makes infinite.
-        shifted = logits - logits.amax(-1, keepdim=True)
+        exact = logits.float()
+        shifted = exact - exact.amax(-1, keepdim=True)
         probabilities = _likeliest(shifted / sampling.temperature, sampling.top_k).softmax(-1)
         cumulative = _nucleus(probabilities, sampling.top_p).cumsum(-1)
         # The total is not exactly 1; clamped, because the product may round up to the total.

@@ -1,4 +1,6 @@
-"""The best of many logits: first the maximum of each block of tokens, then what is in the best blocks.
+"""What search reads from the logits of all tokens, in whatever precision they are, without a copy of them.
+
+The best of them: first the maximum of each block of tokens, then what is in the best blocks.
 
 On a CPU, torch finds a maximum much faster than its place: for 128 rows and 8,000 tokens `argmax` takes 2.5
 milliseconds of one core, and this 0.35.
@@ -8,6 +10,8 @@ import torch
 from torch import Tensor
 
 _BLOCK = 128
+_ROWS_AT_ONCE = 32
+"""Rows that are normalised at once on a CPU: their logits stay in its caches."""
 
 
 def likeliest(logits: Tensor) -> Tensor:
@@ -25,6 +29,16 @@ def block_maxima(logits: Tensor) -> Tensor:
     if whole == logits.size(-1):
         return maxima
     return torch.cat((maxima, logits[:, whole:].amax(-1, keepdim=True)), dim=1)
+
+
+def log_normalisers(logits: Tensor) -> Tensor:
+    """Return what makes log-probabilities of logits when subtracted: ``(R, V)`` -> ``(R, 1)`` in float32."""
+    found = []
+    for rows in logits.split(_ROWS_AT_ONCE if logits.device.type == "cpu" else len(logits)):
+        exact = rows.float()
+        # This is logsumexp in half its time.
+        found.append(exact[:, :1] - exact.log_softmax(-1)[:, :1])
+    return torch.cat(found)
 
 
 def tokens_of(blocks: Tensor, vocab_size: int) -> Tensor:

@@ -15,6 +15,9 @@ from mt.transformer.attention import join_heads
 KeysAndValues = tuple[Tensor, Tensor]
 """Keys and values, each ``(B, H, Tk, K)``."""
 
+_GROWTH = 16
+"""The positions by which the cache grows at a time: most translations end long before their limit."""
+
 
 class PackedCache:
     """Keys and values of all decoder layers: those of the rows grow, those of the sources are fixed."""
@@ -27,7 +30,7 @@ class PackedCache:
         max_length: int,
         rows_per_sentence: int,
     ) -> None:
-        """Allocate ``max_length`` tokens for each row.
+        """Begin with no tokens; the memory for them is allocated as they come.
 
         Args:
             sources: For each layer, keys and values of the source ``(B, H, S, K)``.
@@ -41,11 +44,12 @@ class PackedCache:
         self.src_mask = src_mask
         self.length = 0
         self._src_length = src_length
+        self._max_length = max_length
         self._rows_per_sentence = rows_per_sentence
         keys, _ = sources[0]
         batch, heads, _, width = keys.shape
         # For each sentence and position the N rows, so that the past of a sentence is one run of memory.
-        shape = batch, max_length, rows_per_sentence, 2, heads, width
+        shape = batch, 0, rows_per_sentence, 2, heads, width
         self._written = [keys.new_empty(shape) for _ in sources]
         self._is_past: Tensor | None = None
         if rows_per_sentence > 1:
@@ -58,8 +62,12 @@ class PackedCache:
         Raises:
             ValueError: If it is beyond ``max_length``.
         """
-        if self.length == self._written[0].size(1):
+        if self.length == self._max_length:
             raise ValueError(f"a cache of {self.length} tokens has no room for {self.length + 1}")
+        if self.length == self._written[0].size(1):
+            room = min(_GROWTH, self._max_length - self.length)
+            for layer, written in enumerate(self._written):
+                self._written[layer] = F.pad(written, (0, 0, 0, 0, 0, 0, 0, 0, 0, room))
         if self._is_past is not None:
             # Of the newest tokens a row sees its own, which is at the place of the row.
             newest = self._is_past[:, self.length].view(-1, self._rows_per_sentence, self._rows_per_sentence)
@@ -118,10 +126,9 @@ class PackedCache:
             return
         if self.src_mask is not None:
             self.src_mask = self.src_mask.index_select(0, sentences)
-        self.sources = [
-            (keys.index_select(0, sentences), values.index_select(0, sentences))
-            for keys, values in self.sources
-        ]
+        # Layer by layer, so that no more than one is there twice.
+        for layer, (keys, values) in enumerate(self.sources):
+            self.sources[layer] = keys.index_select(0, sentences), values.index_select(0, sentences)
         for layer, written in enumerate(self._written):
             kept = written.new_empty(len(sentences), *written.shape[1:])
             torch.index_select(written[:, : self.length], 0, sentences, out=kept[:, : self.length])

@@ -70,6 +70,15 @@ def test_cached_steps_equal_the_plain_models_as_sentences_leave(model: Transform
         torch.testing.assert_close(ours, theirs)
 
 
+def test_cached_steps_equal_the_plain_models_as_the_cache_grows(model: Transformer) -> None:
+    selections: list[tuple[list[int], list[int] | None]] = [([0, 1, 2], None)] * 16
+    selections += [([0, 1], [0, 1])] + [([0, 1], None)] * 20
+    for ours, theirs in zip(
+        decode(PackedTransformer(model, "float32"), selections, 1), decode(model, selections, 1), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
 def test_cached_steps_equal_the_plain_models_as_beams_are_reordered(model: Transformer) -> None:
     selections: list[tuple[list[int], list[int] | None]] = [
         ([0, 0, 0, 3, 4, 5, 8, 7, 6], None),
