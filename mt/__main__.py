@@ -27,8 +27,8 @@ def main() -> None:
     """Run a command; a user error is one sentence on stderr and exit code 2."""
     processes.end_with_launcher()
     survive_losing_stderr()
-    # Before torch is loaded. By default they look for a millisecond and more, with nothing else in mind,
-    # which makes all many times slower where other programs need the same cores.
+    # Before torch is loaded. By default they look for a millisecond and more, which makes everything many
+    # times slower where other programs need the same cores.
     os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
     threading.excepthook = _leave_full_disks_to_the_main_thread
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -34,7 +34,7 @@ def block_maxima(logits: Tensor) -> Tensor:
 def log_normalisers(logits: Tensor) -> Tensor:
     """Return what makes log-probabilities of logits when subtracted: ``(R, V)`` -> ``(R, 1)`` in float32."""
     found = []
-    for rows in logits.split(_ROWS_AT_ONCE if logits.device.type == "cpu" else len(logits)):
+    for rows in torch.split(logits, _ROWS_AT_ONCE if logits.device.type == "cpu" else len(logits)):
         exact = rows.float()
         # This is logsumexp in half its time.
         found.append(exact[:, :1] - exact.log_softmax(-1)[:, :1])
