@@ -58,15 +58,15 @@ def _happen(*arguments: Any) -> None:
 
 def record_sums(self: TrainState, *arguments: Any, **named: Any) -> Any:
     """Write the sum of all weights after each step."""
-    result = step(self, *arguments, **named)
+    result = finish(self, *arguments, **named)
     self.label_smoothing = 0.1
     with (folder / f"sums.{processes.rank()}").open("a") as file:
         file.write(f"{sum(float(weight.detach().sum()) for weight in self.objective.parameters())!r}\n")
     return result
 
 
-step = TrainState.step
-TrainState.step = record_sums  # type: ignore[method-assign]
+finish = TrainState.finish
+TrainState.finish = record_sums  # type: ignore[method-assign]
 (folder / f"pid.{processes.rank()}").write_text(str(os.getpid()))
 torch.set_num_threads(1)
 if rank == processes.rank():
@@ -74,7 +74,7 @@ if rank == processes.rank():
         case "start-up":
             happens_in(mt.training.run, "prepare")
         case "training":
-            happens_in(TrainState, "step", lambda state, *_: state.counters.step == 4)
+            happens_in(TrainState, "launch", lambda state, *_: state.counters.step == 4)
         case "validation":
             happens_in(Session, "_validation_batches")
         case "second epoch":

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +12,22 @@ from mt import processes
 from mt.__main__ import main
 from mt.data.batches.batch import Batch
 from mt.data.batches.stream import BatchStream
-from mt.training.step import StepResult
+from mt.training.step import LaunchedStep, StepResult
 from mt.training.train_state import TrainState
 
-step, batch_of = TrainState.step, BatchStream.batch_of
+finish, batch_of = TrainState.finish, BatchStream.batch_of
 records = Path(sys.argv.pop(1))
 latest: list[tuple[int, list[int]]] = []
 
 
-def recorded_step(self: TrainState, micro_batches: Sequence[Batch], *rest: Any, **more: Any) -> StepResult:
+def recorded_step(self: TrainState, step: LaunchedStep) -> StepResult:
     """Write loss, norm, and the pairs of this process's micro-batches."""
-    result = step(self, micro_batches, *rest, **more)
+    result = finish(self, step)
     # Collated just before; without labels they are another process's.
-    seen = [pairs for pairs, batch in zip(latest[-len(micro_batches) :], micro_batches, strict=True)
+    seen = [pairs for pairs, batch in zip(latest[-len(step.micro_batches) :], step.micro_batches, strict=True)
             if batch.num_target_tokens]  # fmt: skip
     latest.clear()
-    line = {"step": self.counters.step, "loss": result.loss, "norm": result.gradient_norm, "pairs": seen}
+    line = {"step": step.number, "loss": result.loss, "norm": result.gradient_norm, "pairs": seen}
     with records.with_suffix(f".{processes.rank()}").open("a") as file:
         file.write(json.dumps(line) + "\n")
     return result
@@ -42,6 +41,6 @@ def recorded_batch(self: BatchStream, indices: Any, epoch: int, generator: np.ra
 
 torch.set_default_dtype(torch.float64)
 torch.set_num_threads(1)
-TrainState.step = recorded_step  # type: ignore[method-assign]
+TrainState.finish = recorded_step  # type: ignore[method-assign]
 BatchStream.batch_of = recorded_batch  # type: ignore[method-assign]
 main()
