@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, TypeVar
 
 import torch
+from torch import Tensor
 
 from mt.errors import DeviceError, Remedy
 
@@ -118,6 +119,27 @@ def split_on_out_of_memory(
     return [result for part in split(work) for result in split_on_out_of_memory(compute, part, split)]
 
 
+class DeferredRead:
+    """Numbers on their way from a device to the host, which need not wait for them yet.
+
+    On CUDA they are copied as soon as they are computed, whatever is launched after them.
+    """
+
+    def __init__(self, numbers: Tensor) -> None:
+        self._numbers = numbers.to("cpu", non_blocking=numbers.is_cuda)
+        self._copied = torch.cuda.Event() if numbers.is_cuda else None  # type: ignore[no-untyped-call]
+        if self._copied is not None:
+            self._copied.record()
+
+    def wait(self) -> list[float]:
+        """The numbers, once they are there."""
+        if self._copied is not None:
+            self._copied.synchronize()
+            self._copied = None
+        found: list[float] = self._numbers.tolist()
+        return found
+
+
 class Precision:
     """The precision of training: float32, or mixed with bf16 or fp16 (Micikevicius et al. 2018).
 
@@ -156,7 +178,7 @@ class Precision:
                 Remedy.START_OVER,
             )
         self.name = name
-        self._device = device
+        self.device = device
         self._dtype = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
         self.scaler = torch.amp.GradScaler(device.type, enabled=name == "fp16")
         if device.type == "cuda":
@@ -168,7 +190,7 @@ class Precision:
         """The context in which the forward pass and the loss are computed."""
         if self._dtype is None:
             return nullcontext()
-        return torch.autocast(self._device.type, dtype=self._dtype)
+        return torch.autocast(self.device.type, dtype=self._dtype)
 
 
 def keep_freed_memory() -> None:

@@ -46,6 +46,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def origin_of_split(origin: str) -> str:
+    """Where a split comes from, for a reader: ``corpus.json`` says "carved" for one that was held out."""
+    return "held out" if origin == "carved" else origin
+
+
 def in_precision(precision: str) -> str:
     """What is added to scores that are not computed in float32, such as ", computed in bf16"."""
     return "" if precision == "float32" else f", computed in {precision}"

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
@@ -108,15 +108,14 @@ def keep_to_oneself(wrapped: nn.Module) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def total(*numbers: float) -> list[float]:
-    """The sum over all processes of each number, in one exchange; within a step."""
+def total(numbers: Tensor) -> Tensor:
+    """The sum over all processes of each number, in one exchange; within a step. It waits for no device."""
     if not dist.is_initialized():
-        return list(numbers)
+        return numbers
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-    sums = torch.tensor(numbers, dtype=torch.float64, device=device)
+    sums = numbers.to(device, torch.float64)
     dist.all_reduce(sums)
-    found: list[float] = sums.tolist()
-    return found
+    return sums
 
 
 def agree(value: T) -> T:

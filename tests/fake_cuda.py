@@ -4,6 +4,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ class FakeCuda(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self.read(args[0]).item()
         found = func(*args, **(kwargs or {}))
         if func is aten._to_copy.default and args[0].is_cuda and not found.is_cuda:
-            self.num_reads += 1
+            # What does not block is waited for at an event.
+            self.num_reads += not (kwargs or {}).get("non_blocking", False)
         return found
 
     def read(self, tensor: Tensor) -> Any:
@@ -72,6 +74,21 @@ class FakeCuda(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return replace(batch, **counterparts)
 
 
+class _Event:
+    """An event of the device, for which the host may wait."""
+
+    def __init__(self, device: FakeCuda) -> None:
+        self._device = device
+        self._is_recorded = False
+
+    def record(self) -> None:
+        self._is_recorded = True
+
+    def synchronize(self) -> None:
+        assert self._is_recorded
+        self._device.num_reads += 1
+
+
 @contextmanager
 def fake_cuda(capability: tuple[int, int] = (8, 0)) -> Iterator[FakeCuda]:
     """Let this process have a CUDA device of that compute capability, for tensors without data."""
@@ -83,6 +100,7 @@ def fake_cuda(capability: tuple[int, int] = (8, 0)) -> Iterator[FakeCuda]:
     ):
         patch.setattr(FakeTensor, "tolist", lambda tensor: device.read(tensor).tolist())
         patch.setattr(Tensor, "pin_memory", lambda tensor: tensor)
+        patch.setattr(torch.cuda, "Event", partial(_Event, device))
         patch.setattr(FakeTensor, "backward", _backward, raising=False)
         patch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
         # What autocast asks before it is enabled.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
+from mt.cli.extras import missing_package
 from mt.cli.logs import invite_typing, show_logs
 from mt.cli.options import (
     BeamOption,
@@ -219,10 +220,7 @@ def _refuse_missing_extra() -> None:
     from importlib.util import find_spec
 
     if find_spec("matplotlib") is None:
-        raise ConfigError(
-            "pictures are drawn by matplotlib, which is not installed: install mt with the extra pictures "
-            "(pip install 'mt-from-scratch[pictures]', or '.[pictures]' in its folder), or make a page."
-        )
+        raise missing_package("matplotlib", "pictures")
 
 
 def _how_aligned(maps: "AttentionMaps") -> str:
@@ -257,4 +255,4 @@ def _write(content: str | bytes, out: Path | None, made: Format) -> None:
 
     path = out or Path(f"attention.{made}")
     write_output(path, content)
-    typer.echo(f"wrote {path}", err=True)
+    typer.echo(f"Wrote {path}.", err=True)

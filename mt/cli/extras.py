@@ -26,7 +26,12 @@ def extra(name: str, *packages: str) -> Iterator[None]:
         missing = (error.name or "").partition(".")[0]
         if missing not in (packages or (name,)):
             raise
-        raise ConfigError(
-            f"this needs the package {missing}, which is not installed. Install it with mt: "
-            f"pip install '{DISTRIBUTION}[{name}]', or in a checkout: pip install -e '.[{name}]'."
-        ) from error
+        raise missing_package(missing, name) from error
+
+
+def missing_package(package: str, extra: str) -> ConfigError:
+    """The error of a command that needs ``package``, which is part of ``extra``."""
+    return ConfigError(
+        f"this needs the package {package}, which is not installed. Install it with mt: "
+        f"pip install '{DISTRIBUTION}[{extra}]', or in a checkout: pip install -e '.[{extra}]'."
+    )

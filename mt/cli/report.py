@@ -82,7 +82,7 @@ def report(
         typer.echo(text, nl=False)
         return
     write_output(out, text)
-    typer.echo(f"report: {out}", err=True)
+    typer.echo(f"Wrote {out}.", err=True)
 
 
 def _samples(

@@ -63,8 +63,8 @@ def train(
     138  stopped by SIGUSR1, as SLURM sends it before a time limit: saved.
     143  stopped by SIGTERM: saved.
 
-    A signal that is ignored at the start, such as SIGHUP under nohup, stays ignored. If stderr is closed,
-    training continues, and all messages are in the run's train.log.
+    A signal that is ignored at the start (nohup) stays ignored. If stderr
+    is closed, training continues; all messages are in the run's train.log.
     """
     from mt.config.load import load_config
     from mt.run_directory import RunDirectory

@@ -55,6 +55,10 @@ def metrics_of_evaluation(references: Sequence[str]) -> dict[str, Metric]:
     }
 
 
+SCORE_NAMES = {"bleu": "BLEU", "chrf": "chrF2"}
+"""What the scores of :func:`score_translations` are called, by key."""
+
+
 def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
     """BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) of whole texts, for validation.
 

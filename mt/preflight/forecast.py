@@ -137,7 +137,7 @@ def warn_of_small_splits(sizes: Mapping[str, int]) -> Iterator[str]:
         if split != "train" and size < FEWEST_PAIRS:
             yield (
                 f"the {split} split has {counted(size, 'pair')}: below {FEWEST_PAIRS} a score is mostly "
-                "chance. Bring more pairs, or raise data.held_out_fraction where the split is carved out."
+                "chance. Bring more pairs, or raise data.held_out_fraction where the split is held out."
             )
 
 
@@ -253,8 +253,8 @@ def warn_of_other_work(load: float, cores: int, processor_share: float) -> Itera
     if load > MOST_LOAD * cores or processor_share < LEAST_PROCESSOR_SHARE:
         yield (
             f"other work keeps this machine busy (load {load:.1f} on {cores} cores; training had a processor "
-            f"for {processor_share:.0%} of the time): speed and time were measured beside it. Check again "
-            "without it."
+            f"for {processor_share:.0%} of the time): speed and time were measured beside it. Measure "
+            "again when it is idle."
         )
 
 

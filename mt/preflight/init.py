@@ -257,11 +257,18 @@ def _about_run(plan: Plan) -> list[str]:
     if plan.is_proposed:
         less, more = gain_of_doubling(plan.cost_passes / 2), gain_of_doubling(plan.cost_passes)
         lines.append(
-            "This budget was proposed for a corpus of this size. On 29,000 captions half of it cost "
-            f"{_points(less)} and twice of it brought {_points(more)}; other corpora differ."
+            "This budget was proposed for a corpus of this size. " + _about_other_budgets(less, more)
         )
     return lines + plan.notes
 
 
-def _points(gain: float | None) -> str:
-    return "what nobody has measured" if gain is None else f"about {gain:.1f} BLEU"
+def _about_other_budgets(less: float | None, more: float | None) -> str:
+    """What half the budget cost and twice of it brought, in BLEU, where that was measured."""
+    measured = [
+        f"{change} about {gain:.1f} BLEU"
+        for change, gain in (("half of it cost", less), ("twice of it brought", more))
+        if gain is not None
+    ]
+    if not measured:
+        return "What half or twice of it would change has not been measured for this number of passes."
+    return f"On 29,000 captions {' and '.join(measured)}; other corpora differ."

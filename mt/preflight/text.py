@@ -14,7 +14,7 @@ from mt.data.corpus import Corpus
 from mt.data.corpus_report import cleaning_table, leak_sentence
 from mt.data.prepare import make_tokenizers, refuse_nothing_left, warn_of_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
-from mt.display import counted
+from mt.display import counted, origin_of_split
 from mt.evaluation.scores import Score, score_translations
 from mt.preflight.forecast import warn_of_lengths, warn_of_small_splits, warn_of_vocabulary
 from mt.preflight.layout import Part, count, percent, table
@@ -105,7 +105,7 @@ def corpus_part(corpus: Corpus) -> Part:
     splits = corpus.report.splits
     lines = table(
         [
-            (name, count(split.pairs), "pairs", f"{split.origin}, {', '.join(split.parts)}")
+            (name, count(split.pairs), "pairs", f"{origin_of_split(split.origin)}, {', '.join(split.parts)}")
             for name, split in splits.by_name().items()
         ]
     )

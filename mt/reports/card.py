@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import yaml
 
-from mt.display import markdown_text, visible
+from mt.display import markdown_text, origin_of_split, visible
 from mt.evaluation.analysis import ScoredSentence
 from mt.reports.report import Report, ScoreRow
 
@@ -121,7 +121,7 @@ def _corpus(report: Report) -> str:
     splits = _table(
         ("split", "pairs", "origin", "fingerprint"),
         (
-            (_text(name), f"{each.pairs:,}", _text(each.origin), _code(each.fingerprint))
+            (_text(name), f"{each.pairs:,}", _text(origin_of_split(each.origin)), _code(each.fingerprint))
             for name, each in list(corpus.splits.items())[:_MAX_ROWS]
         ),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 
-from mt.display import visible
+from mt.display import origin_of_split, visible
 from mt.evaluation.analysis import ScoredSentence
 from mt.regular_files import read_text
 from mt.reports.charts import Line, line_chart
@@ -138,7 +138,12 @@ def _corpus(report: Report) -> str:
     splits = _table(
         ("split", "pairs", "origin", "fingerprint"),
         (
-            (_text(name), f"{each.pairs:,}", _text(each.origin), f"<code>{_text(each.fingerprint)}</code>")
+            (
+                _text(name),
+                f"{each.pairs:,}",
+                _text(origin_of_split(each.origin)),
+                f"<code>{_text(each.fingerprint)}</code>",
+            )
             for name, each in list(corpus.splits.items())[:_MAX_ROWS]
         ),
         frozenset({1}),

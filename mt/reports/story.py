@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from mt.display import counted
+from mt.display import counted, origin_of_split
 from mt.reports.checkpoints import SavedCheckpoint
 from mt.reports.curves import series
 from mt.reports.facts import CorpusFacts, RunFacts
@@ -72,7 +72,7 @@ def _corpus(corpus: CorpusFacts) -> Iterator[str]:
         pairs = "" if source.pairs is None else f", {source.pairs:,} pairs"
         yield one_line(f"mixed with {source.path}{pairs}, weight {source.weight:g}")
     for name, split in list(corpus.splits.items())[:_MAX_ROWS]:
-        origin = f" ({split.origin})" if split.origin else ""
+        origin = f" ({origin_of_split(split.origin)})" if split.origin else ""
         yield one_line(f"{name}: {split.pairs:,} pairs{origin}")
     dropped = [f"{count:,} {reason}" for reason, count in list(corpus.dropped.items())[:_MAX_ROWS]]
     yield one_line("dropped from training: " + (", ".join(dropped) or "nothing"))

@@ -84,12 +84,15 @@ class Counters:
         """Names and values, for a checkpoint."""
         return asdict(self)
 
-    def record_step(
-        self, loss: float, num_target_tokens: int, *, updated: bool, scale_too_large: bool = False
-    ) -> None:
-        """Count a step with this loss per token. A step without an update counts as skipped, without loss."""
+    def record_step(self, num_target_tokens: int) -> None:
+        """Count a step, whatever comes of it."""
         self.step += 1
         self.num_target_tokens += num_target_tokens
+
+    def record_outcome(
+        self, loss: float, num_target_tokens: int, *, updated: bool, scale_too_large: bool = False
+    ) -> None:
+        """Record the loss per token of a step. One without an update counts as skipped, without its loss."""
         if updated:
             self.num_skipped_in_a_row = 0
             self.logged_loss += loss * num_target_tokens

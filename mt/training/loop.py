@@ -9,7 +9,7 @@ from mt.data.batches.stream import BatchStream
 from mt.errors import Interrupted, Remedy, TrainingError
 from mt.training.counters import Counters
 from mt.training.session import Session
-from mt.training.step import StepResult
+from mt.training.step import LaunchedStep, StepResult
 from mt.training.train_state import TrainState
 
 LOG = logging.getLogger(__name__)
@@ -25,6 +25,7 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
         TrainingError: If too many steps in a row were skipped because their gradient was not finite.
     """
     config, counters = session.config, train_state.counters
+    outcomes = _Outcomes(train_state, session)
     while True:
         # The checkpoint that was saved when the validation was interrupted lacks its scores.
         must_save = counters.owes_validation
@@ -42,24 +43,23 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
                     counters.epoch, counters.batch, rank=processes.rank(), num_processes=processes.size()
                 )
             except Interrupted:
+                outcomes.report()
                 session.interruption.agree(stop=True)
                 session.save_new_steps(train_state)
                 return None
             counters.epoch, counters.batch = epoch, batch
             is_point = (counters.step + 1) % config.training.log_every_steps == 0
             stop = session.interruption.signal is not None
-            result = train_state.step(micro_batches, num_tokens, observe=is_point, stop=stop)
-            session.interruption.agree(stop=result.stop_requested)
-            if not result.updated:
-                _report_skipped(counters, result)
-            if not result.updated and not result.scale_too_large:
-                session.keep_bad_batch(counters.step, micro_batches, result)
-                _refuse_too_many_skipped(counters, config.training.max_skipped_steps)
-            session.report_step(counters, result, counters.next_point() if is_point else None)
+            outcomes.add(train_state.launch(micro_batches, num_tokens, observe=is_point, stop=stop))
+            is_pause = is_point or _must_validate(counters, config) or _must_save(counters, config)
+            if is_pause or not train_state.skips_on_device:
+                outcomes.report()
             counters.seconds += time.perf_counter() - started
             session.agree_on_time(counters)
-            is_last = counters.reached_limit(config.training, config.validation) is not None
-            counters.owes_validation = is_last or counters.step % config.validation.every_steps == 0
+            counters.owes_validation = _must_validate(counters, config)
+            if counters.owes_validation:
+                # It may be the time that has just ended the run.
+                outcomes.report()
         figures: dict[str, float] = {}
         is_best = False
         if counters.owes_validation:
@@ -78,6 +78,12 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
             session.save(train_state, figures, is_best=is_best)
 
 
+def _must_validate(counters: Counters, config: Config) -> bool:
+    """Whether the newest step is the last, or one after which the config asks for a validation."""
+    is_last = counters.reached_limit(config.training, config.validation) is not None
+    return is_last or counters.step % config.validation.every_steps == 0
+
+
 def _must_save(counters: Counters, config: Config) -> bool:
     """Whether the newest step is the last, or one after which the config asks for a checkpoint."""
     every_epochs = config.checkpoint.every_epochs
@@ -86,23 +92,59 @@ def _must_save(counters: Counters, config: Config) -> bool:
     return is_last or ends_epoch or counters.step % config.checkpoint.every_steps == 0
 
 
-def _report_skipped(counters: Counters, result: StepResult) -> None:
+class _Outcomes:
+    """What comes of each step, told to the session and to the user once its figures have been read.
+
+    On CUDA that is after the next step was launched, so that the device has work while the host waits.
+    """
+
+    def __init__(self, train_state: TrainState, session: Session) -> None:
+        self._train_state = train_state
+        self._session = session
+        self._unread: LaunchedStep | None = None
+
+    def add(self, step: LaunchedStep) -> None:
+        """Report the step before this one, unless that was done, and remember this one."""
+        self.report()
+        self._unread = step
+
+    def report(self) -> None:
+        """Wait for the newest step and report it, unless that was done.
+
+        Raises:
+            TrainingError: If too many steps in a row were skipped.
+        """
+        if self._unread is None:
+            return
+        step, self._unread = self._unread, None
+        session, counters = self._session, self._train_state.counters
+        result = self._train_state.finish(step)
+        session.interruption.agree(stop=result.stop_requested)
+        if not result.updated:
+            _report_skipped(step.number, result)
+        if not result.updated and not result.scale_too_large:
+            session.keep_bad_batch(step.number, step.micro_batches, result)
+            _refuse_too_many_skipped(step.number, counters, session.config.training.max_skipped_steps)
+        session.report_step(counters, result, counters.next_point() if step.health else None)
+
+
+def _report_skipped(number: int, result: StepResult) -> None:
     if result.scale_too_large:
-        LOG.info("step %d skipped: the loss scale of fp16 was too large and is lowered", counters.step)
+        LOG.info("step %d skipped: the loss scale of fp16 was too large and is lowered", number)
     else:
         LOG.warning(
             "step %d skipped: the gradient's norm is %s, the loss %s",
-            counters.step,
+            number,
             result.gradient_norm,
             result.loss,
         )
 
 
-def _refuse_too_many_skipped(counters: Counters, most: int) -> None:
+def _refuse_too_many_skipped(number: int, counters: Counters, most: int) -> None:
     if counters.num_skipped_in_a_row >= most:
         raise TrainingError(
             f"the loss or the gradient was not finite in {counters.num_skipped_in_a_row} steps in a row, the "
-            f"last at step {counters.step}. Try a lower schedule.learning_rate, more schedule.warmup_steps, "
+            f"last at step {number}. Try a lower schedule.learning_rate, more schedule.warmup_steps, "
             "or training.precision=float32.",
             Remedy.OTHER_RUN,
             Remedy.START_OVER,

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from mt.data.batches.batch import Batch
 from mt.masks import Mask
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
-from mt.transformer.linear import pad_rows
+from mt.transformer.linear import pad_outputs, pad_rows
 from mt.transformer.transformer import Transformer
 
 # 16 MB of logits, allocated once. Products are faster with many rows: in bf16, where each chunk's part of the
@@ -57,30 +57,32 @@ class _ProjectedLoss(torch.autograd.Function):
         ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, row_losses: RowLosses, with_gradient: bool
     ) -> Tensor:
         """The summed loss ``()`` of all chunks; with ``with_gradient``, keep the gradients for `backward`."""
-        num_rows = len(hidden)
+        num_rows, num_ids = len(hidden), len(weight)
         if torch.is_autocast_enabled(hidden.device.type):
             dtype = torch.get_autocast_dtype(hidden.device.type)
             weight = weight.to(dtype)
             # Rows that are added are like padding and do not count.
             hidden = pad_rows(hidden).to(dtype)
             labels = F.pad(labels, (0, len(hidden) - num_rows), value=PAD_ID)
+        weight = pad_outputs(weight)
         needs_gradient = with_gradient and any(ctx.needs_input_grad)
         if needs_gradient:
             hidden_gradient = torch.empty_like(hidden)
             # Always in float32: summed over many chunks, bf16 would lose small values.
             weight_gradient = torch.zeros_like(weight, dtype=torch.promote_types(weight.dtype, torch.float32))
-        rows, block_rows = _rows_at_a_time(hidden, weight.size(0))
-        buffer = hidden.new_empty(min(rows, len(hidden)), weight.size(0))
+        rows, block_rows = _rows_at_a_time(hidden, num_ids)
+        buffer = hidden.new_empty(min(rows, len(hidden)), len(weight))
         # The loss itself is never computed in bf16 or fp16.
         exact_dtype = torch.promote_types(hidden.dtype, torch.float32)
-        exact_buffer = torch.empty_like(buffer[:block_rows], dtype=exact_dtype)
+        exact_buffer = buffer.new_empty(min(block_rows, len(buffer)), num_ids, dtype=exact_dtype)
         loss = hidden.new_zeros((), dtype=exact_dtype)
         for start in range(0, len(hidden), rows):
             chunk = hidden[start : start + rows]
             logits = torch.mm(chunk, weight.t(), out=buffer[: len(chunk)])
             losses = []
             for first in range(0, len(chunk), block_rows):
-                block = logits[first : first + block_rows]
+                # Outputs that are added are zero, and remain so where the logits become their gradient.
+                block = logits[first : first + block_rows, :num_ids]
                 block_labels = labels[start + first : start + first + len(block)]
                 exact = block if block.dtype == exact_dtype else exact_buffer[: len(block)].copy_(block)
                 losses.append(row_losses(exact, block_labels, needs_gradient))
@@ -94,7 +96,7 @@ class _ProjectedLoss(torch.autograd.Function):
                 else:
                     weight_gradient += logits.t() @ chunk
         if needs_gradient:
-            ctx.save_for_backward(hidden_gradient[:num_rows], weight_gradient)
+            ctx.save_for_backward(hidden_gradient[:num_rows], weight_gradient[:num_ids])
         return loss
 
     @staticmethod

@@ -18,8 +18,9 @@ from mt.data.batches.stream import BatchStream, short_of_one_direction, training
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
 from mt.device import Precision, choose_device, keep_freed_memory, multiplies_bf16_fast
-from mt.display import show_only_errors
+from mt.display import counted, show_only_errors
 from mt.errors import ConfigError, Interrupted, RunError
+from mt.evaluation.scores import SCORE_NAMES
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
 from mt.seeding import seed_everything
@@ -210,7 +211,9 @@ def _ready(
     with _progress(config, run, prepared, batches, counters) if is_first else nullcontext() as progress:
         session = Session(config, run, setup.store, prepared, environment, interruption, progress)
         session.newest = point.checkpoint if point else None
-        yield train_state, batches, session
+        # On a CPU, the thread would take the time of those that compute.
+        with batches.collating_ahead(pinned=True) if setup.device.type == "cuda" else nullcontext():
+            yield train_state, batches, session
 
 
 def _refuse_idle_processes(config: Config) -> None:
@@ -315,12 +318,12 @@ def _expected_steps(config: Config, batches: BatchStream, counters: Counters) ->
 
 def _report_model(model: Transformer, environment: dict[str, str | int]) -> None:
     LOG.info(
-        "model: %s parameters, in %s on %s (%s, %s threads)",
+        "model: %s parameters, in %s on %s (%s, %s)",
         f"{sum(parameter.numel() for parameter in model.parameters()):,}",
         environment["precision"],
         environment["device"],
         environment["device_name"],
-        environment["num_threads"],
+        counted(int(environment["num_threads"]), "thread"),
     )
     device = model.output.weight.device
     if environment["precision"] == "float32" and multiplies_bf16_fast(device):
@@ -340,4 +343,4 @@ def _report_end(finished: str | None, counters: Counters, metric: str, interrupt
         counters.seconds / 60,
     )
     if counters.best_value is not None:
-        LOG.info("Best validation %s: %.2f", metric, counters.best_value)
+        LOG.info("Best validation %s: %.2f", SCORE_NAMES.get(metric, metric), counters.best_value)

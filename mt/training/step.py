@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mt import distributed, processes
 from mt.data.batches.batch import Batch
-from mt.device import Precision, split_on_out_of_memory
+from mt.device import DeferredRead, Precision, split_on_out_of_memory
 from mt.errors import TrainingError
 from mt.seeding import seed_device
 from mt.training.health import Health
@@ -42,6 +42,20 @@ class StepResult:
     """Whether any process was asked to stop before the end of the step."""
 
 
+@dataclass(frozen=True)
+class LaunchedStep:
+    """A step whose figures the host has not read yet; the device may still be computing it."""
+
+    number: int
+    """Steps of the run up to this one."""
+    micro_batches: Sequence[Batch]
+    num_target_tokens: int
+    learning_rate: float
+    health: Health | None
+    figures: DeferredRead
+    """The summed loss per token and the stop requests of all processes, the norm, and the scale of fp16."""
+
+
 def accumulate_gradients(
     objective: nn.Module,
     micro_batches: Sequence[Batch],
@@ -49,7 +63,7 @@ def accumulate_gradients(
     precision: Precision,
     smoothing: float,
     positions_too_large: int | None,
-) -> tuple[float, int | None]:
+) -> tuple[Tensor, int | None]:
     """Leave the gradient of the whole step in the parameters.
 
     The loss of each micro-batch is divided by the real target tokens of the step, so that k micro-batches, on
@@ -71,7 +85,8 @@ def accumulate_gradients(
             before; batches of about that size are split at once.
 
     Returns:
-        What this process adds to the loss per token, and the new value of ``positions_too_large``.
+        The summed loss of this process's micro-batches, divided by the target tokens that a process has on
+        average, ``()``; and the new value of ``positions_too_large``.
 
     Raises:
         TrainingError: If a single sentence pair, or with several processes a batch, does not fit into memory.
@@ -81,7 +96,7 @@ def accumulate_gradients(
     num_tokens_each = num_target_tokens / processes.size()
     latest = micro_batches[0]
 
-    def accumulate(positions_too_large: int | None) -> tuple[float, int | None]:
+    def accumulate(positions_too_large: int | None) -> tuple[Tensor, int | None]:
         nonlocal latest
         objective.zero_grad()
         total = torch.zeros((), device=device)
@@ -96,7 +111,7 @@ def accumulate_gradients(
                         loss: Tensor = objective(_on_device(latest, device), smoothing) / num_tokens_each
                     precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
                 total += loss.detach()
-        return float(total) / processes.size(), positions_too_large
+        return total, positions_too_large
 
     def lower_bound(_: int | None) -> list[int | None]:
         _explain_out_of_memory(latest)

@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from mt import distributed
+from mt import distributed, processes
 from mt.checkpoint.record import DamagedError
 from mt.checkpoint.training_state import EXP_AVG, EXP_AVG_SQ, MOMENTUM, WEIGHTS, SavedTraining
 from mt.config.config import Config
 from mt.data.batches.batch import Batch
-from mt.device import Precision
+from mt.device import DeferredRead, Precision
 from mt.training.counters import Counters, SavedValues
 from mt.training.health import Checkup
 from mt.training.loss import Objective
 from mt.training.optimizers import Muon, make_optimizers
 from mt.training.schedule import learning_rate
-from mt.training.step import StepResult, accumulate_gradients
+from mt.training.step import LaunchedStep, StepResult, accumulate_gradients
 from mt.transformer.transformer import Transformer
 
 
@@ -101,6 +101,11 @@ class TrainState:
     counters: Counters = field(default_factory=Counters)
     muon: Muon | None = None
     """If there is one, it updates the matrices that are not the optimizer's."""
+    skips_on_device: bool = False
+    """Whether the optimizer's kernel itself leaves out an update that is not finite, as fused AdamW can.
+
+    Then the host need not know of it before it launches the next step.
+    """
 
     def __post_init__(self) -> None:
         self._wrapped = distributed.wrap(self.objective)
@@ -114,9 +119,21 @@ class TrainState:
         observe: bool = False,
         stop: bool = False,
     ) -> StepResult:
+        """`launch` a step, and wait for its result."""
+        return self.finish(self.launch(micro_batches, num_target_tokens, observe=observe, stop=stop))
+
+    def launch(
+        self,
+        micro_batches: Sequence[Batch],
+        num_target_tokens: int | None = None,
+        *,
+        observe: bool = False,
+        stop: bool = False,
+    ) -> LaunchedStep:
         """Accumulate the gradients of the micro-batches, update the parameters once, and count the step.
 
-        A loss or gradient that is not finite changes no parameter.
+        A loss or gradient that is not finite changes no parameter. With ``skips_on_device``, nothing here
+        waits for the device, unless the step is observed.
 
         Args:
             micro_batches: Those of this process, on any device.
@@ -134,31 +151,56 @@ class TrainState:
             num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
         own_loss = self._accumulate(micro_batches, num_target_tokens)
         # One exchange for all that the processes must know of each other.
-        loss, num_stops = distributed.total(own_loss, stop)
+        loss, num_stops = distributed.total(torch.stack((own_loss, torch.full_like(own_loss, stop))))
         # Before clipping, which needs the true norm, not that of the scaled gradient.
         for optimizer in self._optimizers:
             scaler.unscale_(optimizer)
         checkup = Checkup(self.objective.model) if observe else None
         groups = [group for optimizer in self._optimizers for group in optimizer.param_groups]
         parameters = [parameter for group in groups for parameter in group["params"]]
-        norm = float(clip_grad_norm_(parameters, math.inf if self.clip_norm is None else self.clip_norm))
-        updated = math.isfinite(norm) and math.isfinite(loss)
-        # At a scale of 1 or less, the scale cannot be the reason.
-        scale_too_large = not updated and math.isfinite(loss) and scaler.get_scale() > 1
+        norm = clip_grad_norm_(parameters, math.inf if self.clip_norm is None else self.clip_norm)
+        # Before it is updated.
+        scale = scaler.scale(torch.ones_like(own_loss))
+        # One transfer for all that the host must know.
+        figures = DeferredRead(torch.stack((loss, num_stops, norm.to(loss.device), scale.to(loss.device))))
         rate = self.learning_rate(counters.step + 1)
         for group in groups:
             group["lr"] = rate
-        if updated:
+        if self.skips_on_device:
+            # As torch's GradScaler does it with fused optimizers. That looks at the gradient alone.
+            is_bad = ~(loss.isfinite() & norm.isfinite())
+            self.optimizer.found_inf = is_bad.float()  # type: ignore[attr-defined]
+            self.optimizer.step()
+        elif _is_finite(figures):
             for optimizer in self._optimizers:
-                scaler.step(optimizer)
+                optimizer.step()
             if self.average is not None:
                 self.average.update()
         # The scaler has checked the gradient itself, and lowers its scale if it was not finite.
         scaler.update()
-        counters.record_step(loss, num_target_tokens, updated=updated, scale_too_large=scale_too_large)
+        counters.record_step(num_target_tokens)
         health = checkup.finish(micro_batches) if checkup else None
+        return LaunchedStep(counters.step, micro_batches, num_target_tokens, rate, health, figures)
+
+    def finish(self, step: LaunchedStep) -> StepResult:
+        """Wait for the figures of a step, and count its loss. Steps are finished in their order."""
+        total_loss, num_stops, norm, scale = step.figures.wait()
+        loss = total_loss / processes.size()
+        updated = _is_finite(step.figures)
+        # At a scale of 1 or less, the scale cannot be the reason.
+        scale_too_large = not updated and math.isfinite(loss) and scale > 1
+        self.counters.record_outcome(
+            loss, step.num_target_tokens, updated=updated, scale_too_large=scale_too_large
+        )
         return StepResult(
-            loss, num_target_tokens, norm, updated, scale_too_large, rate, health, num_stops > 0
+            loss,
+            step.num_target_tokens,
+            norm,
+            updated,
+            scale_too_large,
+            step.learning_rate,
+            step.health,
+            num_stops > 0,
         )
 
     def try_out(self, batch: Batch) -> None:
@@ -173,8 +215,8 @@ class TrainState:
         self._accumulate([batch], batch.num_target_tokens)
         self.objective.zero_grad()
 
-    def _accumulate(self, micro_batches: Sequence[Batch], num_target_tokens: int) -> float:
-        """Leave the gradient in the parameters; the share of this process in the loss per token."""
+    def _accumulate(self, micro_batches: Sequence[Batch], num_target_tokens: int) -> Tensor:
+        """Leave the gradient in the parameters; the loss as `accumulate_gradients` returns it."""
         self.objective.train()
         loss, self.counters.positions_too_large = accumulate_gradients(
             self._wrapped,
@@ -196,7 +238,8 @@ class TrainState:
         tensors: dict[str, Tensor] = {}
         num_updates = 0
         for name, parameter in self.objective.model.named_parameters():
-            if moments := self.optimizer.state.get(parameter):
+            # A kernel that has skipped all updates so far has moments of none.
+            if (moments := self.optimizer.state.get(parameter)) and int(moments["step"]):
                 tensors[EXP_AVG + name] = moments["exp_avg"]
                 tensors[EXP_AVG_SQ + name] = moments["exp_avg_sq"]
                 num_updates = int(moments["step"])
@@ -309,6 +352,12 @@ class TrainState:
         return [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
 
 
+def _is_finite(figures: DeferredRead) -> bool:
+    """Whether the loss and the norm of a step are."""
+    loss, _, norm, _ = figures.wait()
+    return math.isfinite(loss) and math.isfinite(norm)
+
+
 def new_train_state(
     model: Transformer, config: Config, precision: Precision, counters: Counters
 ) -> TrainState:
@@ -331,4 +380,7 @@ def new_train_state(
         None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
         counters,
         muon,
+        # Muon has no such kernel, and the average is weighted by the number of updates, which the host
+        # counts.
+        skips_on_device=precision.device.type == "cuda" and muon is None and training.ema_decay is None,
     )

@@ -40,6 +40,17 @@ def is_cpu_autocast(x: Tensor) -> bool:
     return x.device.type == "cpu" and torch.is_autocast_enabled("cpu")
 
 
+# Tensor cores read rows of so many values at once, and products are slower where the rows of a matrix are of
+# another size (NVIDIA, Matrix Multiplication Background User's Guide, section 2.1.1).
+OUTPUTS_TOGETHER = {"cuda": 8}
+
+
+def pad_outputs(weight: Tensor) -> Tensor:
+    """Add outputs of zeros to a weight ``(out, in)``, up to a number that its device is fast at."""
+    num_added = -len(weight) % OUTPUTS_TOGETHER.get(weight.device.type, 1)
+    return F.pad(weight, (0, 0, 0, num_added)) if num_added else weight
+
+
 def pad_rows(x: Tensor) -> Tensor:
     """Flatten ``(..., D)`` to ``(N, D)`` with rows of zeros under CPU autocast; else return ``x``."""
     if not is_cpu_autocast(x):

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from mt.device import SearchPrecision
 from mt.transformer.feed_forward import Activation
+from mt.transformer.linear import pad_outputs
 
 ACTIVATION_DTYPES = {
     "float32": torch.float32,
@@ -64,11 +65,16 @@ class _PlainLinear:
 
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
         # With the output columns side by side, products of few rows take a quarter less time.
-        self._weight, self._bias = weight.t().contiguous(), bias
+        padded = pad_outputs(weight)
+        self._num_added = len(padded) - len(weight)
+        self._weight = padded.t().contiguous()
+        self._bias = bias if bias is None or not self._num_added else F.pad(bias, (0, self._num_added))
         self._activate = None if activation is None else _ACTIVATIONS[activation]
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         y = x @ self._weight if self._bias is None else torch.addmm(self._bias, x, self._weight)
+        if self._num_added:
+            y = y[:, : -self._num_added]
         if self._activate is not None:
             y = self._activate(y)
         return y if residual is None else y.add_(residual)

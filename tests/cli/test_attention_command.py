@@ -29,7 +29,7 @@ def test_a_page_is_written_where_it_was_said(call: Call, trained: RunDirectory) 
     assert json.dumps("Anna kauft zwei rote Äpfel heute.") in page
     ended = call("attention", "--run", trained.path, SENTENCE, "--beam", "4", "--out", "other.html")
     assert ended.code == 0
-    assert "wrote other.html" in ended.err
+    assert "Wrote other.html" in ended.err
     assert "decoder layer 1" in ended.err
     assert ended.out == ""
 
@@ -104,7 +104,8 @@ def test_a_missing_extra_is_named(call: Call, trained: RunDirectory, monkeypatch
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     ended = call("attention", "--run", trained.path, SENTENCE, "--format", "svg")
     assert ended.code == 2
-    assert "extra pictures" in ended.err
+    assert "matplotlib" in ended.err
+    assert "pip install -e '.[pictures]'" in ended.err
 
 
 def test_a_terminal_gets_no_control_characters(call: Call, trained: RunDirectory) -> None:

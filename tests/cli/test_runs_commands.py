@@ -132,6 +132,23 @@ def test_a_story_tells_of_corpus_resuming_killing_and_evaluations(
         assert re.search(expected, out), f"{expected}\n{out}"
 
 
+@pytest.mark.usefixtures("two_runs")
+def test_a_split_that_was_held_out_is_called_so_everywhere(call: Call) -> None:
+    file = RunDirectory(Path("runs/done")).corpus_file
+    corpus = json.loads(file.read_text())
+    corpus["splits"]["test"]["origin"] = "carved"
+    file.write_text(json.dumps(corpus))
+    told = call("show", "runs/done").out
+    assert re.search(r"test: \d+ pairs \(held out\)", told)
+    texts = [told] + [
+        call("report", "--run", "runs/done", "--sentences", 0, "--format", format).out
+        for format in ("html", "md")
+    ]
+    for text in texts:
+        assert "held out" in text
+        assert "carved" not in text
+
+
 def test_names_and_records_cannot_control_the_terminal(call: Call) -> None:
     run = RunDirectory(Path(shutil.copytree(GOLDEN / "format_2" / "run", Path("runs") / f"a{TITLE}b")))
     corpus = json.loads(run.corpus_file.read_text())

@@ -19,6 +19,7 @@ def test_the_run_is_called_like_its_config(call: Call, tiny_config_file: Path) -
     code, out, err = call("train", "--config", tiny_config_file, "--set", "training.max_steps=2")
     assert (code, out) == (0, "")
     assert "Finished: training.max_steps (2) reached, after 2 steps" in err
+    assert "Best validation BLEU: " in err
     assert 'mt translate --run runs/tiny "..."' in err
     assert "tensorboard --logdir runs/tiny/tensorboard" in err
     assert Path("runs/tiny/checkpoints/step_0000002").is_dir()

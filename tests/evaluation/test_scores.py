@@ -5,6 +5,7 @@ import sacrebleu
 
 from mt.errors import DataError
 from mt.evaluation.scores import (
+    SCORE_NAMES,
     Score,
     exact_match,
     metrics_of_evaluation,
@@ -20,6 +21,7 @@ REFERENCES = ["Der Hund rennt schnell über die Straße.", "Das ist gut!", "Ein 
 def test_scores_equal_those_of_sacrebleu() -> None:
     scores = score_translations(HYPOTHESES, REFERENCES)
     assert list(scores) == ["bleu", "chrf"]
+    assert {key: score.name for key, score in scores.items()} == SCORE_NAMES
     assert scores["bleu"].value == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
     assert scores["chrf"].value == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
     assert 0 < scores["bleu"].value < 100

@@ -82,6 +82,13 @@ def test_figures_by_hand(check: Check, tiny_corpus: Path, tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_split_that_is_held_out_is_called_so(check: Check, tiny_corpus: Path) -> None:
+    for side in ("en", "de"):
+        (tiny_corpus / f"test.{side}").unlink()
+    corpus = check("data.held_out_fraction=0.1", f"data.path={tiny_corpus}")["corpus"]
+    assert re.search(r"pairs +held out, ", value_of(corpus, "test"))
+
+
 def test_the_run_is_told_ahead(check: Check) -> None:
     parts = check()
     run = parts["the"]

@@ -30,4 +30,6 @@ def test_at_most_five_of_our_own_frames_lead_to_the_step_of_the_optimizer(
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 0
-    assert stacks == [["__main__.main", "train.train", "run.run_training", "loop.train", "train_state.step"]]
+    assert stacks == [
+        ["__main__.main", "train.train", "run.run_training", "loop.train", "train_state.launch"]
+    ]

@@ -46,7 +46,8 @@ def take_steps(folder: Path, state: Counters, until: int, *, log_every: int = 2)
     with Progress(run, counters=state, total_steps=20, metric="bleu", clip_norm=1.0) as progress:
         while state.step < until:
             loss = float(state.step + 1)
-            state.record_step(loss, 10, updated=True)
+            state.record_step(10)
+            state.record_outcome(loss, 10, updated=True)
             rate = 1e-3 * state.step
             result = StepResult(loss, 10, 0.5, updated=True, learning_rate=rate, health=HEALTH)
             progress.step(state, result, state.next_point() if state.step % log_every == 0 else None)
@@ -128,7 +129,8 @@ def test_the_speed_is_that_of_training_alone(tmp_path: Path, monkeypatch: pytest
     with Progress(RunDirectory(tmp_path), counters=state, total_steps=4, metric="bleu") as progress:
         for step in range(1, 5):
             now += 2.0
-            state.record_step(1.0, 10, updated=True)
+            state.record_step(10)
+            state.record_outcome(1.0, 10, updated=True)
             progress.step(state, result, state.next_point() if step % 2 == 0 else None)
             now += 40.0  # Somebody saves.
             progress.leave_out(40.0)
@@ -146,7 +148,8 @@ def test_the_time_left_is_that_of_training_alone(
     with Progress(RunDirectory(tmp_path), counters=state, total_steps=3701, metric="bleu") as progress:
         for _ in range(300):
             now += 2.0
-            state.record_step(1.0, 10, updated=True)
+            state.record_step(10)
+            state.record_outcome(1.0, 10, updated=True)
             progress.step(state, result, state.next_point())
             if state.step % 50 == 0:
                 now += 2000.0
@@ -162,7 +165,8 @@ def test_the_time_left_is_that_of_training_alone(
         # A machine that becomes three times as slow is believed within a few hundred steps.
         for _ in range(400):
             now += 6.0
-            state.record_step(1.0, 10, updated=True)
+            state.record_step(10)
+            state.record_outcome(1.0, 10, updated=True)
             progress.step(state, result, state.next_point())
     hours, minutes, _ = map(int, caplog.messages[-1].split()[-2].split(":"))
     assert hours + minutes / 60 == pytest.approx(6 * (3701 - 800) / 3600, rel=0.05)
@@ -195,7 +199,8 @@ def test_an_interval_without_any_update_has_no_point(tmp_path: Path) -> None:
     state = Counters()
     figures = tmp_path / "metrics.jsonl"
     with Progress(RunDirectory(tmp_path), counters=state, total_steps=1, metric="bleu") as progress:
-        state.record_step(math.nan, 10, updated=False)
+        state.record_step(10)
+        state.record_outcome(math.nan, 10, updated=False)
         progress.step(state, StepResult(math.nan, 10, math.nan, updated=False), state.next_point())
     assert figures.read_text() == ""
 
@@ -237,7 +242,8 @@ mt.training.progress.SECONDS_BETWEEN_LINES = 0
 state = Counters(best_value=31.5)
 with Progress(RunDirectory(Path(sys.argv[1])), counters=state, total_steps=3, metric="bleu") as progress:
     for _ in range(3):
-        state.record_step(2.5, 10, updated=True)
+        state.record_step(10)
+        state.record_outcome(2.5, 10, updated=True)
         progress.step(state, StepResult(2.5, 10, 0.5, updated=True), state.next_point())
         time.sleep(0.2)  # A bar is not drawn more often.
     samples = [Sample(" ".join(["extraordinary"] * 12), "", "")]

@@ -20,20 +20,25 @@ def test_state_goes_out_as_json_and_in() -> None:
 
 def test_steps_are_counted_and_their_loss_summed_by_token() -> None:
     state = Counters()
-    state.record_step(2.0, 10, updated=True)
-    state.record_step(4.0, 30, updated=True)
+    state.record_step(10)
+    state.record_outcome(2.0, 10, updated=True)
+    state.record_step(30)
+    state.record_outcome(4.0, 30, updated=True)
     assert (state.step, state.num_target_tokens, state.logged_tokens) == (2, 40, 40)
     assert state.logged_loss / state.logged_tokens == pytest.approx((2.0 * 10 + 4.0 * 30) / 40)
 
 
 def test_skipped_steps_are_counted_and_leave_no_loss() -> None:
     state = Counters()
-    state.record_step(1.0, 10, updated=True)
+    state.record_step(10)
+    state.record_outcome(1.0, 10, updated=True)
     for _ in range(2):
-        state.record_step(math.nan, 10, updated=False)
+        state.record_step(10)
+        state.record_outcome(math.nan, 10, updated=False)
     assert (state.step, state.num_skipped_steps, state.num_skipped_in_a_row) == (3, 2, 2)
     assert (state.logged_loss, state.logged_tokens, state.num_target_tokens) == (10.0, 10, 30)
-    state.record_step(1.0, 10, updated=True)
+    state.record_step(10)
+    state.record_outcome(1.0, 10, updated=True)
     assert (state.num_skipped_steps, state.num_skipped_in_a_row) == (2, 0)
 
 

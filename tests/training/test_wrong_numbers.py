@@ -89,9 +89,11 @@ def test_the_scale_of_fp16_is_blamed_only_for_what_it_does(
 
 def test_a_scale_that_falls_is_counted_apart() -> None:
     state = Counters()
-    state.record_step(math.nan, 10, updated=False)
+    state.record_step(10)
+    state.record_outcome(math.nan, 10, updated=False)
     for _ in range(30):
-        state.record_step(2.0, 10, updated=False, scale_too_large=True)
+        state.record_step(10)
+        state.record_outcome(2.0, 10, updated=False, scale_too_large=True)
     assert (state.num_scaler_skips, state.num_skipped_steps, state.num_skipped_in_a_row) == (30, 1, 1)
     assert (state.step, state.logged_tokens) == (31, 0)
 
@@ -100,7 +102,8 @@ def curve(folder: Path, losses: Sequence[float], state: Counters) -> None:
     """A step for each loss, and a point of the curve for each step."""
     with Progress(RunDirectory(folder), counters=state, total_steps=None, metric="bleu") as progress:
         for loss in losses:
-            state.record_step(loss, 10, updated=True)
+            state.record_step(10)
+            state.record_outcome(loss, 10, updated=True)
             progress.step(state, StepResult(loss, 10, 1.0, updated=True), state.next_point())
 
 

@@ -1,7 +1,10 @@
 """The training batches of a run, step by step, from any position."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -66,6 +69,12 @@ def replace_some_with_unk(
     return [src_ids for src_ids, _ in pairs], [tgt_ids for _, tgt_ids in pairs]
 
 
+Position = tuple[int, int]
+"""An epoch, and the batches of it that were used before."""
+Taken = tuple[list[Batch], int, int]
+"""The micro-batches of a step, and the position of the step after it."""
+
+
 @dataclass(frozen=True)
 class Epoch:
     """One pass over the corpus.
@@ -79,6 +88,32 @@ class Epoch:
     number: int
     pairs: EncodedPairs
     batches: Batches
+
+
+class _Ahead:
+    """A thread that makes one step ahead; what goes wrong in it is raised when that step is taken."""
+
+    def __init__(self, thread: Executor, *, pinned: bool) -> None:
+        self._thread = thread
+        self._pinned = pinned
+        self._next: dict[Position, Future[Taken]] = {}
+        """The step after the one that was taken last."""
+
+    def take(self, make: Callable[[int, int], Taken], epoch: int, batch: int) -> Taken:
+        """The step at a position, perhaps made already; the one after it will be, unless its epoch is new."""
+        ahead = self._next.pop((epoch, batch), None)
+        taken = ahead.result() if ahead is not None else self._ready(make, epoch, batch)
+        _, *following = taken
+        self._next = {}
+        if following[0] == epoch:
+            self._next[following[0], following[1]] = self._thread.submit(self._ready, make, *following)
+        return taken
+
+    def _ready(self, make: Callable[[int, int], Taken], epoch: int, batch: int) -> Taken:
+        micro_batches, next_epoch, next_batch = make(epoch, batch)
+        if self._pinned:
+            micro_batches = [each.pin_memory() for each in micro_batches]
+        return micro_batches, next_epoch, next_batch
 
 
 class BatchStream:
@@ -116,16 +151,36 @@ class BatchStream:
         self._bidirectional_epochs = bidirectional_epochs
         self._before_each_block = before_each_block
         self._epoch: Epoch | None = None
+        self._ahead: _Ahead | None = None
 
-    def take(
-        self, epoch: int, batch: int, *, rank: int = 0, num_processes: int = 1
-    ) -> tuple[list[Batch], int, int]:
+    @contextmanager
+    def collating_ahead(self, *, pinned: bool) -> Iterator[None]:
+        """Within the ``with`` block, a thread collates each step while the one before it is computed.
+
+        Steps must be taken in their order, and by one process in the same way. The thread stays within the
+        epoch, which it only reads: the next epoch is made when its first step is taken.
+
+        Args:
+            pinned: Whether to put the batches into page-locked memory, for CUDA.
+        """
+        with ThreadPoolExecutor(1, "batches") as thread:
+            self._ahead = _Ahead(thread, pinned=pinned)
+            try:
+                yield
+            finally:
+                self._ahead = None
+
+    def take(self, epoch: int, batch: int, *, rank: int = 0, num_processes: int = 1) -> Taken:
         """The micro-batches of the step at this position, and the position of the step after it.
 
         The last step of an epoch may have fewer micro-batches than the others. Several processes take turns:
         the one of this ``rank`` computes every ``num_processes``-th micro-batch of the step, and if none is
         left for it, one without labels.
         """
+        make = partial(self._take, rank=rank, num_processes=num_processes)
+        return make(epoch, batch) if self._ahead is None else self._ahead.take(make, epoch, batch)
+
+    def _take(self, epoch: int, batch: int, *, rank: int, num_processes: int) -> Taken:
         batches, end = self.epoch(epoch).batches, self._end(epoch, batch)
         own = range(batch + rank, end, num_processes)
         micro_batches = [self._batch(batches[number], epoch, number) for number in own]

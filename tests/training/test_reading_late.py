@@ -1,0 +1,231 @@
+"""Steps that are launched before the last one was read: what is skipped and written is the same."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import mt.training.run
+from mt.config.config import Config
+from mt.data.batches.batch import Batch
+from mt.device import Precision
+from mt.errors import TrainingError
+from mt.run_directory import RunDirectory
+from mt.training.counters import Counters
+from mt.training.loss import Objective
+from mt.training.run import run_training
+from mt.training.train_state import TrainState, new_train_state
+
+MakeConfig = Callable[..., Config]
+MakeObjective = Callable[..., Objective]
+MakeBatches = Callable[[Sequence[int]], list[Batch]]
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Lets runs on a CPU read as late as those on CUDA."""
+
+    def make(*arguments: Any) -> TrainState:
+        state = new_train_state(*arguments)
+        state.skips_on_device = True
+        return state
+
+    return partial(monkeypatch.setattr, mt.training.run, "new_train_state", make)
+
+
+class Spoilt(Objective):
+    """A loss whose value and gradient may go wrong."""
+
+    added = 0.0
+    gradient_factor = 1.0
+
+    def forward(self, batch: Batch, smoothing: float) -> Tensor:
+        loss = super().forward(batch, smoothing) + self.added
+        loss.register_hook(lambda gradient: gradient * self.gradient_factor)  # type: ignore[no-untyped-call]
+        return loss
+
+
+def fused_state(objective: Objective, *, late: bool, scale: float | None = None) -> TrainState:
+    precision = Precision("float32", torch.device("cpu"))
+    if scale is not None:  # The loss scaling of fp16, which a CPU can do as well.
+        precision.scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=2)
+    optimizer = torch.optim.AdamW(objective.parameters(), lr=0.0, fused=True)
+    return TrainState(
+        objective,
+        optimizer,
+        precision,
+        lambda step: 0.01 / step,
+        label_smoothing=0.1,
+        clip_norm=1.0,
+        skips_on_device=late,
+    )
+
+
+def tensors(state: TrainState) -> dict[str, Tensor]:
+    weights = {name: each.detach().clone() for name, each in state.objective.model.named_parameters()}
+    return weights | {name: each.clone() for name, each in state.save().tensors.items()}
+
+
+BAD = [{"added": math.nan}, {"added": math.inf}, {"gradient_factor": math.nan}, {"gradient_factor": math.inf}]
+
+
+@pytest.mark.parametrize("scale", [None, 4.0])
+def test_the_optimizer_itself_leaves_out_just_what_the_host_would(
+    scale: float | None, make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    batches = make_batches([5, 6])
+    spoilings: list[dict[str, float]] = [BAD[0], {}, *BAD, {}, {}]
+    ends = []
+    for is_late in (False, True):
+        objective = Spoilt(make_objective().model)
+        state = fused_state(objective, late=is_late, scale=scale)
+        results, saved = [], []
+        for spoiling in spoilings:
+            objective.added, objective.gradient_factor = 0.0, 1.0
+            for name, value in spoiling.items():
+                setattr(objective, name, value)
+            before = tensors(state)
+            results.append(state.step(batches))
+            saved.append(state.save().values)
+            assert results[-1].updated == (not spoiling)
+            after = tensors(state)
+            is_same = before.keys() == after.keys() and all(
+                torch.equal(before[name], each) for name, each in after.items()
+            )
+            assert is_same == bool(spoiling)
+        ends.append((str(results), saved, tensors(state)))
+    (results_then, saved_then, tensors_then), (results_late, saved_late, tensors_late) = ends
+    assert results_late == results_then
+    assert saved_late == saved_then
+    assert tensors_late.keys() == tensors_then.keys()
+    assert all(torch.equal(tensors_late[name], each) for name, each in tensors_then.items())
+
+
+def test_before_the_first_update_there_are_no_moments_to_save(
+    make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    objective = Spoilt(make_objective().model)
+    objective.added = math.nan
+    state = fused_state(objective, late=True)
+    assert not state.step(make_batches([11])).updated
+    assert state.save().tensors == {}
+
+
+def spoil_steps(monkeypatch: pytest.MonkeyPatch, numbers: Sequence[int]) -> None:
+    """Let the loss of these steps be NaN."""
+    forward, count = Objective.forward, Counters()
+
+    def spoilt(self: Objective, batch: Batch, smoothing: float) -> Tensor:
+        loss = forward(self, batch, smoothing)
+        if not self.training:
+            return loss
+        count.step += 1
+        return loss * math.nan if count.step in numbers else loss
+
+    monkeypatch.setattr(Objective, "forward", spoilt)
+
+
+def written(run: RunDirectory) -> dict[str, Any]:
+    """All that a run has written, without times and places."""
+    timed = {"minutes", "tokens_per_second", "seconds"}
+    found: dict[str, Any] = {}
+    for file in sorted(run.path.rglob("*")):
+        name = str(file.relative_to(run.path))
+        if file.suffix == ".safetensors" or file.parent.name == "bad_batches":
+            found[name] = file.read_bytes()
+        elif file.name == "metrics.jsonl":
+            lines = [json.loads(line) for line in file.read_text().splitlines()]
+            found[name] = [{key: each for key, each in line.items() if key not in timed} for line in lines]
+        elif file.name == "training_state.json":
+            state = json.loads(file.read_text())
+            state["state"].pop("seconds")
+            found[name] = state
+    return found
+
+
+@pytest.mark.parametrize("interval", ["training.log_every_steps=1", "training.log_every_steps=4"])
+def test_a_run_writes_the_same(
+    interval: str,
+    make_config: MakeConfig,
+    tmp_path: Path,
+    late: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = make_config(
+        "training.max_steps=12",
+        "training.num_micro_batches=1",
+        "validation.every_steps=7",
+        "checkpoint.every_steps=3",
+        interval,
+    )
+    runs, skipped = [RunDirectory(tmp_path / name) for name in ("at_once", "late")], []
+    for run in runs:
+        with monkeypatch.context() as patch:
+            spoil_steps(patch, [2, 6, 7, 9, 11])
+            caplog.clear()
+            run_training(config, run)
+        skipped.append([message for message in caplog.messages if " skipped: " in message])
+        late()
+    at_once, read_late = map(written, runs)
+    assert [message.split()[1] for message in skipped[0]] == ["2", "6", "7", "9", "11"]
+    assert skipped[0] == skipped[1]
+    assert {"metrics.jsonl", "bad_batches", "checkpoints"} == {Path(name).parts[0] for name in at_once}
+    assert at_once == read_late
+
+
+def test_too_many_skipped_steps_end_the_run_at_the_same_step(
+    make_config: MakeConfig, tmp_path: Path, late: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_config(
+        "training.max_steps=12", "training.num_micro_batches=1", "training.max_skipped_steps=3"
+    )
+    ends = []
+    for name in ("at_once", "late"):
+        run = RunDirectory(tmp_path / name)
+        with monkeypatch.context() as patch:
+            spoil_steps(patch, range(4, 13))
+            with pytest.raises(TrainingError, match="3 steps in a row") as error:
+                run_training(config, run)
+        ends.append((str(error.value), written(run)))
+        late()
+    assert "at step 6" in ends[0][0]
+    assert ends[0] == ends[1]
+
+
+def test_a_step_is_read_after_the_next_was_launched(
+    make_config: MakeConfig, tmp_path: Path, late: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late()
+    events: list[str] = []
+    launch, finish = TrainState.launch, TrainState.finish
+
+    def noted_launch(self: TrainState, *arguments: Any, **options: Any) -> Any:
+        step = launch(self, *arguments, **options)
+        events.append(f"launch {step.number}")
+        return step
+
+    def noted_finish(self: TrainState, step: Any) -> Any:
+        events.append(f"read {step.number}")
+        return finish(self, step)
+
+    monkeypatch.setattr(TrainState, "launch", noted_launch)
+    monkeypatch.setattr(TrainState, "finish", noted_finish)
+    run_training(
+        make_config(
+            *("training.max_steps=5", "training.log_every_steps=3"),
+            *("checkpoint.every_steps=100", "validation.every_steps=100"),
+        ),
+        tmp_path / "run",
+    )
+    # A point of the training curve has the figures of its step.
+    assert events == [
+        *("launch 1", "launch 2", "read 1", "launch 3", "read 2", "read 3"),
+        *("launch 4", "launch 5", "read 4", "read 5"),
+    ]
