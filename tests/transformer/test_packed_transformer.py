@@ -31,7 +31,7 @@ VARIANTS: list[dict[str, Any]] = [
 def model(
     request: pytest.FixtureRequest, make_model: Make, randomise: Callable[[nn.Module], None]
 ) -> Transformer:
-    found = make_model(**request.param)
+    found = make_model(max_length=64, **request.param)
     randomise(found)
     return found.requires_grad_(False)
 
