@@ -15,7 +15,7 @@ from mt.display import visible
 from mt.errors import MtError
 
 # How often a thread of GNU's OpenMP looks whether there is more to do before it sleeps.
-SPIN_COUNT = "1000"
+SPIN_COUNT = "3000"
 OUT_OF_MEMORY = 1
 USER_ERROR = 2
 INTERRUPTED = 130
