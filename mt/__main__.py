@@ -2,7 +2,6 @@
 
 import errno
 import io
-import os
 import sys
 import threading
 from typing import NoReturn
@@ -14,8 +13,6 @@ from mt.cli.remedies import sentence
 from mt.display import visible
 from mt.errors import MtError
 
-# How often a thread of GNU's OpenMP looks whether there is more to do before it sleeps.
-SPIN_COUNT = "3000"
 OUT_OF_MEMORY = 1
 USER_ERROR = 2
 INTERRUPTED = 130
@@ -27,9 +24,7 @@ def main() -> None:
     """Run a command; a user error is one sentence on stderr and exit code 2."""
     processes.end_with_launcher()
     survive_losing_stderr()
-    # Before torch is loaded. By default they look for a millisecond and more, which makes everything many
-    # times slower where other programs need the same cores.
-    os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
+    processes.let_threads_look(3000)
     threading.excepthook = _leave_full_disks_to_the_main_thread
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Input and output are UTF-8, whatever the locale; lines that are copied although they are not UTF-8

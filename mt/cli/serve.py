@@ -1,13 +1,13 @@
 """`mt serve`: translate over HTTP, for programs and in a browser."""
 
 import logging
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from mt import processes
 from mt.cli.exported import load_exported, refuse_options_of_runs
 from mt.cli.extras import extra
 from mt.cli.logs import show_logs
@@ -85,9 +85,8 @@ def serve(
     Requests that come at the same time are translated together. Needs the extra serve.
     """
     show_logs()
-    # Before torch is loaded. Its threads would otherwise wait for each other in busy loops, which makes all
-    # many times slower where others, such as the threads of the service and its clients, need the same cores.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # The threads of the service and its clients need the same cores.
+    processes.let_threads_look(0)
     with extra("serve", "starlette", "uvicorn"):
         from mt.serving.app import Service
         from mt.serving.batching import BatchedTranslator

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+import torch
+
 from mt.errors import LinesError
 from mt.inference.segments import Translation
 from mt.inference.text_search import TextSearch
@@ -105,6 +107,7 @@ class BatchedTranslator:
         self._changed = threading.Condition()
         self._is_closed = False
         self._seconds_per_text = 0.0
+        self._num_threads = torch.get_num_threads()
         self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
 
     def __enter__(self) -> Self:
@@ -230,6 +233,12 @@ class BatchedTranslator:
                 _fail(job, error)
 
     def _translate(self, jobs: Sequence[_Job]) -> None:
+        # The products of one sentence are too small to wake other threads up for each of them. Setting the
+        # same number again would cost more than all that.
+        num_threads = 1 if sum(len(job.texts) for job in jobs) == 1 else self._num_threads
+        if num_threads != torch.get_num_threads():
+            torch.set_num_threads(num_threads)
+
         def stop_if_given_up() -> None:
             if all(job.answer.cancelled() for job in jobs):
                 raise _GivenUpError
