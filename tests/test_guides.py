@@ -11,7 +11,7 @@ import typer.main
 from mt.cli.app import app
 from mt.config.explain import SECTIONS
 from mt.config.load import load_config
-from mt.config.synonyms import meaning_of
+from mt.config.synonyms import meaning_of, place_of
 from mt.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent
@@ -105,13 +105,27 @@ def test_every_option_of_another_toolkit_is_explained_as_the_page_says() -> None
     assert understood > 60
 
 
+def _search_table() -> str:
+    (table,) = re.findall(r"^How to search.*\n\n((?:\|.*\n)+)", PAGES["coming-from"], re.MULTILINE)
+    return str(table)
+
+
 def test_the_search_options_of_the_page_are_those_of_mt_translate() -> None:
     command = typer.main.get_command(app).commands["translate"]  # type: ignore[attr-defined]
     known = {name for each in command.params for name in each.opts}
-    (table,) = re.findall(r"How to search.*?\n\n((?:\|.*\n)+)", PAGES["coming-from"], re.DOTALL)
-    named = re.findall(r"^\| `(--[a-z-]+).*?\|", table, re.MULTILINE)
+    named = re.findall(r"^\| `(--[a-z-]+).*?\|", _search_table(), re.MULTILINE)
     assert len(named) > 5
     assert set(named) <= known
+
+
+def test_what_the_page_does_not_decide_in_the_config_is_answered_with_its_place() -> None:
+    rows = [row for row in _search_table().splitlines()[2:] if "--ensemble" not in row]
+    rows += [f"| {' | '.join(row)} |" for row in _rows("Commands") if row[0] == "continue"]
+    elsewhere = "\n".join(row.split("|", 2)[2] for row in rows)
+    # The first name in each cell, such as length_penalty of `length_penalty: wu`.
+    names = [name.replace("-", "_") for name in re.findall(r"(?:^|\|) `-*([\w-]+)", elsewhere, re.MULTILINE)]
+    assert len(names) > 20
+    assert [name for name in names if place_of(name) is None] == []
 
 
 def test_a_name_from_elsewhere_is_answered_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,10 @@ IN_FLAGS = {
     Remedy.OTHER_PRECISION: "take another precision, such as --precision auto",
     Remedy.GIVE_REFERENCES: "give the references with --references FILE",
     Remedy.OTHER_SPLIT: "name the split that they are of with --split NAME",
-    Remedy.CHOOSE_SEARCH: "choose it with mt translate --beam 5, --length-penalty, --max-length or --sample",
+    Remedy.CHOOSE_SEARCH: (
+        "choose it with mt translate --beam 5, --length-penalty, --n-best, --no-repeat-ngram, --max-length "
+        "or --sample"
+    ),
     Remedy.WRITE_RECIPE: "write that recipe to a file with mt init --recipe NAME > NAME.yaml",
     Remedy.TRAIN_ONE: (
         "train one with mt init --recipe quickstart > quickstart.yaml; mt train --config quickstart.yaml "

@@ -108,10 +108,11 @@ _RUN = "The run directory is not part of a config."
 _RESUME = "A run that is trained again with the same config resumes by itself."
 _SEARCH_NAMES = (
     "beam beam_size beam_width num_beams length_penalty lenpen max_output_length max_new_tokens "
-    "max_decode_len temperature top_k top_p"
+    "max_decode_len temperature top_k top_p beam_alpha normalize n_best nbest num_return_sequences "
+    "block_ngram_repeat no_repeat_ngram_size"
 )
 _RUN_NAMES = "output_dir model_dir save_dir run_dir experiment_name checkpoint_dir"
-_RESUME_NAMES = "resume load_model resume_from resume_from_checkpoint restore_file"
+_RESUME_NAMES = "resume load_model resume_from resume_from_checkpoint restore_file train_from"
 ELSEWHERE: dict[str, tuple[str, tuple[Remedy, ...]]] = {
     **dict.fromkeys(_SEARCH_NAMES.split(), (_SEARCH, (Remedy.CHOOSE_SEARCH,))),
     **dict.fromkeys(_RUN_NAMES.split(), (_RUN, (Remedy.OTHER_RUN,))),

@@ -191,10 +191,10 @@ def _choose_tokenizer(corpus: Corpus, config: Config, most_words: float) -> tupl
             return update(config, training={"guided_alignment": ALIGNMENT_WEIGHT}), []
         if num_words <= most_words and unknown <= MOST_UNKNOWN_OF_FEW:
             alignment = {"guided_alignment": ALIGNMENT_OF_FEW, "unknown_share": UNKNOWN_SHARE_OF_FEW}
+            why = "With so little text" if num_words <= FEW_WORDS else "In so few passes over the text"
             return update(config, training=alignment), [
                 f"Tokenizer: words, of which up to {unknown:.1%} are unknown in the held-out text and are "
-                f"copied. With so little text, about {num_words:,.0f} running words, or in so few passes "
-                "over it they are learnt faster than subwords."
+                f"copied. {why}, about {num_words:,.0f} running words, they are learnt faster than subwords."
             ]
     one = "one vocabulary for both languages" if shared else "a vocabulary for each language"
     why = f"; {hint.split('. ')[0]}" if hint else ""

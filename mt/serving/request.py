@@ -154,7 +154,8 @@ def _choose_run(asked: dict[str, Any], runs: Sequence[ServedRun]) -> ServedRun:
     if len(found) == 1:
         return found[0]
     there = ", ".join(f"{run.name} ({run.src} to {run.tgt})" for run in runs)
-    problem = "several runs fit: choose one by run, or by src and tgt" if found else "there is no such run"
+    by_languages = ", or by src and tgt" if len({(run.src, run.tgt) for run in found}) == len(found) else ""
+    problem = f"several runs fit: choose one by run{by_languages}" if found else "there is no such run"
     raise DataError(f"{problem}. Served are {there}.")
 
 

@@ -191,6 +191,7 @@ def test_little_text_is_learnt_as_words_that_are_aligned_although_some_are_unkno
     # The numbers, a word of seven or eight, are all different.
     text = propose_config(corpus, "en", "de")
     assert re.search(r"Tokenizer: words, of which up to 1\d\.\d% are unknown", text)
+    assert "With so little text" in text
     file.write_text(text, encoding="utf-8")
     config = load_config(file)
     assert (config.tokenizer.kind, config.copies_words) == ("word", True)

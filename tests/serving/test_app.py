@@ -85,6 +85,18 @@ def test_a_run_is_chosen_by_its_name_or_its_languages(batched: BatchedTranslator
         assert "tiny (en to de), other (de to en)" in refused.json()["error"]
 
 
+def test_of_runs_with_the_same_languages_only_a_name_is_proposed(
+    batched: BatchedTranslator, run: ServedRun
+) -> None:
+    same, other = (
+        ServedRun(name, "en", tgt, "best", batched) for name, tgt in (("same", "de"), ("fr", "fr"))
+    )
+    for second, by_languages in ((same, False), (other, True)):
+        refused = client_of(run, second).post("/translate", json={"text": "x"}).json()["error"]
+        assert "choose one by run" in refused
+        assert ("src and tgt" in refused) is by_languages
+
+
 def test_health_names_what_is_served_and_what_waits(client: TestClient, gate: "Gate", run: ServedRun) -> None:
     first = run.translator.submit(["one"], _greedy())
     assert gate.entered.wait(60)
