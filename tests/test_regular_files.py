@@ -74,15 +74,16 @@ def test_a_file_in_a_folder_that_is_moved_meanwhile(tmp_path: Path) -> None:
 def test_a_file_that_a_user_names_may_be_a_pipe_with_a_writer(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    # A writer waits in `open` until somebody reads; it counts as soon as it waits.
-    writer = threading.Thread(target=lambda: pipe.write_bytes(b"slow " * 100_000))
+    # For writing alone it would wait for a reader, and have lost it before the first byte.
+    writing = os.open(pipe, os.O_RDWR)
+
+    def write() -> None:
+        with os.fdopen(writing, "wb") as file:
+            file.write(b"slow " * 100_000)
+
+    writer = threading.Thread(target=write)
     writer.start()
-    content = b""
-    while not content:
-        try:
-            content = read_given(pipe, max_bytes=500_000)
-        except OSError as error:
-            assert error.strerror == "it is a pipe that nobody writes to"  # noqa: PT017
+    content = read_given(pipe, max_bytes=500_000)
     writer.join()
     assert content == b"slow " * 100_000
     with pytest.raises(OSError, match="it is a pipe that nobody writes to"):
