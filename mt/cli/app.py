@@ -44,10 +44,10 @@ def _prefer_ours_in_zsh() -> None:
     """Load our completion when zsh starts, after ``compinit``, which finds zsh's own ``_mt`` first."""
     script, settings = Path.home() / ".zfunc" / "_mt", Path.home() / ".zshrc"
     line = "source ~/.zfunc/_mt"
-    if script.is_file() and settings.is_file():
-        text = settings.read_text(encoding="utf-8")
-        if line not in text:
-            settings.write_text(f"{text.rstrip()}\n{line}\n", encoding="utf-8")
+    if script.is_file() and settings.is_file() and line.encode() not in settings.read_bytes():
+        # Only added to, so that nothing of it can be lost.
+        with settings.open("a", encoding="utf-8") as file:
+            file.write(f"\n{line}\n")
 
 
 app = typer.Typer(

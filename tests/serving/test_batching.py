@@ -3,11 +3,13 @@
 import random
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 from mt.errors import LinesError
+from mt.inference.segments import Translation
 from mt.inference.translator import Translator
 from mt.search.strategy import Beam
 from mt.serving import batching
@@ -63,6 +65,28 @@ def test_what_waits_together_is_searched_together_in_order(
     assert translations == reference.translate(sources)
     # The model's batches have 8 sentences.
     assert [list(each) for each in gate.searched] == [sources[:1], sources[1:9], sources[9:]]
+
+
+def test_a_text_that_comes_alone_is_translated_by_one_thread_and_several_by_all(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[tuple[int, int]] = []
+    search = translator.n_best
+
+    def noting(texts: Sequence[str], **options: Any) -> list[list[Translation]]:
+        used.append((len(texts), torch.get_num_threads()))
+        return search(texts, **options)
+
+    monkeypatch.setattr(translator, "n_best", noting)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with BatchedTranslator(translator, max_waiting=20) as batched:
+            for number in (1, 3, 1):
+                batched.submit(["the dog sees a house."] * number, GREEDY).result(SECONDS)
+    finally:
+        torch.set_num_threads(before)
+    assert used == [(1, 1), (3, 2), (1, 1)]
 
 
 def test_a_batch_waits_for_those_that_were_just_answered_and_a_client_that_is_alone_for_nobody(

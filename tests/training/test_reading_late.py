@@ -21,6 +21,7 @@ from mt.training.counters import Counters
 from mt.training.loss import Objective
 from mt.training.run import run_training
 from mt.training.train_state import TrainState, new_train_state
+from tests.training.spoilt import Spoilt
 
 MakeConfig = Callable[..., Config]
 MakeObjective = Callable[..., Objective]
@@ -37,18 +38,6 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         return state
 
     return partial(monkeypatch.setattr, mt.training.run, "new_train_state", make)
-
-
-class Spoilt(Objective):
-    """A loss whose value and gradient may go wrong."""
-
-    added = 0.0
-    gradient_factor = 1.0
-
-    def forward(self, batch: Batch, smoothing: float) -> Tensor:
-        loss = super().forward(batch, smoothing) + self.added
-        loss.register_hook(lambda gradient: gradient * self.gradient_factor)  # type: ignore[no-untyped-call]
-        return loss
 
 
 def fused_state(objective: Objective, *, late: bool, scale: float | None = None) -> TrainState:

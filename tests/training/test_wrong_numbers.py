@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from mt.data.batches.batch import Batch
 from mt.device import Precision
@@ -19,21 +18,10 @@ from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
+from tests.training.spoilt import Spoilt
 
 MakeObjective = Callable[..., Objective]
 MakeBatches = Callable[[Sequence[int]], list[Batch]]
-
-
-class Spoilt(Objective):
-    """Adds a constant to the loss, which leaves the gradient alone, and multiplies the gradient alone."""
-
-    added = 0.0
-    gradient_factor = 1.0
-
-    def forward(self, batch: Batch, smoothing: float) -> Tensor:
-        loss = super().forward(batch, smoothing) + self.added
-        loss.register_hook(lambda gradient: gradient * self.gradient_factor)  # type: ignore[no-untyped-call]
-        return loss
 
 
 def step(objective: Objective, batches: list[Batch], scale: float | None = None) -> StepResult:
