@@ -29,6 +29,7 @@ from mt.search.hypothesis import Hypothesis, length_limit, normalised_score
 from mt.search.request import NO_CONSTRAINTS, Constraints, SearchRequest
 from mt.search.strategy import Beam, Strategy
 from mt.special_tokens import EOS_ID, UNK_ID
+from mt.transformer.packed_transformer import LENGTHENED_TO
 
 LOG = logging.getLogger(__name__)
 
@@ -223,15 +224,29 @@ class TextSearch:
 
         What does not fit into memory fails at once, not at the end.
         """
-        order = sorted(range(len(segments)), key=lambda place: -len(segments[place].tokens))
+        lengths = [len(segment.tokens) + 1 for segment in segments]
+        order = sorted(range(len(segments)), key=lambda place: -lengths[place])
         batches = []
         while order:
-            longest = len(segments[order[0]].tokens) + 1
+            longest = lengths[order[0]]
             most = min(_BATCH_TOKENS, _BEAM_TOKENS // beam_size)
             size = max(1, min(self.batch_sentences, most // longest))
+            size += self._few_more([lengths[place] for place in order[size:]], size)
             batches.append(order[:size])
             order = order[size:]
         return batches
+
+    def _few_more(self, lengths: Sequence[int], size: int) -> int:
+        """How many of the next sentences a batch of ``size`` takes too: those few that would lengthen the others.
+
+        ``lengths`` are those of the next sentences, the longest first. Where results are rounded, the sources
+        of a batch are lengthened to a multiple of `LENGTHENED_TO` tokens.
+        """
+        if self.precision == "float32" or not lengths:
+            return 0
+        shorter = (lengths[0] - 1) // LENGTHENED_TO * LENGTHENED_TO
+        few = min(size // 8, self.batch_sentences - size)
+        return next((number for number, length in enumerate(lengths[: few + 1]) if length <= shorter), 0)
 
     def as_lines(
         self,

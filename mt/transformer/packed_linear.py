@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from mt.device import SearchPrecision
 from mt.transformer.feed_forward import Activation
-from mt.transformer.linear import pad_outputs
+from mt.transformer.linear import pad_outputs, padded_length
 
 ACTIVATION_DTYPES = {
     "float32": torch.float32,
@@ -24,6 +24,12 @@ ACTIVATION_DTYPES = {
     "int8": torch.float32,
 }
 """The type of what the layers pass on to each other."""
+
+_FEWEST_ROWS = 1024
+"""From so many rows on, a product in float32 gives a row the same bits whatever their number. With fewer, up
+to 256 on two cores, MKL takes other kernels."""
+_FEW_ROWS = 64
+"""Up to so many rows, products take nearly the same time whatever their number."""
 
 _TRIED_ROWS, _TRIED_WIDTH = 32, 64
 # How an interface shows that it is not there, takes other arguments, or does not work on this processor.
@@ -162,3 +168,68 @@ def multiplies_int8() -> bool:
 def _multiply_exactly(a: Tensor, b: Tensor) -> Tensor:
     """The product of matrices of integers, by floating-point numbers that hold each sum exactly."""
     return (a.double() @ b.double()).to(torch.int32)
+
+
+class RealRows:
+    """The real positions of a batch ``(B, T)`` as rows; all positions on a GPU and in small batches.
+
+    Attention reads sentences of one length, and products need not: a quarter of the positions in batches of
+    sorted sentences is padding, and half where lengths are rounded up.
+    """
+
+    def __init__(self, mask: Tensor, *, is_rounded: bool) -> None:
+        """Find the real positions.
+
+        Args:
+            mask: ``(B, T)``, True where a position is real.
+            is_rounded: Whether products round their inputs; then a row's bits never depend on their number.
+        """
+        self._num_positions = mask.numel()
+        self._places: Tensor | None = None
+        # A GPU would have to be waited for.
+        if mask.device.type != "cpu":
+            return
+        flat = mask.flatten()
+        places = flat.nonzero()[:, 0]
+        number = len(places)
+        if number == len(flat) or (number < _FEWEST_ROWS and not is_rounded):
+            return
+        self._places = places
+        # At padding any finite numbers will do: here those of the last real position before it.
+        self._row_of_position = flat.cumsum(0) - 1
+
+    def take(self, positions: Tensor) -> Tensor:
+        """``(B * T, D)`` -> the rows of real positions ``(N, D)``, and others as `padded` appends them."""
+        if self._places is None:
+            return padded(positions, padded_length(len(positions)))
+        number = len(self._places)
+        num_added = padded_length(number) - number if _is_compiled(positions) else 0
+        return positions.index_select(0, F.pad(self._places, (0, num_added)))
+
+    def spread(self, rows: Tensor) -> Tensor:
+        """Undo `take`: ``(N, D)`` -> ``(B * T, D)``, with finite numbers at padding."""
+        if self._places is None:
+            return rows[: self._num_positions]
+        return rows.index_select(0, self._row_of_position)
+
+
+def padded(rows: Tensor, length: int) -> Tensor:
+    """Append rows of zeros to ``(N, D)`` where products are compiled for each number of rows."""
+    if len(rows) == length or not _is_compiled(rows):
+        return rows
+    return F.pad(rows, (0, 0, 0, length - len(rows)))
+
+
+def step_length(number: int) -> int:
+    """Round the rows of a decoding step up to one of a few numbers.
+
+    Up to 64 these are powers of two; above, there are eight of them between a power of two and the next.
+    """
+    power = 1 << (number - 1).bit_length()
+    unit = power if number <= _FEW_ROWS else power // 16
+    return -(-number // unit) * unit
+
+
+def _is_compiled(rows: Tensor) -> bool:
+    """Whether oneDNN compiles products with these rows: a program for each number of them."""
+    return rows.dtype == torch.bfloat16 and rows.device.type == "cpu"

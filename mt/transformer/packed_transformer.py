@@ -20,16 +20,16 @@ from mt.transformer.feed_forward import Activation, FeedForward
 from mt.transformer.layer import Residual
 from mt.transformer.linear import padded_length
 from mt.transformer.packed_cache import KeysAndValues, PackedCache
-from mt.transformer.packed_linear import ACTIVATION_DTYPES, pack
+from mt.transformer.packed_linear import ACTIVATION_DTYPES, RealRows, pack, padded, step_length
 from mt.transformer.transformer import DecodedStep, Transformer
 
 Attend = Callable[[Tensor], Tensor]
 """Projections ``(N, ...)`` of N positions -> what they attend to, ``(N, D)``, heads side by side."""
 
-_KEYS_AT_ONCE = 16
-"""The kernel of attention adds up so many keys at once, and its last bits depend on whether that divides
-their number. Where results are rounded afterwards, last bits would become different translations of the same
-sentence in different batches; so there the number of source positions is always a multiple."""
+LENGTHENED_TO = 16
+"""The number of source positions is a multiple of this where results are rounded. The kernel of attention
+adds up so many keys at once, and its last bits depend on whether that divides their number. Rounding would
+make different translations of them for the same sentence in different batches."""
 
 
 class PackedTransformer:
@@ -56,78 +56,92 @@ class PackedTransformer:
         embedded = self._src_embedding(src_ids)
         embedded = F.pad(embedded, (0, 0, 0, self._num_missing(src_ids.size(1))))
         batch, length, _ = embedded.shape
-        mask = self._bias(src_mask)
+        mask, real = self._bias(src_mask), self._real_rows(src_mask)
 
         def attend(projected: Tensor) -> Tensor:
-            queries, keys, values = _split(projected[: batch * length], batch, 3, self._num_heads)
-            return _padded(_attend(queries, keys, values, mask))
+            queries, keys, values = _split(real.spread(projected), batch, 3, self._num_heads)
+            return real.take(_attend(queries, keys, values, mask))
 
-        x = _padded(embedded.flatten(0, 1))
+        x = real.take(embedded.flatten(0, 1))
         for layer in self._encoder:
             x = layer(x, attend)
-        return self._encoder_norm(x)[: batch * length].view(batch, length, -1)
+        return real.spread(self._encoder_norm(x)).view(batch, length, -1)
 
     def start_cache(
         self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
     ) -> PackedCache:
         """Return an empty cache for ``rows_per_sentence`` rows of up to ``max_length`` tokens a sentence."""
-        sources = self._sources(memory)
+        sources = self._sources(memory, src_mask)
         return PackedCache(sources, self._bias(src_mask), src_mask.size(-1), max_length, rows_per_sentence)
 
     def decode_step(self, ids: Tensor, cache: PackedCache, *, with_alignment: bool = False) -> DecodedStep:
         """Decode the newest token of each row ``(R,)``; the cache grows by it."""
         x = self._tgt_embedding(ids[:, None], start=cache.length)[:, 0]
         cache.grow()
+        num_rows, length = len(x), step_length(len(x))
         alignment_scores: Tensor | None = None
 
-        def attend_to_source(number: int, queries: Tensor) -> Tensor:
+        def attend_to_target(number: int, projected: Tensor) -> Tensor:
+            return padded(cache.attend_to_target(number, projected[:num_rows]), length)
+
+        def attend_to_source(number: int, projected: Tensor) -> Tensor:
             nonlocal alignment_scores
+            queries = projected[:num_rows]
             if with_alignment and number == len(self._decoder) - 1:
                 alignment_scores = cache.alignment_scores(queries)
-            return cache.attend_to_source(number, queries)
+            return padded(cache.attend_to_source(number, queries), length)
 
+        x = padded(x, length)
         for number, layer in enumerate(self._decoder):
-            x = layer(x, partial(cache.attend_to_target, number), partial(attend_to_source, number))
-        return DecodedStep(self._output(self._decoder_norm(x)), alignment_scores)
+            x = layer(x, partial(attend_to_target, number), partial(attend_to_source, number))
+        return DecodedStep(self._output(self._decoder_norm(x))[:num_rows], alignment_scores)
 
     def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
         """Predict each next target token from the ones before it, as `Transformer.forward`: ``(B, T, V)``."""
         batch, length = tgt_ids.shape
-        sources = self._sources(self.encode(src_ids, src_mask))
+        num_rows = padded_length(batch * length)
+        sources = self._sources(self.encode(src_ids, src_mask), src_mask)
         mask = self._bias(src_mask)
 
         def attend_to_target(projected: Tensor) -> Tensor:
             queries, keys, values = _split(projected[: batch * length], batch, 3, self._num_heads)
-            return _padded(_attend(queries, keys, values, tgt_mask))
+            return padded(_attend(queries, keys, values, tgt_mask), num_rows)
 
         def attend_to_source(source: KeysAndValues, projected: Tensor) -> Tensor:
             [queries] = _split(projected[: batch * length], batch, 1, self._num_heads)
-            return _padded(_attend(queries, *source, mask))
+            return padded(_attend(queries, *source, mask), num_rows)
 
-        x = _padded(self._tgt_embedding(tgt_ids).flatten(0, 1))
+        x = padded(self._tgt_embedding(tgt_ids).flatten(0, 1), num_rows)
         for layer, source in zip(self._decoder, sources, strict=True):
             x = layer(x, attend_to_target, partial(attend_to_source, source))
         return self._output(self._decoder_norm(x))[: batch * length].view(batch, length, -1)
 
     def _num_missing(self, src_length: int) -> int:
         """The positions by which sources of this length are lengthened."""
-        return -src_length % _KEYS_AT_ONCE if self._is_rounded else 0
+        return -src_length % LENGTHENED_TO if self._is_rounded else 0
+
+    def _lengthened(self, src_mask: Tensor) -> Tensor:
+        """``(B, 1, 1, S)`` -> ``(B, 1, 1, S')``, False at the positions that are added."""
+        return F.pad(src_mask, (0, self._num_missing(src_mask.size(-1))))
+
+    def _real_rows(self, src_mask: Tensor) -> RealRows:
+        return RealRows(self._lengthened(src_mask)[:, 0, 0], is_rounded=self._is_rounded)
 
     def _bias(self, src_mask: Tensor) -> Tensor | None:
         """0 where ``(B, 1, 1, S)`` is True, minus infinity elsewhere, S' wide; None if all of it is True."""
-        mask = F.pad(src_mask, (0, self._num_missing(src_mask.size(-1))))
+        mask = self._lengthened(src_mask)
         if bool(mask.all()):
             return None
         bias = torch.zeros(mask.shape, dtype=self._src_embedding.dtype, device=mask.device)
         return bias.masked_fill_(~mask, -torch.inf)
 
-    def _sources(self, memory: Tensor) -> list[KeysAndValues]:
-        """Project memory ``(B, S, D)`` to the keys and values of each layer."""
-        batch, length, _ = memory.shape
-        rows = _padded(memory.flatten(0, 1))
+    def _sources(self, memory: Tensor, src_mask: Tensor) -> list[KeysAndValues]:
+        """Project memory ``(B, S', D)`` to the keys and values of each layer."""
+        real = self._real_rows(src_mask)
+        rows = real.take(memory.flatten(0, 1))
         found = []
         for layer in self._decoder:
-            keys, values = _split(layer.source(rows)[: batch * length], batch, 2, self._num_heads)
+            keys, values = _split(real.spread(layer.source(rows)), len(memory), 2, self._num_heads)
             found.append((keys, values))
         return found
 
@@ -258,10 +272,3 @@ def _split(projected: Tensor, batch: int, number: int, heads: int) -> list[Tenso
 def _attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
     """Attend as `ScaledDotProductAttention` does, and join the heads: ``(B * T, D)``."""
     return join_heads(F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)).flatten(0, 1)
-
-
-def _padded(rows: Tensor) -> Tensor:
-    """Append rows of zeros to ``(N, D)`` where products are compiled for each number of rows."""
-    if rows.dtype != torch.bfloat16 or rows.device.type != "cpu":
-        return rows
-    return F.pad(rows, (0, 0, 0, padded_length(len(rows)) - len(rows)))

@@ -12,6 +12,7 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.device import SearchPrecision
 from mt.errors import CheckpointError, ConfigError, DataError, RunError
 from mt.inference.loaded_model import load_model
 from mt.inference.translator import Translator
@@ -102,6 +103,33 @@ def test_batches_of_long_sentences_have_fewer_of_them(
     shapes.clear()
     assert translator.translate(SENTENCES) == expected
     assert len(shapes) == len(SENTENCES)
+
+
+@pytest.mark.parametrize(("precision", "first"), [("float32", 8), ("int8", 9)])
+def test_a_few_sentences_do_not_lengthen_those_of_the_next_batch(
+    precision: SearchPrecision, first: int, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = trained.config_file.read_text()
+    trained.config_file.write_text(text.replace("batch_sentences: 8", "batch_sentences: 64"))
+    translator = Translator.from_run(trained, device=CPU, precision=precision)
+    long, short = "my aunt paints the car.", "milk."
+    [longest], [shortest] = (
+        [len(segment.tokens) + 1 for segment in translator.read([line])] for line in (long, short)
+    )
+    assert shortest < longest
+    monkeypatch.setattr("mt.inference.text_search.LENGTHENED_TO", shortest)
+    monkeypatch.setattr("mt.inference.text_search._BATCH_TOKENS", 8 * longest)
+    shapes: list[tuple[int, ...]] = []
+    search = translator.engine.search
+
+    def observed(request: SearchRequest, *rest: Any) -> list[list[Hypothesis]]:
+        shapes.append(tuple(request.src_ids.shape))
+        return search(request, *rest)
+
+    monkeypatch.setattr(translator.engine, "search", observed)
+    translator.translate([long] * 9 + [short] * 7)
+    assert shapes[:1] == [(first, longest)]
+    assert [length for _, length in shapes[1:]] == [longest if first == 8 else shortest]
 
 
 def test_a_long_line_is_split_at_its_sentence_ends(translator: Translator) -> None:
