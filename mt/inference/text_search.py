@@ -237,7 +237,7 @@ class TextSearch:
         return batches
 
     def _few_more(self, lengths: Sequence[int], size: int) -> int:
-        """How many of the next sentences a batch of ``size`` takes too: those few that would lengthen the others.
+        """How many of the next sentences a batch of ``size`` takes too: a few that would lengthen the others.
 
         ``lengths`` are those of the next sentences, the longest first. Where results are rounded, the sources
         of a batch are lengthened to a multiple of `LENGTHENED_TO` tokens.

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -170,3 +171,65 @@ def test_it_installs_again_when_versions_change_or_another_checkout_was_installe
     assert not set_up(checkout)[1]
     stamp.write_text("/elsewhere\n")
     assert set_up(checkout)[1]
+
+
+@pytest.fixture
+def bare_checkout(tmp_path: Path) -> Path:
+    """The scripts without an environment, where installing leaves a file behind."""
+    for name in ("bench", "reproduce"):
+        (tmp_path / "scripts").mkdir(exist_ok=True)
+        shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
+    (tmp_path / "scripts" / "setup").write_text("touch installed; exit 9\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "usage"),
+    [
+        ("bench --help", 0, "scripts/bench --data FOLDER"),
+        ("bench --race --help", 0, "scripts/bench --race --data FOLDER"),
+        ("reproduce --help", 0, "scripts/reproduce NAME"),
+        ("reproduce", 2, "scripts/reproduce NAME"),
+    ],
+)
+def test_help_installs_nothing(command: str, code: int, usage: str, bare_checkout: Path) -> None:
+    name, *arguments = command.split()
+    environment = {key: value for key, value in os.environ.items() if key != "MT_VENV"}
+    ended = subprocess.run(
+        [bare_checkout / "scripts" / name, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (code, "")
+    assert usage in ended.stdout
+    assert not (bare_checkout / "installed").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("bench --help", "--environments"),
+        ("bench --race --help", "--marian-minutes"),
+        ("reproduce --help", "--ablation"),
+    ],
+)
+def test_help_lists_all_options_where_mt_is_installed(
+    command: str, option: str, tmp_path: Path, bare_checkout: Path
+) -> None:
+    # Another checkout's setup would install; only its environment is there.
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} "$@"\n')
+    (tmp_path / "bin" / "python").chmod(0o755)
+    name, *arguments = command.split()
+    ended = subprocess.run(
+        [bare_checkout / "scripts" / name, *arguments],
+        env={**os.environ, "MT_VENV": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert option in ended.stdout
+    assert not (bare_checkout / "installed").exists()
