@@ -114,7 +114,8 @@ OPTIONS = {
     ),
     "BPE-dropout": ("tokenizer.kind=bpe", "tokenizer.max_size=300", "training.bpe_dropout=0.2"),
     "both directions first": (
-        "tokenizer.kind=bpe", "tokenizer.max_size=300", "tokenizer.shared=true", "training.bidirectional_epochs=1",
+        "tokenizer.kind=bpe", "tokenizer.max_size=300", "tokenizer.shared=true",
+        "training.bidirectional_epochs=1",
     ),
 }  # fmt: skip
 
