@@ -73,7 +73,7 @@ TrainState.finish = record_sums  # type: ignore[method-assign]
 torch.set_num_threads(1)
 if point in ("shared epoch", "writing an epoch"):
     # As those of a large corpus are.
-    mt.data.batches.stream.PAIRS_IN_MEMORY = 0
+    mt.data.batches.stream.PAIRS_IN_MEMORY = 0  # type: ignore[attr-defined]
 if rank == processes.rank():
     match point:
         case "start-up":
@@ -89,7 +89,7 @@ if rank == processes.rank():
         case "shared epoch":
             # In the second one, which the first process makes and the other one waits for.
             passed = iter(range(4))
-            happens_in(mt.data.batches.stream, "made_once_a_machine", lambda *_: next(passed) == 1)
+            happens_in(mt.data.batches.stream, "share_arrays", lambda *_: next(passed) == 1)
         case "writing an epoch":
             happens_in(mt.data.batches.shared_arrays, "_written")
         case "saving":

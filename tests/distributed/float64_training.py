@@ -41,7 +41,7 @@ def recorded_batch(self: BatchStream, indices: Any, epoch: int, generator: np.ra
 
 
 # As those of a large corpus are.
-mt.data.batches.stream.PAIRS_IN_MEMORY = 0
+mt.data.batches.stream.PAIRS_IN_MEMORY = 0  # type: ignore[attr-defined]
 torch.set_default_dtype(torch.float64)
 torch.set_num_threads(1)
 TrainState.finish = recorded_step  # type: ignore[method-assign]

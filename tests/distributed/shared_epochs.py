@@ -20,8 +20,8 @@ import mt.data.batches.shared_arrays
 import mt.data.batches.stream
 from mt import distributed, processes
 from mt.data.batches.bpe_dropout import BpeDropout
-from mt.data.batches.dataset import EncodedPairs, EncodedSentences
-from mt.data.batches.sampler import Batches
+from mt.data.batches.dataset import EncodedPairs, EncodedSentences, mapped
+from mt.data.batches.sampler import Batches, epoch_batches
 from mt.data.batches.stream import BatchStream
 from mt.errors import DataError, Interrupted, MtError
 from mt.training.interruption import Interruption
@@ -33,7 +33,6 @@ found: dict[str, Any] = {}
 patch = pytest.MonkeyPatch()
 patch.setattr(mt.data.batches.stream, "PAIRS_IN_MEMORY", 0)
 patch.setenv("MT_CACHE", str(cache))
-epoch_batches = mt.data.batches.stream.epoch_batches
 
 
 def main() -> None:
@@ -174,7 +173,6 @@ def no_room() -> Iterator[None]:
 @contextmanager
 def a_machine_without_proc() -> Iterator[None]:
     """Files of other processes cannot be opened."""
-    mapped = mt.data.batches.shared_arrays.mapped
 
     def of_no_other(path: Path, kind: str) -> Any:
         if f"/{os.getpid()}/" not in str(path):

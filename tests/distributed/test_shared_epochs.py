@@ -1,4 +1,4 @@
-"""Epochs of a large corpus are made once a machine and mapped, and are those that each process would make."""
+"""Epochs of a large corpus are shared by the processes of a machine, as one process alone would make them."""
 
 import json
 import subprocess

@@ -19,7 +19,7 @@ LOG = logging.getLogger(__name__)
 Arrays = Sequence[npt.NDArray[Any]]
 
 
-def made_once_a_machine(make: Callable[[], Arrays], check: Callable[[], None]) -> Arrays:
+def share_arrays(make: Callable[[], Arrays], check: Callable[[], None]) -> Arrays:
     """The arrays that ``make`` returns on the first process of this machine, mapped by all of them.
 
     All processes call this together. The arrays are in files without a name in the cache folder, of which

@@ -16,7 +16,7 @@ from mt.data.batches.batch import Batch, collate
 from mt.data.batches.bpe_dropout import BpeDropout
 from mt.data.batches.dataset import EncodedPairs, EncodedSentences, Ids
 from mt.data.batches.sampler import Batches, Indices, epoch_batches
-from mt.data.batches.shared_arrays import made_once_a_machine
+from mt.data.batches.shared_arrays import share_arrays
 from mt.data.pair_table import PAIRS_IN_MEMORY
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import Remedy, TrainingError
@@ -288,7 +288,7 @@ class BatchStream:
             ids = [array for side in sides for array in (side.ids, side.offsets, side.lengths)]
             return [epoch.batches.pairs, epoch.batches.ends, epoch.batches.order, *ids]
 
-        pairs, ends, order, *ids = made_once_a_machine(make, self._before_each_block)
+        pairs, ends, order, *ids = share_arrays(make, self._before_each_block)
         epoch_pairs = self._pairs
         if ids:
             src, tgt = EncodedSentences(*ids[:3]), EncodedSentences(*ids[3:])
