@@ -166,16 +166,12 @@ class Precision:
         if name == "fp16" and device.type != "cuda":
             raise DeviceError(
                 f"training.precision: fp16 needs a CUDA device, and this run trains on {device.type}. "
-                "Set training.precision=auto.",
-                Remedy.OTHER_RUN,
-                Remedy.START_OVER,
+                "Set training.precision=auto."
             )
         if name == "bf16" and not multiplies_bf16_fast(device):
             raise DeviceError(
                 "training.precision: bf16 needs a GPU of NVIDIA's Ampere generation or a later one, or a CPU "
-                f"with AMX, and this run trains on {device.type} without it. Set training.precision=auto.",
-                Remedy.OTHER_RUN,
-                Remedy.START_OVER,
+                f"with AMX, and this run trains on {device.type} without it. Set training.precision=auto."
             )
         self.name = name
         self.device = device

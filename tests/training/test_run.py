@@ -438,6 +438,19 @@ def test_what_the_device_cannot_do_is_refused_before_anything_is_written(
     assert not run.path.exists()
 
 
+def test_starting_over_is_advised_only_where_a_run_has_begun(
+    make_config: MakeConfig, run: RunDirectory
+) -> None:
+    impossible = make_config("training.precision=fp16", "training.device=cpu")
+    with pytest.raises(DeviceError) as refused:
+        run_training(impossible, run)
+    assert not refused.value.remedies
+    run_training(make_config("training.max_steps=1"), run)
+    with pytest.raises(DeviceError) as refused:
+        run_training(impossible, run)
+    assert Remedy.START_OVER in refused.value.remedies
+
+
 def test_the_run_is_described_in_its_directory(
     make_config: MakeConfig, run: RunDirectory, tiny_corpus: Path
 ) -> None:
