@@ -438,7 +438,7 @@ def test_what_the_device_cannot_do_is_refused_before_anything_is_written(
     assert not run.path.exists()
 
 
-def test_starting_over_is_advised_only_where_a_run_has_begun(
+def test_starting_over_is_advised_only_where_there_is_a_run(
     make_config: MakeConfig, run: RunDirectory
 ) -> None:
     impossible = make_config("training.precision=fp16", "training.device=cpu")

@@ -51,6 +51,18 @@ def test_value_and_gradients_are_those_of_torch_in_float32(
         assert relative_error(gradient, theirs) < 2**-6
 
 
+@pytest.mark.parametrize("cached", [2**20, 64])
+@pytest.mark.parametrize(("num_outputs", "num_inputs"), [(24, 40), (40, 24), (24, 24)])
+def test_a_transposed_product_is_that_of_float32_however_it_is_computed(
+    num_outputs: int, num_inputs: int, cached: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear, "_CACHED", cached)
+    gradient, rows = (torch.randn(32, width).bfloat16() for width in (num_outputs, num_inputs))
+    found = linear.transposed_product(gradient, rows)
+    assert found.is_contiguous()
+    assert relative_error(found, gradient.double().t() @ rows.double()) < 2**-8
+
+
 def test_weights_that_are_not_trained_get_no_gradient() -> None:
     x, weight, bias = torch.randn(3, 8, requires_grad=True), torch.randn(5, 8), torch.randn(5)
     bf16_linear(x, weight, bias).sum().backward()  # type: ignore[no-untyped-call]
