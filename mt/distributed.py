@@ -32,6 +32,8 @@ LONG_TIME = timedelta(days=7)
 _FIRST_WORD_SECONDS = 2.0
 # How often a process looks whether another one was asked to stop.
 _HEARING_SECONDS = 1.0
+# How often a process that waits looks whether the others are through.
+_LOOKING_SECONDS = 0.02
 _STOP, _DEVICE = "mt/stop", "mt/device"
 
 _patient: dist.ProcessGroup | None = None
@@ -176,6 +178,37 @@ def together(work: Callable[[], T]) -> T:
         if each is not None:
             raise each
     return done[0]
+
+
+def once_a_machine(work: Callable[[], T], check: Callable[[], None]) -> T:
+    """What ``work`` returns on the first process of this machine, on each of them, however long it takes.
+
+    Args:
+        work: Called on the first process of each machine.
+        check: Called now and then while a process waits for the others; may raise to stop all of them.
+
+    Raises:
+        MtError, Interrupted: On all processes, if one of them raises it.
+    """
+    if not dist.is_initialized():
+        return work()
+
+    def take_part() -> list[T]:
+        done = []
+        try:
+            if processes.is_first_on_machine():
+                done.append(work())
+        finally:
+            # Python answers no signal while it waits in a call of torch, so that this one must not wait.
+            through = dist.barrier(group=_patient, async_op=True)
+        while not through.is_completed():
+            check()
+            time.sleep(_LOOKING_SECONDS)
+        through.wait()
+        return done
+
+    [result] = gather(together(take_part))[processes.rank() - processes.local_rank()]
+    return result
 
 
 def has_heard(stop: bool) -> bool:

@@ -7,6 +7,7 @@ its files, and is verified whenever it is opened. All of it may be deleted at an
 import contextlib
 import fcntl
 import hashlib
+import io
 import json
 import logging
 import os
@@ -14,6 +15,7 @@ import platform
 import re
 import secrets
 import shutil
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -110,6 +112,16 @@ def cache_folder() -> Path:
         return Path.home() / ".cache" / "mt"
     except RuntimeError:  # A user without a home gets a cache that cannot be written.
         return Path(os.devnull) / "mt"
+
+
+def unnamed_file() -> io.FileIO:
+    """A new file in the cache folder, which disappears when no process uses it any more, however they end.
+
+    Raises:
+        OSError: If the folder cannot be written.
+    """
+    make_folder(cache_folder())
+    return tempfile.TemporaryFile(dir=cache_folder(), buffering=0)
 
 
 def file_digest(path: Path) -> str:

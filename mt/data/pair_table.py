@@ -6,7 +6,6 @@ import io
 import logging
 import mmap
 import os
-import tempfile
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,9 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from mt.atomic_files import make_folder
 from mt.data.batches.sampler import Share
-from mt.data.cache import Cache, cache_folder
+from mt.data.cache import Cache, cache_folder, unnamed_file
 from mt.data.cleaning.piece import SCHEMA, to_batch
 from mt.data.corpus_report import CorpusReport
 from mt.data.sources.source import SPLITS
@@ -102,8 +100,7 @@ class PairTable:
 
     def _write(self, data: pa.Buffer) -> Place:
         if self._file is None:
-            make_folder(cache_folder())
-            self._file = tempfile.TemporaryFile(dir=cache_folder(), buffering=0)  # noqa: SIM115
+            self._file = unnamed_file()
             weakref.finalize(self, self._file.close)
         place = Place(self._file.tell(), data.size)
         if self._file.write(data) < data.size:

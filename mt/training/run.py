@@ -44,6 +44,10 @@ from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
 
+# A stack has 8 graphs: with and without a gradient, a mask, and more than one row. There are more where sizes
+# are equal by chance when a graph is made. Beyond the limit, which is 8 by default, nothing new is compiled.
+_MOST_GRAPHS = 64
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -273,6 +277,7 @@ def _speed_up(model: Transformer, config: Config) -> None:
     """Keep freed memory, and compile the model if the config says so."""
     keep_freed_memory()
     if config.training.compile:
+        torch._dynamo.config.recompile_limit = _MOST_GRAPHS
         # The stacks take most of the time; the loss is computed in chunks and gains nothing.
         model.encoder.compile(dynamic=True)
         model.decoder.compile(dynamic=True)

@@ -118,7 +118,9 @@ def main() -> int:
         f"\nIn training no gap may be longer than {MOST_OF_A_STEP:.0%} of a step; "
         "in search they are reported only."
     )
-    # On a CPU, gaps are those between calls of torch: Python, which nothing hides.
+    if job.device == "cpu":
+        # Python, which nothing hides.
+        print("On a CPU they are gaps between calls of torch; those between kernels need a GPU.")
     return 0 if longest <= MOST_OF_A_STEP or job.device == "cpu" else 1
 
 

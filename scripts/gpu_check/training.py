@@ -100,6 +100,9 @@ def main() -> int:
             except RuntimeError as error:
                 row(variant.precision, _yes(variant.compile), "-", "-", "-", f"**failed**: {error}")
                 outcomes.append(False)
+    if job.device == "cpu":
+        row("fp16", "no", "-", "-", "-", "needs a GPU")
+        row("each", "yes", "-", "-", "-", "needs a GPU: on a CPU, compiling takes minutes")
     print(
         f"\nEach run had {SIZES[job.device]['steps']} steps. A difference is its norm over all weights, "
         "divided by the norm of the weights. The killed run was ended by SIGKILL after its first checkpoint."
@@ -109,8 +112,7 @@ def main() -> int:
 
 def _variants(device: str) -> Iterator[Variant]:
     if device == "cpu":
-        # Compiling takes minutes there, and brings nothing.
-        yield Variant("float32", False)
+        yield from (Variant("float32", False), Variant("bf16", False))
         return
     precisions = ["float32", "fp16"]
     if multiplies_bf16_fast(torch.device(device)):

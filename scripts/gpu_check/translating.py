@@ -41,6 +41,10 @@ def main() -> int:
     precisions: list[SearchPrecision] = ["float32"]
     if device.type == "cuda":
         precisions += ["bf16", "fp16"] if multiplies_bf16_fast(device) else ["fp16"]
+    if device.type == "cpu":
+        print(
+            "bf16 and fp16 need a GPU, as does a comparison with the CPU: here it is compared with itself.\n"
+        )
     are_good = [
         *_compare_logits(run, device, precisions, list(test["src"]), list(test["tgt"])),
         *_compare_translations(run, device, precisions, list(test["src"]), list(test["tgt"])),

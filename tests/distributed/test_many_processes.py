@@ -113,6 +113,10 @@ OPTIONS = {
         "tokenizer.kind=word", "training.guided_alignment=0.3", "training.r_drop=1", "training.ema_decay=0.9",
     ),
     "BPE-dropout": ("tokenizer.kind=bpe", "tokenizer.max_size=300", "training.bpe_dropout=0.2"),
+    "both directions first": (
+        "tokenizer.kind=bpe", "tokenizer.max_size=300", "tokenizer.shared=true",
+        "training.bidirectional_epochs=1",
+    ),
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from mt.data.batches.batch import collate
 from mt.training.loss import Objective
 from scripts.benchmark import doubts, machine, report
+from scripts.benchmark.__main__ import Benchmark, main
 from scripts.benchmark.session import Job
 from scripts.benchmark.sides import prepare
 from scripts.benchmark.sides.mt_train import new_model
@@ -118,6 +119,29 @@ def test_a_model_that_ends_too_few_sentences_is_doubted() -> None:
     assert not doubts.about_sentences(200, 1000)
     [doubt] = doubts.about_sentences(201, 1000)
     assert "201 of 1,000" in doubt
+
+
+@pytest.mark.parametrize(("option", "code"), [([], 1), (["--quick"], 0)])
+def test_a_doubt_fails_a_run_that_measures_but_not_one_that_only_tries_everything(
+    option: list[str],
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def measured_while_the_machine_was_busy(self: Benchmark) -> list[str]:
+        self.doubts += doubts.about_ceilings([450, 443, 300, 451])
+        return ["the tables"]
+
+    monkeypatch.setattr(Benchmark, "run", measured_while_the_machine_was_busy)
+    monkeypatch.setattr(Benchmark, "introduction", lambda *_: "on what")
+    output = tmp_path / "page.md"
+    monkeypatch.setattr("sys.argv", ["bench", "--folder", str(tmp_path), "--output", str(output), *option])
+    assert main() == code
+    said = capsys.readouterr()
+    assert "the tables" in said.out
+    assert "round 3 was 300 GFLOP/s" in said.err
+    assert not output.exists()
 
 
 def test_the_machine_is_described_with_its_load_and_scheduling() -> None:

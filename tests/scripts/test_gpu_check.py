@@ -133,7 +133,15 @@ def test_the_whole_check_runs_on_the_cpu(tmp_path: Path) -> None:
     report = output.read_text()
     assert done.returncode == 0, done.stderr + report
     assert report in done.stdout
-    for title in ("Device", "Training, killing and resuming", "Gaps between kernels"):
+    for title in (
+        "Device", "Training, killing and resuming", "Translating and evaluating beside the CPU",
+        "Gaps between kernels", "A training step beside Hugging Face Marian",
+        "Search beside Hugging Face Marian",
+    ):  # fmt: skip
         assert f"| {title} | passed |" in report
-    assert "| float32 | no | " in report
-    assert "the same bits | the same bits | passed |" in report
+    for precision in ("float32", "bf16"):
+        [row] = [line for line in report.splitlines() if line.startswith(f"| {precision} | no | ")]
+        assert row.endswith(" | the same bits | the same bits | passed |")
+    assert "| fp16 | no | - | - | - | needs a GPU |" in report
+    assert "| each | yes | - | - | - | needs a GPU: " in report
+    assert report.count("need a GPU") == 2

@@ -5,12 +5,16 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partialmethod
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.fx import GraphModule
+from torch.nn import functional as F
 
 import mt.training.run
 from mt.config.config import Config
@@ -26,6 +30,8 @@ from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.run import run_training
 from mt.training.validation import ValidationResult
+from mt.transformer.build import build_transformer
+from mt.transformer.dropout import Dropout
 
 MakeConfig = Callable[..., Config]
 
@@ -262,6 +268,33 @@ def test_compiled_stacks_take_the_same_steps(
     )
     assert len(plain) > 6
     assert all(each == pytest.approx(other, rel=1e-5) for each, other in zip(fast, plain, strict=True))
+
+
+@pytest.mark.slow
+def test_batches_of_all_sizes_are_compiled(make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on CUDA, where dropout is torch's own and a source without padding has no mask."""
+    graphs = []
+
+    def counted(graph: GraphModule, inputs: object) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    compile_module = nn.Module.compile
+    monkeypatch.setattr(nn.Module, "compile", partialmethod(compile_module, backend=counted))
+    monkeypatch.setattr(Dropout, "forward", lambda self, x: F.dropout(x, self.p, self.training))
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 8)
+    monkeypatch.setattr(torch._dynamo.config, "fail_on_recompile_limit_hit", True)
+    config = make_config("training.compile=true")
+    model = build_transformer(config.model, src_vocab_size=9, tgt_vocab_size=9, max_length=9)
+    mt.training.run._speed_up(model, config)
+    sizes = [(6, 6), (7, 9), (1, 9)]
+    for (rows, length), is_training, has_mask in product(sizes, [True, False], [True, False]):
+        x = torch.ones(rows, length, config.model.d_model)
+        model.train(is_training)
+        with torch.inference_mode(not is_training):
+            model.encoder(x, torch.ones(rows, 1, 1, length, dtype=torch.bool) if has_mask else None)
+    # More than torch compiles unless told otherwise.
+    assert len(graphs) == 12
 
 
 def test_a_changed_corpus_is_refused_before_it_is_encoded(

@@ -167,7 +167,7 @@ def load_pairs(folder: Path) -> tuple[EncodedPairs, DropCounts]:
     """What `encode_pairs` returned when it filled ``folder``; the files are memory-mapped."""
     facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
     src, tgt = (
-        EncodedSentences(*(_mapped(folder / f"{side}_{name}", kind) for name, kind in _ARRAYS.items()))
+        EncodedSentences(*(mapped(folder / f"{side}_{name}", kind) for name, kind in _ARRAYS.items()))
         for side in ("src", "tgt")
     )
     return EncodedPairs(src, tgt, tuple(Share(*share) for share in facts["shares"])), facts["dropped"]
@@ -200,7 +200,12 @@ class _Side:
             file.close()
 
 
-def _mapped(path: Path, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+def mapped(path: Path, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    """The numbers of this kind that a file consists of, ``(N,)``, memory-mapped.
+
+    Raises:
+        OSError: If it cannot be read.
+    """
     if path.stat().st_size == 0:  # An empty file cannot be mapped.
         return np.empty(0, dtype=kind)
     # A plain array, because slicing a `memmap` is slow.
