@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mt.config.training import TrainingConfig
-from mt.device import multiplies_bf16_fast
+from mt.device import Precision
 from mt.transformer.transformer import Transformer
 
 
@@ -99,7 +99,9 @@ def _shape(matrix: Tensor) -> tuple[int, ...]:
     return tuple(matrix.shape)
 
 
-def make_optimizers(model: Transformer, config: TrainingConfig) -> tuple[torch.optim.Optimizer, Muon | None]:
+def make_optimizers(
+    model: Transformer, config: TrainingConfig, precision: Precision
+) -> tuple[torch.optim.Optimizer, Muon | None]:
     """AdamW, and Muon if the config asks for it. The learning rate of both is set at each step."""
     groups = parameter_groups(model, config.weight_decay)
     muon: Muon | None = None
@@ -107,8 +109,9 @@ def make_optimizers(model: Transformer, config: TrainingConfig) -> tuple[torch.o
         # An output matrix is no map between hidden states: its rows are words, frequent and rare ones.
         inner = [matrix for matrix in groups[0]["params"] if matrix is not model.output.weight]
         groups[0]["params"] = [matrix for matrix in groups[0]["params"] if matrix is model.output.weight]
-        fast = torch.bfloat16 if multiplies_bf16_fast(inner[0].device) else inner[0].dtype
-        muon = Muon(inner, weight_decay=config.weight_decay, dtype=fast)
+        # By the run's precision, not by the machine: processes of one run must compute the same.
+        dtype = torch.bfloat16 if precision.name == "bf16" else inner[0].dtype
+        muon = Muon(inner, weight_decay=config.weight_decay, dtype=dtype)
     # The fused kernel updates all parameters in one pass.
     adamw = torch.optim.AdamW(
         groups,

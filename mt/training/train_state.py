@@ -363,7 +363,7 @@ def new_train_state(
 ) -> TrainState:
     """The state before the first step or before it is restored, for a model on its device."""
     training = config.training
-    adamw, muon = make_optimizers(model, training)
+    adamw, muon = make_optimizers(model, training, precision)
     return TrainState(
         Objective(
             model,

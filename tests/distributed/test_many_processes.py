@@ -112,6 +112,7 @@ OPTIONS = {
     "R-Drop, guided alignment and moving average": (
         "tokenizer.kind=word", "training.guided_alignment=0.3", "training.r_drop=1", "training.ema_decay=0.9",
     ),
+    "Muon": ("training.muon=true", "model.norm_first=false", "model.initial_std=0.02"),
     "BPE-dropout": ("tokenizer.kind=bpe", "tokenizer.max_size=300", "training.bpe_dropout=0.2"),
     "both directions first": (
         "tokenizer.kind=bpe", "tokenizer.max_size=300", "tokenizer.shared=true",

@@ -1,10 +1,13 @@
 """Muon against the singular value decomposition and against torch's, and what each optimizer updates."""
 
+from typing import Literal
+
 import pytest
 import torch
 
 from mt.config.model import ModelConfig
 from mt.config.training import TrainingConfig
+from mt.device import Precision
 from mt.training.optimizers import Muon, make_optimizers
 from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
@@ -19,9 +22,16 @@ def make_model(*, tie_output: bool = True) -> Transformer:
     return build_transformer(config, src_vocab_size=20, tgt_vocab_size=30, max_length=8)
 
 
-def steps_of(model: Transformer, **options: float) -> dict[str, torch.Tensor]:
+def precision(name: Literal["float32", "bf16"] = "float32") -> Precision:
+    return Precision(name, torch.device("cpu"))
+
+
+def steps_of(
+    model: Transformer, name: Literal["float32", "bf16"] = "float32", **options: float
+) -> dict[str, torch.Tensor]:
     """What one step with random gradients, which stay in the parameters, adds to each of them."""
-    adamw, muon = make_optimizers(model, TrainingConfig.model_validate({"muon": True, **options}))
+    config = TrainingConfig.model_validate({"muon": True, **options})
+    adamw, muon = make_optimizers(model, config, precision(name))
     assert muon is not None
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     for parameter in model.parameters():
@@ -35,7 +45,7 @@ def steps_of(model: Transformer, **options: float) -> dict[str, torch.Tensor]:
 
 def test_without_it_adam_updates_everything() -> None:
     model = make_model()
-    adamw, muon = make_optimizers(model, TrainingConfig())
+    adamw, muon = make_optimizers(model, TrainingConfig(), precision())
     assert muon is None
     assert sum(len(group["params"]) for group in adamw.param_groups) == len(list(model.parameters()))
 
@@ -47,6 +57,25 @@ def test_muon_updates_the_matrices_of_the_layers_and_adam_all_else(tie_output: b
         # Adam's first step is the learning rate for each number.
         is_adams = torch.allclose(step.abs(), torch.tensor(RATE), rtol=1e-3)
         assert is_adams == (".layers." not in name or not name.endswith(".weight") or "norm" in name), name
+
+
+def test_the_run_and_not_the_machine_decides_whether_muon_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes on machines with and without AMX would otherwise have different weights."""
+
+    def steps(name: Literal["float32", "bf16"], *, amx: bool) -> dict[str, torch.Tensor]:
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": amx}, raising=False)
+        torch.manual_seed(1)
+        return steps_of(make_model(), name)
+
+    rounded, exact, elsewhere = (
+        steps("bf16", amx=True),
+        steps("float32", amx=True),
+        steps("float32", amx=False),
+    )
+    matrix = "encoder.layers.0.feed_forward.inner.weight"
+    assert not torch.equal(rounded[matrix], exact[matrix])
+    for parameter, step in exact.items():
+        assert torch.equal(step, elsewhere[parameter])
 
 
 def mapped(values: torch.Tensor, rounding: float = 0.0) -> torch.Tensor:
