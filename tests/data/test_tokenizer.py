@@ -118,40 +118,6 @@ def test_the_plain_library_gives_the_same_ids_and_text(nasty: Tokenizer) -> None
         assert plain.decode([BOS_ID, *ids, EOS_ID, PAD_ID, PAD_ID]) == normalise_spacing(text)
 
 
-@pytest.mark.parametrize("lowercase", [False, True])
-@pytest.mark.parametrize("chunks_remembered", [0, 7, 50_000])
-def test_many_texts_have_the_ids_that_the_library_gives_them(
-    monkeypatch: pytest.MonkeyPatch, chunks_remembered: int, lowercase: bool
-) -> None:
-    monkeypatch.setattr(word_level, "CHUNKS_REMEMBERED", chunks_remembered)
-    latin = [word_level.MAY_HOLD_K.sub("", text) for text in fuzzed(1500)]
-    texts = [*NASTY, *fuzzed(300), *latin, "ΟΔΟΣ Σ İ ǅ ẞ ﬁ ", "PLAIN Words 123 plain"]
-    config = TokenizerConfig(min_frequency=2, max_size=10**9, lowercase=lowercase)
-    ours = train_tokenizer(texts, config)
-    library = tokenizers.Tokenizer.from_str(ours.to_json())
-    assert ours.encode_batch(texts) == [library.encode(text).ids for text in texts]
-
-
-@pytest.mark.parametrize("change", ["normalizer", "pre_tokenizer", "added_tokens"])
-def test_a_word_level_tokenizer_with_other_rules_follows_them(change: str) -> None:
-    made = json.loads(train_tokenizer(["a B a,B"], FULL).to_json())
-    if change == "added_tokens":
-        library = tokenizers.Tokenizer.from_str(json.dumps(made))
-        library.add_tokens(["a,B"])
-    else:
-        made[change] = {"normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"}}[change]
-        library = tokenizers.Tokenizer.from_str(json.dumps(made))
-    ours = Tokenizer.from_json(library.to_str().encode())
-    assert ours.encode("a,B B") == library.encode("a,B B").ids
-
-
-def test_normalising_unicode_later_counts(nasty: Tokenizer) -> None:
-    tokenizer = Tokenizer.from_json(nasty.to_json().encode())
-    before = tokenizer.encode("e\u0301te\u0301 \u00e9t\u00e9")
-    tokenizer.normalise_unicode("NFC")
-    assert before[0] != tokenizer.encode("e\u0301te\u0301")[0] == tokenizer.encode("\u00e9t\u00e9")[0]
-
-
 def test_special_tokens_have_their_fixed_ids(nasty: Tokenizer) -> None:
     assert words(nasty)[: len(SPECIAL_TOKENS)] == list(SPECIAL_TOKENS)
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self
 
@@ -12,7 +11,7 @@ from tokenizers import normalizers
 from mt.atomic_files import write_text_atomically
 from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.subwords import SPACE_BYTE, SPACE_MARK, byte_level_bpe, character_level, metaspace_bpe
-from mt.data.tokenizers.word_level import WordIds, count_words, escape, word_level
+from mt.data.tokenizers.word_level import count_words, escape, word_level
 from mt.errors import DataError
 from mt.regular_files import read_bytes
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
@@ -88,10 +87,6 @@ class Tokenizer:
         """Entries in the vocabulary, special tokens included; all ids are smaller than this."""
         return self._tokenizer.get_vocab_size()
 
-    @cached_property
-    def _word_ids(self) -> WordIds | None:
-        return WordIds.of(self._tokenizer)
-
     def merges(self) -> list[tuple[int, int, int]]:
         """The ids of the left, right and merged token of each merge of a BPE tokenizer, in order of rank."""
         model = json.loads(self.to_json())["model"]
@@ -109,7 +104,6 @@ class Tokenizer:
         first = normalizers.NFC() if form == "NFC" else normalizers.NFKC()
         then = self._tokenizer.normalizer
         self._tokenizer.normalizer = normalizers.Sequence([first] if then is None else [first, then])
-        self.__dict__.pop("_word_ids", None)
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text, with UNK for words that are not in the vocabulary.
@@ -126,11 +120,8 @@ class Tokenizer:
             DataError: If a text is not valid Unicode.
         """
         _refuse_lone_surrogates(texts)
-        words = self._word_ids
-        found = [None if words is None else words.encode(text) for text in texts]
-        others = [text for text, ids in zip(texts, found, strict=True) if ids is None]
-        encodings = iter(self._tokenizer.encode_batch_fast(others, add_special_tokens=False))
-        return [_text_only(next(encodings).ids) if ids is None else ids for ids in found]
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return [_text_only(encoding.ids) for encoding in encodings]
 
     def encode_with_words(self, text: str) -> tuple[list[int], list[str]]:
         """Ids as `encode` gives them, and for each the part of ``text`` that it encodes.

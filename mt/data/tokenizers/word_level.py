@@ -15,12 +15,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import chain
-from typing import Self
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from mt.special_tokens import BOS, EOS, PAD, UNK, UNK_ID
+from mt.special_tokens import BOS, EOS, PAD, UNK
 
 P = r"\p{P}\p{S}"
 # ー and its half-width form belong to both kana, so that Unicode assigns them to no script.
@@ -36,9 +34,6 @@ ESCAPED = {ESCAPE: ESCAPE + "a", "￭": ESCAPE + "b", "▁": ESCAPE + "c"}
 MAY_HOLD_K = re.compile("[\u0e00-\u1dff\u2e80-\U0010ffff]")
 BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
 CHUNKS_AT_A_TIME = 500_000
-# The first that are seen, which are frequent ones; they take some 12 MB.
-CHUNKS_REMEMBERED = 50_000
-_UNKNOWN = [UNK_ID]
 
 
 def escape(text: str) -> str:
@@ -78,9 +73,6 @@ def count_words(texts: Iterable[str], *, lowercase: bool = False) -> Counter[str
 
     def count_chunks() -> None:
         for chunk, frequency in chunks.items():
-            if _is_plain(chunk):
-                words[chunk.lower() if lowercase else chunk] += frequency
-                continue
             for word in normalize(chunk).split(" "):
                 words[word] += frequency
         chunks.clear()
@@ -98,50 +90,6 @@ def count_words(texts: Iterable[str], *, lowercase: bool = False) -> Counter[str
     count_chunks()
     del words[""]
     return words
-
-
-class WordIds(dict[str, list[int]]):
-    """The ids of chunks between spaces, as the library finds them: those of its words, and of what was seen.
-
-    As in `count_words`, this holds for texts without any K, and takes a small part of the library's time.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, *, lowercase: bool) -> None:
-        self._ids = tokenizer.get_vocab()
-        self._plain = {word: [token_id] for word, token_id in self._ids.items() if _is_plain(word)}
-        super().__init__(() if lowercase else self._plain)
-        self._normalize = _normalizer(lowercase=lowercase).normalize_str
-        self._lowercase = lowercase
-        self._num_seen = 0
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer) -> Self | None:
-        """For a tokenizer that is to the last rule as `word_level` makes it; None for any other."""
-        if isinstance(tokenizer.model, models.WordLevel):
-            for lowercase in (False, True):
-                if tokenizer.to_str() == word_level(tokenizer.get_vocab(), lowercase=lowercase).to_str():
-                    return cls(tokenizer, lowercase=lowercase)
-        return None
-
-    def encode(self, text: str) -> list[int] | None:
-        """The ids of a text; None if it may have a K."""
-        if MAY_HOLD_K.search(text):
-            return None
-        return list(chain.from_iterable(map(self.__getitem__, text.split())))
-
-    def __missing__(self, chunk: str) -> list[int]:
-        if _is_plain(chunk):
-            return self._plain.get(chunk.lower() if self._lowercase else chunk, _UNKNOWN)
-        ids = [self._ids.get(word, UNK_ID) for word in self._normalize(chunk).split(" ") if word]
-        if self._num_seen < CHUNKS_REMEMBERED:
-            self._num_seen += 1
-            self[chunk] = ids
-        return ids
-
-
-def _is_plain(chunk: str) -> bool:
-    """Whether no rule but that for lower case concerns a chunk."""
-    return chunk.isascii() and chunk.isalnum()
 
 
 def _rules(p: str, k: str, sign: str, mark: str) -> list[tuple[str, str]]:
