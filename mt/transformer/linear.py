@@ -84,9 +84,9 @@ class _PadRows(torch.autograd.Function):
         return gradients[0][: ctx.num_rows].to(ctx.dtype), None
 
 
-def padded_length(number: int) -> int:
-    """Round up to a multiple of 32; from 512 on, of an eighth of the largest power of two below it."""
-    unit = max(_FEWEST_ROWS, 1 << (number.bit_length() - 1) >> 3)
+def padded_length(number: int, fewest: int = _FEWEST_ROWS) -> int:
+    """Round up to a multiple of an eighth of the power of two below, or of ``fewest`` if that is more."""
+    unit = max(fewest, 1 << (number.bit_length() - 1) >> 3)
     return -(-number // unit) * unit
 
 

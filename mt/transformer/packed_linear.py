@@ -225,9 +225,7 @@ def step_length(number: int) -> int:
 
     Up to 64 these are powers of two; above, there are eight of them between a power of two and the next.
     """
-    power = 1 << (number - 1).bit_length()
-    unit = power if number <= _FEW_ROWS else power // 16
-    return -(-number // unit) * unit
+    return 1 << (number - 1).bit_length() if number <= _FEW_ROWS else padded_length(number, fewest=1)
 
 
 def _is_compiled(rows: Tensor) -> bool:

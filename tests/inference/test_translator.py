@@ -72,10 +72,8 @@ def test_neither_batch_nor_order_makes_a_difference(trained: RunDirectory) -> No
     assert Translator.from_run(trained, device=CPU).translate(SENTENCES) == together
 
 
-def test_batches_of_long_sentences_have_fewer_of_them(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = translator.translate(SENTENCES)
+def shapes_of_searches(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """A list that gets the rows and the length of each batch of sources from now on."""
     shapes: list[tuple[int, ...]] = []
     search = translator.engine.search
 
@@ -84,6 +82,14 @@ def test_batches_of_long_sentences_have_fewer_of_them(
         return search(request, *rest)
 
     monkeypatch.setattr(translator.engine, "search", observed)
+    return shapes
+
+
+def test_batches_of_long_sentences_have_fewer_of_them(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = translator.translate(SENTENCES)
+    shapes = shapes_of_searches(translator, monkeypatch)
     monkeypatch.setattr("mt.inference.text_search._BATCH_TOKENS", 16)
     assert translator.translate(SENTENCES) == expected
     assert [rows for rows, _ in shapes] == [1, 2, 2, 2]
@@ -97,7 +103,6 @@ def test_batches_of_long_sentences_have_fewer_of_them(
     monkeypatch.setattr("mt.inference.text_search._BEAM_TOKENS", 32)
     translator.translate(SENTENCES, strategy=Beam(4))
     assert [rows for rows, _ in shapes] == [1] * 7
-    shapes.clear()
     # Half of what one sentence has.
     monkeypatch.setattr("mt.inference.text_search._BATCH_TOKENS", 4)
     shapes.clear()
@@ -119,14 +124,7 @@ def test_a_few_sentences_do_not_lengthen_those_of_the_next_batch(
     assert shortest < longest
     monkeypatch.setattr("mt.inference.text_search.LENGTHENED_TO", shortest)
     monkeypatch.setattr("mt.inference.text_search._BATCH_TOKENS", 8 * longest)
-    shapes: list[tuple[int, ...]] = []
-    search = translator.engine.search
-
-    def observed(request: SearchRequest, *rest: Any) -> list[list[Hypothesis]]:
-        shapes.append(tuple(request.src_ids.shape))
-        return search(request, *rest)
-
-    monkeypatch.setattr(translator.engine, "search", observed)
+    shapes = shapes_of_searches(translator, monkeypatch)
     translator.translate([long] * 9 + [short] * 7)
     assert shapes[:1] == [(first, longest)]
     assert [length for _, length in shapes[1:]] == [longest if first == 8 else shortest]
