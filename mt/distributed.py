@@ -149,16 +149,18 @@ def in_turns(work: Callable[[], T]) -> T:
     return results[0]
 
 
-def deal(pieces: Sequence[T], work: Callable[[T], R]) -> list[R]:
+def deal(pieces: Sequence[T], work: Callable[[Sequence[T]], list[R]]) -> list[R]:
     """Deal the pieces out, which are the same on all processes, and return all results, in order, on each.
+
+    ``work`` returns the results of a share of the pieces, in order.
 
     Raises:
         MtError, Interrupted: On all processes, if one of them raises it.
     """
     if not dist.is_initialized():
-        return [work(piece) for piece in pieces]
+        return work(pieces)
     share = pieces[processes.rank() :: processes.size()]
-    results = [iter(part) for part in gather(together(lambda: [work(piece) for piece in share]))]
+    results = [iter(part) for part in gather(together(lambda: work(share)))]
     return [next(results[number % processes.size()]) for number in range(len(pieces))]
 
 

@@ -18,7 +18,7 @@ FLOORS = {
         (
             "errors processes special_tokens display atomic_files regular_files seen_pairs "
             "unsegmented_scripts",
-            "config masks seeding device run_directory distributed",
+            "config masks seeding device threads run_directory distributed",
             "builtin",
             "data transformer checkpoint",
             "search",
@@ -35,7 +35,7 @@ FLOORS = {
 MAX_LINES = 400
 MAX_FUNCTION_LINES = 70
 # Raise it for a room that is built, not for a file that could be a part of its only importer.
-MAX_FILES = 222
+MAX_FILES = 223
 
 
 def _room(module: str) -> str:

@@ -28,6 +28,7 @@ class TransformersEngine:
             self._model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder)
         self._model.eval()
         self.device = torch.device("cpu")
+        self.num_at_once = 1
 
     def search(
         self, request: SearchRequest, strategy: Strategy, numbers: Sequence[int]

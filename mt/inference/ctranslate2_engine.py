@@ -55,6 +55,7 @@ class CTranslate2Engine:
         except (RuntimeError, ValueError) as error:
             raise CheckpointError(f"CTranslate2 cannot load {folder}: {error}.") from error
         self.device = torch.device("cpu")
+        self.num_at_once = 1
         self._src_names = list(src_names)
         self._tgt_ids = {name: number for number, name in enumerate(tgt_names)}
 

@@ -12,6 +12,7 @@ from mt.search.model import EncoderDecoder
 from mt.search.request import SearchRequest
 from mt.search.sampling import sample
 from mt.search.strategy import Beam, Sampling, Strategy
+from mt.threads import num_at_once
 
 
 class Engine(Protocol):
@@ -20,6 +21,10 @@ class Engine(Protocol):
     @property
     def device(self) -> torch.device:
         """Where the tensors of a request must be."""
+
+    @property
+    def num_at_once(self) -> int:
+        """How many batches are best searched at the same time, from different threads."""
 
     def search(
         self, request: SearchRequest, strategy: Strategy, numbers: Sequence[int]
@@ -43,6 +48,11 @@ class OwnEngine:
         """``model`` is in evaluation mode when it is used, and on ``device``."""
         self.model = model
         self.device = device
+
+    @property
+    def num_at_once(self) -> int:
+        """As many as `mt.threads.num_at_once` says."""
+        return num_at_once(self.device)
 
     def search(
         self, request: SearchRequest, strategy: Strategy, numbers: Sequence[int]

@@ -8,7 +8,7 @@ from typing import TypedDict, Unpack
 
 import torch
 
-from mt import distributed
+from mt import distributed, processes
 from mt.data.batches.batch import pad
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import SearchPrecision, split_on_out_of_memory
@@ -29,6 +29,7 @@ from mt.search.hypothesis import Hypothesis, length_limit, normalised_score
 from mt.search.request import NO_CONSTRAINTS, Constraints, SearchRequest
 from mt.search.strategy import Beam, Strategy
 from mt.special_tokens import EOS_ID, UNK_ID
+from mt.threads import map_at_once
 from mt.transformer.packed_transformer import LENGTHENED_TO
 
 LOG = logging.getLogger(__name__)
@@ -181,7 +182,6 @@ class TextSearch:
             refuse_long=refuse_long,
         )
 
-    @torch.inference_mode()
     def search(
         self,
         segments: Sequence[Segment],
@@ -196,12 +196,16 @@ class TextSearch:
     ) -> list[list[Hypothesis]]:
         """Find the hypotheses of each segment, in order, the best first.
 
-        Segments of similar length are searched together; several processes deal the batches out. ``most`` is
-        the most tokens of a translation; the other arguments and the errors are those of `n_best`.
+        Segments of similar length are searched together; several processes deal the batches out, and each
+        searches some of them at once. ``most`` is the most tokens of a translation; the other arguments and
+        the errors are those of `n_best`.
         """
-        batches = self._batches(segments, strategy.size if isinstance(strategy, Beam) else 1)
+        # Several processes make the same batches, whatever number of threads each of them has.
+        num_at_once = 1 if processes.are_several() else self.engine.num_at_once
+        batches = self._batches(segments, strategy.size if isinstance(strategy, Beam) else 1, num_at_once)
         found: dict[int, list[Hypothesis]] = {}
 
+        @torch.inference_mode()
         def search_batch(batch: list[Segment]) -> list[list[Hypothesis]]:
             request = self._request(batch, keep_unk, constraints, most or self.max_length)
             # Segments of one line, and neighbouring lines, get numbers that are far apart.
@@ -209,44 +213,51 @@ class TextSearch:
             return self.engine.search(replace(request, with_scores=with_scores), strategy, numbers)
 
         def search_places(places: list[int]) -> list[list[Hypothesis]]:
-            before_each_batch()
             batch = [segments[place] for place in places]
-            parts = split_on_out_of_memory(search_batch, batch, _halves)
-            after_each_batch(batch)
-            return list(chain.from_iterable(parts))
+            return list(chain.from_iterable(split_on_out_of_memory(search_batch, batch, _halves)))
 
-        for places, hypotheses in zip(batches, distributed.deal(batches, search_places), strict=True):
+        def search_share(share: Sequence[list[int]]) -> list[list[list[Hypothesis]]]:
+            return map_at_once(
+                search_places,
+                share,
+                num_at_once,
+                before=before_each_batch,
+                after=lambda places: after_each_batch([segments[place] for place in places]),
+            )
+
+        for places, hypotheses in zip(batches, distributed.deal(batches, search_share), strict=True):
             found |= zip(places, hypotheses, strict=True)
         return [found[place] for place in range(len(segments))]
 
-    def _batches(self, segments: Sequence[Segment], beam_size: int) -> list[list[int]]:
-        """The places of the segments of each batch, the longest first.
+    def _batches(self, segments: Sequence[Segment], beam_size: int, num_at_once: int) -> list[list[int]]:
+        """The places of the segments of each batch, the longest first; those at once have the memory of one.
 
         What does not fit into memory fails at once, not at the end.
         """
+        most_sentences = max(1, self.batch_sentences // num_at_once)
+        most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // beam_size) // num_at_once
         lengths = [len(segment.tokens) + 1 for segment in segments]
         order = sorted(range(len(segments)), key=lambda place: -lengths[place])
         batches = []
         while order:
             longest = lengths[order[0]]
-            most = min(_BATCH_TOKENS, _BEAM_TOKENS // beam_size)
-            size = max(1, min(self.batch_sentences, most // longest))
-            size += self._few_more([lengths[place] for place in order[size:]], size)
+            size = max(1, min(most_sentences, most_tokens // longest))
+            few = min(size // 8, most_sentences - size)
+            size += self._few_more([lengths[place] for place in order[size : size + few + 1]])
             batches.append(order[:size])
             order = order[size:]
         return batches
 
-    def _few_more(self, lengths: Sequence[int], size: int) -> int:
-        """How many of the next sentences a batch of ``size`` takes too: a few that would lengthen the others.
+    def _few_more(self, lengths: Sequence[int]) -> int:
+        """How many of a few next sentences a full batch takes too: those that would lengthen the next one.
 
-        ``lengths`` are those of the next sentences, the longest first. Where results are rounded, the sources
-        of a batch are lengthened to a multiple of `LENGTHENED_TO` tokens.
+        ``lengths`` are theirs, the longest first. Where results are rounded, the sources of a batch are
+        lengthened to a multiple of `LENGTHENED_TO` tokens.
         """
         if self.precision == "float32" or not lengths:
             return 0
         shorter = (lengths[0] - 1) // LENGTHENED_TO * LENGTHENED_TO
-        few = min(size // 8, self.batch_sentences - size)
-        return next((number for number, length in enumerate(lengths[: few + 1]) if length <= shorter), 0)
+        return next((number for number, length in enumerate(lengths) if length <= shorter), 0)
 
     def as_lines(
         self,

@@ -17,7 +17,6 @@ from mt.errors import Remedy, RunError
 from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import (
     Pace,
-    disk_space,
     forecast,
     warn_of_directions,
     warn_of_disk,
@@ -36,11 +35,12 @@ from mt.preflight.text import (
 )
 from mt.preflight.trial import (
     FLOAT_BYTES,
+    ModelSize,
     Speed,
     Trial,
-    count_parameters,
     largest_batches,
     measure_pace,
+    measure_size,
     refuse_too_large,
 )
 from mt.run_directory import RunDirectory
@@ -76,23 +76,21 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
     stream = training_batches(config, pairs, text.tokenizers, places)
     epoch = stream.epoch(0)
     yield batch_part(epoch.pairs, list(epoch.batches), text.scale)
-    parameters = count_parameters(config, *text.tokenizers)
-    num_parameters = sum(parameters.values())
+    model_size = measure_size(config, *text.tokenizers)
     yield Part(
-        f"model: {count(num_parameters)} parameters",
-        table([(name, count(number)) for name, number in parameters.items()], right=True),
+        f"model: {count(model_size.num_parameters)} parameters",
+        table([(name, count(number)) for name, number in model_size.parts.items()], right=True),
     )
-    # The weights, their gradients, Adam's two moments, and the moving average of the weights, if any.
-    refuse_too_large(num_parameters, 4 if training.ema_decay is None else 5, device)
+    refuse_too_large(model_size, device)
     seed_everything(training.seed)
     with explain_out_of_memory(config):
         trial = Trial(config, build_model(config, *text.tokenizers).to(device), precision)
-        largest = _largest_part(trial, stream, epoch, num_parameters)
+        largest = _largest_part(trial, stream, epoch, model_size)
     yield largest
     speed, pace = measure_pace(
         trial, stream, text, max_steps=MOST_TIMED_STEPS, max_seconds=MOST_TIMED_SECONDS
     )
-    yield _run_part(config, run, speed, pace, num_parameters)
+    yield _run_part(config, run, speed, pace, model_size)
 
 
 def _config_part(config: Config, run: RunDirectory, device: torch.device, precision: Precision) -> Part:
@@ -118,11 +116,11 @@ def _config_part(config: Config, run: RunDirectory, device: torch.device, precis
     return Part("config", table(rows))
 
 
-def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, num_parameters: int) -> Part:
+def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, model_size: ModelSize) -> Part:
     largest = largest_batches(epoch.pairs, list(epoch.batches))
     step = trial.take_largest_step(stream, largest)
     src_length, written, seconds = trial.write_longest(epoch.pairs, largest[-1])
-    weights = FLOAT_BYTES * num_parameters
+    weights = FLOAT_BYTES * model_size.num_parameters
     rows = [
         *(("batch", f"{rows} x {src} source and {tgt} target tokens") for rows, src, tgt in step.shapes),
         ("step", f"loss {step.result.loss:.2f}, in {duration(step.seconds)}"),
@@ -132,7 +130,7 @@ def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, num_parameter
         ),
         ("weights", size(weights)),
         ("gradients", size(weights)),
-        ("Adam", size(2 * weights)),
+        ("moments", size(FLOAT_BYTES * model_size.num_moments)),
     ]
     if step.activations is not None and step.peak is not None:
         rows.append(("activations", f"{size(step.activations)}, measured"))
@@ -140,10 +138,12 @@ def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, num_parameter
     return Part("the largest batches, and memory", table(rows))
 
 
-def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, num_parameters: int) -> Part:
+def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, model_size: ModelSize) -> Part:
     expected = forecast(config, pace)
     at_least = "" if expected.is_certain else "at least "
-    one, altogether = disk_space(config, num_parameters)
+    one = model_size.saved_bytes
+    # Those that are kept, the best, and the one that is being saved.
+    altogether = (config.checkpoint.keep + 2) * one
     free = _free_disk(run)
     if one > free:
         raise RunError(

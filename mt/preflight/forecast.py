@@ -121,16 +121,6 @@ def forecast(config: Config, pace: Pace) -> Forecast:
     )
 
 
-def disk_space(config: Config, num_parameters: int) -> tuple[int, int]:
-    """Bytes of one checkpoint, and of all of them at most: those kept, the best, and the one being saved.
-
-    A checkpoint holds the weights, Adam's two moments and the moving average, if any, in float32; the rest is
-    small.
-    """
-    one = (12 if config.training.ema_decay is None else 16) * num_parameters
-    return one, (config.checkpoint.keep + 2) * one
-
-
 def warn_of_small_splits(sizes: Mapping[str, int]) -> Iterator[str]:
     """Scores on a few sentences are mostly chance."""
     for split, size in sizes.items():

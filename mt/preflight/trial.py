@@ -27,6 +27,7 @@ from mt.search.hypothesis import Hypothesis, length_limit
 from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID
 from mt.training.counters import Counters
+from mt.training.optimizers import count_moments
 from mt.training.step import StepResult
 from mt.training.train_state import new_train_state
 from mt.training.validation import validate
@@ -48,6 +49,28 @@ PARTS = {
 
 
 @dataclass(frozen=True)
+class ModelSize:
+    """The numbers that training keeps for a model, each in float32."""
+
+    parts: dict[str, int]
+    """Parameters by part; shared or tied ones count once, in their first part."""
+    num_moments: int
+    """What the optimizers keep."""
+    num_averages: int
+    """The moving average of the weights; 0 without one."""
+
+    @property
+    def num_parameters(self) -> int:
+        """The parameters of all parts."""
+        return sum(self.parts.values())
+
+    @property
+    def saved_bytes(self) -> int:
+        """What a checkpoint holds, but for names and the record, which are small."""
+        return FLOAT_BYTES * (self.num_parameters + self.num_moments + self.num_averages)
+
+
+@dataclass(frozen=True)
 class LargestStep:
     """One training step on the largest batches."""
 
@@ -56,7 +79,7 @@ class LargestStep:
     result: StepResult
     seconds: float
     activations: int | None
-    """Bytes at the peak, without weights, gradients and Adam's moments; None if unknown."""
+    """Bytes at the peak, without weights, gradients and moments; None if unknown."""
     peak: int | None
     """Bytes at the peak in total; None if unknown."""
 
@@ -109,26 +132,27 @@ class Speed:
         return min(1.0, self.processor_seconds / self.seconds) if self.processor_seconds else 1.0
 
 
-def count_parameters(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> dict[str, int]:
-    """Parameters by part; shared or tied ones count once, in their first part. Takes no memory."""
-    counts = Counter(dict.fromkeys(PARTS.values(), 0))
+def measure_size(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> ModelSize:
+    """The size of the model that the config describes. Takes no memory."""
     with torch.device("meta"):
         model = build_model(config, src_tokenizer, tgt_tokenizer)
+    parts = Counter(dict.fromkeys(PARTS.values(), 0))
     for name, parameter in model.named_parameters():
-        counts[PARTS[name.split(".")[0]]] += parameter.numel()
-    return dict(counts)
+        parts[PARTS[name.split(".")[0]]] += parameter.numel()
+    num_averages = 0 if config.training.ema_decay is None else parts.total()
+    return ModelSize(dict(parts), count_moments(model, config.training), num_averages)
 
 
-def refuse_too_large(num_parameters: int, num_copies: int, device: torch.device) -> None:
+def refuse_too_large(size: ModelSize, device: torch.device) -> None:
     """Refuse a model that cannot be trained, whatever the size of its batches.
 
     Raises:
-        TrainingError: If ``num_copies`` of its parameters do not fit into memory.
+        TrainingError: If it does not fit into memory with its gradients and what is saved with it.
     """
-    needed, free = num_copies * FLOAT_BYTES * num_parameters, free_memory(device)
+    needed, free = size.saved_bytes + FLOAT_BYTES * size.num_parameters, free_memory(device)
     if free is not None and needed > free:
         raise TrainingError(
-            f"the model's {num_parameters:,} parameters with their gradients and moments take "
+            f"the model's {size.num_parameters:,} parameters with their gradients and moments take "
             f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory are free. Lower model.d_model, "
             "model.d_ff or tokenizer.max_size."
         )

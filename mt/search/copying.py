@@ -9,19 +9,17 @@ from torch import Tensor
 
 from mt.search.model import CacheT, EncoderDecoder
 from mt.search.request import SearchRequest
-from mt.special_tokens import BOS_ID, PAD_ID, UNK_ID
+from mt.special_tokens import EOS_ID, UNK_ID
 
 
 class Copying:
     """The state of copying in one search over R rows, which are decoded for B sentences."""
 
     def __init__(self, request: SearchRequest, *, rows_per_sentence: int = 1) -> None:
-        copyable, keep_unk = request.copyable, request.keep_unk
+        copyable, self._keep_unk = request.copyable, request.keep_unk
         self.rows_per_sentence = rows_per_sentence
-        forbidden = [PAD_ID, BOS_ID] if keep_unk else [PAD_ID, BOS_ID, UNK_ID]
-        self._forbidden = torch.tensor(forbidden, device=request.src_ids.device)
         # A search without anything to copy costs nothing.
-        self._active = copyable is not None and not keep_unk and bool(copyable.any())
+        self._active = copyable is not None and not self._keep_unk and bool(copyable.any())
         if copyable is not None:
             self._open = copyable.repeat_interleave(rows_per_sentence, dim=0)
             self._done = torch.zeros_like(self._open)
@@ -39,9 +37,14 @@ class Copying:
 
     def forbid(self, logits: Tensor) -> None:
         """Set the logits ``(R, V)`` of forbidden tokens to minus infinity, in place."""
-        unk = logits[:, UNK_ID].clone() if self._active else None
-        logits.index_fill_(1, self._forbidden, -torch.inf)
-        if unk is not None:
+        unk = logits[:, UNK_ID].clone() if self._active or self._keep_unk else None
+        # PAD, UNK and BOS.
+        logits[:, :EOS_ID] = -torch.inf
+        if unk is None:
+            return
+        if self._keep_unk:
+            logits[:, UNK_ID] = unk
+        else:
             # Any other word there would translate an unknown one, and would mostly be made up.
             copies = self._open.gather(1, self._positions[:, None])
             logits.masked_fill_(copies, -torch.inf)

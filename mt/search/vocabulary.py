@@ -10,12 +10,16 @@ import torch
 from torch import Tensor
 
 _BLOCK = 128
+_FEW_ROWS = 16
+"""Up to so many rows, finding the place of a maximum at once takes less time than in blocks."""
 _ROWS_AT_ONCE = 32
 """Rows that are normalised at once on a CPU: their logits stay in its caches."""
 
 
 def likeliest(logits: Tensor) -> Tensor:
-    """Return the token with the highest logit in each row: ``(R, V)`` -> ``(R,)``."""
+    """Return the token with the highest logit in each row, or the first of them: ``(R, V)`` -> ``(R,)``."""
+    if len(logits) <= _FEW_ROWS:
+        return logits.max(-1).indices
     block = block_maxima(logits).max(-1, keepdim=True).indices
     tokens = tokens_of(block, logits.size(-1)).clamp_(max=logits.size(-1) - 1)
     best = logits.gather(1, tokens).max(-1, keepdim=True).indices

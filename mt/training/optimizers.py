@@ -106,8 +106,7 @@ def make_optimizers(
     groups = parameter_groups(model, config.weight_decay)
     muon: Muon | None = None
     if config.muon:
-        # An output matrix is no map between hidden states: its rows are words, frequent and rare ones.
-        inner = [matrix for matrix in groups[0]["params"] if matrix is not model.output.weight]
+        inner = _inner_matrices(model)
         groups[0]["params"] = [matrix for matrix in groups[0]["params"] if matrix is model.output.weight]
         # By the run's precision, not by the machine: processes of one run must compute the same.
         dtype = torch.bfloat16 if precision.name == "bf16" else inner[0].dtype
@@ -121,6 +120,19 @@ def make_optimizers(
         fused=True,
     )
     return adamw, muon
+
+
+def count_moments(model: Transformer, config: TrainingConfig) -> int:
+    """The numbers that the optimizers keep: two for each parameter of AdamW's, one for each of Muon's."""
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    num_of_muon = sum(matrix.numel() for matrix in _inner_matrices(model)) if config.muon else 0
+    return 2 * num_parameters - num_of_muon
+
+
+def _inner_matrices(model: Transformer) -> list[nn.Parameter]:
+    """All matrices but embeddings and the output, whose rows are words, frequent and rare ones."""
+    matrices = parameter_groups(model, 0.0)[0]["params"]
+    return [matrix for matrix in matrices if matrix is not model.output.weight]
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

@@ -45,11 +45,13 @@ class PositionalEmbedding(nn.Module):
             ValueError: If the last position is beyond ``max_length``.
         """
         end = start + ids.size(1)
-        if end > self.positions.size(0):
+        # Read once: another thread may replace it.
+        table = self.positions
+        if end > len(table):
             # Training may use a table that was computed in validation.
             with torch.inference_mode(mode=False):
-                self.positions = longer_table(self.positions, end, self.max_length)
-        positions = self.positions[start:end]
+                self.positions = table = longer_table(table, end, self.max_length)
+        positions = table[start:end]
         scales = self.word_dropout(self.tokens.weight.new_full((*ids.shape, 1), self.scale))
         if kept is not None:
             scales = scales * kept[:, :, None]

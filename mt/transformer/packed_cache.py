@@ -51,6 +51,7 @@ class PackedCache:
         # For each sentence and position the N rows, so that the past of a sentence is one run of memory.
         shape = batch, 0, rows_per_sentence, 2, heads, width
         self._written = [keys.new_empty(shape) for _ in sources]
+        self._pasts = [_keys_and_values(written) for written in self._written]
         self._is_past: Tensor | None = None
         if rows_per_sentence > 1:
             shape_of_mask = batch * rows_per_sentence, max_length, rows_per_sentence
@@ -67,7 +68,7 @@ class PackedCache:
         if self.length == self._written[0].size(1):
             room = min(_GROWTH, self._max_length - self.length)
             for layer, written in enumerate(self._written):
-                self._written[layer] = F.pad(written, (0, 0, 0, 0, 0, 0, 0, 0, 0, room))
+                self._keep(layer, F.pad(written, (0, 0, 0, 0, 0, 0, 0, 0, 0, room)))
         if self._is_past is not None:
             # Of the newest tokens a row sees its own, which is at the place of the row.
             newest = self._is_past[:, self.length].view(-1, self._rows_per_sentence, self._rows_per_sentence)
@@ -88,12 +89,13 @@ class PackedCache:
         batch, _, _, _, heads, width = written.shape
         new = projected.view(batch, rows, 3, heads, width)
         written[:, self.length - 1] = new[:, :, 1:]
-        past = written[:, : self.length].flatten(1, 2).transpose(1, 3)
+        end = self.length * rows
+        keys, values = (part[:, :, :end] for part in self._pasts[layer])
         mask = None
         if self._is_past is not None:
             mask = self._is_past[:, : self.length].flatten(1).view(batch, 1, rows, -1)
         query = new[:, :, 0].transpose(1, 2)
-        attended = F.scaled_dot_product_attention(query, past[:, :, 0], past[:, :, 1], attn_mask=mask)
+        attended = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
         return join_heads(attended).view(batch * rows, -1)
 
     def attend_to_source(self, layer: int, queries: Tensor) -> Tensor:
@@ -132,4 +134,15 @@ class PackedCache:
         for layer, written in enumerate(self._written):
             kept = written.new_empty(len(sentences), *written.shape[1:])
             torch.index_select(written[:, : self.length], 0, sentences, out=kept[:, : self.length])
-            self._written[layer] = kept
+            self._keep(layer, kept)
+
+    def _keep(self, layer: int, written: Tensor) -> None:
+        """Let ``(B, T, N, 2, H, K)`` hold what a layer has written."""
+        self._written[layer] = written
+        self._pasts[layer] = _keys_and_values(written)
+
+
+def _keys_and_values(written: Tensor) -> KeysAndValues:
+    """Views of ``(B, T, N, 2, H, K)`` as attention reads it: keys and values ``(B, H, T * N, K)``."""
+    keys, values = written.flatten(1, 2).transpose(1, 3).unbind(2)
+    return keys, values

@@ -30,6 +30,9 @@ _FEWEST_ROWS = 1024
 to 256 on two cores, MKL takes other kernels."""
 _FEW_ROWS = 64
 """Up to so many rows, products take nearly the same time whatever their number."""
+_ROWS_IN_HALVES = 16
+"""Up to so many rows, two threads are faster with half of the outputs each: MKL gives products with so few rows
+to one thread, or divides them badly, and most of the work is to read the weights."""
 
 _TRIED_ROWS, _TRIED_WIDTH = 32, 64
 # How an interface shows that it is not there, takes other arguments, or does not work on this processor.
@@ -75,10 +78,19 @@ class _PlainLinear:
         self._num_added = len(padded) - len(weight)
         self._weight = padded.t().contiguous()
         self._bias = bias if bias is None or not self._num_added else F.pad(bias, (0, self._num_added))
+        self._halves: tuple[Tensor, Tensor] | None = None
+        if weight.dtype == torch.float32 and weight.device.type == "cpu" and len(padded) % 2 == 0:
+            width, bias = len(padded), self._weight.new_zeros(1) if self._bias is None else self._bias
+            weights = self._weight.view(-1, 2, width // 2).transpose(0, 1)
+            self._halves = weights, bias.expand(width).view(2, 1, -1)
         self._activate = None if activation is None else _ACTIVATIONS[activation]
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        y = x @ self._weight if self._bias is None else torch.addmm(self._bias, x, self._weight)
+        if self._halves is not None and len(x) <= _ROWS_IN_HALVES and torch.get_num_threads() > 1:
+            weights, bias = self._halves
+            y = torch.baddbmm(bias, x.expand(2, -1, -1), weights).transpose(0, 1).reshape(len(x), -1)
+        else:
+            y = x @ self._weight if self._bias is None else torch.addmm(self._bias, x, self._weight)
         if self._num_added:
             y = y[:, : -self._num_added]
         if self._activate is not None:

@@ -158,10 +158,11 @@ class _Embedding:
     def __call__(self, ids: Tensor, start: int = 0) -> Tensor:
         """Embed ``(B, T)`` ids, the first of them at position ``start``, as ``(B, T, D)``."""
         end = start + ids.size(1)
-        if end > len(self._positions):
-            self._positions = longer_table(self._positions, end, self._max_length)
-        positions = self._positions[start:end]
-        return torch.add(positions, F.embedding(ids, self._weight), alpha=self._scale)
+        # Read once: another thread may replace it.
+        table = self._positions
+        if end > len(table):
+            self._positions = table = longer_table(table, end, self._max_length)
+        return torch.add(table[start:end], F.embedding(ids, self._weight), alpha=self._scale)
 
 
 class _Norm:

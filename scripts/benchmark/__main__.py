@@ -58,6 +58,7 @@ def main() -> int:
     benchmark = Benchmark(options)
     sections = benchmark.run()
     sections.insert(0, benchmark.introduction(time.perf_counter() - began))
+    benchmark.doubts += doubts.about_stolen_time(benchmark.stolen.share())
     text = "\n\n".join(sections)
     print(text)
     if benchmark.doubts:
@@ -84,6 +85,7 @@ class Benchmark:
         self.failures: dict[str, str] = {}
         self.doubts: list[str] = []
         self.load = machine.load()
+        self.stolen = machine.StolenTime()
         self.rounds_said: list[str] = []
         self.folder = options.folder.resolve()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +121,8 @@ class Benchmark:
                 f"Measured on {datetime.date.today()} on {where}, {self.options.threads} thread(s), "
                 f"Python {sys.version.split()[0]}, {', '.join(versions)}, "
                 f"in {seconds / 60:.0f} minutes. {machine.scheduling()}; load {self.load} at the beginning "
-                f"and {machine.load()} at the end.",
+                f"and {machine.load()} at the end; the host gave "
+                f"{self.stolen.share():.1%} of the processors' time to others.",
                 "",
                 report.workload_text(self.description, rounds=self.rounds_said),
             ]

@@ -12,6 +12,8 @@ MOST_DIFFERENCE = 0.2
 """Of the ceiling of a round from that of the others."""
 MOST_LEFT_OUT = 0.2
 """The share of sentences that a model may fail to end."""
+MOST_STOLEN = 0.05
+"""The share of the processors' time that the host of a virtual machine may give to others."""
 
 
 def about_ceilings(ceilings: Sequence[float]) -> list[str]:
@@ -46,3 +48,10 @@ def about_sentences(left_out: int, tried: int) -> list[str]:
     if left_out <= MOST_LEFT_OUT * tried:
         return []
     return [f"{left_out:,} of {tried:,} sentences were left out: the model has not learnt to end them"]
+
+
+def about_stolen_time(share: float) -> list[str]:
+    """Compare the share of the processors' time that the host gave to others with what is usual."""
+    if share <= MOST_STOLEN:
+        return []
+    return [f"the host gave {share:.0%} of the processors' time to others"]

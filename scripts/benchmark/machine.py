@@ -5,8 +5,12 @@ import platform
 import subprocess
 from pathlib import Path
 
+import torch
+
+from mt.device import multiplies_bf16_fast
 from scripts.benchmark.process import REPOSITORY
 
+STATISTICS = Path("/proc/stat")
 PROBE = """
 import importlib.metadata as m
 for name in {names}:
@@ -16,11 +20,13 @@ for name in {names}:
 
 
 def processor() -> str:
-    """The name of the processor."""
+    """The name of the processor, and the widest instructions that torch uses on it."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text().splitlines() if file.exists() else []
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    name = names[0] if names else platform.processor() or platform.machine()
+    amx = ", AMX" if multiplies_bf16_fast(torch.device("cpu")) else ""
+    return f"{name} ({torch.backends.cpu.get_cpu_capability()}{amx})"
 
 
 def graphics() -> str:
@@ -49,6 +55,27 @@ def scheduling() -> str:
 def load() -> str:
     """The mean number of processes that wanted to run in the last minute."""
     return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+
+
+class StolenTime:
+    """The time that the host of a virtual machine gives to others while this one has work to do."""
+
+    def __init__(self) -> None:
+        self._stolen, self._all = _ticks()
+
+    def share(self) -> float:
+        """The share of all processors' time since the beginning; 0 where the system does not say."""
+        stolen, of_all = _ticks()
+        return (stolen - self._stolen) / max(of_all - self._all, 1)
+
+
+def _ticks() -> tuple[int, int]:
+    """Ticks of all processors since the system started: those that were stolen, and all."""
+    if not STATISTICS.exists():
+        return 0, 0
+    # user, nice, system, idle, waiting for disks, interrupts, soft interrupts, stolen: see proc(5).
+    ticks = [int(number) for number in STATISTICS.read_text().splitlines()[0].split()[1:9]]
+    return ticks[7], sum(ticks)
 
 
 def num_cores() -> int:

@@ -5,7 +5,8 @@ python -m scripts.benchmark.race --data FOLDER [--minutes 5 10 20] [--plot docs/
 Both train in turns on the same cores for the same minutes, counted from the start of the process to the
 last step, each in its faster precision and without validation, and are scored on the test split with greedy
 search. FOLDER has train.jsonl, val.jsonl and test.jsonl. `mt` chooses its config for the minutes and the
-corpus; the loop (`scripts.benchmark.marian_loop`) has the settings that its users begin with.
+corpus; the loop (`scripts.benchmark.marian_loop`) has the settings that its users begin with. With
+--minutes-without-amx, `mt` also runs as on a processor without AMX.
 """
 
 import argparse
@@ -22,9 +23,11 @@ from pathlib import Path
 import yaml
 from sacrebleu.metrics.bleu import BLEU
 
-from scripts.benchmark import machine
+from scripts.benchmark import doubts, machine
 
-SIDES = ("mt", "Hugging Face Marian")
+SIDES = MT, MT_WITHOUT_AMX, MARIAN = ("mt", "mt without AMX", "Hugging Face Marian")
+# oneDNN then computes bf16 in float32, so that `mt init` finds float32 faster.
+WITHOUT_AMX = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Finish:
     bleu: float
     load: float
     """Processes that waited for a core, on average of the minute before the end."""
+    stolen: float
+    """The share of the processors' time that the host gave to others."""
 
 
 @dataclass(frozen=True)
@@ -53,40 +58,45 @@ class Race:
     folder: Path
     environment: dict[str, str]
 
-    def run_mt(self, minutes: float, precision: str | None) -> Finish:
+    def run_mt(self, side: str, minutes: float, precision: str | None) -> Finish:
         """`mt init --minutes`, `mt train`, `mt evaluate`."""
-        config, run = self.folder / f"mt-{minutes:g}.yaml", self.folder / f"mt-{minutes:g}"
+        name = f"{side.replace(' ', '-')}-{minutes:g}"
+        config, run = self.folder / f"{name}.yaml", self.folder / name
+        environment = self.environment | (WITHOUT_AMX if side == MT_WITHOUT_AMX else {})
         config.unlink(missing_ok=True)
         shutil.rmtree(run, ignore_errors=True)
         languages = ["--src", self.src, "--tgt", self.tgt]
         self._call(
             ["mt", "init", "--data", str(self.data), *languages, "--minutes", f"{minutes:g}"],
             ["--output", str(config)],
+            environment,
         )
         never = "1000000000"
         without = [f"validation.every_steps={never}", f"checkpoint.every_steps={never}"]
         if precision is not None:
             without.append(f"training.precision={precision}")
+        stolen = machine.StolenTime()
         began = time.time()
         self._call(
             ["mt", "train", "--config", str(config), "--run", str(run)],
             [word for option in without for word in ("--set", option)],
+            environment,
         )
-        took = time.time() - began
-        load = os.getloadavg()[0]
-        scores = self.folder / f"mt-{minutes:g}-scores.json"
+        took, load, share_stolen = time.time() - began, os.getloadavg()[0], stolen.share()
+        scores = self.folder / f"{name}-scores.json"
         self._call(["mt", "evaluate", "--run", str(run), "--split", "test"], ["--json", str(scores)])
         [hypotheses] = run.glob("hypotheses.test*.txt")
         last = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][-1]
         settings = yaml.safe_load((run / "config.yaml").read_text())["training"]
         return Finish(
-            SIDES[0],
+            side,
             minutes,
             took / 60,
             int(last["num_target_tokens"]),
             settings["precision"],
             self._bleu(hypotheses),
             load,
+            share_stolen,
         )
 
     def run_marian(self, minutes: float) -> Finish:
@@ -94,24 +104,28 @@ class Race:
         out = self.folder / f"marian-{minutes:g}.txt"
         files = ["--train", str(self.data / "train.jsonl"), "--test", str(self.data / "test.jsonl")]
         limits = ["--minutes", f"{minutes:g}", "--began", f"{time.time():.3f}", "--out", str(out)]
+        stolen = machine.StolenTime()
         self._call(["scripts.benchmark.marian_loop", *files, "--src", self.src, "--tgt", self.tgt], limits)
         facts = json.loads(out.with_suffix(".json").read_text())
         load = os.getloadavg()[0]
         return Finish(
-            SIDES[1],
+            MARIAN,
             minutes,
             facts["minutes"],
             facts["tgt_tokens"],
             facts["precision"],
             self._bleu(out),
             load,
+            stolen.share(),
         )
 
-    def _call(self, module_and_arguments: list[str], more: list[str]) -> None:
+    def _call(
+        self, module_and_arguments: list[str], more: list[str], environment: dict[str, str] | None = None
+    ) -> None:
         command = [sys.executable, "-m", *module_and_arguments, *more]
         print(f"{datetime.datetime.now():%H:%M:%S} {' '.join(command[2:])}", file=sys.stderr, flush=True)
         with (self.folder / "race.log").open("a") as log:
-            subprocess.run(command, check=True, env=self.environment, stdout=log, stderr=log)
+            subprocess.run(command, check=True, env=environment or self.environment, stdout=log, stderr=log)
 
     def _bleu(self, hypotheses: Path) -> float:
         lines = (self.data / "test.jsonl").read_text(encoding="utf-8").splitlines()
@@ -121,11 +135,14 @@ class Race:
 
 def table(finishes: list[Finish]) -> str:
     """The finishes in Markdown, in the order of the minutes."""
-    lines = ["| minutes | | took | target tokens | precision | BLEU |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| minutes | | took | target tokens | precision | BLEU | stolen |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for one in sorted(finishes, key=lambda finish: (finish.minutes, finish.side)):
         lines.append(
             f"| {one.minutes:g} | {one.side} | {one.took_minutes:.1f} | {one.tgt_tokens:,} | "
-            f"{one.precision} | {one.bleu:.2f} |"
+            f"{one.precision} | {one.bleu:.2f} | {one.stolen:.1%} |"
         )
     return "\n".join(lines)
 
@@ -138,7 +155,7 @@ def plot(finishes: list[Finish], file: Path, caption: str) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4), dpi=150)
-    for side, style in zip(SIDES, ("o-", "s--"), strict=True):
+    for side, style in zip(SIDES, ("o-", "^-.", "s--"), strict=True):
         points = sorted((one.took_minutes, one.bleu) for one in finishes if one.side == side)
         if points:
             axes.plot(*zip(*points, strict=True), style, label=side)
@@ -157,6 +174,7 @@ def main() -> None:
     add("--src", default="en")
     add("--tgt", default="de")
     add("--minutes", type=float, nargs="+", default=[5, 10, 20], help="budgets (default: 5 10 20)")
+    add("--minutes-without-amx", type=float, nargs="+", default=[], help="budgets of mt as without AMX")
     add("--marian-minutes", type=float, nargs="+", help="budgets of the peer (default: those of --minutes)")
     add("--precision", help="training.precision of mt (default: what mt init writes)")
     add("--threads", type=int, default=machine.num_cores(), help="threads of each side (default: all cores)")
@@ -167,13 +185,17 @@ def main() -> None:
     threads = {"OMP_NUM_THREADS": str(options.threads), "MKL_NUM_THREADS": str(options.threads)}
     race = Race(options.data, options.src, options.tgt, options.folder, os.environ | threads)
     finishes: list[Finish] = []
-    peers = set(options.marian_minutes or options.minutes)
-    for minutes in sorted({*options.minutes, *peers}):
-        if minutes in options.minutes:
-            finishes.append(race.run_mt(minutes, options.precision))
-        if minutes in peers:
-            finishes.append(race.run_marian(minutes))
-        print(f"{finishes[-1]}", file=sys.stderr, flush=True)
+    starts: list[tuple[float, str]] = [
+        *((minutes, MT) for minutes in options.minutes),
+        *((minutes, MT_WITHOUT_AMX) for minutes in options.minutes_without_amx),
+        *((minutes, MARIAN) for minutes in options.marian_minutes or options.minutes),
+    ]
+    for minutes, side in sorted(starts):
+        one = race.run_marian(minutes) if side == MARIAN else race.run_mt(side, minutes, options.precision)
+        finishes.append(one)
+        print(f"{one}", file=sys.stderr, flush=True)
+        for doubt in doubts.about_stolen_time(one.stolen):
+            print(f"not to be trusted: {doubt}", file=sys.stderr, flush=True)
         record = json.dumps([asdict(finish) for finish in finishes], indent=1)
         (options.folder / "finishes.json").write_text(record)
     where = f"{machine.processor()}, {options.threads} threads, {datetime.date.today()}"

@@ -14,6 +14,7 @@ from mt.data.corpus import load_split
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import SearchPrecision
 from mt.errors import CheckpointError, ConfigError, DataError, RunError
+from mt.inference.engines import OwnEngine
 from mt.inference.loaded_model import load_model
 from mt.inference.translator import Translator
 from mt.masks import padding_mask, target_mask
@@ -78,6 +79,8 @@ def shapes_of_searches(translator: Translator, monkeypatch: pytest.MonkeyPatch) 
     search = translator.engine.search
 
     def observed(request: SearchRequest, *rest: Any) -> list[list[Hypothesis]]:
+        # In whatever thread this is.
+        assert torch.is_inference_mode_enabled()
         shapes.append(tuple(request.src_ids.shape))
         return search(request, *rest)
 
@@ -108,6 +111,19 @@ def test_batches_of_long_sentences_have_fewer_of_them(
     shapes.clear()
     assert translator.translate(SENTENCES) == expected
     assert len(shapes) == len(SENTENCES)
+
+
+@pytest.mark.parametrize("strategy", [None, Beam(2), Sampling(seed=3)])
+def test_several_batches_at_once_share_the_memory_of_one_and_find_the_same(
+    strategy: Strategy, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = translator.translate(SENTENCES, strategy=strategy)
+    shapes = shapes_of_searches(translator, monkeypatch)
+    lines: list[int] = []
+    monkeypatch.setattr(OwnEngine, "num_at_once", 4)
+    assert translator.translate(SENTENCES, strategy=strategy, advance=lines.append) == expected
+    assert max(rows for rows, _ in shapes) == translator.batch_sentences // 4
+    assert sum(lines) == len(SENTENCES)
 
 
 @pytest.mark.parametrize(("precision", "first"), [("float32", 8), ("int8", 9)])

@@ -4,6 +4,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import datasets
 import numpy as np
@@ -22,10 +24,20 @@ from mt.device import Precision
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight import trial as trial_module
-from mt.preflight.trial import Speed, Trial, count_parameters, forget_peak, largest_batches, refuse_too_large
+from mt.preflight.trial import (
+    ModelSize,
+    Speed,
+    Trial,
+    forget_peak,
+    largest_batches,
+    measure_size,
+    refuse_too_large,
+)
+from mt.run_directory import RunDirectory
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, length_limit
 from mt.search.request import SearchRequest
+from mt.training.run import run_training
 from mt.transformer.transformer import Transformer
 
 MakeConfig = Callable[..., Config]
@@ -68,11 +80,11 @@ def test_parameters_by_hand(make_config: MakeConfig) -> None:
         "decoder": 2 * attention + feed_forward + 3 * norm + norm,
         "output": 0,
     }
-    assert count_parameters(make_config(), src, tgt) == expected
-    untied = count_parameters(make_config("model.tie_output=false"), src, tgt)
+    assert measure_size(make_config(), src, tgt).parts == expected
+    untied = measure_size(make_config("model.tie_output=false"), src, tgt).parts
     assert untied == expected | {"output": 20 * d}
     shared = make_config("model.share_embeddings=true", "tokenizer.shared=true")
-    assert count_parameters(shared, tgt, tgt) == expected | {"embeddings": 20 * d}
+    assert measure_size(shared, tgt, tgt).parts == expected | {"embeddings": 20 * d}
 
 
 def test_the_batches_to_be_afraid_of() -> None:
@@ -178,15 +190,33 @@ def test_a_full_memory_halves_the_search(
     assert widths == [8, 4, 2, 2, 4, 2, 2]
 
 
+@pytest.mark.parametrize(
+    "options", [(), ("training.ema_decay=0.9",), ("training.ema_decay=0.9", "training.muon=true")]
+)
+def test_what_is_saved_takes_as_much_as_a_real_checkpoint(
+    options: tuple[str, ...], make_config: MakeConfig, tmp_path: Path
+) -> None:
+    # Large enough for one moment of the matrices to be more than what is small.
+    config = make_config("model.d_model=64", "training.max_steps=1", *options)
+    run_training(config, run := RunDirectory(tmp_path / "run"))
+    [checkpoint] = run.checkpoints_dir.glob("step_*")
+    num_bytes = sum(file.stat().st_size for file in checkpoint.iterdir())
+    size = measure_size(config, *make_tokenizers(load_corpus(config.data).train, config))
+    # Names, shapes and record are besides: little, however large the model is.
+    assert 0 < num_bytes - size.saved_bytes < 100_000
+
+
 def test_a_model_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse_too_large(1_000, 4, CPU)
+    plain = ModelSize({"encoder": 600, "decoder": 400}, num_moments=2_000, num_averages=0)
+    averaged = replace(plain, num_averages=1_000)
+    refuse_too_large(averaged, CPU)
+    # Weights, gradients and two moments, of four bytes each, fit, and an average of the weights does not.
     monkeypatch.setattr(trial_module, "free_memory", lambda device: 19_999)
-    refuse_too_large(1_000, 4, CPU)
-    # Weights, gradients, Adam's two averages and that of the weights, of four bytes each.
+    refuse_too_large(plain, CPU)
     with pytest.raises(TrainingError, match=r"1,000 parameters .* Lower model\.d_model"):
-        refuse_too_large(1_000, 5, CPU)
+        refuse_too_large(averaged, CPU)
     monkeypatch.setattr(trial_module, "free_memory", lambda device: None)
-    refuse_too_large(10**15, 4, CPU)
+    refuse_too_large(replace(averaged, num_moments=10**15), CPU)
 
 
 @pytest.mark.skipif(not forget_peak(CPU), reason="for Linux, which counts the peak of a process")

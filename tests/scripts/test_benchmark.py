@@ -121,6 +121,24 @@ def test_a_model_that_ends_too_few_sentences_is_doubted() -> None:
     assert "201 of 1,000" in doubt
 
 
+def test_stolen_time_is_a_share_of_all_processors_time_and_much_of_it_is_doubted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # user, nice, system, idle, waiting, interrupts, soft interrupts, stolen; guests are in user already.
+    statistics = tmp_path / "stat"
+    monkeypatch.setattr(machine, "STATISTICS", statistics)
+    statistics.write_text("cpu  100 0 50 800 10 0 5 35 7 0\ncpu0 50 0 25 400 5 0 2 17 3 0\n")
+    stolen = machine.StolenTime()
+    statistics.write_text("cpu  160 0 60 900 10 0 5 65 9 0\ncpu0 80 0 30 450 5 0 2 32 4 0\n")
+    # 30 of 60 + 10 + 100 + 30.
+    assert stolen.share() == 0.15
+    [doubt] = doubts.about_stolen_time(stolen.share())
+    assert "15%" in doubt
+    assert not doubts.about_stolen_time(0.05)
+    statistics.unlink()
+    assert machine.StolenTime().share() == 0
+
+
 @pytest.mark.parametrize(("option", "code"), [([], 1), (["--quick"], 0)])
 def test_a_doubt_fails_a_run_that_measures_but_not_one_that_only_tries_everything(
     option: list[str],

@@ -49,6 +49,26 @@ def test_a_packed_layer_computes_what_torch_does(
         assert relative_error(found, expected + residual) < TOLERANCES[precision]
 
 
+@pytest.mark.parametrize("num_threads", [1, 2])
+@pytest.mark.parametrize("num_rows", [1, 2, 16, 17])
+@pytest.mark.parametrize(("width", "bias"), [(80, True), (80, False), (81, True)])
+def test_few_rows_are_multiplied_on_several_threads_as_on_one(
+    width: int, bias: bool, num_rows: int, num_threads: int
+) -> None:
+    layer, x, residual = (
+        nn.Linear(48, width, bias=bias),
+        torch.randn(num_rows, 48),
+        torch.randn(num_rows, width),
+    )
+    packed, before = pack("float32", layer), torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    try:
+        found = packed(x, residual.clone())
+    finally:
+        torch.set_num_threads(before)
+    assert relative_error(found, layer(x).detach() + residual) < TOLERANCES["float32"]
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_layers_of_the_same_input_are_side_by_side(precision: SearchPrecision) -> None:
     layers, x = [nn.Linear(32, width) for width in (16, 32, 8)], torch.randn(5, 32)

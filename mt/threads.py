@@ -1,0 +1,74 @@
+"""Pieces of work that are done at the same time, each on a share of torch's threads.
+
+An operation that is divided among threads ends when the last of them does, and only then the next one begins.
+Batches on a thread each never wait for one another.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+import torch
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# Each piece needs memory of its own.
+_MOST_AT_ONCE = 4
+
+
+def num_at_once(device: torch.device) -> int:
+    """How many pieces of work a device does at once: on a CPU one for each of torch's threads, up to four."""
+    return min(_MOST_AT_ONCE, torch.get_num_threads()) if device.type == "cpu" else 1
+
+
+def map_at_once(
+    work: Callable[[T], R],
+    pieces: Sequence[T],
+    number: int,
+    *,
+    before: Callable[[], None] = lambda: None,
+    after: Callable[[T], None] = lambda piece: None,
+) -> list[R]:
+    """The results of ``work`` for all pieces, in order, each of which is computed by one thread.
+
+    What ``work`` or ``before`` raises is raised here, when the pieces that were begun have ended; no more of
+    them are begun.
+
+    Args:
+        work: Called in a thread of its own, unless there is nothing to do at the same time.
+        pieces: They are begun in this order.
+        number: How many are done at once.
+        before: Called in the calling thread before each piece; may raise to stop.
+        after: Called in the calling thread with each piece that was done, the first one done first.
+    """
+    if number == 1 or len(pieces) < 2:
+        results = []
+        for piece in pieces:
+            before()
+            results.append(work(piece))
+            after(piece)
+        return results
+    num_threads = torch.get_num_threads()
+    found: dict[int, R] = {}
+    running: dict[Future[R], int] = {}
+
+    def take_finished() -> None:
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            place = running.pop(future)
+            found[place] = future.result()
+            after(pieces[place])
+
+    try:
+        # The number of threads is that of the thread which sets it, and that of all new ones.
+        with ThreadPoolExecutor(number, "at-once", torch.set_num_threads, (num_threads // number,)) as pool:
+            for place, piece in enumerate(pieces):
+                if len(running) == number:
+                    take_finished()
+                before()
+                running[pool.submit(work, piece)] = place
+            while running:
+                take_finished()
+    finally:
+        torch.set_num_threads(num_threads)
+    return [found[place] for place in range(len(pieces))]

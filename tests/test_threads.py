@@ -1,0 +1,85 @@
+"""Work at once has the results of work one after another, and ends when it is told to."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from mt.threads import map_at_once, num_at_once
+
+
+@pytest.fixture(autouse=True)
+def _four_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_cpu_does_one_piece_for_each_thread_and_a_gpu_one() -> None:
+    assert num_at_once(torch.device("cpu")) == 4
+    assert num_at_once(torch.device("cuda")) == 1
+    for num_threads, expected in ((1, 1), (2, 2), (16, 4)):
+        torch.set_num_threads(num_threads)
+        assert num_at_once(torch.device("cpu")) == expected
+
+
+@pytest.mark.parametrize("number", [1, 2, 4])
+@pytest.mark.parametrize("num_pieces", [0, 1, 2, 7])
+def test_results_are_in_order_and_all_that_are_done_are_counted(number: int, num_pieces: int) -> None:
+    pieces, done, begun = list(range(num_pieces)), [], []
+    main = threading.current_thread()
+
+    def before() -> None:
+        assert threading.current_thread() is main
+        begun.append(1)
+
+    def after(piece: int) -> None:
+        assert threading.current_thread() is main
+        done.append(piece)
+
+    assert map_at_once(lambda n: n * n, pieces, number, before=before, after=after) == [n * n for n in pieces]
+    assert sorted(done) == pieces
+    assert len(begun) == num_pieces
+
+
+@pytest.mark.parametrize(("number", "share"), [(2, 2), (4, 1)])
+def test_pieces_are_done_at_the_same_time_on_a_share_of_the_threads(number: int, share: int) -> None:
+    all_begun = threading.Barrier(number, timeout=60)
+
+    def work(piece: int) -> int:
+        # Nobody passes before as many are there.
+        all_begun.wait()
+        return torch.get_num_threads()
+
+    assert map_at_once(work, range(number), number) == [share] * number
+    assert torch.get_num_threads() == 4
+
+
+def test_an_error_ends_it_after_what_was_begun_and_the_threads_are_as_before() -> None:
+    begun: list[int] = []
+
+    def work(piece: int) -> None:
+        begun.append(piece)
+        if piece == 1:
+            raise ValueError("the second")
+
+    with pytest.raises(ValueError, match="the second"):
+        map_at_once(work, range(100), 2)
+    # It is seen when a place is free, at the latest two pieces later.
+    assert set(begun) <= {0, 1, 2, 3}
+    assert torch.get_num_threads() == 4
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_before_a_piece_it_may_be_stopped(number: int) -> None:
+    begun: list[int] = []
+
+    def before() -> None:
+        if len(begun) >= 3:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        map_at_once(begun.append, range(100), number, before=before)
+    assert len(begun) <= 3 + number
