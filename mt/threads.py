@@ -61,7 +61,9 @@ def map_at_once(
 
     try:
         # The number of threads is that of the thread which sets it, and that of all new ones.
-        with ThreadPoolExecutor(number, "at-once", torch.set_num_threads, (num_threads // number,)) as pool:
+        with ThreadPoolExecutor(
+            number, "at-once", torch.set_num_threads, (max(1, num_threads // number),)
+        ) as pool:
             for place, piece in enumerate(pieces):
                 if len(running) == number:
                     take_finished()

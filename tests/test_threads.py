@@ -57,7 +57,7 @@ def test_pieces_are_done_at_the_same_time_on_a_share_of_the_threads(number: int,
     assert torch.get_num_threads() == 4
 
 
-def test_an_error_ends_it_after_what_was_begun_and_the_threads_are_as_before() -> None:
+def test_after_an_error_no_other_piece_begins() -> None:
     begun: list[int] = []
 
     def work(piece: int) -> None:

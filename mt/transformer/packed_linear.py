@@ -31,8 +31,8 @@ to 256 on two cores, MKL takes other kernels."""
 _FEW_ROWS = 64
 """Up to so many rows, products take nearly the same time whatever their number."""
 _ROWS_IN_HALVES = 16
-"""Up to so many rows, two threads are faster with half of the outputs each: MKL gives products with so few rows
-to one thread, or divides them badly, and most of the work is to read the weights."""
+"""Up to so many rows, two threads are faster with half of the outputs each. MKL leaves such a product to one
+thread, or divides it badly, and most of the work is to read the weights."""
 
 _TRIED_ROWS, _TRIED_WIDTH = 32, 64
 # How an interface shows that it is not there, takes other arguments, or does not work on this processor.

@@ -117,7 +117,7 @@ def test_a_larger_corpus_is_worth_fewer_passes_but_more_tokens() -> None:
 
 
 def test_doubling_brings_less_and_less_and_beyond_what_was_tried_nothing_is_claimed() -> None:
-    gains = [gain_of_doubling(passes) for passes in (4, 30, 45)]
+    gains = [gain_of_doubling(passes) for passes in (2, 6, 40)]
     assert None not in gains
     assert gains == sorted(gains, key=lambda gain: -(gain or 0))
     assert all(gain is not None and gain > 0 for gain in gains)
