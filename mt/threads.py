@@ -30,10 +30,10 @@ def map_at_once(
     before: Callable[[], None] = lambda: None,
     after: Callable[[T], None] = lambda piece: None,
 ) -> list[R]:
-    """The results of ``work`` for all pieces, in order, each of which is computed by one thread.
+    """The results of ``work`` for all pieces, in order.
 
-    What ``work`` or ``before`` raises is raised here, when the pieces that were begun have ended; no more of
-    them are begun.
+    Meanwhile the number of torch's threads is the share of a piece, and afterwards what it was. What ``work``
+    or ``before`` raises is raised here, when the pieces that were begun have ended; no other one begins.
 
     Args:
         work: Called in a thread of its own, unless there is nothing to do at the same time.
