@@ -37,6 +37,8 @@ LOG = logging.getLogger(__name__)
 _BATCH_TOKENS, _BEAM_TOKENS = 8192, 16_384
 """Source tokens of a batch at most, padding included, so that long sentences need no more memory; with a beam
 the tokens of a sentence count once for each of its hypotheses."""
+_WORTH_DIVIDING = 64
+"""From so many hypotheses on, several batches at once are faster than one."""
 
 
 class SearchOptions(TypedDict, total=False):
@@ -235,6 +237,8 @@ class TextSearch:
         What does not fit into memory fails at once, not at the end.
         """
         most_sentences = max(1, self.batch_sentences // num_at_once)
+        if beam_size * len(segments) >= _WORTH_DIVIDING:
+            most_sentences = min(most_sentences, -(-len(segments) // num_at_once))
         most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // beam_size) // num_at_once
         lengths = [len(segment.tokens) + 1 for segment in segments]
         order = sorted(range(len(segments)), key=lambda place: -lengths[place])

@@ -124,6 +124,13 @@ def test_several_batches_at_once_share_the_memory_of_one_and_find_the_same(
     assert translator.translate(SENTENCES, strategy=strategy, advance=lines.append) == expected
     assert max(rows for rows, _ in shapes) == translator.batch_sentences // 4
     assert sum(lines) == len(SENTENCES)
+    # Fewer than would fill one batch are divided too, unless they are too few.
+    monkeypatch.setattr(translator, "batch_sentences", 64)
+    for worth_dividing, expected_rows in ((7, 2), (20, 7)):
+        monkeypatch.setattr("mt.inference.text_search._WORTH_DIVIDING", worth_dividing)
+        shapes.clear()
+        assert translator.translate(SENTENCES, strategy=strategy) == expected
+        assert max(rows for rows, _ in shapes) == expected_rows
 
 
 @pytest.mark.parametrize(("precision", "first"), [("float32", 8), ("int8", 9)])
