@@ -1,4 +1,4 @@
-"""Pieces of work that are done at the same time, each on a share of torch's threads.
+"""The number of torch's threads, and pieces of work that are done at the same time on a share of them each.
 
 An operation that is divided among threads ends when the last of them does, and only then the next one begins.
 Batches on a thread each never wait for one another.
@@ -15,6 +15,15 @@ R = TypeVar("R")
 
 # Each piece needs memory of its own.
 _MOST_AT_ONCE = 4
+
+
+def fix_number() -> None:
+    """Keep MKL from choosing how many threads each product gets; call it before the first step of training.
+
+    MKL no longer chooses once the number of torch's threads was set, which `map_at_once` does. So a run that
+    has validated would otherwise not compute as the same run does that was resumed and has not.
+    """
+    torch.set_num_threads(torch.get_num_threads())
 
 
 def num_at_once(device: torch.device) -> int:

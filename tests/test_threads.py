@@ -1,12 +1,21 @@
 """Work at once has the results of work one after another, and ends when it is told to."""
 
+import ctypes
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from mt.config.config import Config
+from mt.run_directory import RunDirectory
 from mt.threads import map_at_once, num_at_once
+from mt.training.loop import train
+from mt.training.run import run_training
 
 
 @pytest.fixture(autouse=True)
@@ -83,3 +92,42 @@ def test_before_a_piece_it_may_be_stopped(number: int) -> None:
     with pytest.raises(InterruptedError):
         map_at_once(begun.append, range(100), number, before=before)
     assert len(begun) <= 3 + number
+
+
+MKL = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+
+
+def _has_mkl() -> bool:
+    return MKL.exists() and hasattr(ctypes.CDLL(str(MKL)), "mkl_serv_get_dynamic")
+
+
+@pytest.mark.skipif(not _has_mkl(), reason="needs a torch with MKL")
+def test_mkl_chooses_no_number_of_threads_before_or_after_work_at_once() -> None:
+    # In a process of its own: in this one the number has been set.
+    code = f"""
+import ctypes
+from mt.threads import fix_number, map_at_once
+chooses = ctypes.CDLL({str(MKL)!r}).mkl_serv_get_dynamic
+print(chooses())
+fix_number()
+print(chooses())
+map_at_once(lambda piece: piece, [1, 2], 2)
+print(chooses())
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["1", "0", "0"]
+
+
+def test_the_number_of_threads_is_fixed_before_the_first_step(
+    make_config: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def observed(*arguments: Any, **options: Any) -> str | None:
+        calls.append("train")
+        return train(*arguments, **options)
+
+    monkeypatch.setattr("mt.training.run.fix_number", lambda: calls.append("fixed"))
+    monkeypatch.setattr("mt.training.run.train", observed)
+    run_training(make_config("training.max_steps=1"), RunDirectory(tmp_path / "run"))
+    assert calls == ["fixed", "train"]

@@ -24,6 +24,7 @@ from mt.evaluation.scores import SCORE_NAMES
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
 from mt.seeding import seed_everything
+from mt.threads import fix_number
 from mt.training.branch import branch_off, find_origin
 from mt.training.counters import Counters
 from mt.training.interruption import Interruption
@@ -212,7 +213,7 @@ def _ready(
             write_config(run, config)
         report_resuming(run, config, point.checkpoint, environment)
     _report_model(model, environment)
-    _speed_up(model, config)
+    _prepare_process(model, config)
     # Making an epoch may take longer than a step may.
     batches = distributed.together(lambda: _batches(config, prepared, counters, interruption))
     if processes.are_several():
@@ -273,8 +274,9 @@ def _make_place(
     return None
 
 
-def _speed_up(model: Transformer, config: Config) -> None:
-    """Keep freed memory, and compile the model if the config says so."""
+def _prepare_process(model: Transformer, config: Config) -> None:
+    """Fix the number of threads, keep freed memory, and compile the model if the config says so."""
+    fix_number()
     keep_freed_memory()
     if config.training.compile:
         torch._dynamo.config.recompile_limit = _MOST_GRAPHS

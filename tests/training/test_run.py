@@ -286,7 +286,7 @@ def test_batches_of_all_sizes_are_compiled(make_config: MakeConfig, monkeypatch:
     monkeypatch.setattr(torch._dynamo.config, "fail_on_recompile_limit_hit", True)
     config = make_config("training.compile=true")
     model = build_transformer(config.model, src_vocab_size=9, tgt_vocab_size=9, max_length=9)
-    mt.training.run._speed_up(model, config)
+    mt.training.run._prepare_process(model, config)
     sizes = [(6, 6), (7, 9), (1, 9)]
     for (rows, length), is_training, has_mask in product(sizes, [True, False], [True, False]):
         x = torch.ones(rows, length, config.model.d_model)
