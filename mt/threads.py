@@ -17,7 +17,7 @@ R = TypeVar("R")
 _MOST_AT_ONCE = 4
 
 
-def fix_number() -> None:
+def fix_num_threads() -> None:
     """Keep MKL from choosing how many threads each product gets; call it before the first step of training.
 
     MKL no longer chooses once the number of torch's threads was set, which `map_at_once` does. So a run that

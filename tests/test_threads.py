@@ -106,16 +106,15 @@ def test_mkl_chooses_no_number_of_threads_before_or_after_work_at_once() -> None
     # In a process of its own: in this one the number has been set.
     code = f"""
 import ctypes
-from mt.threads import fix_number, map_at_once
+from mt.threads import fix_num_threads, map_at_once
 chooses = ctypes.CDLL({str(MKL)!r}).mkl_serv_get_dynamic
-print(chooses())
-fix_number()
+fix_num_threads()
 print(chooses())
 map_at_once(lambda piece: piece, [1, 2], 2)
 print(chooses())
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["1", "0", "0"]
+    assert found.stdout.split() == ["0", "0"]
 
 
 def test_the_number_of_threads_is_fixed_before_the_first_step(
@@ -127,7 +126,7 @@ def test_the_number_of_threads_is_fixed_before_the_first_step(
         calls.append("train")
         return train(*arguments, **options)
 
-    monkeypatch.setattr("mt.training.run.fix_number", lambda: calls.append("fixed"))
+    monkeypatch.setattr("mt.training.run.fix_num_threads", lambda: calls.append("fixed"))
     monkeypatch.setattr("mt.training.run.train", observed)
     run_training(make_config("training.max_steps=1"), RunDirectory(tmp_path / "run"))
     assert calls == ["fixed", "train"]

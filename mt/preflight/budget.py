@@ -26,7 +26,7 @@ from mt.preflight.rule import (
 from mt.preflight.text import Text
 from mt.preflight.trial import Trial, measure_pace
 from mt.seeding import seed_everything
-from mt.threads import fix_number
+from mt.threads import fix_num_threads
 from mt.training.resume import explain_out_of_memory
 
 LOG = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ def fit_into(budget: Budget, config: Config, sample: Sample) -> Plan:
         ConfigError: If the budget is too small for a run.
     """
     # As in a run.
-    fix_number()
+    fix_num_threads()
     keep_freed_memory()
     usual = update(
         config,

@@ -24,7 +24,7 @@ from mt.evaluation.scores import SCORE_NAMES
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
 from mt.seeding import seed_everything
-from mt.threads import fix_number
+from mt.threads import fix_num_threads
 from mt.training.branch import branch_off, find_origin
 from mt.training.counters import Counters
 from mt.training.interruption import Interruption
@@ -276,7 +276,7 @@ def _make_place(
 
 def _prepare_process(model: Transformer, config: Config) -> None:
     """Fix the number of threads, keep freed memory, and compile the model if the config says so."""
-    fix_number()
+    fix_num_threads()
     keep_freed_memory()
     if config.training.compile:
         torch._dynamo.config.recompile_limit = _MOST_GRAPHS

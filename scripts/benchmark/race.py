@@ -67,9 +67,9 @@ class Race:
         shutil.rmtree(run, ignore_errors=True)
         languages = ["--src", self.src, "--tgt", self.tgt]
         self._call(
-            ["mt", "init", "--data", str(self.data), *languages, "--minutes", f"{minutes:g}"],
-            ["--output", str(config)],
-            environment,
+            *("mt", "init", "--data", str(self.data), *languages),
+            *("--minutes", f"{minutes:g}", "--output", str(config)),
+            environment=environment,
         )
         never = "1000000000"
         without = [f"validation.every_steps={never}", f"checkpoint.every_steps={never}"]
@@ -78,13 +78,13 @@ class Race:
         stolen = machine.StolenTime()
         began = time.time()
         self._call(
-            ["mt", "train", "--config", str(config), "--run", str(run)],
-            [word for option in without for word in ("--set", option)],
-            environment,
+            *("mt", "train", "--config", str(config), "--run", str(run)),
+            *(word for option in without for word in ("--set", option)),
+            environment=environment,
         )
         took, load, share_stolen = time.time() - began, os.getloadavg()[0], stolen.share()
         scores = self.folder / f"{name}-scores.json"
-        self._call(["mt", "evaluate", "--run", str(run), "--split", "test"], ["--json", str(scores)])
+        self._call("mt", "evaluate", "--run", str(run), "--split", "test", "--json", str(scores))
         [hypotheses] = run.glob("hypotheses.test*.txt")
         last = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][-1]
         settings = yaml.safe_load((run / "config.yaml").read_text())["training"]
@@ -105,7 +105,7 @@ class Race:
         files = ["--train", str(self.data / "train.jsonl"), "--test", str(self.data / "test.jsonl")]
         limits = ["--minutes", f"{minutes:g}", "--began", f"{time.time():.3f}", "--out", str(out)]
         stolen = machine.StolenTime()
-        self._call(["scripts.benchmark.marian_loop", *files, "--src", self.src, "--tgt", self.tgt], limits)
+        self._call("scripts.benchmark.marian_loop", *files, "--src", self.src, "--tgt", self.tgt, *limits)
         facts = json.loads(out.with_suffix(".json").read_text())
         load = os.getloadavg()[0]
         return Finish(
@@ -119,10 +119,8 @@ class Race:
             stolen.share(),
         )
 
-    def _call(
-        self, module_and_arguments: list[str], more: list[str], environment: dict[str, str] | None = None
-    ) -> None:
-        command = [sys.executable, "-m", *module_and_arguments, *more]
+    def _call(self, *module_and_arguments: str, environment: dict[str, str] | None = None) -> None:
+        command = [sys.executable, "-m", *module_and_arguments]
         print(f"{datetime.datetime.now():%H:%M:%S} {' '.join(command[2:])}", file=sys.stderr, flush=True)
         with (self.folder / "race.log").open("a") as log:
             subprocess.run(command, check=True, env=environment or self.environment, stdout=log, stderr=log)

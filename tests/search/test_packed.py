@@ -59,12 +59,15 @@ def test_without_scores_the_same_is_found(
     assert all(each.score != each.score for each in found)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("num_rows", [1, 16, 17, 50])
 @pytest.mark.parametrize("vocab_size", [5, 128, 200, 1000, 1024])
-def test_the_likeliest_token_is_the_first_with_the_highest_logit(vocab_size: int, num_rows: int) -> None:
+def test_the_likeliest_token_is_the_first_with_the_highest_logit(
+    vocab_size: int, num_rows: int, dtype: torch.dtype
+) -> None:
     torch.manual_seed(0)
     # Rounded, so that several tokens have the highest logit.
-    logits = torch.randn(num_rows, vocab_size).mul(4).round()
+    logits = torch.randn(num_rows, vocab_size).mul(4).round().to(dtype)
     logits[0] = -torch.inf
     logits[0, -1] = -9.0
     assert likeliest(logits).equal(logits.argmax(-1))
