@@ -200,7 +200,7 @@ class _Found:
 
     def leave(self) -> list[int]:
         """Let sentences that are done leave the batch; return the places of those that stay, in order."""
-        stay = those_that_stay([self._is_done[sentence] for sentence in self.sentences], self._beam_size)
+        stay = those_that_stay([self._is_done[sentence] for sentence in self.sentences])
         self.sentences = [self.sentences[place] for place in stay]
         return stay
 

@@ -18,9 +18,6 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 """Logits ``(B', V)``, the sentences of the batch that they belong to ``(B',)``, and the step, counted from 0
 -> chosen ids ``(B',)``. Forbidden tokens have logits of minus infinity."""
 
-_FEW_ROWS = 64
-"""Up to so many rows, products take nearly the same time whatever their number."""
-
 
 def greedy_search(model: EncoderDecoder[CacheT], request: SearchRequest) -> list[Hypothesis]:
     """Translate a batch with a model in evaluation mode: one hypothesis for each sentence, in order."""
@@ -108,17 +105,17 @@ def _sums(log_probs: Sequence[tuple[list[int], Tensor]], lengths: Sequence[int])
     return sums
 
 
-def those_that_stay(is_done: Sequence[bool], rows_per_sentence: int = 1) -> list[int]:
+def those_that_stay(is_done: Sequence[bool]) -> list[int]:
     """Return the places of the sentences that stay in a batch, in order; none if all are done.
 
-    Those that are not done stay, and some of the others: sentences leave in steps, because leaving costs a
-    copy of what is cached, and because oneDNN compiles a program for each product with a new number of rows
-    and keeps it, which takes one or two milliseconds and 0.6 MB.
+    Those that are not done stay, and some of the others, up to a multiple of a quarter of the power of two
+    below: sentences leave in steps, because leaving costs a copy of what is cached.
     """
     num_left = is_done.count(False)
     if num_left == 0:
         return []
-    spare = min(_size(num_left, _FEW_ROWS // rows_per_sentence), len(is_done)) - num_left
+    unit = max(1, 1 << num_left.bit_length() - 1 >> 2)
+    spare = min(-(-num_left // unit) * unit, len(is_done)) - num_left
     stay = []
     for place, done in enumerate(is_done):
         if not done:
@@ -127,10 +124,3 @@ def those_that_stay(is_done: Sequence[bool], rows_per_sentence: int = 1) -> list
             stay.append(place)
             spare -= 1
     return stay
-
-
-def _size(number: int, few: int) -> int:
-    """Round up to a power of two, and above ``few`` to a multiple of a quarter of the one below."""
-    power = 1 << (number - 1).bit_length()
-    unit = power if number <= few else max(1, power // 8)
-    return -(-number // unit) * unit
