@@ -53,6 +53,10 @@ class DataError(MtError):
     """A corpus, a sentence or a tokenizer cannot be read or is not what it should be."""
 
 
+class SplitError(DataError):
+    """A corpus is too small for splits to be held out."""
+
+
 class LinesError(DataError):
     """Some of the lines that were given cannot be used."""
 

@@ -1,6 +1,5 @@
 """`mt init`: a config for a corpus of the user, or one that is known to work."""
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +8,9 @@ import typer
 from mt.cli.logs import show_logs
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError
+
+# What nobody means; the arithmetic of longer runs would overflow.
+MOST_MINUTES, MOST_TARGET_TOKENS = 10_000_000, 10**15
 
 Minutes = Annotated[
     float | None,
@@ -71,7 +73,8 @@ def init(
     """
     show_logs()
     if recipe is not None:
-        if data or src or tgt or name or output or minutes or target_tokens:
+        others = (data, src, tgt, name, columns, minutes, target_tokens, output)
+        if delimiter != "auto" or any(other is not None for other in others):
             raise ConfigError("--recipe prints a finished config: give no other option with it.")
         _print_recipe(recipe)
         return
@@ -111,10 +114,15 @@ def _print_recipe(name: str) -> None:
 def _refuse_budget(minutes: float | None, target_tokens: int | None) -> None:
     if minutes is not None and target_tokens is not None:
         raise ConfigError("--minutes and --target-tokens are two ways to give a budget: choose one.")
-    if minutes is not None and not 0 < minutes < math.inf:
-        raise ConfigError(f"--minutes {minutes:g}: give a number of minutes above 0, such as 30.")
-    if target_tokens is not None and target_tokens < 1:
-        raise ConfigError(f"--target-tokens {target_tokens}: give a number above 0, such as 2000000.")
+    if minutes is not None and not 0 < minutes <= MOST_MINUTES:
+        raise ConfigError(
+            f"--minutes {minutes:g}: give a number of minutes above 0 and up to {MOST_MINUTES:,}, such as 30."
+        )
+    if target_tokens is not None and not 0 < target_tokens <= MOST_TARGET_TOKENS:
+        raise ConfigError(
+            f"--target-tokens {target_tokens}: give a number above 0 and up to {MOST_TARGET_TOKENS:,}, "
+            "such as 2000000."
+        )
 
 
 def _new_file(file: Path) -> Path:

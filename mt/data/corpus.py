@@ -30,7 +30,7 @@ from mt.data.parallel_reading import num_processes, read_in_pieces
 from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import SPLITS, Part, Source, Split, carved_split
 from mt.display import counted, track
-from mt.errors import DataError
+from mt.errors import DataError, SplitError
 
 CORPUS_VERSION = 1
 """Raised when the same files would be read, cleaned, checked or carved into other pairs than before."""
@@ -217,7 +217,7 @@ def _read_training_split(found: _Found, cleaner: Cleaner, carved: Mapping[Split,
         _refuse_nothing_left(found.source, table, dropped)
     if empty or not len(table):
         splits = " or ".join([] if len(table) else ["train"]) or " or ".join(empty)
-        raise DataError(
+        raise SplitError(
             f"{found.config.path} is too small to be split: none of its pairs came to the {splits} "
             f"split at data.held_out_fraction={found.config.held_out_fraction:g}. Add pairs, change the "
             f"fraction, or bring a validation and a test split of your own."

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from mt.config.config import Config
+from mt.data.batches.alignment import Places
 from mt.data.batches.dataset import EncodedPairs
 from mt.data.batches.stream import training_batches
-from mt.data.prepared_cache import aligned_places
-from mt.device import Precision, choose_device, keep_freed_memory, multiplies_bf16_fast
+from mt.device import Precision, choose_device, multiplies_bf16_fast
 from mt.errors import ConfigError
 from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import Pace, warn_of_other_work
@@ -26,7 +26,6 @@ from mt.preflight.rule import (
 from mt.preflight.text import Text
 from mt.preflight.trial import Trial, measure_pace
 from mt.seeding import seed_everything
-from mt.threads import fix_num_threads
 from mt.training.resume import explain_out_of_memory
 
 LOG = logging.getLogger(__name__)
@@ -67,8 +66,10 @@ class Sample:
 
     text: Text
     pairs: EncodedPairs
+    places: Places | None
+    """The source position of each target token, if words are aligned."""
     start_seconds: float
-    """The time that loading, tokenizers and encoding take before the first step."""
+    """The time that loading, tokenizers, encoding and aligning take before the first step."""
 
     @property
     def corpus_tokens(self) -> float:
@@ -108,9 +109,6 @@ def fit_into(budget: Budget, config: Config, sample: Sample) -> Plan:
     Raises:
         ConfigError: If the budget is too small for a run.
     """
-    # As in a run.
-    fix_num_threads()
-    keep_freed_memory()
     usual = update(
         config,
         model=USUAL_MODEL.model_dump() | {"share_embeddings": config.tokenizer.shared},
@@ -145,8 +143,7 @@ def measure(config: Config, sample: Sample, *, max_seconds: float, validating: b
         validating: Whether to time a validation too.
     """
     device = choose_device(config.training.device)
-    places = aligned_places(sample.pairs) if config.copies_words else None
-    stream = training_batches(config, sample.pairs, sample.text.tokenizers, places)
+    stream = training_batches(config, sample.pairs, sample.text.tokenizers, sample.places)
     seed_everything(config.training.seed)
     with explain_out_of_memory(config):
         model = build_model(config, *sample.text.tokenizers).to(device)
@@ -181,7 +178,7 @@ def update(config: Config, **sections: dict[str, Any]) -> Config:
 def _in_faster_precision(config: Config, sample: Sample, seconds: float) -> tuple[Config, float]:
     """The config in the precision in which it trains faster here, and its target tokens per second."""
     rates = {}
-    # On a device that is not made for bf16, auto is float32.
+    # Where it is not, auto is float32, or fp16 on GPUs that are made for that.
     names = ("auto", "float32") if multiplies_bf16_fast(choose_device(config.training.device)) else ("auto",)
     for name in names:
         LOG.info("timing steps of a small model%s", "" if name == "auto" else f" in {name}")
@@ -204,6 +201,7 @@ def _with_settings(config: Config, affordable: float, sample: Sample, *, in_time
         min(affordable, MOST_PASSES * corpus_tokens),
         corpus_tokens,
         sample.text.tokenizers[1].size,
+        config.data.max_length,
         in_time=in_time,
     )
     model = settings.model.model_dump() | {"share_embeddings": config.tokenizer.shared}
@@ -212,10 +210,11 @@ def _with_settings(config: Config, affordable: float, sample: Sample, *, in_time
         model=model,
         schedule={"learning_rate": settings.learning_rate},
         training={
-            # A longer pair would become a batch by itself.
-            "batch_tokens": max(settings.batch_tokens, config.data.max_length),
+            "batch_tokens": settings.batch_tokens,
             "r_drop": settings.r_drop,
             "muon": settings.muon,
+            # To be timed like the run, whose number of steps will decide it.
+            "ema_decay": ema_decay(FEWEST_STEPS),
         },
     )
 

@@ -15,7 +15,8 @@ from mt.config.write import config_to_yaml
 from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import unsegmented_hint
-from mt.errors import ConfigError
+from mt.data.prepared_cache import aligned_places
+from mt.errors import ConfigError, SplitError
 from mt.preflight.budget import Budget, Plan, Sample, fit_into, update
 from mt.preflight.forecast import warn_of_small_splits
 from mt.preflight.rule import (
@@ -23,6 +24,7 @@ from mt.preflight.rule import (
     FEW_PASSES,
     FEW_WORDS,
     FEW_WORDS_IN_FEW_PASSES,
+    MOST_UNKNOWN_IN_FEW_PASSES,
     MOST_UNKNOWN_OF_FEW,
     UNKNOWN_SHARE_OF_FEW,
     gain_of_doubling,
@@ -84,8 +86,9 @@ OPTIONAL = {
     "training.r_drop",
     "training.muon",
 }
-# More than `mt check` requires, because the hash that holds pairs out is not exact.
-HELD_OUT = 140
+# The fewest and the most pairs of a split that is held out: more than `mt check` requires, because the hash
+# that chooses them is not exact, and no more than a validation has time for.
+FEWEST_HELD_OUT, MOST_HELD_OUT = 140, 1000
 LARGEST_HELD_OUT_FRACTION = 0.15
 ALIGNMENT_WEIGHT = 0.1
 # A vocabulary of words is closed if so few of the held-out words are missing from it.
@@ -116,16 +119,22 @@ def propose_config(
         raise ConfigError(str(error)) from None
     data = DataConfig(path=path, src=src, tgt=tgt, name=name, columns=columns, delimiter=delimiter)
     started = time.perf_counter()
-    corpus = load_corpus(data)
+    try:
+        corpus = load_corpus(data)
+    except SplitError:
+        data = data.model_copy(update={"held_out_fraction": LARGEST_HELD_OUT_FRACTION})
+        corpus = load_corpus(data)
     load_seconds = time.perf_counter() - started
-    if (fraction := _held_out_fraction(corpus)) > data.held_out_fraction:
+    if (fraction := _held_out_fraction(corpus, data)) != data.held_out_fraction:
         data = data.model_copy(update={"held_out_fraction": fraction})
         corpus = load_corpus(data)
-    config, seen = _choose_tokenizer(corpus, _start(data), FEW_WORDS)
+    config, seen = _choose_tokenizer(corpus, _start(data), FEW_WORDS, MOST_UNKNOWN_OF_FEW)
     config, sample, lengths = _look_at_lengths(corpus, config, load_seconds)
     plan = fit_into(budget, config, sample)
-    if plan.cost_passes <= FEW_PASSES and not plan.is_proposed and config.tokenizer.kind == "bpe":
-        with_words, seen_of_words = _choose_tokenizer(corpus, _start(data), FEW_WORDS_IN_FEW_PASSES)
+    if plan.cost_passes <= FEW_PASSES and config.tokenizer.kind == "bpe":
+        with_words, seen_of_words = _choose_tokenizer(
+            corpus, _start(data), FEW_WORDS_IN_FEW_PASSES, MOST_UNKNOWN_IN_FEW_PASSES
+        )
         if with_words.tokenizer.kind == "word":
             seen = seen_of_words
             config, sample, lengths = _look_at_lengths(corpus, with_words, load_seconds)
@@ -163,20 +172,25 @@ def _keys(config: Config) -> list[str]:
     return [key for key in KEYS if key not in left_out]
 
 
-def _held_out_fraction(corpus: Corpus) -> float:
-    """The share of all pairs that makes a carved validation or test split large enough to score on."""
+def _held_out_fraction(corpus: Corpus, data: DataConfig) -> float:
+    """The share of all pairs that makes a carved validation or test split neither too small nor too large."""
     splits = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
     carved = [name for name, split in corpus.report.splits.by_name().items() if split.origin == "carved"]
     if not carved:
-        return 0.0
+        return data.held_out_fraction
     num_pairs = len(corpus.train) + sum(len(splits[name]) for name in carved)
-    return min(LARGEST_HELD_OUT_FRACTION, round(HELD_OUT / num_pairs, 3))
+    usual = DataConfig.model_fields["held_out_fraction"].default
+    fraction = min(max(usual, FEWEST_HELD_OUT / num_pairs), MOST_HELD_OUT / num_pairs)
+    return min(LARGEST_HELD_OUT_FRACTION, float(f"{fraction:.2g}"))
 
 
-def _choose_tokenizer(corpus: Corpus, config: Config, most_words: float) -> tuple[Config, list[str]]:
+def _choose_tokenizer(
+    corpus: Corpus, config: Config, most_words: float, most_unknown: float
+) -> tuple[Config, list[str]]:
     """Choose words if they are few and all known, as in generated text, or there is little text; else BPE.
 
-    Text is little with up to ``most_words`` running words on a side.
+    Text is little with up to ``most_words`` running words on a side, of which at most a share of
+    ``most_unknown`` is unknown in each held-out text.
     """
     counted = spread(corpus.train, PAIRS_COUNTED)
     shared = have_common_letters(counted["src"], counted["tgt"])
@@ -189,7 +203,7 @@ def _choose_tokenizer(corpus: Corpus, config: Config, most_words: float) -> tupl
         if unknown <= MOST_UNKNOWN_WORDS and max(each.size for each in text.tokenizers) <= entries:
             # Costs 2 % of the speed, and lets names and numbers be copied.
             return update(config, training={"guided_alignment": ALIGNMENT_WEIGHT}), []
-        if num_words <= most_words and unknown <= MOST_UNKNOWN_OF_FEW:
+        if num_words <= most_words and unknown <= most_unknown:
             alignment = {"guided_alignment": ALIGNMENT_OF_FEW, "unknown_share": UNKNOWN_SHARE_OF_FEW}
             why = "With so little text" if num_words <= FEW_WORDS else "In so few passes over the text"
             return update(config, training=alignment), [
@@ -231,14 +245,18 @@ def _look_at_lengths(corpus: Corpus, config: Config, load_seconds: float) -> tup
     pairs, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
     prepare_seconds = (time.perf_counter() - started) * text.scale
     longest = np.maximum(pairs.src.lengths, pairs.tgt.lengths)
-    fits_most = int(np.quantile(longest, 0.999))
+    # A length that occurs, as a single long line would otherwise count in a small corpus.
+    fits_most = int(np.quantile(longest, 0.999, method="lower"))
     max_length = max(32, -(-fits_most // 16) * 16)
     config = update(config, data={"max_length": max_length})
     kept, _ = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
+    started = time.perf_counter()
+    places = aligned_places(kept) if config.copies_words else None
+    align_seconds = (time.perf_counter() - started) * text.scale
     src, tgt = text.tokenizers
     return (
         config,
-        Sample(text, kept, load_seconds + prepare_seconds),
+        Sample(text, kept, places, load_seconds + prepare_seconds + align_seconds),
         [
             f"Tokens in a sentence: {pairs.src.lengths.mean():.1f} source, {pairs.tgt.lengths.mean():.1f} "
             f"target on average; 99.9 % of the pairs have at most {fits_most}.",

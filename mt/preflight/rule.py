@@ -21,8 +21,8 @@ FEWEST_ENTRIES = 1000
 # Up to so many running words a side, words with guided alignment are ahead of BPE, unless more of the running
 # words of a held-out text are unknown than this share.
 FEW_WORDS, MOST_UNKNOWN_OF_FEW = 100_000, 0.25
-# In a run of so few passes, up to so many.
-FEW_PASSES, FEW_WORDS_IN_FEW_PASSES = 13, 2_000_000
+# In a run of so few passes, up to so many, unless more of them are unknown than this share.
+FEW_PASSES, FEW_WORDS_IN_FEW_PASSES, MOST_UNKNOWN_IN_FEW_PASSES = 13, 2_000_000, 0.1
 # The weight of the alignment for them, and the share of pairs with a word to be copied.
 ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
 # Dropout for runs of up to so many passes over the corpus: what is seen once cannot be learnt by heart.
@@ -31,16 +31,16 @@ DROPOUTS = ((2.5, 0.0), (8, 0.1), (20, 0.2), (math.inf, 0.3))
 R_DROP_PASSES = 30
 R_DROP_TOKENS = 5_000_000
 R_DROP = 3.0
-# Tokens of a batch for runs of up to so many target tokens. On a CPU many small steps learn fastest.
+# Tokens of a batch for runs of up to so many target tokens. On a CPU many small steps learn fastest, but not
+# so small that Muon, which takes the same time for each step, takes most of it.
 BATCHES = (
-    (600_000, 256),
     (5_000_000, 1024),
     (40_000_000, 2048),
     (200_000_000, 4096),
     (math.inf, 8192),
 )
-# A pass over a small corpus still has this many steps, as long as batches have 256 tokens.
-STEPS_IN_A_PASS = 50
+# A pass over a small corpus still has this many steps, as long as batches have so many tokens.
+STEPS_IN_A_PASS, SMALLEST_BATCH = 50, 256
 # The batch that the learning rates of the shapes are for.
 USUAL_BATCH = 1024
 # The share of the steps that is warm-up, and the most steps.
@@ -113,27 +113,30 @@ def num_subwords(num_words: float, *, shared: bool) -> int:
     return entries if shared else max(FEWEST_ENTRIES, entries // 2)
 
 
-def choose(affordable: float, corpus_tokens: float, num_entries: int, *, in_time: bool) -> Settings:
+def choose(
+    affordable: float, corpus_tokens: float, num_entries: int, longest: int, *, in_time: bool
+) -> Settings:
     """The settings for a run.
 
     Args:
         affordable: Target tokens that `USUAL_MODEL` can be trained on within the budget.
         corpus_tokens: Target tokens of one pass over the corpus.
         num_entries: Entries of the target vocabulary.
+        longest: The most tokens of a sentence, which would otherwise be a batch by itself.
         in_time: Whether the budget is a time, in which a larger model or R-Drop sees fewer tokens.
     """
-    r_drop_cost = 2.0 if in_time else 1.0
-    enough = max(R_DROP_TOKENS, R_DROP_PASSES * corpus_tokens)
-    r_drop = R_DROP if affordable / r_drop_cost >= enough else 0.0
-    tokens = affordable / r_drop_cost if r_drop else affordable
     for shape in reversed(SHAPES):
-        cost = relative_cost(shape.model, num_entries) if in_time else 1.0
-        if tokens / cost >= shape.run_tokens and corpus_tokens >= shape.corpus_tokens:
+        tokens = affordable / (relative_cost(shape.model, num_entries) if in_time else 1.0)
+        if tokens >= shape.run_tokens and corpus_tokens >= shape.corpus_tokens:
             break
-    tokens /= cost
+    with_r_drop = tokens / 2 if in_time else tokens
+    r_drop = R_DROP if with_r_drop >= max(R_DROP_TOKENS, R_DROP_PASSES * corpus_tokens) else 0.0
+    if r_drop:
+        tokens = with_r_drop
     dropout = next(share for most, share in DROPOUTS if tokens <= most * corpus_tokens)
     batch_tokens = next(size for most, size in BATCHES if tokens <= most)
-    batch_tokens = max(BATCHES[0][1], min(batch_tokens, int(corpus_tokens / STEPS_IN_A_PASS) // 64 * 64))
+    batch_tokens = min(batch_tokens, int(corpus_tokens / STEPS_IN_A_PASS) // 64 * 64)
+    batch_tokens = max(SMALLEST_BATCH, longest, batch_tokens)
     peak = shape.learning_rate * (batch_tokens / USUAL_BATCH) ** 0.25
     model = shape.model.model_copy(update={"dropout": dropout})
     return Settings(model, float(f"{peak:.2g}"), batch_tokens, r_drop, shape.muon)

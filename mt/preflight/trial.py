@@ -17,7 +17,7 @@ from mt.data.batches.dataset import EncodedPairs
 from mt.data.batches.sampler import Indices
 from mt.data.batches.stream import BatchStream
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import Precision, is_out_of_memory
+from mt.device import Precision, is_out_of_memory, keep_freed_memory
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import Pace
@@ -26,6 +26,7 @@ from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, length_limit
 from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID
+from mt.threads import fix_num_threads
 from mt.training.counters import Counters
 from mt.training.optimizers import count_moments
 from mt.training.step import StepResult
@@ -176,6 +177,9 @@ class Trial:
     """A newly initialised model and its optimizer, which are thrown away afterwards."""
 
     def __init__(self, config: Config, model: Transformer, precision: Precision) -> None:
+        # As in a run.
+        fix_num_threads()
+        keep_freed_memory()
         self._train_state = new_train_state(model, config, precision, Counters())
         self._config = config
         self.model = model

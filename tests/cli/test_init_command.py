@@ -70,7 +70,9 @@ def test_a_budget_of_minutes_or_tokens(call: Call, tiny_corpus: Path) -> None:
         (("--minutes", "0"), "--minutes 0: give a number of minutes above 0"),
         (("--minutes", "nan"), "--minutes nan: give a number"),
         (("--minutes", "inf"), "--minutes inf: give a number"),
+        (("--minutes", "1e308"), "--minutes 1e+308: give a number of minutes above 0 and up to 10,000,000"),
         (("--target-tokens", "0"), "--target-tokens 0: give a number above 0"),
+        (("--target-tokens", "9" * 400), "give a number above 0 and up to 1,000,000,000,000,000"),
         (("--minutes", "0.01"), "0.01 minutes are not enough"),
     ],
 )
@@ -83,8 +85,9 @@ def test_a_budget_that_cannot_be_used(
     assert not Path("en-de.yaml").exists()
 
 
-def test_a_recipe_takes_no_budget(call: Call) -> None:
-    code, out, err = call("init", "--recipe", "quickstart", "--minutes", "5")
+@pytest.mark.parametrize("option", ["--minutes=0", "--target-tokens=0", "--columns=a,b", "--delimiter=tab"])
+def test_a_recipe_takes_no_other_option(option: str, call: Call) -> None:
+    code, out, err = call("init", "--recipe", "quickstart", option)
     assert (code, out) == (2, "")
     assert "give no other option" in err
 

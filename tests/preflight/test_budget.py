@@ -107,6 +107,8 @@ def test_the_run_takes_the_minutes_that_are_given(
     for option in ("batch_tokens", "r_drop", "precision"):
         assert getattr(timed[-1].training, option) == getattr(config.training, option)
     assert timed[-1].model == config.model
+    assert timed[-1].training.ema_decay is not None
+    assert config.training.ema_decay is not None
 
 
 def test_the_rate_ends_at_zero_with_the_run_after_a_short_warm_up(

@@ -52,6 +52,17 @@ def prepared(make_config: MakeConfig) -> tuple[Config, EncodedPairs, tuple[Token
     return config, encode_pairs(corpus.train, *tokenizers, max_length=16)[0], tokenizers
 
 
+def test_it_computes_as_a_run_does(
+    prepared: tuple[Config, EncodedPairs, tuple[Tokenizer, Tokenizer]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    for name in ("fix_num_threads", "keep_freed_memory"):
+        monkeypatch.setattr(trial_module, name, lambda name=name: calls.append(name))
+    config, _, tokenizers = prepared
+    Trial(config, build_model(config, *tokenizers), Precision("float32", CPU))
+    assert calls == ["fix_num_threads", "keep_freed_memory"]
+
+
 @pytest.fixture
 def trial(prepared: tuple[Config, EncodedPairs, tuple[Tokenizer, Tokenizer]]) -> Trial:
     config, _, tokenizers = prepared

@@ -11,10 +11,11 @@ import pytest
 
 import mt.preflight.check
 import mt.preflight.init
+from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.data.corpus import load_corpus
 from mt.data.prepare import prepare
-from mt.errors import DataError
+from mt.errors import DataError, SplitError
 from mt.preflight.budget import Budget
 from mt.preflight.check import preflight
 from mt.preflight.forecast import warn_of_vocabulary
@@ -48,6 +49,44 @@ def test_long_sentences_are_given_room(tmp_path: Path) -> None:
     rows = [f'{{"en": "{"a " * 50}{i}", "de": "{"ein " * 20}{i}"}}' for i in range(200)]
     (tmp_path / "train.jsonl").write_text("\n".join(rows))
     assert "max_length: 64" in propose_config(str(tmp_path), "en", "de")
+
+
+def test_one_long_line_does_not_decide_what_all_sentences_have_room_for(tmp_path: Path) -> None:
+    rows = [json.dumps({"en": f"a {number}", "de": f"ein {number}"}) for number in range(200)]
+    rows[7] = json.dumps({"en": "a " * 600, "de": "ein " * 600})
+    (tmp_path / "train.jsonl").write_text("\n".join(rows))
+    assert "max_length: 32" in propose_config(str(tmp_path), "en", "de")
+
+
+def held_out(corpus: Path, tmp_path: Path) -> tuple[float, int]:
+    """The share that is proposed for a corpus, and the pairs of its validation split."""
+    file = tmp_path / "proposed.yaml"
+    file.write_text(propose_config(str(corpus), "en", "de"), encoding="utf-8")
+    data = load_config(file).data
+    return data.held_out_fraction, len(load_corpus(data).validation)
+
+
+def test_splits_that_are_held_out_are_neither_too_small_nor_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_corpus(tmp_path / "corpus", 1000, 2000)
+    fraction, num_pairs = held_out(tmp_path / "corpus", tmp_path)
+    assert fraction == 0.14
+    assert 100 <= num_pairs <= 180
+    monkeypatch.setattr(mt.preflight.init, "FEWEST_HELD_OUT", 0)
+    monkeypatch.setattr(mt.preflight.init, "MOST_HELD_OUT", 10)
+    fraction, num_pairs = held_out(tmp_path / "corpus", tmp_path)
+    assert fraction == 0.01
+    assert 1 <= num_pairs <= 25
+
+
+def test_a_corpus_that_is_too_small_for_the_usual_share_is_split_all_the_same(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus", 40, 30)
+    with pytest.raises(SplitError):
+        load_corpus(DataConfig(path=str(tmp_path / "corpus"), src="en", tgt="de"))
+    fraction, num_pairs = held_out(tmp_path / "corpus", tmp_path)
+    assert fraction == 0.15
+    assert num_pairs > 0
 
 
 def test_a_corpus_that_cannot_be_used(tmp_path: Path) -> None:
@@ -208,6 +247,8 @@ def test_more_text_is_learnt_as_words_in_few_passes_only(
 ) -> None:
     corpus = str(write_pairs("en", "de"))
     monkeypatch.setattr(mt.preflight.init, "FEW_WORDS", 0)
+    # More of these are unknown.
+    monkeypatch.setattr(mt.preflight.init, "MOST_UNKNOWN_IN_FEW_PASSES", 0.2)
 
     def kind(target_tokens: int) -> str:
         text = propose_config(corpus, "en", "de", budget=Budget(target_tokens=target_tokens))
@@ -218,8 +259,10 @@ def test_more_text_is_learnt_as_words_in_few_passes_only(
     # A pass has about 2,000 tokens.
     few, many = 10_000, 100_000
     assert (kind(few), kind(many)) == ("word", "bpe")
-    monkeypatch.setattr(mt.preflight.init, "FEW_WORDS_IN_FEW_PASSES", 0)
-    assert kind(few) == "bpe"
+    for name, bound in (("FEW_WORDS_IN_FEW_PASSES", 0), ("MOST_UNKNOWN_IN_FEW_PASSES", 0.1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(mt.preflight.init, name, bound)
+            assert kind(few) == "bpe"
 
 
 def test_a_check_advises_against_unknown_words_only_where_subwords_would_be_better() -> None:

@@ -8,6 +8,7 @@ import pytest
 from mt.config.training import ScheduleConfig
 from mt.preflight.rule import (
     MOST_PASSES,
+    R_DROP_PASSES,
     SHAPES,
     USUAL_MODEL,
     Settings,
@@ -67,10 +68,10 @@ def test_settings_grow_with_the_budget_and_regularisation_with_the_passes(
     corpus_tokens: float, affordable: float
 ) -> None:
     affordable = min(affordable, MOST_PASSES * corpus_tokens)
-    settings = choose(affordable, corpus_tokens, 8000, in_time=True)
+    settings = choose(affordable, corpus_tokens, 8000, 32, in_time=True)
     seen = passes(settings, affordable, corpus_tokens)
     if settings.r_drop:
-        assert seen > 5
+        assert seen >= R_DROP_PASSES
     if seen > 25:
         assert settings.model.dropout >= 0.3
     if seen < 4:
@@ -82,18 +83,33 @@ def test_settings_grow_with_the_budget_and_regularisation_with_the_passes(
     assert seen * corpus_tokens < 300_000 or seen * corpus_tokens / settings.batch_tokens > 500
     assert settings.batch_tokens <= max(256, corpus_tokens / 50)
     assert 1e-4 < settings.learning_rate < 5e-3
-    twice = choose(2 * affordable, corpus_tokens, 8000, in_time=True)
+    twice = choose(2 * affordable, corpus_tokens, 8000, 32, in_time=True)
     assert twice.model.dropout >= settings.model.dropout or twice.model.d_model > settings.model.d_model
-    assert twice.r_drop >= settings.r_drop
+    assert twice.r_drop >= settings.r_drop or twice.model.d_model > settings.model.d_model
     assert twice.model.d_model >= settings.model.d_model
+
+
+@pytest.mark.parametrize("corpus_tokens", [3_500_000, 8_000_000, 25_000_000])
+def test_no_budget_has_a_narrower_model_than_a_smaller_one(corpus_tokens: float) -> None:
+    widths = [
+        choose(10 ** (6 + step / 100), corpus_tokens, 12_000, 32, in_time=True).model.d_model
+        for step in range(400)
+    ]
+    assert widths == sorted(widths)
+
+
+def test_a_long_sentence_makes_the_batch_larger_and_the_rate_that_of_this_batch() -> None:
+    usual, longer = (choose(1e5, 14_000, 8000, longest, in_time=True) for longest in (32, 1024))
+    assert (usual.batch_tokens, longer.batch_tokens) == (256, 1024)
+    assert math.isclose(longer.learning_rate / usual.learning_rate, 4**0.25, rel_tol=0.03)
 
 
 def test_a_number_of_tokens_is_not_fewer_tokens_with_a_larger_model() -> None:
     # 22 million target tokens on Multi30k: the length of the recipe with R-Drop.
-    assert choose(22e6, 400_000, 8000, in_time=False).r_drop > 0
-    assert choose(22e6, 400_000, 8000, in_time=True).r_drop == 0
+    assert choose(22e6, 400_000, 8000, 32, in_time=False).r_drop > 0
+    assert choose(22e6, 400_000, 8000, 32, in_time=True).r_drop == 0
     # The paper's base model, 100,000 steps of 25,000 tokens on WMT14.
-    settings = choose(2.5e9, 130e6, 32_000, in_time=False)
+    settings = choose(2.5e9, 130e6, 32_000, 32, in_time=False)
     assert (settings.model.d_model, settings.model.num_encoder_layers) == (512, 6)
 
 
