@@ -49,15 +49,27 @@ NICE_MINUTES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240)
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may take: minutes from the start of the program to its last step, or target tokens."""
+    """What a run may take: minutes from the start of the program to its last step, or target tokens.
+
+    Where neither is given, minutes are proposed.
+    """
 
     minutes: float | None = None
     target_tokens: int | None = None
 
-    @property
-    def is_open(self) -> bool:
-        """Whether none is given, so that one is proposed."""
-        return self.minutes is None and self.target_tokens is None
+
+@dataclass(frozen=True)
+class Room:
+    """What a budget has room for on this machine."""
+
+    minutes: float | None
+    """None if the budget is a number of target tokens."""
+    target_tokens: float
+    """As many as `USUAL_MODEL` can be trained on."""
+    precision: str
+    """The one in which it trains fastest."""
+    is_proposed: bool
+    """Whether no budget was given."""
 
 
 @dataclass(frozen=True)
@@ -103,34 +115,38 @@ class Plan:
     notes: list[str]
 
 
-def fit_into(budget: Budget, config: Config, sample: Sample) -> Plan:
-    """Complete a config whose data and tokenizer are decided, so that its run ends within the budget.
-
-    Raises:
-        ConfigError: If the budget is too small for a run.
-    """
+def look_for_room(budget: Budget, config: Config, sample: Sample) -> Room:
+    """Time steps of the usual model, and propose minutes if no budget is given."""
     usual = update(
         config,
         model=USUAL_MODEL.model_dump() | {"share_embeddings": config.tokenizer.shared},
         training={"batch_tokens": max(USUAL_BATCH, config.data.max_length), "muon": True},
     )
+    precision, rate = _faster_precision(usual, sample)
+    if budget.target_tokens is not None:
+        return Room(None, budget.target_tokens, precision, is_proposed=False)
+    minutes = budget.minutes or _sensible_minutes(rate, sample)
+    tokens = rate * max(60 * AIM * minutes - sample.start_seconds - IMPORT_SECONDS, 1.0)
+    return Room(minutes, tokens, precision, is_proposed=budget.minutes is None)
+
+
+def fit_into(room: Room, config: Config, sample: Sample) -> Plan:
+    """Complete a config whose data and tokenizer are decided, so that its run ends within the budget.
+
+    Raises:
+        ConfigError: If the budget is too small for a run.
+    """
+    chosen = _with_settings(config, room, sample)
     seconds = LEAST_TIMED_SECONDS
-    usual, rate = _in_faster_precision(usual, sample, seconds)
-    minutes = budget.minutes or (_sensible_minutes(rate, sample) if budget.is_open else None)
-    if minutes is None:
-        assert budget.target_tokens is not None
-        affordable = float(budget.target_tokens)
-    else:
-        affordable = rate * max(60 * AIM * minutes - sample.start_seconds - IMPORT_SECONDS, 1.0)
-        seconds = min(MOST_TIMED_SECONDS, max(LEAST_TIMED_SECONDS, TIMED_SHARE * 60 * minutes))
-    chosen = _with_settings(usual, affordable, sample, in_time=minutes is not None)
+    if room.minutes is not None:
+        seconds = min(MOST_TIMED_SECONDS, max(seconds, TIMED_SHARE * 60 * room.minutes))
     LOG.info("timing steps of the proposed run")
     measured = measure(chosen, sample, max_seconds=seconds, validating=True)
     notes = [
         f"{warning[0].upper()}{warning[1:]}"
         for warning in warn_of_other_work(os.getloadavg()[0], os.cpu_count() or 1, measured.processor_share)
     ]
-    return _fixed(budget, minutes, chosen, sample, measured.pace, notes)
+    return _fixed(room, chosen, sample, measured.pace, notes)
 
 
 def measure(config: Config, sample: Sample, *, max_seconds: float, validating: bool = False) -> Measured:
@@ -175,17 +191,18 @@ def update(config: Config, **sections: dict[str, Any]) -> Config:
     return Config.model_validate(values)
 
 
-def _in_faster_precision(config: Config, sample: Sample, seconds: float) -> tuple[Config, float]:
-    """The config in the precision in which it trains faster here, and its target tokens per second."""
+def _faster_precision(config: Config, sample: Sample) -> tuple[str, float]:
+    """The precision in which the config trains faster here, and its target tokens per second."""
     rates = {}
     # Where it is not, auto is float32, or fp16 on GPUs that are made for that.
     names = ("auto", "float32") if multiplies_bf16_fast(choose_device(config.training.device)) else ("auto",)
     for name in names:
         LOG.info("timing steps of a small model%s", "" if name == "auto" else f" in {name}")
-        pace = measure(update(config, training={"precision": name}), sample, max_seconds=seconds).pace
+        in_precision = update(config, training={"precision": name})
+        pace = measure(in_precision, sample, max_seconds=LEAST_TIMED_SECONDS).pace
         rates[name] = pace.target_tokens_per_epoch / pace.seconds_per_step / pace.steps_per_epoch
     fastest = max(rates, key=lambda name: rates[name])
-    return update(config, training={"precision": fastest}), rates[fastest]
+    return fastest, rates[fastest]
 
 
 def _sensible_minutes(rate: float, sample: Sample) -> float:
@@ -195,14 +212,14 @@ def _sensible_minutes(rate: float, sample: Sample) -> float:
     return next((nice for nice in NICE_MINUTES if nice >= minutes), 60 * math.ceil(minutes / 60))
 
 
-def _with_settings(config: Config, affordable: float, sample: Sample, *, in_time: bool) -> Config:
+def _with_settings(config: Config, room: Room, sample: Sample) -> Config:
     corpus_tokens = sample.corpus_tokens
     settings = choose(
-        min(affordable, MOST_PASSES * corpus_tokens),
+        min(room.target_tokens, MOST_PASSES * corpus_tokens),
         corpus_tokens,
         sample.text.tokenizers[1].size,
         config.data.max_length,
-        in_time=in_time,
+        in_time=room.minutes is not None,
     )
     model = settings.model.model_dump() | {"share_embeddings": config.tokenizer.shared}
     return update(
@@ -210,6 +227,7 @@ def _with_settings(config: Config, affordable: float, sample: Sample, *, in_time
         model=model,
         schedule={"learning_rate": settings.learning_rate},
         training={
+            "precision": room.precision,
             "batch_tokens": settings.batch_tokens,
             "r_drop": settings.r_drop,
             "muon": settings.muon,
@@ -219,28 +237,25 @@ def _with_settings(config: Config, affordable: float, sample: Sample, *, in_time
     )
 
 
-def _fixed(
-    budget: Budget, minutes: float | None, config: Config, sample: Sample, pace: Pace, notes: list[str]
-) -> Plan:
+def _fixed(room: Room, config: Config, sample: Sample, pace: Pace, notes: list[str]) -> Plan:
     """The plan with its number of steps, once the pace is known."""
     starting = sample.start_seconds + IMPORT_SECONDS
     tokens_per_step = pace.target_tokens_per_epoch / pace.steps_per_epoch
-    if minutes is not None:
-        seconds = 60 * AIM * minutes - starting
+    if room.minutes is not None:
+        seconds = 60 * AIM * room.minutes - starting
         num_steps, num_validations = num_steps_within(seconds, pace)
         least = (starting + pace.validation_seconds + FEWEST_STEPS * pace.seconds_per_step) / (60 * AIM)
-        if minutes < least:
+        if room.minutes < least:
             raise ConfigError(
-                f"{minutes:g} minutes are not enough on this machine, where loading takes {starting:.0f} "
-                f"seconds, a validation {pace.validation_seconds:.0f}, and a step of training "
+                f"{room.minutes:g} minutes are not enough on this machine, where loading takes "
+                f"{starting:.0f} seconds, a validation {pace.validation_seconds:.0f}, and a step of training "
                 f"{pace.seconds_per_step:.2f}. Give at least {math.ceil(10 * least) / 10:g}."
             )
     else:
-        assert budget.target_tokens is not None
-        num_steps = math.floor(budget.target_tokens / tokens_per_step)
+        num_steps = math.floor(room.target_tokens / tokens_per_step)
         if num_steps < FEWEST_STEPS:
             raise ConfigError(
-                f"{budget.target_tokens:,} target tokens are not enough for {FEWEST_STEPS} steps of about "
+                f"{room.target_tokens:,.0f} target tokens are not enough for {FEWEST_STEPS} steps of about "
                 f"{tokens_per_step:.0f}. Give at least {math.ceil(FEWEST_STEPS * tokens_per_step):,}."
             )
         _, num_validations = num_steps_within(num_steps * pace.seconds_per_step, pace)
@@ -264,4 +279,4 @@ def _fixed(
     passes = num_steps / pace.steps_per_epoch
     cost = 2.0 if config.training.r_drop else 1.0
     tokens = num_steps * tokens_per_step
-    return Plan(config, passes, cost * passes, took / 60, tokens, budget.is_open, notes)
+    return Plan(config, passes, cost * passes, took / 60, tokens, room.is_proposed, notes)

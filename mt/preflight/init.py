@@ -17,7 +17,7 @@ from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import unsegmented_hint
 from mt.data.prepared_cache import aligned_places
 from mt.errors import ConfigError, SplitError
-from mt.preflight.budget import Budget, Plan, Sample, fit_into, update
+from mt.preflight.budget import Budget, Plan, Sample, fit_into, look_for_room, update
 from mt.preflight.forecast import warn_of_small_splits
 from mt.preflight.rule import (
     ALIGNMENT_OF_FEW,
@@ -130,15 +130,15 @@ def propose_config(
         corpus = load_corpus(data)
     config, seen = _choose_tokenizer(corpus, _start(data), FEW_WORDS, MOST_UNKNOWN_OF_FEW)
     config, sample, lengths = _look_at_lengths(corpus, config, load_seconds)
-    plan = fit_into(budget, config, sample)
-    if plan.cost_passes <= FEW_PASSES and config.tokenizer.kind == "bpe":
+    room = look_for_room(budget, config, sample)
+    if room.target_tokens <= FEW_PASSES * sample.corpus_tokens and config.tokenizer.kind == "bpe":
         with_words, seen_of_words = _choose_tokenizer(
             corpus, _start(data), FEW_WORDS_IN_FEW_PASSES, MOST_UNKNOWN_IN_FEW_PASSES
         )
         if with_words.tokenizer.kind == "word":
             seen = seen_of_words
             config, sample, lengths = _look_at_lengths(corpus, with_words, load_seconds)
-            plan = fit_into(budget, config, sample)
+    plan = fit_into(room, config, sample)
     # The same warnings as those of `mt check`.
     sizes = {"validation": len(corpus.validation), "test": len(corpus.test)}
     seen += [warning[0].upper() + warning[1:] for warning in warn_of_small_splits(sizes)]
