@@ -40,7 +40,7 @@ class Translation:
 
     text: str
     log_prob: float
-    """The natural log-probability of its tokens and EOS together."""
+    """The natural log-probability of its tokens and EOS together, or of the token that was cut off there."""
     score: float
     """The score that ranks it: in beam search `normalised_score`, otherwise the log-probability."""
     parts: Sequence[tuple[Segment, Hypothesis]] = ()
@@ -66,7 +66,7 @@ def read_segments(
         reader: Reads the source language.
         prefix_reader: Reads the target language.
         max_length: The most tokens that the model reads, EOS included.
-        max_output_length: The most tokens of a translation; a prefix must have fewer.
+        max_output_length: The most tokens of a translation, EOS included.
         first_line: The number of the first line, for messages.
         refuse_long: Whether a sentence that is too long is an error; if not, it is cut.
 
@@ -76,7 +76,7 @@ def read_segments(
     prefix_tokens = prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
     too_long = {
         line: f"line {line} has a prefix of {counted(len(prefix), 'token')}, and a translation may have at "
-        f"most {max_output_length}. Give a shorter prefix."
+        f"most {max_output_length - 1}. Give a shorter prefix."
         for line, prefix in enumerate(prefix_tokens, first_line)
         if len(prefix) >= max_output_length
     }

@@ -25,7 +25,7 @@ from mt.inference.segments import (
     refuse_split_lines,
 )
 from mt.inference.source_reader import SourceReader
-from mt.search.hypothesis import Hypothesis, length_limit, normalised_score
+from mt.search.hypothesis import Hypothesis, cut_off, length_limit, normalised_score
 from mt.search.request import NO_CONSTRAINTS, Constraints, SearchRequest
 from mt.search.strategy import Beam, Strategy
 from mt.special_tokens import EOS_ID, UNK_ID
@@ -125,8 +125,8 @@ class TextSearch:
             num_best: The most translations of a line; more than 1 need a beam.
             strategy: The decoding strategy: `Beam`, `Sampling`, or None for greedy search.
             constraints: Constraints on the translation of each sentence.
-            max_length: The most tokens of each sentence's translation, which is cut there; None for the
-                limit that every translation has (`length_limit`).
+            max_length: The most tokens of each sentence's translation, without EOS; a longer one is cut.
+                None for the limit that every translation has (`length_limit`).
             prefixes: For each line the text that its translation starts with; an empty sequence for none.
             keep_unk: Whether the translation may contain the unknown-word token.
             refuse_long: Whether a sentence that is longer than the model can read is an error; if not, it is
@@ -158,7 +158,7 @@ class TextSearch:
             before_each_batch=before_each_batch,
             after_each_batch=count_finished_lines(len(texts), segments, advance),
         )
-        return self.as_lines(len(texts), segments, found, strategy, num_best=num_best)
+        return self.as_lines(len(texts), segments, found, strategy, num_best=num_best, max_length=max_length)
 
     def read(
         self,
@@ -169,7 +169,7 @@ class TextSearch:
         first_line: int = 1,
         refuse_long: bool = False,
     ) -> list[Segment]:
-        """Read lines as segments; a prefix must have fewer than ``most`` tokens.
+        """Read lines as segments; with EOS, a prefix may have ``most`` tokens.
 
         The other arguments and the errors are those of `n_best`.
         """
@@ -179,7 +179,7 @@ class TextSearch:
             self.reader,
             self._prefix_reader,
             max_length=self.max_length,
-            max_output_length=most or self.max_length,
+            max_output_length=self.max_length if most is None else most,
             first_line=first_line,
             refuse_long=refuse_long,
         )
@@ -199,8 +199,8 @@ class TextSearch:
         """Find the hypotheses of each segment, in order, the best first.
 
         Segments of similar length are searched together; several processes deal the batches out, and each
-        searches some of them at once. ``most`` is the most tokens of a translation; the other arguments and
-        the errors are those of `n_best`.
+        searches some of them at once. ``most`` is the most tokens of a translation, EOS included; the other
+        arguments and the errors are those of `n_best`.
         """
         # Several processes make the same batches, whatever number of threads each of them has.
         num_at_once = 1 if processes.are_several() else self.engine.num_at_once
@@ -209,7 +209,7 @@ class TextSearch:
 
         @torch.inference_mode()
         def search_batch(batch: list[Segment]) -> list[list[Hypothesis]]:
-            request = self._request(batch, keep_unk, constraints, most or self.max_length)
+            request = self._request(batch, keep_unk, constraints, self.max_length if most is None else most)
             # Segments of one line, and neighbouring lines, get numbers that are far apart.
             numbers = [segment.line + segment.number * 1_000_000_007 for segment in batch]
             return self.engine.search(replace(request, with_scores=with_scores), strategy, numbers)
@@ -273,20 +273,30 @@ class TextSearch:
         strategy: Strategy = None,
         *,
         num_best: int = 1,
+        max_length: int | None = None,
     ) -> list[list[Translation]]:
-        """Turn the hypotheses that ``strategy`` found for each segment into translations of each line."""
+        """Turn the hypotheses that ``strategy`` found for each segment into translations of each line.
+
+        The other arguments are those of `n_best`.
+        """
         lines: list[list[list[Translation]]] = [[] for _ in range(num_lines)]
         for segment, hypotheses in zip(segments, found, strict=True):
+            scored = [(each, _ranking_score(each, strategy)) for each in hypotheses]
+            if max_length is not None:
+                scored = _cut(scored, max_length)
             lines[segment.place].append(
                 [
-                    as_translation(segment, each, _ranking_score(each, strategy), self.tgt_tokenizer)
-                    for each in hypotheses[:num_best]
+                    as_translation(segment, each, score, self.tgt_tokenizer)
+                    for each, score in scored[:num_best]
                 ]
             )
         return [parts[0] if len(parts) == 1 else [joined([part[0] for part in parts])] for parts in lines]
 
     def _max_output_length(self, min_length: int, max_length: int | None) -> int:
-        """The most tokens of a translation, EOS included: the model's limit, or ``max_length`` if lower."""
+        """The most tokens that search writes, EOS included: the model's limit, or one above ``max_length``.
+
+        A translation of ``max_length`` tokens has ended by itself only if EOS follows them.
+        """
         if max_length is not None and min_length > max_length:
             raise ConfigError(
                 f"translations of at least {counted(min_length, 'token')} cannot have at most {max_length}. "
@@ -297,12 +307,12 @@ class TextSearch:
                 f"translations of at least {counted(min_length, 'token')} and EOS are longer than the "
                 f"{self.max_length} tokens that this model writes (data.max_length when it was trained)."
             )
-        return self.max_length if max_length is None else min(self.max_length, max_length)
+        return self.max_length if max_length is None else min(self.max_length, max_length + 1)
 
     def _request(
         self, segments: Sequence[Segment], keep_unk: bool, constraints: Constraints, most: int
     ) -> SearchRequest:
-        """What to search for; a translation has at most ``most`` tokens, EOS included if there is room."""
+        """What to search for; a translation has at most ``most`` tokens, EOS included."""
         src_ids = pad([[token.id for token in segment.tokens] for segment in segments], last=EOS_ID)
         limits = [
             length_limit(len(segment.tokens) + 1, self.max_length, target_ratio=self._target_ratio)
@@ -319,6 +329,15 @@ class TextSearch:
         src_ids = src_ids.to(self.engine.device)
         copyable = src_ids == UNK_ID if self.copies_words else None
         return SearchRequest(src_ids, limits, keep_unk, copyable, constraints)
+
+
+def _cut(scored: Sequence[tuple[Hypothesis, float]], max_length: int) -> list[tuple[Hypothesis, float]]:
+    """Cut hypotheses with their scores, and drop those that are then the same as one before."""
+    found: dict[tuple[tuple[int, ...], ...], tuple[Hypothesis, float]] = {}
+    for hypothesis, score in scored:
+        cut = cut_off(hypothesis, max_length)
+        found.setdefault((tuple(cut.ids), tuple(cut.copied)), (cut, score))
+    return list(found.values())
 
 
 def _ranking_score(hypothesis: Hypothesis, strategy: Strategy) -> float:

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from mt.special_tokens import UNK_ID
 
 LengthNormalization = Literal["gnmt", "mean"]
 
@@ -37,6 +39,14 @@ def normalised_score(
     length = len(hypothesis.ids) + hypothesis.finished
     counted = length if normalization == "mean" else (5 + length) / 6
     return float(hypothesis.score / counted**length_penalty)
+
+
+def cut_off(hypothesis: Hypothesis, length: int) -> Hypothesis:
+    """Return the first ``length`` tokens of a hypothesis, with the score of the whole."""
+    if len(hypothesis.ids) <= length:
+        return hypothesis
+    ids = hypothesis.ids[:length]
+    return replace(hypothesis, ids=ids, finished=False, copied=hypothesis.copied[: list(ids).count(UNK_ID)])
 
 
 def length_limit(src_length: int, max_length: int, *, target_ratio: float = 1.0) -> int:

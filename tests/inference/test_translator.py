@@ -296,12 +296,36 @@ def test_a_translation_starts_with_its_prefix(strategy: Strategy, translator: Tr
     assert not free.text.startswith("meine Tante")
 
 
+@pytest.mark.parametrize("strategy", [None, Beam(2), Beam(4), Sampling(seed=3)])
+def test_a_translation_of_the_most_tokens_is_not_cut(strategy: Strategy, translator: Translator) -> None:
+    for number, sentence in enumerate(SENTENCES, start=1):
+        [[free]] = translator.n_best([sentence], strategy=strategy, first_line=number)
+        [(_, found)] = free.parts
+        if found.finished:
+            [[same]] = translator.n_best(
+                [sentence], strategy=strategy, first_line=number, max_length=len(found.ids)
+            )
+            assert (same.text, same.parts[0][1].finished) == (free.text, True)
+            assert same.log_prob == pytest.approx(free.log_prob, abs=1e-4)
+            assert same.score == pytest.approx(free.score, abs=1e-4)
+    assert translator.translate(SENTENCES, strategy=strategy, max_length=0) == [""] * len(SENTENCES)
+
+
+def test_translations_that_are_the_same_after_the_cut_are_listed_once(translator: Translator) -> None:
+    for most in (1, 3):
+        for found in translator.n_best(SENTENCES, num_best=4, strategy=Beam(4), max_length=most):
+            texts = [each.text for each in found]
+            assert all(len(each.parts[0][1].ids) <= most for each in found)
+            assert len(texts) == len(set(texts))
+            assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+
+
 def test_a_prefix_or_minimum_length_fits_or_is_refused(translator: Translator) -> None:
     prefix = "der Hund " * 7
     [[found]] = translator.n_best(["milk"], prefixes=[prefix])
     assert found.text.startswith(prefix.strip())
     with pytest.raises(
-        DataError, match="line 4 has a prefix of 16 tokens, and a translation may have at most 16"
+        DataError, match="line 4 has a prefix of 16 tokens, and a translation may have at most 15"
     ):
         translator.n_best(["milk"], prefixes=["der Hund " * 8], first_line=4)
     [[found]] = translator.n_best(["milk"], constraints=Constraints(min_length=15))
