@@ -86,6 +86,11 @@ def choose_search_precision(name: Literal["auto"] | SearchPrecision, device: tor
     return name
 
 
+def overflow_remedy(precision: SearchPrecision) -> Remedy:
+    """What to do about logits that are NaN or infinite in this precision: only fp16 has a smaller range."""
+    return Remedy.COMPUTE_IN_FLOAT32 if precision == "fp16" else Remedy.OTHER_CHECKPOINT
+
+
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether this error says that a tensor did not fit into the memory of a device.
 

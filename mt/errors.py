@@ -13,6 +13,7 @@ class Remedy(Enum):
     OTHER_CHECKPOINT = "take another checkpoint"
     COMPUTE_ON_CPU = "compute on the CPU"
     OTHER_PRECISION = "take another precision, such as auto"
+    COMPUTE_IN_FLOAT32 = "compute in float32"
     GIVE_REFERENCES = "give the references as a file"
     OTHER_SPLIT = "name the split that they are of"
     CHOOSE_SEARCH = "choose it when you translate"

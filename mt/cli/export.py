@@ -51,7 +51,7 @@ def export(
     refuse_other_folder(folder)
     loaded = load_model(found, checkpoint)
     loaded.model.eval()
-    refuse_overflow(loaded)
+    refuse_overflow(loaded.model, loaded.checkpoint.folder, loaded.model.output.weight.device)
     sentences = load_evaluation_set(loaded.config.data, "validation", path=data)
     exported = export_model(
         loaded,

@@ -10,6 +10,7 @@ IN_FLAGS = {
     Remedy.OTHER_CHECKPOINT: "take another checkpoint with --checkpoint NAME",
     Remedy.COMPUTE_ON_CPU: "compute on the CPU with --device cpu",
     Remedy.OTHER_PRECISION: "take another precision, such as --precision auto",
+    Remedy.COMPUTE_IN_FLOAT32: "compute in float32 with --precision float32",
     Remedy.GIVE_REFERENCES: "give the references with --references FILE",
     Remedy.OTHER_SPLIT: "name the split that they are of with --split NAME",
     Remedy.CHOOSE_SEARCH: (

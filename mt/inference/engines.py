@@ -38,6 +38,7 @@ class Engine(Protocol):
 
         Raises:
             ConfigError: If this engine cannot do what is asked.
+            NotFiniteError: If the logits of a sentence are NaN or infinite.
         """
 
 

@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -13,9 +14,11 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.device import SearchPrecision, overflow_remedy
 from mt.errors import CheckpointError, Remedy, RunError
 from mt.regular_files import open_regular
 from mt.run_directory import RunDirectory
+from mt.search.model import TeacherForced
 from mt.special_tokens import BOS_ID, EOS_ID
 from mt.transformer.build import build_transformer, without_memory
 from mt.transformer.transformer import Transformer
@@ -113,19 +116,27 @@ def _model_of_shapes(
 
 
 @torch.inference_mode()
-def refuse_overflow(loaded: LoadedModel) -> None:
-    """Check that the model computes finite logits for an empty sentence; it must be in evaluation mode.
+def refuse_overflow(
+    model: TeacherForced, folder: Path, device: torch.device, precision: SearchPrecision = "float32"
+) -> None:
+    """Check that a model computes finite logits for an empty sentence; it must be in evaluation mode.
+
+    Args:
+        model: The model as it will search, packed or not.
+        folder: The folder of its checkpoint.
+        device: Where the model is.
+        precision: What it computes in.
 
     Raises:
         CheckpointError: If it does not; search would find nothing.
     """
-    see_all = torch.ones(1, 1, 1, 1, dtype=torch.bool)
-    logits = loaded.model(torch.tensor([[EOS_ID]]), see_all, torch.tensor([[BOS_ID]]), see_all)
-    if not logits.isfinite().all():
+    see_all = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)
+    src_ids, tgt_ids = (torch.tensor([[token]], device=device) for token in (EOS_ID, BOS_ID))
+    if not model.forward(src_ids, see_all, tgt_ids, see_all).isfinite().all():
         raise CheckpointError(
-            f"Checkpoint {loaded.checkpoint.folder} cannot be used: its weights are so large that its logits "
+            f"Checkpoint {folder} cannot be used: its weights are so large that the logits in {precision} "
             "are NaN or infinite.",
-            Remedy.OTHER_CHECKPOINT,
+            overflow_remedy(precision),
         )
 
 

@@ -11,7 +11,7 @@ import torch
 from mt import distributed, processes
 from mt.data.batches.batch import pad
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import SearchPrecision, split_on_out_of_memory
+from mt.device import SearchPrecision, overflow_remedy, split_on_out_of_memory
 from mt.display import counted
 from mt.errors import ConfigError, LinesError, Remedy
 from mt.inference.engines import Engine
@@ -25,7 +25,7 @@ from mt.inference.segments import (
     refuse_split_lines,
 )
 from mt.inference.source_reader import SourceReader
-from mt.search.hypothesis import Hypothesis, cut_off, length_limit, normalised_score
+from mt.search.hypothesis import Hypothesis, NotFiniteError, cut_off, length_limit, normalised_score
 from mt.search.request import NO_CONSTRAINTS, Constraints, SearchRequest
 from mt.search.strategy import Beam, Strategy
 from mt.special_tokens import EOS_ID, UNK_ID
@@ -137,8 +137,9 @@ class TextSearch:
             before_each_batch: Called before each batch of sentences; may raise to stop.
 
         Raises:
-            LinesError: If a sentence is too long and ``refuse_long``, or does not fit into memory; if a
-                prefix is too long; if a line has to be split and ``num_best`` is more than 1.
+            LinesError: If a sentence is too long and ``refuse_long``, or does not fit into memory; if its
+                logits are NaN or infinite; if a prefix is too long; if a line has to be split and
+                ``num_best`` is more than 1.
             ConfigError: If the minimum length is more than the model, or ``max_length``, permits.
             TypeError: If ``texts`` is a single string.
         """
@@ -212,7 +213,10 @@ class TextSearch:
             request = self._request(batch, keep_unk, constraints, self.max_length if most is None else most)
             # Segments of one line, and neighbouring lines, get numbers that are far apart.
             numbers = [segment.line + segment.number * 1_000_000_007 for segment in batch]
-            return self.engine.search(replace(request, with_scores=with_scores), strategy, numbers)
+            try:
+                return self.engine.search(replace(request, with_scores=with_scores), strategy, numbers)
+            except NotFiniteError as error:
+                raise self._overflow([batch[place] for place in error.sentences]) from error
 
         def search_places(places: list[int]) -> list[list[Hypothesis]]:
             batch = [segments[place] for place in places]
@@ -308,6 +312,14 @@ class TextSearch:
                 f"{self.max_length} tokens that this model writes (data.max_length when it was trained)."
             )
         return self.max_length if max_length is None else min(self.max_length, max_length + 1)
+
+    def _overflow(self, segments: Sequence[Segment]) -> LinesError:
+        reasons = {
+            segment.line: f"line {segment.line} has a sentence for which the model's logits in "
+            f"{self.precision} are NaN or infinite."
+            for segment in segments
+        }
+        return LinesError(reasons, overflow_remedy(self.precision))
 
     def _request(
         self, segments: Sequence[Segment], keep_unk: bool, constraints: Constraints, most: int

@@ -68,8 +68,10 @@ class Translator(TextSearch):
         self.plain_model = model if precision in (None, "float32") and not others else None
         plain = [model, *(other.model for other in others)]
         widths = [each.output.in_features for each in plain]
-        models = plain if precision is None else [PackedTransformer(each, precision) for each in plain]
-        self.model: Member = EnsembleModel(models, widths) if others else models[0]
+        self._models: Sequence[Member] = (
+            plain if precision is None else [PackedTransformer(each, precision) for each in plain]
+        )
+        self.model: Member = EnsembleModel(self._models, widths) if others else self._models[0]
         # An ensemble can do only what all of its models can.
         super().__init__(
             OwnEngine(self.model, model.output.weight.device),
@@ -138,18 +140,19 @@ class Translator(TextSearch):
         """Translate with a loaded model, and with ``others`` that have the same vocabularies.
 
         Raises:
-            CheckpointError: If the logits of a model are not finite.
+            CheckpointError: If the logits of a model are not finite in that precision.
             ConfigError: If there is a dictionary, and a model has not learnt to copy words.
             DeviceError: If the device does not have that precision.
         """
         chosen = choose_search_precision(precision, device)
         keep_freed_memory()
         for each in (loaded, *others):
-            each.model.eval()
-            refuse_overflow(each)
-            each.model.to(device)
+            each.model.eval().to(device)
         tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
-        return cls(loaded.config, loaded.model, *tokenizers, dictionary, others, loaded.target_ratio, chosen)
+        made = cls(loaded.config, loaded.model, *tokenizers, dictionary, others, loaded.target_ratio, chosen)
+        for each, model in zip((loaded, *others), made._models, strict=True):
+            refuse_overflow(model, each.checkpoint.folder, device, chosen)
+        return made
 
     @property
     def device(self) -> torch.device:

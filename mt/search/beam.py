@@ -12,7 +12,7 @@ from torch import Tensor
 from mt.search.constraints import ConstrainedRows
 from mt.search.copying import Copying
 from mt.search.greedy import those_that_stay
-from mt.search.hypothesis import Hypothesis, normalised_score
+from mt.search.hypothesis import Hypothesis, NotFiniteError, normalised_score
 from mt.search.model import CacheT, EncoderDecoder
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
@@ -33,6 +33,9 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
 
     Returns:
         For each sentence its hypotheses, best first; unfinished ones only if there is no finished one.
+
+    Raises:
+        NotFiniteError: If logits are NaN or infinite.
     """
     limits, device, src_mask, beam_size = request.limits, request.src_ids.device, request.src_mask, beam.size
     copying = Copying(request, rows_per_sentence=beam_size)
@@ -187,15 +190,14 @@ class _Found:
         self._keep(candidates, places, sentences, finished=True)
 
     def add_unfinished(self, partial: _Hypotheses, step: int) -> None:
-        """Add the hypotheses of sentences that reach their limit and have no finished ones."""
+        """Add the hypotheses of sentences that reach their limit; `read` needs them if none has finished."""
         places: list[int] = []
         sentences: list[int] = []
         for number, sentence in enumerate(self.sentences):
             if self._limits[sentence] == step and not self._is_done[sentence]:
                 self._is_done[sentence] = True
-                if not self._num_finished[sentence]:
-                    places += range(number * self._beam_size, (number + 1) * self._beam_size)
-                    sentences += repeat(sentence, self._beam_size)
+                places += range(number * self._beam_size, (number + 1) * self._beam_size)
+                sentences += repeat(sentence, self._beam_size)
         self._keep(partial, places, sentences, finished=False)
 
     def leave(self) -> list[int]:
@@ -205,8 +207,14 @@ class _Found:
         return stay
 
     def read(self) -> list[list[Hypothesis]]:
-        """Read the hypotheses of each sentence from the device, in the order in which they were found."""
+        """Read the hypotheses of each sentence from the device, in the order in which they were found.
+
+        Raises:
+            NotFiniteError: If a sentence has a score that is NaN, which ranks above all others and never
+                finishes, or has no hypothesis at all.
+        """
         found: list[list[Hypothesis]] = [[] for _ in self._limits]
+        overflowed: set[int] = set()
         device = self._ended[0].of_step.ids.device
         places = torch.tensor([place for each in self._ended for place in each.places], device=device)
         parts = list(
@@ -221,10 +229,15 @@ class _Found:
         for each in self._ended:
             for sentence in each.sentences:
                 tokens, [score], positions = next(ids), next(scores), next(copied)
-                if each.finished or math.isfinite(score):
+                if math.isnan(score):
+                    overflowed.add(sentence)
+                elif each.finished or (math.isfinite(score) and not self._num_finished[sentence]):
                     written = tokens[1:-1] if each.finished else tokens[1:]
                     copies = [position for position in positions if position >= 0]
                     found[sentence].append(Hypothesis(written, score, each.finished, copies))
+        overflowed |= {sentence for sentence, hypotheses in enumerate(found) if not hypotheses}
+        if overflowed:
+            raise NotFiniteError(sorted(overflowed))
         return found
 
     def _keep(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mt.search.constraints import ConstrainedRows
 from mt.search.copying import Copying
-from mt.search.hypothesis import Hypothesis
+from mt.search.hypothesis import Hypothesis, NotFiniteError
 from mt.search.model import CacheT, EncoderDecoder
 from mt.search.request import SearchRequest
 from mt.search.vocabulary import likeliest
@@ -34,6 +34,9 @@ def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose
 
     Returns:
         One hypothesis for each sentence, in order.
+
+    Raises:
+        NotFiniteError: If logits are NaN or infinite.
     """
     limits, device, src_mask = request.limits, request.src_ids.device, request.src_mask
     copying = Copying(request)
@@ -41,7 +44,7 @@ def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose
     cache = model.start_cache(model.encode(request.src_ids, src_mask), src_mask, max(limits))
     ids: list[list[int]] = [[] for _ in limits]
     copied: list[list[int]] = [[] for _ in limits]
-    log_probs: list[tuple[list[int], Tensor]] = []
+    chosen_values: list[tuple[list[int], Tensor]] = []
     finished = [False] * len(limits)
     is_done = [False] * len(limits)
     all_places = torch.arange(len(limits), device=device)
@@ -50,13 +53,12 @@ def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose
     newest = torch.full((len(limits),), BOS_ID, dtype=torch.long, device=device)
     for step in range(max(limits)):
         logits = copying.decode_step(model, newest, cache)
-        all_log_probs = logits.float().log_softmax(-1) if request.with_scores else None
+        values = logits.float().log_softmax(-1) if request.with_scores else logits
         rules.forbid(logits)
         newest = choose(logits, sentences, step)
-        if all_log_probs is not None:
-            log_probs.append((rows, all_log_probs.gather(-1, newest[:, None])[:, 0]))
+        chosen_values.append((rows, values.gather(-1, newest[:, None])[:, 0]))
         # Not kept while the next step computes its own.
-        del logits, all_log_probs
+        del logits, values
         ended: list[int] = []
         # Here the host waits for the device, and nowhere else in a step in which no sentence ends.
         for place, (row, chosen) in enumerate(zip(rows, newest.tolist(), strict=True)):
@@ -83,26 +85,40 @@ def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose
             cache.select(places, places)
         rules.select(places, newest)
     lengths = [len(written) + has_eos for written, has_eos in zip(ids, finished, strict=True)]
-    scores = _sums(log_probs, lengths) if request.with_scores else [math.nan] * len(limits)
+    scores = _scores(chosen_values, lengths, request.with_scores)
     return [Hypothesis(*found) for found in zip(ids, scores, finished, copied, strict=True)]
 
 
-def _sums(log_probs: Sequence[tuple[list[int], Tensor]], lengths: Sequence[int]) -> list[float]:
+def _scores(
+    chosen_values: Sequence[tuple[list[int], Tensor]], lengths: Sequence[int], with_scores: bool
+) -> list[float]:
     """Add up the log-probabilities of each row.
 
     Args:
-        log_probs: Of each step the rows, and the log-probabilities of the tokens that they continue with.
+        chosen_values: Of each step the rows, and the log-probabilities of the tokens that they continue with;
+            without scores their logits.
         lengths: The number of tokens of each row; those of later steps do not count.
+        with_scores: Whether the scores are needed; if not, they are NaN.
+
+    Raises:
+        NotFiniteError: If values are NaN or infinite: NaN would end a translation, because its place is taken
+            for that of the maximum.
     """
-    sums = [0.0] * len(lengths)
     # Read all at once: each reading waits for the device.
-    values = iter(torch.cat([of_step for _, of_step in log_probs]).tolist())
-    for step, (rows, _) in enumerate(log_probs):
+    all_values = torch.cat([of_step for _, of_step in chosen_values])
+    # A token that had to be written may have minus infinity.
+    if not with_scores and bool((all_values < math.inf).all()):
+        return [math.nan] * len(lengths)
+    sums = [0.0] * len(lengths)
+    values = iter(all_values.tolist())
+    for step, (rows, _) in enumerate(chosen_values):
         for row in rows:
             value = next(values)
             if step < lengths[row]:
                 sums[row] += value
-    return sums
+    if overflowed := [row for row, total in enumerate(sums) if not total < math.inf]:
+        raise NotFiniteError(overflowed)
+    return sums if with_scores else [math.nan] * len(lengths)
 
 
 def those_that_stay(is_done: Sequence[bool]) -> list[int]:

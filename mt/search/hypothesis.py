@@ -10,6 +10,18 @@ from mt.special_tokens import UNK_ID
 LengthNormalization = Literal["gnmt", "mean"]
 
 
+class NotFiniteError(Exception):
+    """The logits of some sentences are NaN or infinite, so that search cannot tell their tokens apart.
+
+    Attributes:
+        sentences: The places of these sentences in the batch.
+    """
+
+    def __init__(self, sentences: Sequence[int]) -> None:
+        super().__init__(f"the logits of {len(sentences)} sentences are NaN or infinite")
+        self.sentences = sentences
+
+
 @dataclass(frozen=True)
 class Hypothesis:
     """One translation, with its log-probability."""

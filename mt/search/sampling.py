@@ -26,6 +26,9 @@ def sample(
 
     Returns:
         One hypothesis for each sentence, in order.
+
+    Raises:
+        NotFiniteError: If logits are NaN or infinite.
     """
     # Neighbouring numbers do not draw what a neighbouring seed draws.
     seeds = [(sampling.seed * 1_000_003 + number) % 2**63 for number in numbers]

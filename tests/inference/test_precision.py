@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from mt.device import SearchPrecision, multiplies_bf16_fast
-from mt.errors import DeviceError
+from mt.errors import CheckpointError, DeviceError, LinesError, Remedy
+from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
-from mt.search.strategy import Beam, Strategy
+from mt.search.strategy import Beam, Sampling, Strategy
+from mt.transformer.feed_forward import FeedForward
 
 CPU = torch.device("cpu")
 NEEDS_AMX = pytest.mark.skipif(not multiplies_bf16_fast(CPU), reason="needs a CPU with AMX")
@@ -76,3 +78,46 @@ def test_an_ensemble_is_rounded_as_a_whole(trained: RunDirectory, sources: list[
 def test_a_precision_that_the_device_lacks_is_refused(trained: RunDirectory) -> None:
     with pytest.raises(DeviceError, match="precision fp16 needs a CUDA device"):
         Translator.from_run(trained, device=CPU, precision="fp16")
+
+
+def in_fp16_on_the_cpu(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> Translator:
+    """A translator in fp16, which is refused on a CPU because it is slow there."""
+    with monkeypatch.context() as patch:
+        patch.setattr("mt.inference.translator.choose_search_precision", lambda name, device: "fp16")
+        return Translator.from_loaded(loaded, device=CPU, precision="fp16")
+
+
+@torch.no_grad()
+def test_a_model_that_overflows_in_fp16_alone_is_refused_in_fp16(
+    trained: RunDirectory, sources: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load_model(trained, "best")
+    expected = Translator.from_run(trained, device=CPU).translate(sources[:4])
+    for network in (each for each in loaded.model.modules() if isinstance(each, FeedForward)):
+        # Together they compute what they did before.
+        for parameter in network.inner.parameters():
+            parameter.mul_(1e5)
+        network.outer.weight.div_(1e5)
+    assert Translator.from_loaded(loaded, device=CPU).translate(sources[:4]) == expected
+    with pytest.raises(CheckpointError, match=r"step_\d+ cannot be used.* logits in fp16 are NaN") as refused:
+        in_fp16_on_the_cpu(loaded, monkeypatch)
+    assert refused.value.remedies == (Remedy.COMPUTE_IN_FLOAT32,)
+
+
+@pytest.mark.parametrize("strategy", [None, Beam(3), Sampling(seed=3)], ids=["greedy", "beam", "sampling"])
+@torch.no_grad()
+def test_a_sentence_that_overflows_in_fp16_is_an_error_of_its_line(
+    strategy: Strategy, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load_model(trained, "best")
+    [milk] = loaded.src_tokenizer.encode("milk")
+    loaded.model.src_embedding.tokens.weight[milk].mul_(1e6)
+    lines = ["Anna sees the car.", "the dog sees milk.", "a child finds a house.", "milk"]
+    assert all(Translator.from_loaded(loaded, device=CPU).translate(lines, strategy=strategy))
+    translator = in_fp16_on_the_cpu(loaded, monkeypatch)
+    for find in (translator.translate, translator.n_best):
+        with pytest.raises(LinesError, match=r"line 8 has a sentence .* logits in fp16 are NaN") as refused:
+            find(lines, strategy=strategy, first_line=7)
+        assert set(refused.value.reasons) == {8, 10}
+        assert refused.value.remedies == (Remedy.COMPUTE_IN_FLOAT32,)
+    assert all(translator.translate([lines[0], "", lines[2]], strategy=strategy)[::2])

@@ -1,0 +1,65 @@
+"""A sentence whose logits are NaN or infinite is reported, not translated by an empty line."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mt.search.beam import beam_search
+from mt.search.greedy import greedy_search
+from mt.search.hypothesis import NotFiniteError
+from mt.search.request import SearchRequest
+from mt.search.sampling import sample
+from mt.search.strategy import Beam, Sampling, Strategy
+from mt.special_tokens import BOS_ID
+
+#              PAD  UNK  BOS  EOS   a    b    c
+ENDING = [0.0, 0.0, 0.0, 99.0, 1.0, 1.0, 1.0]
+SHORT = dict.fromkeys(range(7), ENDING) | {BOS_ID: [0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0]}
+AT_ONCE = {token: [math.nan] * 7 for token in range(7)}
+# A beam has finished a hypothesis before the logits of the others are NaN.
+LATER = AT_ONCE | {BOS_ID: [0.0, 0.0, 0.0, 1.0, 99.0, 0.0, 0.0]}
+INFINITE = SHORT | {BOS_ID: [0.0, 0.0, 0.0, 0.0, math.inf, math.inf, 0.0]}
+
+MakeModel = Callable[..., Any]
+MakeRequest = Callable[..., SearchRequest]
+
+
+def search(model: Any, request: SearchRequest, strategy: Strategy) -> object:
+    match strategy:
+        case None:
+            return greedy_search(model, request)
+        case Beam():
+            return beam_search(model, request, strategy)
+        case Sampling():
+            return sample(model, request, strategy, range(len(request.limits)))
+
+
+@pytest.mark.parametrize("with_scores", [True, False])
+@pytest.mark.parametrize("strategy", [None, Beam(1), Beam(3), Sampling(0.01), Sampling(top_k=2, top_p=0.9)])
+@pytest.mark.parametrize("table", [AT_ONCE, LATER], ids=["at once", "later"])
+def test_the_sentences_whose_logits_are_nan_are_named(
+    table: dict[int, list[float]],
+    strategy: Strategy,
+    with_scores: bool,
+    table_model: MakeModel,
+    table_request: MakeRequest,
+) -> None:
+    model = table_model(SHORT, table)
+    # More than the few rows whose maximum is found at once, too.
+    for which in ([0, 1, 0, 0], [0] * 20 + [1, 0, 1]):
+        request = table_request(which, [5] * len(which), with_scores=with_scores)
+        with pytest.raises(NotFiniteError) as overflow:
+            search(model, request, strategy)
+        assert list(overflow.value.sentences) == [place for place, is_nan in enumerate(which) if is_nan]
+    search(model, table_request([0] * 20, [5] * 20, with_scores=with_scores), strategy)
+
+
+@pytest.mark.parametrize("strategy", [None, Beam(1), Beam(3), Sampling(0.01)])
+def test_the_sentences_whose_logits_are_infinite_are_named(
+    strategy: Strategy, table_model: MakeModel, table_request: MakeRequest
+) -> None:
+    with pytest.raises(NotFiniteError) as overflow:
+        search(table_model(SHORT, INFINITE), table_request([0, 1, 0], [5] * 3), strategy)
+    assert list(overflow.value.sentences) == [1]
