@@ -31,6 +31,9 @@ Align = Callable[[str, Sequence[Translation]], Sequence[Alignment | None]]
 """Aligns a text with each of its translations; None for a text that was translated in parts."""
 
 _MOST_RETRY_SECONDS = 60
+_SHORT_TEXT = 400
+"""Characters of a few sentences at most. If they come alone, their products are too small to wake other
+threads up for each of them. A longer text may have dozens of sentences, which are a batch."""
 _SHARE_OF_WAITING, _MOST_SECONDS_OF_WAITING = 0.1, 0.05
 """How long a batch may wait for clients that ask again, as a share of the time that the last one took."""
 
@@ -233,9 +236,10 @@ class BatchedTranslator:
                 _fail(job, error)
 
     def _translate(self, jobs: Sequence[_Job]) -> None:
-        # The products of one sentence are too small to wake other threads up for each of them. Setting the
-        # same number again would cost more than all that.
-        num_threads = 1 if sum(len(job.texts) for job in jobs) == 1 else self._num_threads
+        texts = [text for job in jobs for text in job.texts]
+        is_small = len(texts) == 1 and len(texts[0]) <= _SHORT_TEXT
+        num_threads = 1 if is_small else self._num_threads
+        # Setting the same number again would cost more than what one thread saves.
         if num_threads != torch.get_num_threads():
             torch.set_num_threads(num_threads)
 
@@ -246,7 +250,7 @@ class BatchedTranslator:
         settings = jobs[0].settings
         found = iter(
             self._translator.n_best(
-                [text for job in jobs for text in job.texts],
+                texts,
                 num_best=settings.num_best,
                 strategy=settings.strategy,
                 refuse_long=True,

@@ -67,7 +67,7 @@ def test_what_waits_together_is_searched_together_in_order(
     assert [list(each) for each in gate.searched] == [sources[:1], sources[1:9], sources[9:]]
 
 
-def test_a_text_that_comes_alone_is_translated_by_one_thread_and_several_by_all(
+def test_a_short_text_that_comes_alone_is_translated_by_one_thread_and_all_else_by_all(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[tuple[int, int]] = []
@@ -84,9 +84,11 @@ def test_a_text_that_comes_alone_is_translated_by_one_thread_and_several_by_all(
         with BatchedTranslator(translator, max_waiting=20) as batched:
             for number in (1, 3, 1):
                 batched.submit(["the dog sees a house."] * number, GREEDY).result(SECONDS)
+            # Twenty sentences are a batch.
+            batched.submit(["the dog sees a house. " * 20], GREEDY).result(SECONDS)
     finally:
         torch.set_num_threads(before)
-    assert used == [(1, 1), (3, 2), (1, 1)]
+    assert used == [(1, 1), (3, 2), (1, 1), (1, 2)]
 
 
 def test_a_batch_waits_for_those_that_were_just_answered_and_a_client_that_is_alone_for_nobody(
