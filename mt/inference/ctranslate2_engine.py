@@ -18,6 +18,10 @@ from mt.special_tokens import BOS, EOS, EOS_ID, PAD, PAD_ID
 
 Found = list[Hypothesis]
 
+_USUAL_LENGTH = 20
+"""Tokens of a usual sentence. CTranslate2 has one length penalty for all sentences of a call, and it must not
+depend on which they are."""
+
 
 class CTranslate2Engine:
     """An `mt.inference.engines.Engine` over a folder that CTranslate2 loads.
@@ -74,7 +78,7 @@ class CTranslate2Engine:
             [self._src_names[token] for token in row if token not in (PAD_ID, EOS_ID)]
             for row in request.src_ids.tolist()
         ]
-        penalty = _length_penalty(beam, sum(map(len, sources)) / len(sources))
+        penalty = _length_penalty(beam)
         translate = partial(self._translate, size=beam.size, penalty=penalty, keep_unk=request.keep_unk)
         found = translate(sources, max(request.limits))
         # The limit of a call is that of all its sentences: those that passed or reached theirs search again.
@@ -145,7 +149,7 @@ class CTranslate2Engine:
         return Hypothesis(ids, score, finished)
 
 
-def _length_penalty(beam: Beam, src_length: float) -> float:
+def _length_penalty(beam: Beam) -> float:
     """The exponent of the length by which CTranslate2 ranks as nearly as possible as ``beam`` does.
 
     It decides what is dropped where more than N hypotheses have finished; the others are ranked by ourselves.
@@ -153,7 +157,7 @@ def _length_penalty(beam: Beam, src_length: float) -> float:
     exponent = beam.length_penalty
     if beam.length_normalization == "gnmt":
         # Around this length (5 + length) grows as this power of it.
-        exponent *= src_length / (5 + src_length)
+        exponent *= _USUAL_LENGTH / (5 + _USUAL_LENGTH)
     # With 0 the search would end with its first hypothesis.
     return max(exponent, 1e-6)
 

@@ -226,3 +226,19 @@ def test_ctranslate2_keeps_the_limit_of_each_sentence(
     for one, other in zip(expected, found, strict=True):
         assert (list(one[0].ids), one[0].finished) == (list(other[0].ids), other[0].finished)
         assert one[0].score == pytest.approx(other[0].score, abs=1e-3)
+
+
+@pytest.mark.parametrize("strategy", [Beam(8, 2.0), Beam(12, 2.0)])
+def test_the_n_best_list_of_ctranslate2_does_not_depend_on_the_batch(
+    strategy: Beam, make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
+) -> None:
+    target = _ctranslate2()
+    _export(make_loaded(seed=2), target, pairs, tmp_path / "out")
+    exported = target.load(tmp_path / "out")
+    # Of one word up to a whole sentence.
+    words = [text.split()[: 1 + place % 12] for place, text in enumerate(pairs[0][:48])]
+    sources = [" ".join(each) for each in words]
+    together = exported.n_best(sources, num_best=strategy.size, strategy=strategy)
+    for source, expected in zip(sources, together, strict=True):
+        [alone] = exported.n_best([source], num_best=strategy.size, strategy=strategy)
+        assert [each.text for each in alone] == [each.text for each in expected]
