@@ -35,8 +35,9 @@ from mt.transformer.packed_transformer import LENGTHENED_TO
 LOG = logging.getLogger(__name__)
 
 _BATCH_TOKENS, _BEAM_TOKENS = 8192, 16_384
-"""Source tokens of a batch at most, padding included, so that long sentences need no more memory; with a beam
-the tokens of a sentence count once for each of its hypotheses."""
+"""Source tokens of a batch, padding included, so that long sentences need no more memory; with a beam the
+tokens of a sentence count once for each of its hypotheses. A batch has more of them if a single sentence has,
+and up to an eighth more where results are rounded (`TextSearch._few_more`)."""
 _WORTH_DIVIDING = 64
 """From so many hypotheses on, several batches at once are faster than one."""
 
@@ -236,9 +237,10 @@ class TextSearch:
         return [found[place] for place in range(len(segments))]
 
     def _batches(self, segments: Sequence[Segment], beam_size: int, num_at_once: int) -> list[list[int]]:
-        """The places of the segments of each batch, the longest first; those at once have the memory of one.
+        """The places of the segments of each batch, the longest first.
 
-        What does not fit into memory fails at once, not at the end.
+        Those at once have the memory of one, unless a single sentence needs more than its share of it. What
+        does not fit into memory fails at once, not at the end.
         """
         most_sentences = max(1, self.batch_sentences // num_at_once)
         if beam_size * len(segments) >= _WORTH_DIVIDING:

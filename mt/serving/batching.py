@@ -2,7 +2,7 @@
 
 One thread owns a `TextSearch`, because a search must not be entered twice. While it translates one batch,
 further requests queue up, and they are the next batch. A request that comes alone never waits for company.
-Which sentences share a batch does not change their translations (`mt.search`).
+Which sentences share a batch does not change their translations, except for ties (`mt.search`).
 """
 
 import logging

@@ -77,7 +77,7 @@ class _PadRows(torch.autograd.Function):
     def forward(ctx: Any, rows: Tensor, dtype: torch.dtype) -> Tensor:
         """``(N, D)`` -> ``(N', D)`` in ``dtype``, where the rows from N on are zeros."""
         ctx.num_rows, ctx.dtype = len(rows), rows.dtype
-        return padded(rows, dtype)
+        return as_rows(rows, dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
@@ -90,7 +90,7 @@ def padded_length(number: int, fewest: int = _FEWEST_ROWS) -> int:
     return -(-number // unit) * unit
 
 
-def padded(x: Tensor, dtype: torch.dtype) -> Tensor:
+def as_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
     """Flatten ``(..., D)`` to ``(N, D)`` in ``dtype``, and append rows of zeros up to `padded_length`."""
     rows = x.flatten(0, -2)
     length = padded_length(len(rows))
@@ -114,7 +114,7 @@ class _Bf16Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
         """Multiply ``(..., D)`` by the transpose of the weight ``(E, D)``: ``(..., E)`` in bf16."""
-        rows = padded(x, torch.bfloat16)
+        rows = as_rows(x, torch.bfloat16)
         halved = weight.to(torch.bfloat16)
         y = _multiply(rows, halved, None if bias is None else bias.to(torch.bfloat16), relu)
         ctx.x_shape, ctx.dtypes, ctx.has_bias = x.shape, (x.dtype, weight.dtype), bias is not None
@@ -127,7 +127,7 @@ class _Bf16Linear(torch.autograd.Function):
         rows, weight, y = ctx.saved_tensors
         x_dtype, weight_dtype = ctx.dtypes
         needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad
-        gradient = padded(gradients[0], torch.bfloat16)
+        gradient = as_rows(gradients[0], torch.bfloat16)
         if y is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, y, 0)
         num_rows = ctx.x_shape.numel() // ctx.x_shape[-1]

@@ -25,7 +25,7 @@ ACTIVATION_DTYPES = {
 }
 """The type of what the layers pass on to each other."""
 
-_FEWEST_ROWS = 1024
+_FEWEST_STEADY_ROWS = 1024
 """From so many rows on, a product in float32 gives a row the same bits whatever their number. With fewer, up
 to 256 on two cores, MKL takes other kernels."""
 _FEW_ROWS = 64
@@ -204,7 +204,7 @@ class RealRows:
         flat = mask.flatten()
         places = flat.nonzero()[:, 0]
         number = len(places)
-        if number == len(flat) or (number < _FEWEST_ROWS and not is_rounded):
+        if number == len(flat) or (number < _FEWEST_STEADY_ROWS and not is_rounded):
             return
         self._places = places
         # At padding any finite numbers will do: here those of the last real position before it.
