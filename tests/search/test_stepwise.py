@@ -96,8 +96,8 @@ def test_finished_rows_leave_the_batch_and_search_ends_with_the_last(
     found = write_stepwise(model, table_request([0, 1, 2, 1], [10, 6, 10, 3]), likeliest)
     assert [list(hypothesis.ids) for hypothesis in found] == [[A, B, C], [A] * 6, [A], [A] * 3]
     assert [hypothesis.finished for hypothesis in found] == [True, False, True, False]
-    # Of three that are left none leaves: few rows are a power of two.
-    assert model.batch_sizes == [4, 4, 4, 2, 1, 1]
+    # Three are few enough that each leaves when it is done.
+    assert model.batch_sizes == [4, 4, 3, 2, 1, 1]
 
 
 def test_result_of_a_sentence_does_not_depend_on_its_neighbours(
