@@ -4,17 +4,22 @@ An operation that is divided among threads ends when the last of them does, and 
 Batches on a thread each never wait for one another.
 """
 
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 import torch
 
 T = TypeVar("T")
 R = TypeVar("R")
+Check = Callable[[], None]
+"""Raises if work must be given up."""
 
 # Each piece needs memory of its own.
 _MOST_AT_ONCE = 4
+# Python answers a signal that comes just before a wait only when the wait is over.
+_LOOKING_SECONDS = 0.1
 
 
 def fix_num_threads() -> None:
@@ -32,38 +37,52 @@ def num_at_once(device: torch.device) -> int:
 
 
 def map_at_once(
-    work: Callable[[T], R],
+    work: Callable[[T, Check], R],
     pieces: Sequence[T],
     number: int,
     *,
-    before: Callable[[], None] = lambda: None,
+    check: Check = lambda: None,
     after: Callable[[T], None] = lambda piece: None,
 ) -> list[R]:
     """The results of ``work`` for all pieces, in order.
 
     Meanwhile the number of torch's threads is the share of a piece, and afterwards what it was. What ``work``
-    or ``before`` raises is raised here, when the pieces that were begun have ended; no other one begins.
+    or ``check`` raises is raised here, as is KeyboardInterrupt. Then no other piece begins, and those that
+    have begun are given up at their next check. This function waits for them, because a process cannot end
+    before its threads.
 
     Args:
-        work: Called in a thread of its own, unless there is nothing to do at the same time.
+        work: Called in a thread of its own, unless there is nothing to do at the same time. Its second
+            argument is a function to call often: it raises if the piece is given up.
         pieces: They are begun in this order.
         number: How many are done at once.
-        before: Called in the calling thread before each piece; may raise to stop.
+        check: Called in the calling thread before each piece, and by ``work`` whenever it calls its second
+            argument; may raise to stop.
         after: Called in the calling thread with each piece that was done, the first one done first.
     """
-    if number == 1 or len(pieces) < 2:
+    number = min(number, len(pieces))
+    if number < 2:
         results = []
         for piece in pieces:
-            before()
-            results.append(work(piece))
+            check()
+            results.append(work(piece, check))
             after(piece)
         return results
     num_threads = torch.get_num_threads()
+    given_up = threading.Event()
     found: dict[int, R] = {}
     running: dict[Future[R], int] = {}
 
+    def check_piece() -> None:
+        if given_up.is_set():
+            raise CancelledError
+        check()
+
     def take_finished() -> None:
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
+        done: set[Future[R]] = set()
+        while not done:
+            done = wait(running, _LOOKING_SECONDS, FIRST_COMPLETED).done
+        for future in done:
             place = running.pop(future)
             found[place] = future.result()
             after(pieces[place])
@@ -73,13 +92,17 @@ def map_at_once(
         with ThreadPoolExecutor(
             number, "at-once", torch.set_num_threads, (max(1, num_threads // number),)
         ) as pool:
-            for place, piece in enumerate(pieces):
-                if len(running) == number:
+            try:
+                for place, piece in enumerate(pieces):
+                    if len(running) == number:
+                        take_finished()
+                    check()
+                    running[pool.submit(work, piece, check_piece)] = place
+                while running:
                     take_finished()
-                before()
-                running[pool.submit(work, piece)] = place
-            while running:
-                take_finished()
+            finally:
+                # Leaving the pool waits for its threads. Without an error they have nothing left to do.
+                given_up.set()
     finally:
         torch.set_num_threads(num_threads)
     return [found[place] for place in range(len(pieces))]

@@ -5,6 +5,8 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
@@ -17,12 +19,14 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (  # t
 from tensorboard.summary.writer import event_file_writer  # type: ignore[import-untyped]
 from tensorboard.util.tensor_util import make_ndarray  # type: ignore[import-untyped]
 
+import mt
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.preflight import budget
 from mt.preflight.budget import Measured, Sample
 from mt.preflight.forecast import Pace
 from mt.run_directory import RunDirectory
+from mt.special_tokens import EOS_ID
 from mt.training.counters import Counters, CurvePoint
 from mt.training.progress import Progress
 from mt.training.run import Outcome, run_training
@@ -179,6 +183,41 @@ def train_until(monkeypatch: pytest.MonkeyPatch) -> TrainUntil:
                 return None
 
     return train
+
+
+@pytest.fixture
+def start_endless(make_config: MakeConfig, tmp_path: Path) -> Callable[..., "subprocess.Popen[str]"]:
+    """Starts ``mt COMMAND --run RUN ARGUMENTS`` on two threads, with a run whose searches take minutes.
+
+    Each step takes half a second whatever the machine, and no sentence ends before its limit. Each step says
+    on stderr that it has begun.
+    """
+    run = tmp_path / "endless"
+    run_training(make_config("training.max_steps=1", "data.max_length=1000"), RunDirectory(run))
+    code = f"""
+import sys, time
+from mt.__main__ import main
+from mt.search.copying import Copying
+step = Copying.decode_step
+def slow_step(*arguments):
+    print("searching", file=sys.stderr, flush=True)
+    time.sleep(0.5)
+    logits = step(*arguments)
+    logits[:, {EOS_ID}] = -100.0
+    return logits
+Copying.decode_step = slow_step
+main()
+"""
+
+    def start(command: str, *arguments: str | Path) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-c", code, command, "--run", str(run), *map(str, arguments)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(Path(mt.__file__).parents[1]), "OMP_NUM_THREADS": "2"},
+        )
+
+    return start
 
 
 class CrashError(Exception):

@@ -29,7 +29,7 @@ class CTranslate2Engine:
     As in our search, PAD, BOS and UNK are never written, a translation may be empty, and each sentence has a
     limit of its own, at which finished hypotheses are preferred. What remains different: forbidden tokens are
     left out before the softmax, and where more than N hypotheses have finished, the N best of them are kept,
-    not the first N.
+    not the first N. A search cannot be stopped before its batch is translated.
     """
 
     def __init__(

@@ -31,6 +31,8 @@ class Engine(Protocol):
     ) -> list[list[Hypothesis]]:
         """Find the translations of each sentence, the best first; one each unless the strategy is a beam.
 
+        Only our own engine calls ``request.before_each_step``: the others cannot be stopped within a batch.
+
         Args:
             request: The batch and its rules.
             strategy: The decoding strategy.

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TypedDict, Unpack
 
@@ -29,7 +30,7 @@ from mt.search.hypothesis import Hypothesis, NotFiniteError, cut_off, length_lim
 from mt.search.request import NO_CONSTRAINTS, Constraints, SearchRequest
 from mt.search.strategy import Beam, Strategy
 from mt.special_tokens import EOS_ID, UNK_ID
-from mt.threads import map_at_once
+from mt.threads import Check, map_at_once
 from mt.transformer.packed_transformer import LENGTHENED_TO
 
 LOG = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class SearchOptions(TypedDict, total=False):
     refuse_long: bool
     first_line: int
     advance: Callable[[int], object]
-    before_each_batch: Callable[[], None]
+    before_each_step: Callable[[], None]
 
 
 class TextSearch:
@@ -117,7 +118,7 @@ class TextSearch:
         with_scores: bool = True,
         first_line: int = 1,
         advance: Callable[[int], object] = lambda num_lines: None,
-        before_each_batch: Callable[[], None] = lambda: None,
+        before_each_step: Callable[[], None] = lambda: None,
     ) -> list[list[Translation]]:
         """Translate lines and return for each, in order, its best translations, the best first.
 
@@ -135,7 +136,8 @@ class TextSearch:
             with_scores: Whether greedy search and sampling compute scores, which are NaN otherwise.
             first_line: The number of the first line, for messages and for the seed of sampling.
             advance: Called with the number of lines that were finished since the last call.
-            before_each_batch: Called before each batch of sentences; may raise to stop.
+            before_each_step: Called before each batch of sentences and, unless CTranslate2 searches, before
+                each step of its search, in whatever thread that is; may raise to stop.
 
         Raises:
             LinesError: If a sentence is too long and ``refuse_long``, or does not fit into memory; if its
@@ -157,7 +159,7 @@ class TextSearch:
             constraints=constraints,
             most=most,
             with_scores=with_scores,
-            before_each_batch=before_each_batch,
+            before_each_step=before_each_step,
             after_each_batch=count_finished_lines(len(texts), segments, advance),
         )
         return self.as_lines(len(texts), segments, found, strategy, num_best=num_best, max_length=max_length)
@@ -195,7 +197,7 @@ class TextSearch:
         constraints: Constraints = NO_CONSTRAINTS,
         most: int | None = None,
         with_scores: bool = True,
-        before_each_batch: Callable[[], None] = lambda: None,
+        before_each_step: Callable[[], None] = lambda: None,
         after_each_batch: Callable[[Sequence[Segment]], None] = lambda batch: None,
     ) -> list[list[Hypothesis]]:
         """Find the hypotheses of each segment, in order, the best first.
@@ -210,25 +212,27 @@ class TextSearch:
         found: dict[int, list[Hypothesis]] = {}
 
         @torch.inference_mode()
-        def search_batch(batch: list[Segment]) -> list[list[Hypothesis]]:
+        def search_batch(batch: list[Segment], check: Check) -> list[list[Hypothesis]]:
             request = self._request(batch, keep_unk, constraints, self.max_length if most is None else most)
+            request = replace(request, with_scores=with_scores, before_each_step=check)
             # Segments of one line, and neighbouring lines, get numbers that are far apart.
             numbers = [segment.line + segment.number * 1_000_000_007 for segment in batch]
             try:
-                return self.engine.search(replace(request, with_scores=with_scores), strategy, numbers)
+                return self.engine.search(request, strategy, numbers)
             except NotFiniteError as error:
                 raise self._overflow([batch[place] for place in error.sentences]) from error
 
-        def search_places(places: list[int]) -> list[list[Hypothesis]]:
+        def search_places(places: list[int], check: Check) -> list[list[Hypothesis]]:
             batch = [segments[place] for place in places]
-            return list(chain.from_iterable(split_on_out_of_memory(search_batch, batch, _halves)))
+            search = partial(search_batch, check=check)
+            return list(chain.from_iterable(split_on_out_of_memory(search, batch, _halves)))
 
         def search_share(share: Sequence[list[int]]) -> list[list[list[Hypothesis]]]:
             return map_at_once(
                 search_places,
                 share,
                 num_at_once,
-                before=before_each_batch,
+                check=before_each_step,
                 after=lambda places: after_each_batch([segments[place] for place in places]),
             )
 

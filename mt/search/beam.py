@@ -46,6 +46,7 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
     found = _Found(limits, beam_size, copying)
     partial = _first(len(limits), beam_size, device)
     for step in range(1, max(limits) + 1):
+        request.before_each_step()
         # Without a name, so that these logits are not kept while the next step computes its own.
         candidates = _best_continuations(
             copying.decode_step(model, partial.newest.flatten(), cache), partial, rules

@@ -52,6 +52,7 @@ def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose
     rows = list(range(len(limits)))
     newest = torch.full((len(limits),), BOS_ID, dtype=torch.long, device=device)
     for step in range(max(limits)):
+        request.before_each_step()
         logits = copying.decode_step(model, newest, cache)
         values = logits.float().log_softmax(-1) if request.with_scores else logits
         rules.forbid(logits)

@@ -1,6 +1,6 @@
 """The request that every decoding strategy gets: a batch to translate, and constraints on the output."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -40,6 +40,9 @@ class SearchRequest:
     """Further constraints on every translation."""
     with_scores: bool = True
     """Whether greedy search and sampling compute scores, which are NaN otherwise."""
+    before_each_step: Callable[[], None] = lambda: None
+    """Called before each step, in the thread that searches; may raise to give the batch up. Other
+    engines than our own do not call it."""
 
     @property
     def src_mask(self) -> Tensor:

@@ -254,7 +254,7 @@ class BatchedTranslator:
                 num_best=settings.num_best,
                 strategy=settings.strategy,
                 refuse_long=True,
-                before_each_batch=stop_if_given_up,
+                before_each_step=stop_if_given_up,
             )
         )
         for job in jobs:

@@ -77,7 +77,8 @@ def loopback_names(bound: socket.socket, host: str) -> frozenset[str] | None:
 def serve(app: Starlette, bound: socket.socket, *, max_seconds: float) -> None:
     """Serve until SIGTERM or SIGINT comes, then answer what was accepted and return.
 
-    Call it in the main thread. A second SIGINT ends it at once.
+    Call it in the main thread. A second SIGINT ends it at once; the search that is in progress ends at
+    its next step, or with its batch if CTranslate2 searches.
 
     Args:
         app: The application.

@@ -65,7 +65,7 @@ class Session:
         def translate(texts: Sequence[str]) -> list[str]:
             with progress_bar(len(texts), unit="sentences", description="validating") as bar:
                 return translator.translate(
-                    texts, advance=bar.update, before_each_batch=self.interruption.check_share
+                    texts, advance=bar.update, before_each_step=self.interruption.check_share
                 )
 
         try:

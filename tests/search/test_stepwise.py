@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from mt.inference.engines import OwnEngine
 from mt.search.greedy import write_stepwise
 from mt.search.hypothesis import Hypothesis
 from mt.search.request import SearchRequest
+from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 A, B, C = 4, 5, 6
@@ -52,6 +54,24 @@ def test_unk_is_written_only_with_keep_unk(table_model: MakeModel, table_request
     assert list(found.ids) == [UNK_ID]
     expected = log_prob(TABLE[BOS_ID], UNK_ID) + log_prob(TABLE[UNK_ID], EOS_ID)
     assert found.score == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("strategy", [None, Beam(2), Sampling()])
+def test_a_search_is_given_up_before_any_step(
+    strategy: Strategy, table_model: MakeModel, table_request: MakeRequest
+) -> None:
+    never_ends = [0.0, 0.0, 0.0, -100.0, 0.0, 0.0, 0.0]
+    model, calls = table_model(dict.fromkeys((BOS_ID, A, B, C), never_ends)), []
+
+    def stop_before_the_third() -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            raise InterruptedError
+
+    request = table_request([0], [10], before_each_step=stop_before_the_third)
+    with pytest.raises(InterruptedError):
+        OwnEngine(model, torch.device("cpu")).search(request, strategy, [0])
+    assert len(model.batch_sizes) == 2
 
 
 def test_chooser_sees_minus_infinity_for_forbidden_tokens(

@@ -1,6 +1,8 @@
 """Batching without HTTP: whatever shares a batch, each answer is that of the text alone."""
 
 import random
+import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ import torch
 from mt.errors import LinesError
 from mt.inference.segments import Translation
 from mt.inference.translator import Translator
+from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
 from mt.serving import batching
 from mt.serving.batching import Answer, BatchedTranslator, QueueFullError, SearchSettings, StoppingError
@@ -198,6 +201,27 @@ def test_what_is_cancelled_is_not_searched_and_leaves_the_queue(
     assert [text for texts in gate.searched for text in texts] == ["one", *["three"] * 5]
     with pytest.raises(CancelledError):
         first.result(SECONDS)
+
+
+def test_what_is_cancelled_while_it_is_searched_ends_at_the_next_step(
+    translator: Translator, batched: BatchedTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_begun = threading.Event()
+
+    def search_without_end(request: SearchRequest, *_: Any) -> None:
+        has_begun.set()
+        end = time.monotonic() + 2 * SECONDS
+        while time.monotonic() < end:
+            request.before_each_step()
+            time.sleep(0.001)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(translator.engine, "search", search_without_end)
+        first = batched.submit(["Anna buys milk."], GREEDY)
+        assert has_begun.wait(SECONDS)
+    second = batched.submit(["Anna buys milk."], GREEDY)
+    assert first.cancel()
+    assert answers_of(second) == ["Anna kauft Milch."]
 
 
 def test_an_unexpected_error_reaches_its_request_and_the_next_is_answered(

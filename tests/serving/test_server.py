@@ -196,18 +196,41 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def wait_for(said: str, process: "subprocess.Popen[str]") -> str:
+    """The line of stderr that has ``said``."""
+    assert process.stderr is not None
+    while said not in (line := process.stderr.readline()):
+        assert line, "it ended"
+    return line
+
+
+def port_in(line: str) -> int:
+    return int(line.split(";")[0].rpartition(":")[2])
+
+
+def test_a_second_ctrl_c_ends_a_search_at_its_next_step(start_endless: Callable[..., Any]) -> None:
+    with start_endless("serve", "--port", "0", "--device", "cpu", "--timeout", "600") as process:
+        try:
+            port = port_in(wait_for("serving at", process))
+            with closing(HTTPConnection("127.0.0.1", port, timeout=600)) as client:
+                # Two batches, each of which takes minutes.
+                send(client, "POST", "/translate", {"texts": ["milk " * 200] * 8})
+                wait_for("searching", process)
+                process.send_signal(signal.SIGINT)
+                wait_for("stopping", process)
+                process.send_signal(signal.SIGINT)
+                assert process.wait(SECONDS) == 0
+        finally:
+            process.kill()
+
+
 def test_sigterm_under_load_loses_no_accepted_request(trained: RunDirectory, sources: list[str]) -> None:
     command = [
         *(sys.executable, "-m", "mt", "serve", "--run", str(trained.path), "--port", "0", "--device", "cpu"),
         *("--max-queue", "2000", "--timeout", "600"),
     ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said = ""
-        while "serving at" not in said:
-            said = process.stderr.readline()
-            assert said, "it ended"
-        port = int(said.split(";")[0].rpartition(":")[2])
+        port = port_in(wait_for("serving at", process))
         texts = sources[:100]
         clients = [HTTPConnection("127.0.0.1", port, timeout=600) for _ in range(6)]
         for client in clients:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +20,10 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.batches.bpe_dropout import BpeDropout
 from mt.errors import Interrupted
+from mt.inference.engines import OwnEngine
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.search.copying import Copying
 from mt.training.interruption import SIGNALS, Interruption
 from mt.training.loss import Objective
 from mt.training.progress import Progress
@@ -84,7 +87,7 @@ def kill_at_call(
 
 
 @pytest.mark.parametrize("call", [1, 2, 3, 5], ids=lambda call: f"batch-{call}")
-def test_a_validation_is_given_up_between_two_batches_of_sentences(
+def test_a_validation_is_given_up_in_any_of_its_batches_of_sentences(
     call: int,
     make_config: MakeConfig,
     run: RunDirectory,
@@ -99,10 +102,55 @@ def test_a_validation_is_given_up_between_two_batches_of_sentences(
     step = 4 if call <= 3 else 8
     assert (outcome.finished, outcome.exit_code, outcome.counters.step) == (None, 143, step)
     assert len(calls) == call  # Not one more batch was translated.
-    # The last one was through with all it had: its validation counts.
-    assert outcome.counters.owes_validation == (call % 3 != 0)
+    assert outcome.counters.owes_validation
     assert (run.checkpoints_dir / "latest").read_text() == f"step_{step:07}\n"
     assert run_training(config, run).counters.step == 12
+    assert_same(run, unbroken)
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_ends_a_validation_on_several_threads_at_its_next_step(
+    presses: int,
+    make_config: MakeConfig,
+    run: RunDirectory,
+    unbroken: RunDirectory,
+    assert_same: Callable[..., None],
+) -> None:
+    """Three batches of four sentences, two at once."""
+    answer, step = Interruption._answer, Copying.decode_step
+    num_answered, all_answered = threading.Semaphore(0), threading.Event()
+    steps: list[int] = []
+
+    def answer_and_count(self: Interruption, *arguments: Any) -> None:
+        try:
+            answer(self, *arguments)
+        finally:
+            num_answered.release()
+
+    def press_in_the_first_step(self: Copying, *arguments: Any) -> torch.Tensor:
+        steps.append(threading.get_ident())
+        if steps == [threading.get_ident()]:
+            for _ in range(presses):
+                os.kill(os.getpid(), signal.SIGINT)
+                assert num_answered.acquire(timeout=60)
+            all_answered.set()
+        assert all_answered.wait(60)
+        return step(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OwnEngine, "num_at_once", 2)
+        patch.setattr(Interruption, "_answer", answer_and_count)
+        patch.setattr(Copying, "decode_step", press_in_the_first_step)
+        if presses == 1:
+            outcome = run_training(make_config(), run)
+            assert (outcome.exit_code, outcome.counters.step) == (130, 4)
+            assert outcome.counters.owes_validation
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                run_training(make_config(), run)
+    # Each thread makes at most the step in which it is.
+    assert len(steps) == len(set(steps)) <= 2
+    assert run_training(make_config(), run).counters.step == 12
     assert_same(run, unbroken)
 
 
