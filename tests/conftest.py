@@ -195,12 +195,12 @@ def start_endless(make_config: MakeConfig, tmp_path: Path) -> Callable[..., "sub
     run = tmp_path / "endless"
     run_training(make_config("training.max_steps=1", "data.max_length=1000"), RunDirectory(run))
     code = f"""
-import sys, time
+import sys, threading, time
 from mt.__main__ import main
 from mt.search.copying import Copying
 step = Copying.decode_step
 def slow_step(*arguments):
-    print("searching", file=sys.stderr, flush=True)
+    print("searching in", threading.current_thread().name, file=sys.stderr, flush=True)
     time.sleep(0.5)
     logits = step(*arguments)
     logits[:, {EOS_ID}] = -100.0

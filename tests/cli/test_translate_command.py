@@ -343,16 +343,12 @@ def test_ctrl_c_while_it_waits_for_a_line(start: Start) -> None:
         assert process.stderr.read() == "run: runs/tiny\n"
 
 
-def test_ctrl_c_ends_a_search_on_several_threads_at_its_next_step(
-    start_endless: Start, tmp_path: Path
-) -> None:
+def test_ctrl_c_ends_a_search_on_several_threads_at_its_next_step(start_endless: Start) -> None:
     # Two batches, each of which takes minutes.
-    file = tmp_path / "lines.txt"
-    file.write_text(("milk " * 200 + "\n") * 8)
-    with start_endless("translate", "--file", file) as process:
+    with start_endless("translate", *["milk " * 200] * 8) as process:
         assert process.stderr is not None
         try:
-            while "searching" not in (said := process.stderr.readline()):
+            while "searching in at-once_1" not in (said := process.stderr.readline()):
                 assert said, "it ended"
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=60) == 130

@@ -215,7 +215,7 @@ def test_a_second_ctrl_c_ends_a_search_at_its_next_step(start_endless: Callable[
             with closing(HTTPConnection("127.0.0.1", port, timeout=600)) as client:
                 # Two batches, each of which takes minutes.
                 send(client, "POST", "/translate", {"texts": ["milk " * 200] * 8})
-                wait_for("searching", process)
+                wait_for("searching in at-once_1", process)
                 process.send_signal(signal.SIGINT)
                 wait_for("stopping", process)
                 process.send_signal(signal.SIGINT)
