@@ -248,9 +248,7 @@ class TextSearch:
         """
         most_sentences = max(1, self.batch_sentences // num_at_once)
         if beam_size * len(segments) >= _WORTH_DIVIDING:
-            # As many batches for each that is searched at once, of about the same number of sentences.
-            num_batches = num_at_once * -(-len(segments) // (num_at_once * most_sentences))
-            most_sentences = -(-len(segments) // num_batches)
+            most_sentences = min(most_sentences, -(-len(segments) // num_at_once))
         most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // beam_size) // num_at_once
         lengths = [len(segment.tokens) + 1 for segment in segments]
         order = sorted(range(len(segments)), key=lambda place: -lengths[place])
