@@ -118,7 +118,7 @@ def ctrl_c() -> None:
 
 
 @pytest.mark.parametrize(("happens", "error"), [(an_error, ValueError), (ctrl_c, KeyboardInterrupt)])
-def test_work_that_has_begun_is_given_up(happens: Callable[[], None], error: type[BaseException]) -> None:
+def test_unfinished_work_is_given_up(happens: Callable[[], None], error: type[BaseException]) -> None:
     all_begun, given_up = threading.Barrier(2, timeout=60), SimpleQueue[int]()
 
     def work(piece: int, check: Check) -> None:
