@@ -87,7 +87,8 @@ print(without, pages_asked_for())
 def test_bf16_is_fast_where_the_processor_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists() and hasattr(torch.cpu, "get_capabilities"):
-        assert multiplies_bf16_fast(torch.device("cpu")) == ("amx_bf16" in cpuinfo.read_text().split())
+        flags = set(cpuinfo.read_text().split())
+        assert multiplies_bf16_fast(torch.device("cpu")) == bool(flags & {"amx_bf16", "avx512_bf16"})
     for capability, is_fast in (((7, 5), False), ((8, 0), True), ((12, 0), True)):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, found=capability: found)
         assert multiplies_bf16_fast(torch.device("cuda")) == is_fast
@@ -97,31 +98,37 @@ def test_bf16_is_fast_where_the_processor_says_so(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("amx", "capability", "device", "expected"),
+    ("instructions", "capability", "device", "expected"),
     [
-        (True, None, "cpu", "bf16"),
-        (False, None, "cpu", "float32"),
-        (False, (8, 0), "cuda", "bf16"),
-        (True, (7, 0), "cuda", "fp16"),
-        (True, (6, 1), "cuda", "float32"),
-        (True, None, "mps", "float32"),
+        ("amx_bf16", None, "cpu", "bf16"),
+        ("avx512_bf16", None, "cpu", "bf16"),
+        ("avx512_f", None, "cpu", "float32"),
+        ("avx512_f", (8, 0), "cuda", "bf16"),
+        ("amx_bf16", (7, 0), "cuda", "fp16"),
+        ("amx_bf16", (6, 1), "cuda", "float32"),
+        ("amx_bf16", None, "mps", "float32"),
     ],
 )
 def test_the_precision_of_search_is_16_bits_where_that_is_faster(
-    amx: bool,
+    instructions: str,
     capability: tuple[int, int] | None,
     device: str,
     expected: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": amx})
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {instructions: True})
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert choose_search_precision("auto", torch.device(device)) == expected
 
 
 @pytest.mark.parametrize(
     ("name", "device", "needed"),
-    [("bf16", "cpu", "AMX"), ("bf16", "cuda", "Ampere"), ("fp16", "cpu", "CUDA"), ("int8", "cuda", "a CPU")],
+    [
+        ("bf16", "cpu", "AVX-512 BF16"),
+        ("bf16", "cuda", "Ampere"),
+        ("fp16", "cpu", "CUDA"),
+        ("int8", "cuda", "a CPU"),
+    ],
 )
 def test_a_precision_that_the_device_lacks_is_refused_with_a_way_out(
     name: str, device: str, needed: str, monkeypatch: pytest.MonkeyPatch

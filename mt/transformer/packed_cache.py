@@ -33,7 +33,7 @@ class PackedCache:
         """Begin with no tokens; the memory for them is allocated as they come.
 
         Args:
-            sources: For each layer, keys and values of the source ``(B, H, S, K)``.
+            sources: For each layer, keys and values of the source ``(B, H, S, K)``, in the type of all keys.
             src_mask: ``(B, 1, 1, S)``, 0 where a source token is real and minus infinity elsewhere; None if
                 all are real.
             src_length: The number of source positions without those that the model has added.
@@ -94,17 +94,15 @@ class PackedCache:
         mask = None
         if self._is_past is not None:
             mask = self._is_past[:, : self.length].flatten(1).view(batch, 1, rows, -1)
-        query = new[:, :, 0].transpose(1, 2)
-        attended = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
-        return join_heads(attended).view(batch * rows, -1)
+        queries = new[:, :, 0].transpose(1, 2)
+        return attend(queries, keys, values, mask).view(batch * rows, -1)
 
     def attend_to_source(self, layer: int, queries: Tensor) -> Tensor:
         """Let the rows attend to their sources with queries ``(R, D)``: ``(R, D)``."""
         keys, values = self.sources[layer]
         batch, heads, _, width = keys.shape
         split = queries.view(batch, self._rows_per_sentence, heads, width).transpose(1, 2)
-        attended = F.scaled_dot_product_attention(split, keys, values, attn_mask=self.src_mask)
-        return join_heads(attended).view_as(queries)
+        return attend(split, keys, values, self.src_mask).view_as(queries)
 
     def alignment_scores(self, queries: Tensor) -> Tensor:
         """Score source positions by the first head of the last layer: ``(R, D)`` -> ``(R, S)`` in float32."""
@@ -140,6 +138,22 @@ class PackedCache:
         """Let ``(B, T, N, 2, H, K)`` hold what a layer has written."""
         self._written[layer] = written
         self._pasts[layer] = _keys_and_values(written)
+
+
+def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Attend as `ScaledDotProductAttention` does, in the type of the keys, and join the heads.
+
+    Args:
+        queries: ``(B, H, Tq, K)``.
+        keys: ``(B, H, Tk, K)``, like ``values``.
+        values: ``(B, H, Tk, K)``.
+        mask: True = may attend, or numbers in the type of the keys that are added to the scores.
+
+    Returns:
+        ``(B, Tq, D)``, in the type of the queries.
+    """
+    attended = F.scaled_dot_product_attention(queries.to(keys.dtype), keys, values, attn_mask=mask)
+    return join_heads(attended).to(queries.dtype)
 
 
 def _keys_and_values(written: Tensor) -> KeysAndValues:

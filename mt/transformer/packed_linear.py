@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mt.device import SearchPrecision
+from mt.device import SearchPrecision, onednn_is_faster
 from mt.transformer.feed_forward import Activation
 from mt.transformer.linear import pad_outputs, padded_length
 
@@ -57,7 +57,7 @@ def pack(
         if precision == "int8":
             return _Int8Linear(weight, bias, activation)
         dtype = ACTIVATION_DTYPES[precision]
-        if precision == "bf16" and weight.device.type == "cpu" and onednn_packs_bf16():
+        if weight.device.type == "cpu" and onednn_is_faster(dtype) and onednn_packs(dtype):
             return _OneDnnLinear(weight.to(dtype), None if bias is None else bias.to(dtype), activation)
         return _PlainLinear(weight.detach().to(dtype), None if bias is None else bias.to(dtype), activation)
 
@@ -99,16 +99,20 @@ class _PlainLinear:
 
 
 class _OneDnnLinear:
-    """A product in bf16 by weights in the layout of oneDNN; bias, activation and residual in one pass."""
+    """A product by weights in the layout of oneDNN; bias, activation and residual in one pass."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, _TRIED_ROWS)
         self._bias = bias
         self._post = activation or "none"
+        # For a single row oneDNN's preparations take longer than MKL's product. In bf16 MKL has none.
+        self._lone = _PlainLinear(weight, bias, activation) if weight.dtype == torch.float32 else None
         self._linear: Any = torch.ops.mkldnn._linear_pointwise.default
         self._linear_plus: Any = torch.ops.mkldnn._linear_pointwise.binary
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        if self._lone is not None and len(x) == 1:
+            return self._lone(x, residual)
         y: Tensor
         if residual is None:
             # The last argument is the formula of GELU, which is the exact one.
@@ -119,11 +123,11 @@ class _OneDnnLinear:
 
 
 @cache
-def onednn_packs_bf16() -> bool:
-    """Return whether this torch can multiply by packed weights in bf16, with the right result."""
+def onednn_packs(dtype: torch.dtype) -> bool:
+    """Return whether this torch can multiply by packed weights of this type, with the right result."""
     generator = torch.Generator().manual_seed(0)
     x, weight, residual = (
-        torch.randn(rows, _TRIED_WIDTH, generator=generator).bfloat16()
+        torch.randn(rows, _TRIED_WIDTH, generator=generator).to(dtype)
         for rows in (_TRIED_ROWS, _TRIED_WIDTH, _TRIED_ROWS)
     )
     expected = F.linear(x.float(), weight.float(), weight[0].float())
@@ -242,4 +246,4 @@ def step_length(number: int) -> int:
 
 def _is_compiled(rows: Tensor) -> bool:
     """Whether oneDNN compiles products with these rows: a program for each number of them."""
-    return rows.dtype == torch.bfloat16 and rows.device.type == "cpu"
+    return rows.device.type == "cpu" and onednn_is_faster(rows.dtype)

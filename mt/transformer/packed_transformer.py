@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mt.device import SearchPrecision
-from mt.transformer.attention import MultiHeadAttention, join_heads
+from mt.device import SearchPrecision, attention_dtype
+from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.decoder import DecoderLayer
 from mt.transformer.embedding import PositionalEmbedding, longer_table
 from mt.transformer.encoder import EncoderLayer
 from mt.transformer.feed_forward import Activation, FeedForward
 from mt.transformer.layer import Residual
 from mt.transformer.linear import padded_length
-from mt.transformer.packed_cache import KeysAndValues, PackedCache
+from mt.transformer.packed_cache import KeysAndValues, PackedCache, attend
 from mt.transformer.packed_linear import ACTIVATION_DTYPES, RealRows, pack, padded, step_length
 from mt.transformer.transformer import DecodedStep, Transformer
 
@@ -38,6 +38,7 @@ class PackedTransformer:
     def __init__(self, model: Transformer, precision: SearchPrecision) -> None:
         """Pack the weights of ``model``, on its device; it is not used afterwards."""
         dtype = ACTIVATION_DTYPES[precision]
+        self._attention_dtype = attention_dtype(dtype, model.output.weight.device)
         self._is_rounded = precision != "float32"
         self._src_embedding = _Embedding(model.src_embedding, dtype)
         self._tgt_embedding = _Embedding(model.tgt_embedding, dtype)
@@ -58,13 +59,13 @@ class PackedTransformer:
         batch, length, _ = embedded.shape
         mask, real = self._bias(src_mask), self._real_rows(src_mask)
 
-        def attend(projected: Tensor) -> Tensor:
+        def attend_to_source(projected: Tensor) -> Tensor:
             queries, keys, values = _split(real.spread(projected), batch, 3, self._num_heads)
-            return real.take(_attend(queries, keys, values, mask))
+            return real.take(self._attend(queries, keys, values, mask))
 
         x = real.take(embedded.flatten(0, 1))
         for layer in self._encoder:
-            x = layer(x, attend)
+            x = layer(x, attend_to_source)
         return real.spread(self._encoder_norm(x)).view(batch, length, -1)
 
     def start_cache(
@@ -105,16 +106,21 @@ class PackedTransformer:
 
         def attend_to_target(projected: Tensor) -> Tensor:
             queries, keys, values = _split(projected[: batch * length], batch, 3, self._num_heads)
-            return padded(_attend(queries, keys, values, tgt_mask), num_rows)
+            return padded(self._attend(queries, keys, values, tgt_mask), num_rows)
 
         def attend_to_source(source: KeysAndValues, projected: Tensor) -> Tensor:
             [queries] = _split(projected[: batch * length], batch, 1, self._num_heads)
-            return padded(_attend(queries, *source, mask), num_rows)
+            return padded(self._attend(queries, *source, mask), num_rows)
 
         x = padded(self._tgt_embedding(tgt_ids).flatten(0, 1), num_rows)
         for layer, source in zip(self._decoder, sources, strict=True):
             x = layer(x, attend_to_target, partial(attend_to_source, source))
         return self._output(self._decoder_norm(x))[: batch * length].view(batch, length, -1)
+
+    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """`attend` to keys and values of the layers' type: ``(B * T, D)``."""
+        dtype = self._attention_dtype
+        return attend(queries, keys.to(dtype), values.to(dtype), mask).flatten(0, 1)
 
     def _num_missing(self, src_length: int) -> int:
         """The positions by which sources of this length are lengthened."""
@@ -132,7 +138,7 @@ class PackedTransformer:
         mask = self._lengthened(src_mask)
         if bool(mask.all()):
             return None
-        bias = torch.zeros(mask.shape, dtype=self._src_embedding.dtype, device=mask.device)
+        bias = torch.zeros(mask.shape, dtype=self._attention_dtype, device=mask.device)
         return bias.masked_fill_(~mask, -torch.inf)
 
     def _sources(self, memory: Tensor, src_mask: Tensor) -> list[KeysAndValues]:
@@ -141,7 +147,8 @@ class PackedTransformer:
         rows = real.take(memory.flatten(0, 1))
         found = []
         for layer in self._decoder:
-            keys, values = _split(real.spread(layer.source(rows)), len(memory), 2, self._num_heads)
+            projected = real.spread(layer.source(rows).to(self._attention_dtype))
+            keys, values = _split(projected, len(memory), 2, self._num_heads)
             found.append((keys, values))
         return found
 
@@ -268,8 +275,3 @@ def _split(projected: Tensor, batch: int, number: int, heads: int) -> list[Tenso
     length, width = len(projected) // batch, projected.size(1) // number
     split = projected.view(batch, length, number, heads, width // heads)
     return [part.transpose(1, 2) for part in split.unbind(2)]
-
-
-def _attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """Attend as `ScaledDotProductAttention` does, and join the heads: ``(B * T, D)``."""
-    return join_heads(F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)).flatten(0, 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from mt.device import multiplies_bf16_fast
+from mt.device import bf16_instructions
 from scripts.benchmark.process import REPOSITORY
 
 STATISTICS = Path("/proc/stat")
@@ -25,8 +25,7 @@ def processor() -> str:
     lines = file.read_text().splitlines() if file.exists() else []
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     name = names[0] if names else platform.processor() or platform.machine()
-    amx = ", AMX" if multiplies_bf16_fast(torch.device("cpu")) else ""
-    return f"{name} ({torch.backends.cpu.get_cpu_capability()}{amx})"
+    return f"{name} ({', '.join([torch.backends.cpu.get_cpu_capability(), *bf16_instructions()])})"
 
 
 def graphics() -> str:

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from mt.device import SearchPrecision
 from mt.transformer import packed_linear
 from mt.transformer.feed_forward import Activation
-from mt.transformer.packed_linear import ACTIVATION_DTYPES, multiplies_int8, onednn_packs_bf16, pack
+from mt.transformer.packed_linear import ACTIVATION_DTYPES, multiplies_int8, onednn_packs, pack
 
 PRECISIONS: list[SearchPrecision] = ["float32", "bf16", "fp16", "int8"]
 # Relative to the largest element: bf16 has 8 bits, and int8 rounds weights and inputs to 127 levels.
@@ -19,8 +19,9 @@ TOLERANCES = {"float32": 1e-6, "bf16": 1 / 128, "fp16": 1 / 1024, "int8": 1 / 40
 
 @pytest.fixture
 def _interfaces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_linear, "onednn_is_faster", lambda dtype: dtype != torch.float16)
     if request.param == "fallback":
-        monkeypatch.setattr(packed_linear, "onednn_packs_bf16", lambda: False)
+        monkeypatch.setattr(packed_linear, "onednn_packs", lambda dtype: False)
         monkeypatch.setattr(packed_linear, "multiplies_int8", lambda: False)
 
 
@@ -49,9 +50,11 @@ def test_a_packed_layer_computes_what_torch_does(
         assert relative_error(found, expected + residual) < TOLERANCES[precision]
 
 
+@pytest.mark.parametrize("_interfaces", ["packed", "fallback"], indirect=True)
 @pytest.mark.parametrize("num_threads", [1, 2])
 @pytest.mark.parametrize("num_rows", [1, 2, 16, 17])
 @pytest.mark.parametrize(("width", "bias"), [(80, True), (80, False), (81, True)])
+@pytest.mark.usefixtures("_interfaces")
 def test_few_rows_are_multiplied_on_several_threads_as_on_one(
     width: int, bias: bool, num_rows: int, num_threads: int
 ) -> None:
@@ -107,4 +110,4 @@ def test_a_guard_finds_an_interface_that_is_gone_or_wrong(monkeypatch: pytest.Mo
         assert not multiplies_int8.__wrapped__()
     for broken in (gone, lambda self, x, residual=None: x.new_zeros(len(x), 64)):
         monkeypatch.setattr(packed_linear._OneDnnLinear, "__call__", broken)
-        assert not onednn_packs_bf16.__wrapped__()
+        assert not onednn_packs.__wrapped__(torch.bfloat16)
