@@ -51,10 +51,10 @@ def onednn_is_faster(dtype: torch.dtype) -> bool:
     It does in bf16. In float32 MKL has kernels with AVX-512 for Intel's processors alone; on AMD's it takes
     AVX2, which since Zen 5 has half the speed.
     """
-    is_amd = "AMD" in _capabilities().get("cpu_name", "")
-    return dtype == torch.bfloat16 or (
-        dtype == torch.float32 and is_amd and _capabilities().get("avx512_f", False)
-    )
+    if dtype != torch.float32:
+        return dtype == torch.bfloat16
+    capabilities = _capabilities()
+    return "AMD" in capabilities.get("cpu_name", "") and capabilities.get("avx512_f", False)
 
 
 def attention_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from mt.data.batches.batch import Batch
 from mt.masks import Mask
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
-from mt.transformer.linear import pad_outputs, pad_rows
+from mt.transformer.linear import onednn_dtype, pad_outputs, pad_rows, product
 from mt.transformer.transformer import Transformer
 
 # 16 MB of logits, allocated once. Products are faster with many rows: in bf16, where each chunk's part of the
@@ -60,10 +60,10 @@ class _ProjectedLoss(torch.autograd.Function):
         num_rows, num_ids = len(hidden), len(weight)
         if torch.is_autocast_enabled(hidden.device.type):
             dtype = torch.get_autocast_dtype(hidden.device.type)
-            weight = weight.to(dtype)
-            # Rows that are added are like padding and do not count.
-            hidden = pad_rows(hidden).to(dtype)
-            labels = F.pad(labels, (0, len(hidden) - num_rows), value=PAD_ID)
+            weight, hidden = weight.to(dtype), hidden.to(dtype)
+        # Rows that are added are like padding and do not count.
+        hidden = pad_rows(hidden)
+        labels = F.pad(labels, (0, len(hidden) - num_rows), value=PAD_ID)
         weight = pad_outputs(weight)
         needs_gradient = with_gradient and any(ctx.needs_input_grad)
         if needs_gradient:
@@ -71,14 +71,13 @@ class _ProjectedLoss(torch.autograd.Function):
             # Always in float32: summed over many chunks, bf16 would lose small values.
             weight_gradient = torch.zeros_like(weight, dtype=torch.promote_types(weight.dtype, torch.float32))
         rows, block_rows = _rows_at_a_time(hidden, num_ids)
-        buffer = hidden.new_empty(min(rows, len(hidden)), len(weight))
         # The loss itself is never computed in bf16 or fp16.
         exact_dtype = torch.promote_types(hidden.dtype, torch.float32)
-        exact_buffer = buffer.new_empty(min(block_rows, len(buffer)), num_ids, dtype=exact_dtype)
+        exact_buffer = hidden.new_empty(min(block_rows, len(hidden)), num_ids, dtype=exact_dtype)
         loss = hidden.new_zeros((), dtype=exact_dtype)
         for start in range(0, len(hidden), rows):
             chunk = hidden[start : start + rows]
-            logits = torch.mm(chunk, weight.t(), out=buffer[: len(chunk)])
+            logits = product(chunk, weight.t())
             losses = []
             for first in range(0, len(chunk), block_rows):
                 # Outputs that are added are zero, and remain so where the logits become their gradient.
@@ -90,11 +89,13 @@ class _ProjectedLoss(torch.autograd.Function):
                     block.copy_(exact)
             loss += torch.cat(losses).sum()
             if needs_gradient:
-                torch.mm(logits, weight, out=hidden_gradient[start : start + rows])
-                if weight_gradient.dtype == chunk.dtype:
+                hidden_gradient[start : start + rows] = product(logits, weight)
+                if weight_gradient.dtype == chunk.dtype and onednn_dtype(chunk) is None:
                     weight_gradient.addmm_(logits.t(), chunk)
                 else:
-                    weight_gradient += logits.t() @ chunk
+                    weight_gradient += product(logits.t(), chunk)
+            # Before the next chunk, which then takes its memory.
+            del logits
         if needs_gradient:
             ctx.save_for_backward(hidden_gradient[:num_rows], weight_gradient[:num_ids])
         return loss

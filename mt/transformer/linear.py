@@ -1,12 +1,13 @@
-"""Linear layers whose matrix products in bf16 on a CPU have few different shapes.
+"""Linear layers whose matrix products by oneDNN have few different shapes.
 
-For bf16 on a CPU, oneDNN compiles a kernel for each new shape of a product, which takes ten times as long as
-the product itself, and caches a thousand kernels of megabytes each. Batches have a thousand shapes. Therefore
-rows of zeros are appended until the number of rows is one of a few.
+On a CPU, bf16 is multiplied by oneDNN, and so is float32 where `mt.device.onednn_is_faster`. It compiles a
+kernel for each new shape of a product, which takes ten times as long as the product itself, and caches a
+thousand kernels of megabytes each. Batches have a thousand shapes. Therefore rows of zeros are appended until
+the number of rows is one of a few.
 
 Bias and ReLU are part of these products. torch copies the bias to each row of the result before it
-multiplies, and applies ReLU after. For 4,096 rows from 256 to 1,024 columns that takes 4.4 milliseconds of
-one core, where oneDNN takes 1.8 for all three.
+multiplies, and applies ReLU after. For 4,096 rows from 256 to 1,024 columns in bf16 that takes 4.4
+milliseconds of one core, where oneDNN takes 1.8 for all three.
 """
 
 from functools import cache
@@ -15,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from mt.device import onednn_is_faster
 
 _FEWEST_ROWS = 32
 # Numbers in bf16 that the second-level cache of a core holds.
@@ -31,10 +34,24 @@ class Linear(nn.Linear):
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
     """Compute ``x @ weight.t() + bias``, as `torch.nn.functional.linear` does, then ReLU if asked for."""
-    if is_cpu_autocast(x) and torch.get_autocast_dtype("cpu") == torch.bfloat16:
-        return bf16_linear(x, weight, bias, relu=relu)
-    y = unpad_rows(F.linear(pad_rows(x), weight, bias), x)
+    dtype = onednn_dtype(x)
+    if dtype is not None:
+        return onednn_linear(x, weight, bias, dtype, relu=relu)
+    y = F.linear(x, weight, bias)
     return F.relu(y) if relu else y
+
+
+def onednn_dtype(x: Tensor) -> torch.dtype | None:
+    """Return the type in which oneDNN multiplies ``x``; None where torch decides how it is multiplied."""
+    if x.device.type != "cpu":
+        return None
+    if torch.is_autocast_enabled("cpu"):
+        dtype = torch.get_autocast_dtype("cpu")
+    elif torch.compiler.is_compiling():
+        return None
+    else:
+        dtype = x.dtype
+    return dtype if onednn_is_faster(dtype) else None
 
 
 def is_cpu_autocast(x: Tensor) -> bool:
@@ -54,10 +71,11 @@ def pad_outputs(weight: Tensor) -> Tensor:
 
 
 def pad_rows(x: Tensor) -> Tensor:
-    """Flatten ``(..., D)`` to ``(N, D)`` with rows of zeros under CPU autocast; else return ``x``."""
-    if not is_cpu_autocast(x):
+    """Flatten ``(..., D)`` to ``(N, D)`` with rows of zeros where oneDNN multiplies; else return ``x``."""
+    dtype = onednn_dtype(x)
+    if dtype is None:
         return x
-    dtype, rows = torch.get_autocast_dtype("cpu"), x.flatten(0, -2)
+    rows = x.flatten(0, -2)
     if rows.dtype == dtype and len(rows) == padded_length(len(rows)):
         return rows
     return _PadRows.apply(rows, dtype)  # type: ignore[no-untyped-call, no-any-return]
@@ -65,7 +83,7 @@ def pad_rows(x: Tensor) -> Tensor:
 
 def unpad_rows(rows: Tensor, like: Tensor) -> Tensor:
     """Give a result ``(N, E)`` of ``pad_rows(like)`` the shape of ``like`` ``(..., D)``: ``(..., E)``."""
-    if not is_cpu_autocast(like):
+    if onednn_dtype(like) is None:
         return rows
     return rows[: like.numel() // like.size(-1)].view(*like.shape[:-1], rows.size(-1))
 
@@ -103,49 +121,69 @@ def as_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
     return result
 
 
-def bf16_linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
-    """Compute ``x @ weight.t() + bias``, then ReLU if asked for: ``(..., D)`` -> ``(..., E)`` in bf16."""
-    return _Bf16Linear.apply(x, weight, bias, relu)  # type: ignore[no-untyped-call, no-any-return]
+def onednn_linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, *, relu: bool = False
+) -> Tensor:
+    """``x @ weight.t() + bias`` in ``dtype``, then ReLU if asked for: ``(..., D)`` -> ``(..., E)``."""
+    return _OneDnnLinear.apply(x, weight, bias, dtype, relu)  # type: ignore[no-untyped-call, no-any-return]
 
 
-class _Bf16Linear(torch.autograd.Function):
+class _OneDnnLinear(torch.autograd.Function):
     """oneDNN's product has no derivative of its own in torch."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-        """Multiply ``(..., D)`` by the transpose of the weight ``(E, D)``: ``(..., E)`` in bf16."""
-        rows = as_rows(x, torch.bfloat16)
-        halved = weight.to(torch.bfloat16)
-        y = _multiply(rows, halved, None if bias is None else bias.to(torch.bfloat16), relu)
-        ctx.x_shape, ctx.dtypes, ctx.has_bias = x.shape, (x.dtype, weight.dtype), bias is not None
-        ctx.save_for_backward(rows, halved, y if relu else None)
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, relu: bool
+    ) -> Tensor:
+        """Multiply ``(..., D)`` by the transpose of the weight ``(E, D)``: ``(..., E)`` in ``dtype``."""
+        rows, weight_dtype = as_rows(x, dtype), weight.dtype
+        weight = weight.to(dtype)
+        y = _multiply(rows, weight, None if bias is None else bias.to(dtype), relu)
+        ctx.x_shape, ctx.dtypes, ctx.has_bias = x.shape, (x.dtype, weight_dtype), bias is not None
+        ctx.save_for_backward(rows, weight, y if relu else None)
         return y[: x.numel() // x.size(-1)].view(*x.shape[:-1], -1)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+    def backward(
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
         """Return the gradients of ``x``, weight and bias, each in its own type, from that of the output."""
         rows, weight, y = ctx.saved_tensors
         x_dtype, weight_dtype = ctx.dtypes
-        needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad
-        gradient = as_rows(gradients[0], torch.bfloat16)
+        needs_x, needs_weight, needs_bias, *_ = ctx.needs_input_grad
+        gradient = as_rows(gradients[0], rows.dtype)
         if y is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, y, 0)
         num_rows = ctx.x_shape.numel() // ctx.x_shape[-1]
         return (
-            (gradient @ weight)[:num_rows].to(x_dtype).view(ctx.x_shape) if needs_x else None,
+            product(gradient, weight)[:num_rows].to(x_dtype).view(ctx.x_shape) if needs_x else None,
             transposed_product(gradient, rows).to(weight_dtype) if needs_weight else None,
             gradient.sum(0).to(weight_dtype) if ctx.has_bias and needs_bias else None,
             None,
+            None,
         )
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """Compute ``a @ b`` of two matrices of one type by the library that is faster."""
+    # In bf16, torch itself calls oneDNN.
+    if a.dtype == torch.float32 and onednn_dtype(a) and onednn_adds_bias():
+        return _onednn(a, b.t(), None, relu=False)
+    return a @ b
 
 
 def transposed_product(gradient: Tensor, rows: Tensor) -> Tensor:
     """Compute ``gradient.t() @ rows``: ``(N, E)`` and ``(N, D)`` -> ``(E, D)``.
 
-    Where oneDNN transposes the wider one of them itself, that takes longer than the product: with 3,584 rows
-    of 2,048 and 512, 27 milliseconds of one core. With a copy of the narrower one they take 15.
+    Where oneDNN transposes the wider one of them itself, that takes longer than the product: in bf16 with
+    3,584 rows of 2,048 and 512, 27 milliseconds of one core. With a copy of the narrower one they take 15. In
+    float32 it has to be the first factor, and needs no copy.
     """
     num_outputs, num_inputs = gradient.size(1), rows.size(1)
+    if gradient.dtype == torch.float32:
+        if num_inputs < num_outputs:
+            return product(rows.t(), gradient).t().contiguous()
+        return product(gradient.t(), rows)
     if num_outputs < num_inputs:
         return gradient.t().contiguous() @ rows
     if num_inputs < num_outputs and rows.numel() > _CACHED:
@@ -174,8 +212,10 @@ def onednn_adds_bias() -> bool:
     expected = F.linear(rows.float(), weight.float(), bias.float())
     try:
         errors = [
-            _onednn(rows, weight, bias, relu=False) - expected,
-            _onednn(rows, weight, bias, relu=True) - expected.relu(),
+            _onednn(rows.to(dtype), weight.to(dtype), bias.to(dtype), relu)
+            - (expected.relu() if relu else expected)
+            for dtype in (torch.float32, torch.bfloat16)
+            for relu in (False, True)
         ]
     except (AttributeError, TypeError, RuntimeError):
         return False

@@ -14,7 +14,7 @@ from mt.config.model import ModelConfig
 from mt.device import SearchPrecision
 from mt.special_tokens import PAD_ID
 from mt.training.loss import r_drop_loss, simcut_loss, smoothed_cross_entropy
-from mt.transformer import linear
+from mt.transformer import linear, packed_linear
 from mt.transformer.build import build_transformer
 from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
@@ -31,6 +31,8 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
 @pytest.fixture
 def padding(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Lets a CPU want what a GPU wants."""
+    for module in (linear, packed_linear):
+        monkeypatch.setattr(module, "onednn_is_faster", lambda dtype: dtype == torch.bfloat16)
     return lambda: monkeypatch.setitem(linear.OUTPUTS_TOGETHER, "cpu", 8)
 
 

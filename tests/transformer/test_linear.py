@@ -1,4 +1,4 @@
-"""Linear layers in bf16 on a CPU equal torch's, in products of few shapes."""
+"""Linear layers by oneDNN equal torch's, in products of few shapes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +22,7 @@ PRODUCTS = (ATEN.mm.default, ATEN.mm.out, ATEN.addmm.default, ATEN.bmm.default, 
 
 
 class Listener(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records the shapes of all matrix products in bf16."""
+    """Records the shapes of all matrix products in bf16, and of all that oneDNN is asked for."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -67,7 +67,8 @@ def test_value_and_gradients_are_those_of_torch(
         torch.testing.assert_close(gradient.float(), expected.float(), rtol=0.02, atol=0.02 * scale)
 
 
-def test_without_autocast_it_equals_torch_exactly() -> None:
+def test_where_torch_multiplies_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mt.transformer.linear.onednn_is_faster", lambda dtype: False)
     layer, x = Linear(D, E), torch.randn(3, 5, D)
     assert layer(x).equal(F.linear(x, layer.weight, layer.bias))
     assert linear(x, layer.weight, None).equal(F.linear(x, layer.weight))
@@ -101,10 +102,13 @@ def test_rows_are_padded_to_a_multiple_of_32_or_of_an_eighth(
     [{}, {"guided_alignment": 0.5}, {"r_drop": 2.0}, {"simcut": 2.0, "simcut_share": 0.1}],
     ids=["plain", "guided alignment", "R-Drop", "SimCut"],
 )
+@pytest.mark.parametrize("in_bf16", [True, False], ids=["bf16", "float32"])
 def test_batches_of_many_shapes_lead_to_products_of_few_shapes(
-    weights: dict[str, float], bf16: torch.autocast
+    weights: dict[str, float], in_bf16: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a whole step, forward and backward, losses and all: 300, 312 and 304 rows become 320."""
+    taken = {torch.bfloat16, torch.float32}
+    monkeypatch.setattr("mt.transformer.linear.onednn_is_faster", taken.__contains__)
     config = ModelConfig(d_model=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=32)
     model = build_transformer(config, src_vocab_size=40, tgt_vocab_size=40, max_length=50)
     objective = Objective(model, **weights)
@@ -113,7 +117,7 @@ def test_batches_of_many_shapes_lead_to_products_of_few_shapes(
         src, tgt, places = ([[token] * (length - 1)] * rows for token in (5, 6, 0))
         batch = collate(src, tgt, places)
         with Listener() as listener:
-            with bf16:
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=in_bf16):
                 loss = objective(batch, 0.1)
             loss.backward()
         heard.append(listener.shapes)
