@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch
 
 import mt.data.prepare
 from mt.cli.options import parse_duration
