@@ -48,8 +48,8 @@ def bf16_instructions() -> list[str]:
 def onednn_is_faster(dtype: torch.dtype) -> bool:
     """Whether this CPU multiplies faster by oneDNN than by torch's other library, MKL.
 
-    It does in bf16. In float32 MKL has kernels with AVX-512 for Intel's processors alone; on AMD's it takes
-    AVX2, which since Zen 5 has half the speed.
+    It does in bf16. In float32 MKL has kernels with AVX-512 for Intel's processors alone. On AMD's it takes
+    AVX2, which on Zen 5 is half as fast.
     """
     if dtype != torch.float32:
         return dtype == torch.bfloat16
@@ -58,12 +58,12 @@ def onednn_is_faster(dtype: torch.dtype) -> bool:
 
 
 def attention_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
-    """The type in which attention is computed without a gradient, between layers of type ``dtype``.
+    """The type in which search computes attention, between layers of type ``dtype``.
 
     Without AMX, torch's kernel for the CPU takes three times as long in bf16 as in float32.
     """
-    is_slow = device.type == "cpu" and dtype == torch.bfloat16 and "AMX" not in bf16_instructions()
-    return torch.float32 if is_slow else dtype
+    has_amx = _capabilities().get("amx_bf16", False)
+    return torch.float32 if device.type == "cpu" and dtype == torch.bfloat16 and not has_amx else dtype
 
 
 def _capabilities() -> dict[str, Any]:

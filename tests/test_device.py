@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from mt.device import choose_device, choose_search_precision, is_out_of_memory, multiplies_bf16_fast
+from mt.device import (
+    attention_dtype,
+    choose_device,
+    choose_search_precision,
+    is_out_of_memory,
+    multiplies_bf16_fast,
+    onednn_is_faster,
+)
 from mt.errors import DeviceError, Remedy
 
 
@@ -89,6 +96,7 @@ def test_bf16_is_fast_where_the_processor_says_so(monkeypatch: pytest.MonkeyPatc
     if cpuinfo.exists() and hasattr(torch.cpu, "get_capabilities"):
         flags = set(cpuinfo.read_text().split())
         assert multiplies_bf16_fast(torch.device("cpu")) == bool(flags & {"amx_bf16", "avx512_bf16"})
+        assert onednn_is_faster(torch.float32) == ({"AuthenticAMD", "avx512f"} <= flags)
     for capability, is_fast in (((7, 5), False), ((8, 0), True), ((12, 0), True)):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, found=capability: found)
         assert multiplies_bf16_fast(torch.device("cuda")) == is_fast
@@ -119,6 +127,46 @@ def test_the_precision_of_search_is_16_bits_where_that_is_faster(
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {instructions: True})
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert choose_search_precision("auto", torch.device(device)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "has_avx512", "dtype", "expected"),
+    [
+        ("AMD EPYC", True, torch.float32, True),
+        ("AMD EPYC", False, torch.float32, False),
+        ("Intel(R) Xeon(R) Processor", True, torch.float32, False),
+        ("AMD EPYC", True, torch.float64, False),
+        ("Intel(R) Xeon(R) Processor", False, torch.bfloat16, True),
+    ],
+)
+def test_float32_is_left_to_mkl_except_on_amds_processors_with_avx512(
+    name: str, has_avx512: bool, dtype: torch.dtype, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"cpu_name": name, "avx512_f": has_avx512}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found, raising=False)
+    assert onednn_is_faster(dtype) == expected
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
+    assert onednn_is_faster(dtype) == (dtype == torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("instructions", "device", "dtype", "expected"),
+    [
+        ("avx512_bf16", "cpu", torch.bfloat16, torch.float32),
+        ("amx_bf16", "cpu", torch.bfloat16, torch.bfloat16),
+        ("avx512_bf16", "cuda", torch.bfloat16, torch.bfloat16),
+        ("avx512_bf16", "cpu", torch.float32, torch.float32),
+    ],
+)
+def test_attention_is_computed_in_float32_where_that_is_faster(
+    instructions: str,
+    device: str,
+    dtype: torch.dtype,
+    expected: torch.dtype,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {instructions: True}, raising=False)
+    assert attention_dtype(dtype, torch.device(device)) == expected
 
 
 @pytest.mark.parametrize(

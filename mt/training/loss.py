@@ -13,7 +13,7 @@ from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 from mt.transformer.linear import onednn_dtype, pad_outputs, pad_rows, product
 from mt.transformer.transformer import Transformer
 
-# 16 MB of logits, allocated once. Products are faster with many rows: in bf16, where each chunk's part of the
+# 16 MB of logits at a time. Products are faster with many rows: in bf16, where each chunk's part of the
 # weight's gradient is converted to float32, half as many chunks save 1 % of a step.
 _CHUNK_BYTES = 2**24
 # A GPU is faster with few large products, and has room for 512 MB of logits in float32.
@@ -58,12 +58,12 @@ class _ProjectedLoss(torch.autograd.Function):
     ) -> Tensor:
         """The summed loss ``()`` of all chunks; with ``with_gradient``, keep the gradients for `backward`."""
         num_rows, num_ids = len(hidden), len(weight)
-        if torch.is_autocast_enabled(hidden.device.type):
-            dtype = torch.get_autocast_dtype(hidden.device.type)
-            weight, hidden = weight.to(dtype), hidden.to(dtype)
         # Rows that are added are like padding and do not count.
         hidden = pad_rows(hidden)
         labels = F.pad(labels, (0, len(hidden) - num_rows), value=PAD_ID)
+        if torch.is_autocast_enabled(hidden.device.type):
+            dtype = torch.get_autocast_dtype(hidden.device.type)
+            weight, hidden = weight.to(dtype), hidden.to(dtype)
         weight = pad_outputs(weight)
         needs_gradient = with_gradient and any(ctx.needs_input_grad)
         if needs_gradient:
@@ -74,8 +74,8 @@ class _ProjectedLoss(torch.autograd.Function):
         # The loss itself is never computed in bf16 or fp16.
         exact_dtype = torch.promote_types(hidden.dtype, torch.float32)
         exact_buffer = hidden.new_empty(min(block_rows, len(hidden)), num_ids, dtype=exact_dtype)
-        loss = hidden.new_zeros((), dtype=exact_dtype)
-        for start in range(0, len(hidden), rows):
+
+        def loss_of_chunk(start: int) -> Tensor:
             chunk = hidden[start : start + rows]
             logits = product(chunk, weight.t())
             losses = []
@@ -87,15 +87,18 @@ class _ProjectedLoss(torch.autograd.Function):
                 losses.append(row_losses(exact, block_labels, needs_gradient))
                 if needs_gradient and exact is not block:
                     block.copy_(exact)
-            loss += torch.cat(losses).sum()
             if needs_gradient:
                 hidden_gradient[start : start + rows] = product(logits, weight)
                 if weight_gradient.dtype == chunk.dtype and onednn_dtype(chunk) is None:
                     weight_gradient.addmm_(logits.t(), chunk)
                 else:
-                    weight_gradient += product(logits.t(), chunk)
-            # Before the next chunk, which then takes its memory.
-            del logits
+                    weight_gradient.add_(product(logits.t(), chunk))
+            return torch.cat(losses).sum()
+
+        loss = hidden.new_zeros((), dtype=exact_dtype)
+        # One after the other, so that each chunk of logits takes the memory of the one before.
+        for start in range(0, len(hidden), rows):
+            loss += loss_of_chunk(start)
         if needs_gradient:
             ctx.save_for_backward(hidden_gradient[:num_rows], weight_gradient[:num_ids])
         return loss

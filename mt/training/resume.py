@@ -19,7 +19,7 @@ from mt.checkpoint.training_state import SavedTraining
 from mt.config.config import Config
 from mt.config.load import MAX_CONFIG_BYTES, load_config
 from mt.config.write import all_options, config_to_yaml, differences
-from mt.device import Precision, is_out_of_memory
+from mt.device import Precision, is_out_of_memory, onednn_is_faster
 from mt.errors import CheckpointError, ConfigError, Remedy, RunError, TrainingError
 from mt.inference.loaded_model import refuse_other_computation, refuse_other_tokenizers
 from mt.regular_files import read_bytes
@@ -233,7 +233,11 @@ def write_config(run: RunDirectory, config: Config) -> None:
 
 def describe_environment(device: torch.device, precision: Precision) -> dict[str, str | int]:
     """Versions, device, precision and threads, for a checkpoint."""
-    on_gpu = device.type == "cuda"
+    if device.type == "cuda":
+        device_name = torch.cuda.get_device_name(device)
+    else:
+        library = ", float32 by oneDNN" if onednn_is_faster(torch.float32) else ""
+        device_name = f"{torch.backends.cpu.get_cpu_capability()}{library}"
     return {
         "mt": mt.__version__,
         "python": platform.python_version(),
@@ -242,9 +246,7 @@ def describe_environment(device: torch.device, precision: Precision) -> dict[str
         "numpy": version("numpy"),
         "system": f"{platform.system()} {platform.machine()}",
         "device": device.type,
-        "device_name": torch.cuda.get_device_name(device)
-        if on_gpu
-        else torch.backends.cpu.get_cpu_capability(),
+        "device_name": device_name,
         "precision": precision.name,
         "num_threads": torch.get_num_threads(),
         "num_processes": processes.size(),

@@ -24,6 +24,10 @@ _FEWEST_ROWS = 32
 _CACHED = 2**20
 
 
+OFF_BY_LESS = {torch.bfloat16: 0.25, torch.float32: 1e-4}
+"""A sum of 64 products of random numbers is off by less than this, because bf16 has 8 bits and float32 24."""
+
+
 class Linear(nn.Linear):
     """`torch.nn.Linear`, computed by `linear`."""
 
@@ -48,10 +52,16 @@ def onednn_dtype(x: Tensor) -> torch.dtype | None:
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
     elif torch.compiler.is_compiling():
+        # The compiler chooses how it multiplies in float32, for any number of rows.
         return None
     else:
         dtype = x.dtype
-    return dtype if onednn_is_faster(dtype) else None
+    return dtype if _takes_onednn(dtype) else None
+
+
+def _takes_onednn(dtype: torch.dtype) -> bool:
+    # In bf16 torch calls oneDNN itself.
+    return onednn_is_faster(dtype) and (dtype == torch.bfloat16 or onednn_multiplies(dtype))
 
 
 def is_cpu_autocast(x: Tensor) -> bool:
@@ -104,7 +114,7 @@ class _PadRows(torch.autograd.Function):
 
 def padded_length(number: int, fewest: int = _FEWEST_ROWS) -> int:
     """Round up to a multiple of an eighth of the power of two below, or of ``fewest`` if that is more."""
-    unit = max(fewest, 1 << (number.bit_length() - 1) >> 3)
+    unit = max(fewest, 1 << number.bit_length() >> 4)
     return -(-number // unit) * unit
 
 
@@ -125,10 +135,10 @@ def onednn_linear(
     x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, *, relu: bool = False
 ) -> Tensor:
     """``x @ weight.t() + bias`` in ``dtype``, then ReLU if asked for: ``(..., D)`` -> ``(..., E)``."""
-    return _OneDnnLinear.apply(x, weight, bias, dtype, relu)  # type: ignore[no-untyped-call, no-any-return]
+    return _OneDnnProduct.apply(x, weight, bias, dtype, relu)  # type: ignore[no-untyped-call, no-any-return]
 
 
-class _OneDnnLinear(torch.autograd.Function):
+class _OneDnnProduct(torch.autograd.Function):
     """oneDNN's product has no derivative of its own in torch."""
 
     @staticmethod
@@ -141,7 +151,7 @@ class _OneDnnLinear(torch.autograd.Function):
         y = _multiply(rows, weight, None if bias is None else bias.to(dtype), relu)
         ctx.x_shape, ctx.dtypes, ctx.has_bias = x.shape, (x.dtype, weight_dtype), bias is not None
         ctx.save_for_backward(rows, weight, y if relu else None)
-        return y[: x.numel() // x.size(-1)].view(*x.shape[:-1], -1)
+        return y[: x.numel() // x.size(-1)].view(*x.shape[:-1], y.size(-1))
 
     @staticmethod
     def backward(
@@ -166,8 +176,7 @@ class _OneDnnLinear(torch.autograd.Function):
 
 def product(a: Tensor, b: Tensor) -> Tensor:
     """Compute ``a @ b`` of two matrices of one type by the library that is faster."""
-    # In bf16, torch itself calls oneDNN.
-    if a.dtype == torch.float32 and onednn_dtype(a) and onednn_adds_bias():
+    if a.dtype == torch.float32 and a.device.type == "cpu" and _takes_onednn(a.dtype):
         return _onednn(a, b.t(), None, relu=False)
     return a @ b
 
@@ -177,7 +186,7 @@ def transposed_product(gradient: Tensor, rows: Tensor) -> Tensor:
 
     Where oneDNN transposes the wider one of them itself, that takes longer than the product: in bf16 with
     3,584 rows of 2,048 and 512, 27 milliseconds of one core. With a copy of the narrower one they take 15. In
-    float32 it has to be the first factor, and needs no copy.
+    float32 the narrower one is the first factor, which oneDNN copies by itself.
     """
     num_outputs, num_inputs = gradient.size(1), rows.size(1)
     if gradient.dtype == torch.float32:
@@ -192,7 +201,7 @@ def transposed_product(gradient: Tensor, rows: Tensor) -> Tensor:
 
 
 def _multiply(rows: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-    if onednn_adds_bias():
+    if onednn_multiplies(rows.dtype):
         return _onednn(rows, weight, bias, relu)
     y = F.linear(rows, weight, bias)
     return y.relu_() if relu else y
@@ -204,20 +213,17 @@ def _onednn(rows: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Te
 
 
 @cache
-def onednn_adds_bias() -> bool:
+def onednn_multiplies(dtype: torch.dtype) -> bool:
     """Return whether this torch has oneDNN's product, which is no stable interface, with the right result."""
     generator = torch.Generator().manual_seed(0)
-    rows, weight = (torch.randn(32, 64, generator=generator).bfloat16() for _ in range(2))
+    rows, weight = (torch.randn(32, 64, generator=generator).to(dtype) for _ in range(2))
     bias = weight[:, 0].contiguous()
     expected = F.linear(rows.float(), weight.float(), bias.float())
     try:
         errors = [
-            _onednn(rows.to(dtype), weight.to(dtype), bias.to(dtype), relu)
-            - (expected.relu() if relu else expected)
-            for dtype in (torch.float32, torch.bfloat16)
-            for relu in (False, True)
+            _onednn(rows, weight, bias, relu=False) - expected,
+            _onednn(rows, weight, bias, relu=True) - expected.relu(),
         ]
     except (AttributeError, TypeError, RuntimeError):
         return False
-    # bf16 has 8 bits, so that the largest of these sums is off by less than this.
-    return all(bool((error.abs() < 0.25).all()) for error in errors)
+    return all(bool((error.abs() < OFF_BY_LESS[dtype]).all()) for error in errors)

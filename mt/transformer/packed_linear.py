@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from mt.device import SearchPrecision, onednn_is_faster
 from mt.transformer.feed_forward import Activation
-from mt.transformer.linear import pad_outputs, padded_length
+from mt.transformer.linear import OFF_BY_LESS, pad_outputs, padded_length
 
 ACTIVATION_DTYPES = {
     "float32": torch.float32,
@@ -27,7 +27,7 @@ ACTIVATION_DTYPES = {
 
 _FEWEST_STEADY_ROWS = 1024
 """From so many rows on, a product in float32 gives a row the same bits whatever their number. With fewer, up
-to 256 on two cores, MKL takes other kernels."""
+to 256 on two cores, MKL takes other kernels; oneDNN does for a single row only."""
 _FEW_ROWS = 64
 """Up to so many rows, products take nearly the same time whatever their number."""
 _ROWS_IN_HALVES = 16
@@ -105,7 +105,7 @@ class _OneDnnLinear:
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, _TRIED_ROWS)
         self._bias = bias
         self._post = activation or "none"
-        # For a single row oneDNN's preparations take longer than MKL's product. In bf16 MKL has none.
+        # For a single row oneDNN's preparations take longer than torch's product in float32.
         self._lone = _PlainLinear(weight, bias, activation) if weight.dtype == torch.float32 else None
         self._linear: Any = torch.ops.mkldnn._linear_pointwise.default
         self._linear_plus: Any = torch.ops.mkldnn._linear_pointwise.binary
@@ -137,8 +137,7 @@ def onednn_packs(dtype: torch.dtype) -> bool:
         activated = _OneDnnLinear(weight, weight[0], "relu")(x) - expected.relu()
     except _NOT_THERE:
         return False
-    # bf16 has 8 bits, so that the largest of these sums is off by less than this.
-    return all(bool((error.abs() < 0.25).all()) for error in (*found, activated))
+    return all(bool((error.abs() < OFF_BY_LESS[dtype]).all()) for error in (*found, activated))
 
 
 class _Int8Linear:
@@ -245,5 +244,8 @@ def step_length(number: int) -> int:
 
 
 def _is_compiled(rows: Tensor) -> bool:
-    """Whether oneDNN compiles products with these rows: a program for each number of them."""
+    """Whether oneDNN compiles products with these rows: a program for each number of them.
+
+    Those of 8-bit integers, whose rows come in float32, it compiles too.
+    """
     return rows.device.type == "cpu" and onednn_is_faster(rows.dtype)

@@ -59,13 +59,13 @@ class PackedTransformer:
         batch, length, _ = embedded.shape
         mask, real = self._bias(src_mask), self._real_rows(src_mask)
 
-        def attend_to_source(projected: Tensor) -> Tensor:
+        def attend_to_itself(projected: Tensor) -> Tensor:
             queries, keys, values = _split(real.spread(projected), batch, 3, self._num_heads)
             return real.take(self._attend(queries, keys, values, mask))
 
         x = real.take(embedded.flatten(0, 1))
         for layer in self._encoder:
-            x = layer(x, attend_to_source)
+            x = layer(x, attend_to_itself)
         return real.spread(self._encoder_norm(x)).view(batch, length, -1)
 
     def start_cache(
@@ -118,7 +118,7 @@ class PackedTransformer:
         return self._output(self._decoder_norm(x))[: batch * length].view(batch, length, -1)
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """`attend` to keys and values of the layers' type: ``(B * T, D)``."""
+        """Attend in the type that is faster on this device: ``(B * T, D)``."""
         dtype = self._attention_dtype
         return attend(queries, keys.to(dtype), values.to(dtype), mask).flatten(0, 1)
 

@@ -31,6 +31,7 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
 @pytest.fixture
 def padding(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Lets a CPU want what a GPU wants."""
+    # oneDNN's products are not among those that are looked at, and no GPU has it.
     for module in (linear, packed_linear):
         monkeypatch.setattr(module, "onednn_is_faster", lambda dtype: dtype == torch.bfloat16)
     return lambda: monkeypatch.setitem(linear.OUTPUTS_TOGETHER, "cpu", 8)

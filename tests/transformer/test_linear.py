@@ -18,21 +18,25 @@ D, E = 12, 20
 ATEN = torch.ops.aten
 # Called with its inputs first.
 POINTWISE = torch.ops.mkldnn._linear_pointwise.default
-PRODUCTS = (ATEN.mm.default, ATEN.mm.out, ATEN.addmm.default, ATEN.bmm.default, ATEN.baddbmm.default)
+OF_MATRICES = (ATEN.mm.default, ATEN.mm.out, ATEN.addmm.default, ATEN.addmm_.default)
+PRODUCTS = (*OF_MATRICES, ATEN.bmm.default, ATEN.baddbmm.default)
 
 
 class Listener(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records the shapes of all matrix products in bf16, and of all that oneDNN is asked for."""
+    """Records the shapes of oneDNN's matrix products, and counts torch's own."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.shapes: set[tuple[torch.Size, ...]] = set()
+        self.num_of_torch = 0
 
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         if func in PRODUCTS and args[-1].dtype == torch.bfloat16:
             self.shapes.add(tuple(matrix.shape for matrix in args[-2:]))
+        elif func in OF_MATRICES:
+            self.num_of_torch += 1
         elif func is POINTWISE:
             self.shapes.add(tuple(matrix.shape for matrix in args[:2]))
         return func(*args, **kwargs or {})
@@ -121,5 +125,6 @@ def test_batches_of_many_shapes_lead_to_products_of_few_shapes(
                 loss = objective(batch, 0.1)
             loss.backward()
         heard.append(listener.shapes)
+        assert listener.num_of_torch == 0
     assert heard[0] == heard[1] == heard[2]
     assert len(heard[0]) > 10

@@ -82,7 +82,9 @@ def test_layers_of_the_same_input_are_side_by_side(precision: SearchPrecision) -
     assert relative_error(at_once, expected) < TOLERANCES[precision]
 
 
-@pytest.mark.parametrize("precision", ["bf16", "int8"])
+@pytest.mark.parametrize("_interfaces", ["packed"], indirect=True)
+@pytest.mark.parametrize("precision", ["float32", "bf16", "int8"])
+@pytest.mark.usefixtures("_interfaces")
 def test_a_row_does_not_depend_on_its_neighbours(precision: SearchPrecision) -> None:
     packed = pack(precision, nn.Linear(256, 1024))
     x = torch.randn(64, 256).to(ACTIVATION_DTYPES[precision])
@@ -110,4 +112,4 @@ def test_a_guard_finds_an_interface_that_is_gone_or_wrong(monkeypatch: pytest.Mo
         assert not multiplies_int8.__wrapped__()
     for broken in (gone, lambda self, x, residual=None: x.new_zeros(len(x), 64)):
         monkeypatch.setattr(packed_linear._OneDnnLinear, "__call__", broken)
-        assert not onednn_packs.__wrapped__(torch.bfloat16)
+        assert not any(onednn_packs.__wrapped__(dtype) for dtype in (torch.bfloat16, torch.float32))
