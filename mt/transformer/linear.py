@@ -113,9 +113,9 @@ class _PadRows(torch.autograd.Function):
 
 
 def padded_length(number: int, fewest: int = _FEWEST_ROWS) -> int:
-    """Round up to a multiple of an eighth of the power of two below, or of ``fewest`` if that is more."""
+    """Round up to a positive multiple of an eighth of the power of two below, or of ``fewest`` if more."""
     unit = max(fewest, 1 << number.bit_length() >> 4)
-    return -(-number // unit) * unit
+    return max(1, -(-number // unit)) * unit
 
 
 def as_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
