@@ -246,6 +246,6 @@ def step_length(number: int) -> int:
 def _is_compiled(rows: Tensor) -> bool:
     """Whether oneDNN compiles products with these rows: a program for each number of them.
 
-    Those of 8-bit integers, whose rows come in float32, it compiles too.
+    Those of 8-bit integers it does not compile, but their rows come in float32 and cannot be told apart.
     """
     return rows.device.type == "cpu" and onednn_is_faster(rows.dtype)
