@@ -62,6 +62,14 @@ def pack(
         return _PlainLinear(weight.detach().to(dtype), None if bias is None else bias.to(dtype), activation)
 
 
+def compiles_rows(precision: SearchPrecision, device: torch.device) -> bool:
+    """Return whether packed products are compiled by oneDNN: a program for each number of rows.
+
+    Those of 8-bit integers are not, although their rows come in float32.
+    """
+    return device.type == "cpu" and precision != "int8" and onednn_is_faster(ACTIVATION_DTYPES[precision])
+
+
 _ACTIVATIONS: dict[Activation | None, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,
     "gelu": F.gelu,
@@ -192,14 +200,15 @@ class RealRows:
     sorted sentences is padding, and half where lengths are rounded up.
     """
 
-    def __init__(self, mask: Tensor, *, is_rounded: bool) -> None:
+    def __init__(self, mask: Tensor, *, is_rounded: bool, is_compiled: bool) -> None:
         """Find the real positions.
 
         Args:
             mask: ``(B, T)``, True where a position is real.
             is_rounded: Whether products round their inputs; then a row's bits never depend on their number.
+            is_compiled: Whether products are compiled for each number of rows, as `compiles_rows` returns it.
         """
-        self._num_positions = mask.numel()
+        self._num_positions, self._is_compiled = mask.numel(), is_compiled
         self._places: Tensor | None = None
         # A GPU would have to be waited for.
         if mask.device.type != "cpu":
@@ -216,10 +225,9 @@ class RealRows:
     def take(self, positions: Tensor) -> Tensor:
         """``(B * T, D)`` -> the rows of real positions ``(N, D)``, and others as `padded` appends them."""
         if self._places is None:
-            return padded(positions, padded_length(len(positions)))
+            return padded(positions, self._num_rows(len(positions)))
         number = len(self._places)
-        num_added = padded_length(number) - number if _is_compiled(positions) else 0
-        return positions.index_select(0, F.pad(self._places, (0, num_added)))
+        return positions.index_select(0, F.pad(self._places, (0, self._num_rows(number) - number)))
 
     def spread(self, rows: Tensor) -> Tensor:
         """Undo `take`: ``(N, D)`` -> ``(B * T, D)``, with finite numbers at padding."""
@@ -227,12 +235,13 @@ class RealRows:
             return rows[: self._num_positions]
         return rows.index_select(0, self._row_of_position)
 
+    def _num_rows(self, number: int) -> int:
+        return padded_length(number) if self._is_compiled else number
+
 
 def padded(rows: Tensor, length: int) -> Tensor:
-    """Append rows of zeros to ``(N, D)`` where products are compiled for each number of rows."""
-    if len(rows) == length or not _is_compiled(rows):
-        return rows
-    return F.pad(rows, (0, 0, 0, length - len(rows)))
+    """Append rows of zeros to ``(N, D)``: ``(length, D)``."""
+    return rows if len(rows) == length else F.pad(rows, (0, 0, 0, length - len(rows)))
 
 
 def step_length(number: int) -> int:
@@ -241,11 +250,3 @@ def step_length(number: int) -> int:
     Up to 64 these are powers of two; above, there are eight of them between a power of two and the next.
     """
     return 1 << (number - 1).bit_length() if number <= _FEW_ROWS else padded_length(number, fewest=1)
-
-
-def _is_compiled(rows: Tensor) -> bool:
-    """Whether oneDNN compiles products with these rows: a program for each number of them.
-
-    Those of 8-bit integers it does not compile, but their rows come in float32 and cannot be told apart.
-    """
-    return rows.device.type == "cpu" and onednn_is_faster(rows.dtype)

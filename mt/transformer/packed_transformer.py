@@ -20,7 +20,14 @@ from mt.transformer.feed_forward import Activation, FeedForward
 from mt.transformer.layer import Residual
 from mt.transformer.linear import padded_length
 from mt.transformer.packed_cache import KeysAndValues, PackedCache, attend
-from mt.transformer.packed_linear import ACTIVATION_DTYPES, RealRows, pack, padded, step_length
+from mt.transformer.packed_linear import (
+    ACTIVATION_DTYPES,
+    RealRows,
+    compiles_rows,
+    pack,
+    padded,
+    step_length,
+)
 from mt.transformer.transformer import DecodedStep, Transformer
 
 Attend = Callable[[Tensor], Tensor]
@@ -37,9 +44,10 @@ class PackedTransformer:
 
     def __init__(self, model: Transformer, precision: SearchPrecision) -> None:
         """Pack the weights of ``model``, on its device; it is not used afterwards."""
-        dtype = ACTIVATION_DTYPES[precision]
-        self._attention_dtype = attention_dtype(dtype, model.output.weight.device)
+        dtype, device = ACTIVATION_DTYPES[precision], model.output.weight.device
+        self._attention_dtype = attention_dtype(dtype, device)
         self._is_rounded = precision != "float32"
+        self._is_compiled = compiles_rows(precision, device)
         self._src_embedding = _Embedding(model.src_embedding, dtype)
         self._tgt_embedding = _Embedding(model.tgt_embedding, dtype)
         modules = list(model.modules())
@@ -79,7 +87,8 @@ class PackedTransformer:
         """Decode the newest token of each row ``(R,)``; the cache grows by it."""
         x = self._tgt_embedding(ids[:, None], start=cache.length)[:, 0]
         cache.grow()
-        num_rows, length = len(x), step_length(len(x))
+        num_rows = len(x)
+        length = step_length(num_rows) if self._is_compiled else num_rows
         alignment_scores: Tensor | None = None
 
         def attend_to_target(number: int, projected: Tensor) -> Tensor:
@@ -100,22 +109,23 @@ class PackedTransformer:
     def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
         """Predict each next target token from the ones before it, as `Transformer.forward`: ``(B, T, V)``."""
         batch, length = tgt_ids.shape
-        num_rows = padded_length(batch * length)
+        num_positions = batch * length
+        num_rows = padded_length(num_positions) if self._is_compiled else num_positions
         sources = self._sources(self.encode(src_ids, src_mask), src_mask)
         mask = self._bias(src_mask)
 
         def attend_to_target(projected: Tensor) -> Tensor:
-            queries, keys, values = _split(projected[: batch * length], batch, 3, self._num_heads)
+            queries, keys, values = _split(projected[:num_positions], batch, 3, self._num_heads)
             return padded(self._attend(queries, keys, values, tgt_mask), num_rows)
 
         def attend_to_source(source: KeysAndValues, projected: Tensor) -> Tensor:
-            [queries] = _split(projected[: batch * length], batch, 1, self._num_heads)
+            [queries] = _split(projected[:num_positions], batch, 1, self._num_heads)
             return padded(self._attend(queries, *source, mask), num_rows)
 
         x = padded(self._tgt_embedding(tgt_ids).flatten(0, 1), num_rows)
         for layer, source in zip(self._decoder, sources, strict=True):
             x = layer(x, attend_to_target, partial(attend_to_source, source))
-        return self._output(self._decoder_norm(x))[: batch * length].view(batch, length, -1)
+        return self._output(self._decoder_norm(x))[:num_positions].view(batch, length, -1)
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Attend in the type that is faster on this device: ``(B * T, D)``."""
@@ -131,7 +141,8 @@ class PackedTransformer:
         return F.pad(src_mask, (0, self._num_missing(src_mask.size(-1))))
 
     def _real_rows(self, src_mask: Tensor) -> RealRows:
-        return RealRows(self._lengthened(src_mask)[:, 0, 0], is_rounded=self._is_rounded)
+        mask = self._lengthened(src_mask)[:, 0, 0]
+        return RealRows(mask, is_rounded=self._is_rounded, is_compiled=self._is_compiled)
 
     def _bias(self, src_mask: Tensor) -> Tensor | None:
         """0 where ``(B, 1, 1, S)`` is True, minus infinity elsewhere, S' wide; None if all of it is True."""
