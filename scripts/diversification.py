@@ -8,9 +8,9 @@ In runs/NAME-diversified: ``text/``, the splits as the recipe loads them; ``forw
 on, runs beside their translations; and ``final``, the run to be evaluated.
 """
 
+import argparse
 import shlex
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 from mt.atomic_files import write_text_atomically
@@ -66,8 +66,9 @@ def diversify(
 
 def _write_text(recipe: Path, folder: Path, options: Sequence[str]) -> tuple[str, str]:
     """Write all splits as parallel text, so that both directions have the same; the two languages."""
-    overrides = [value for flag, value in pairwise(options) if flag == "--set"]
-    config = load_config(recipe, overrides)
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--set", action="append", default=[])
+    config = load_config(recipe, parser.parse_known_args(options)[0].set)
     if config.data.mix:
         raise RecipeError(f"{recipe} has a data.mix already. Diversify a recipe with one source.")
     folder.mkdir(parents=True, exist_ok=True)

@@ -67,7 +67,7 @@ def last_best(directory: Path, up_to_step: float = math.inf) -> str | None:
 def prune(directory: Path, newest: Checkpoint, keep: int) -> None:
     """Remove all but the last ``keep`` up to ``newest``, the best, and those that the pointers name.
 
-    Later steps than ``newest`` are left alone: they were found damaged, and will be saved again.
+    Later steps than ``newest`` are left alone: they were found damaged, and training is not there again.
     """
     done = [name for name in step_names(directory) if _step_of(name) <= newest.step]
     kept = {*done[-keep:], newest.name, read_pointer(directory, BEST), read_pointer(directory, LATEST)}
@@ -75,6 +75,23 @@ def prune(directory: Path, newest: Checkpoint, keep: int) -> None:
         folder = directory / name
         # A link to a folder was not made by us.
         if name not in kept and folder.is_dir() and not folder.is_symlink():
+            remove_folder_atomically(folder)
+
+
+def remove_skipped(directory: Path, step: int) -> None:
+    """Remove the checkpoints between the latest and one of this step, which is about to be saved.
+
+    They were found damaged, and training has gone on from an earlier one. It may pass them without saving the
+    same steps again, and then one of them must neither be the best nor take the place of one that is kept.
+    """
+    latest = read_pointer(directory, LATEST)
+    if latest is None:
+        return
+    for name in step_names(directory):
+        folder = directory / name
+        if _step_of(latest) < _step_of(name) < step and folder.is_dir() and not folder.is_symlink():
+            if read_pointer(directory, BEST) == name:
+                (directory / BEST).unlink()
             remove_folder_atomically(folder)
 
 

@@ -31,6 +31,7 @@ from mt.checkpoint.directory import (
     put_back_set_aside,
     read_pointer,
     refuse_non_folder,
+    remove_skipped,
     step_names,
 )
 from mt.checkpoint.format_1 import read_format_1
@@ -125,6 +126,7 @@ class CheckpointStore:
         """
         folder = self.directory / step_name(step)
         with _explain_refusal(f"save checkpoint {folder}"):
+            remove_skipped(self.directory, step)
             checkpoint = self._write(
                 Checkpoint(
                     folder,

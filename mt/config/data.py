@@ -17,6 +17,9 @@ Script = Literal[
 ]  # fmt: skip
 
 
+UnicodeForm = Literal["none", "NFC", "NFKC"]
+
+
 class DataConfig(Section):
     """Where the sentence pairs come from."""
 
@@ -77,7 +80,7 @@ class DataConfig(Section):
 class CleaningConfig(Section):
     """What is dropped from the training pairs; validation and test are never touched."""
 
-    unicode_form: Literal["none", "NFC", "NFKC"] = "none"
+    unicode_form: UnicodeForm = "none"
     """Rewrite training text in this Unicode normalisation form first, and all text that the model reads."""
 
     min_characters: int = Field(default=1, ge=1)

@@ -32,7 +32,7 @@ from mt.data.sources.source import SPLITS, Part, Source, Split, carved_split
 from mt.display import counted, track
 from mt.errors import DataError, SplitError
 
-CORPUS_VERSION = 1
+CORPUS_VERSION = 2
 """Raised when the same files would be read, cleaned, checked or carved into other pairs than before."""
 
 NO_CLEANING = CleaningConfig()
@@ -167,7 +167,7 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> tuple[Splits, Fa
         if source is not None
     }
     held_out: dict[str, datasets.Dataset] = {split: table.to_dataset() for split, table in evaluation.items()}
-    leaks = LeakCheck(held_out)
+    leaks = LeakCheck(held_out, cleaning.unicode_form)
     trains = []
     for number, each in enumerate(found):
         train = tables[number].to_dataset()

@@ -15,6 +15,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
+from mt.data.tokenizers.tokenizer import normalise_spacing
 from mt.display import track
 from mt.errors import DataError
 from mt.unsegmented_scripts import bleu_tokenizer
@@ -110,9 +111,10 @@ def refuse_empty(references: Sequence[str], where: str) -> None:
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """The percentage of translations that equal their reference."""
+    """The percentage of translations that equal their reference, in whatever way words are spaced."""
     pairs = list(zip(hypotheses, references, strict=True))
-    return 100.0 * sum(hypothesis == reference for hypothesis, reference in pairs) / len(pairs)
+    num_equal = sum(normalise_spacing(one) == normalise_spacing(other) for one, other in pairs)
+    return 100.0 * num_equal / len(pairs)
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ def refuse_split_lines(segments: Sequence[Segment]) -> None:
     """
     reasons = {
         segment.line: f"line {segment.line} is too long to be translated as a whole, so it has no n-best "
-        "list. Put each of its sentences on a separate line."
+        "list. Give each of its sentences separately."
         for segment in segments
         if segment.number > 0
     }

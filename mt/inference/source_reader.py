@@ -99,8 +99,9 @@ class SourceReader:
             elif place in unknown:
                 end = unknown[place]
                 tokens.append(SourceToken(UNK_ID, "".join(words[place:end])))
-            else:
-                # It may still be unknown, if a dictionary entry covers a part of what it is joined with.
+            elif words[place] or ids[place] != UNK_ID:
+                # It may still be unknown, if a dictionary entry covers a part of what it is joined with. A
+                # space that is unknown, as before a Chinese name in a Latin script, is nothing to copy.
                 tokens.append(SourceToken(ids[place], words[place] if ids[place] == UNK_ID else None))
             place = end
         return tokens
@@ -119,8 +120,11 @@ _WORD = re.compile(r"[udwUDW](?:P*[UD]|P+W)*")
 
 
 def _kind(id_: int, word: str, touches: bool) -> str:
-    """``u`` unknown, ``d`` digits or upper case, ``p`` punctuation, ``w`` other; a capital after no space."""
-    if id_ == UNK_ID:
+    """Describe a token by a letter, which is a capital after no space.
+
+    ``u`` is unknown, ``d`` digits or upper case, ``p`` punctuation or a space, ``w`` anything else.
+    """
+    if id_ == UNK_ID and word:
         kind = "u"
     elif word.isupper() or any(character.isdigit() for character in word):
         kind = "d"
@@ -154,11 +158,12 @@ def read_dictionary(path: Path) -> dict[str, str]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        source, _, target = (" ".join(part.split()) for part in line.partition("\t"))
-        if not source or not target:
+        parts = [" ".join(part.split()) for part in line.split("\t")]
+        if len(parts) != 2 or not all(parts):
             raise DataError(
                 f"{path}, line {number} is not a word, a tab and its translation: {line.strip()[:40]!r}."
             )
+        source, target = parts
         if entries.setdefault(source, target) != target:
             raise DataError(
                 f"{path}, line {number} gives {source!r} another translation than an earlier line. Keep one "

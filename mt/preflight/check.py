@@ -68,7 +68,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
     yield corpus_part(corpus)
     text = look_at(corpus, config)
     yield sample_part(text)
-    yield vocabulary_part(text)
+    yield vocabulary_part(config, text)
     pairs, part = length_part(config, text)
     yield part
     training = config.training

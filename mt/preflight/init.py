@@ -16,7 +16,7 @@ from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import unsegmented_hint
 from mt.data.prepared_cache import aligned_places
-from mt.errors import ConfigError, SplitError
+from mt.errors import ConfigError, DataError, SplitError
 from mt.preflight.budget import Budget, Plan, Sample, fit_into, look_for_room, update
 from mt.preflight.forecast import warn_of_small_splits
 from mt.preflight.rule import (
@@ -30,7 +30,15 @@ from mt.preflight.rule import (
     gain_of_doubling,
     num_subwords,
 )
-from mt.preflight.text import PAIRS_COUNTED, Text, count_unknown, look_at, num_running_words, spread
+from mt.preflight.text import (
+    PAIRS_COUNTED,
+    Text,
+    bleu_is_always_0,
+    count_unknown,
+    look_at,
+    num_running_words,
+    spread,
+)
 
 # The options that are decided first; every other option keeps its default.
 KEYS = (
@@ -69,6 +77,7 @@ KEYS = (
     "training.ema_decay",
     "training.max_steps",
     "validation.every_steps",
+    "validation.metric",
     "checkpoint.every_steps",
 )
 # Written only where they are not the default.
@@ -85,6 +94,7 @@ OPTIONAL = {
     "training.unknown_share",
     "training.r_drop",
     "training.muon",
+    "validation.metric",
 }
 # The fewest and the most pairs of a split that is held out: more than `mt check` requires, because the hash
 # that chooses them is not exact, and no more than a validation has time for.
@@ -138,6 +148,11 @@ def propose_config(
         if with_words.tokenizer.kind == "word":
             seen = seen_of_words
             config, sample, lengths = _look_at_lengths(corpus, with_words, load_seconds)
+    if bleu_is_always_0(corpus.validation):
+        config = update(config, validation={"metric": "chrf"})
+        seen.append(
+            "Metric: chrF, because BLEU counts runs of four words and no held-out target has as many."
+        )
     plan = fit_into(room, config, sample)
     # The same warnings as those of `mt check`.
     sizes = {"validation": len(corpus.validation), "test": len(corpus.test)}
@@ -197,8 +212,8 @@ def _choose_tokenizer(
     num_words = num_running_words(counted) * len(corpus.train) / len(counted)
     entries = num_subwords(num_words, shared=shared)
     hint = unsegmented_hint(config, corpus.train)
-    if hint is None:
-        text = look_at(corpus, config)
+    text = _as_words(corpus, config) if hint is None else None
+    if text is not None:
         unknown = _share_unknown(text)
         if unknown <= MOST_UNKNOWN_WORDS and max(each.size for each in text.tokenizers) <= entries:
             # Costs 2 % of the speed, and lets names and numbers be copied.
@@ -216,6 +231,15 @@ def _choose_tokenizer(
     return update(config, tokenizer=tokenizer.model_dump()), [
         f"Tokenizer: BPE of at most {entries:,} entries for about {num_words:,.0f} running words, {one}{why}."
     ]
+
+
+def _as_words(corpus: Corpus, config: Config) -> Text | None:
+    """The corpus with vocabularies of words; None if a side has no frequent ones, as in lists of names."""
+    try:
+        return look_at(corpus, config)
+    except DataError:
+        # Whatever else is wrong with the text is wrong for BPE, too.
+        return None
 
 
 def have_common_letters(src: Sequence[str], tgt: Sequence[str]) -> bool:

@@ -151,7 +151,7 @@ def sample_part(text: Text) -> Part:
     return Part("samples from the validation split", lines)
 
 
-def vocabulary_part(text: Text) -> Part:
+def vocabulary_part(config: Config, text: Text) -> Part:
     """Vocabulary sizes, unknown words, and the highest score that the vocabulary permits."""
     unknown = {
         f"{split} {name}s": count_unknown(pairs[side], tokenizer)
@@ -182,7 +182,13 @@ def vocabulary_part(text: Text) -> Part:
     num_words = num_running_words(spread(text.train, PAIRS_COUNTED)) * text.scale
     num_words *= len(text.train) / min(PAIRS_COUNTED, len(text.train))
     sizes = " and ".join(f"{count(tokenizer.size)} {name}" for _, name, tokenizer in text.sides)
-    return Part(f"vocabulary: {sizes} entries", lines, list(warn_of_vocabulary(shares, permitted, num_words)))
+    warnings = list(warn_of_vocabulary(shares, permitted, num_words))
+    if config.validation.metric == "bleu" and bleu_is_always_0(text.evaluation["validation"]):
+        warnings.append(
+            "BLEU is 0 for any translation of the validation split, because it counts runs of four words and "
+            "no target has as many. Set validation.metric=chrf, so that the best checkpoint can be found."
+        )
+    return Part(f"vocabulary: {sizes} entries", lines, warnings)
 
 
 def length_part(config: Config, text: Text) -> tuple[EncodedPairs, Part]:
@@ -259,6 +265,12 @@ def count_unknown(texts: Sequence[str], tokenizer: Tokenizer) -> Unknown:
         types.update(words)
         unknown_types.update(unknown)
     return Unknown(num_tokens, num_unknown, len(types), len(unknown_types))
+
+
+def bleu_is_always_0(pairs: datasets.Dataset) -> bool:
+    """Whether even the targets themselves score 0 BLEU, because none has four words."""
+    references = spread(pairs, MOST_EVALUATION_PAIRS)["tgt"]
+    return score_translations(references, references)["bleu"].value == 0
 
 
 def find_ceiling(references: Sequence[str], tokenizer: Tokenizer) -> Ceiling:

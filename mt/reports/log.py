@@ -13,6 +13,8 @@ _RECORD = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),\d{3} ([A-Z]+) (.*)")
 _RESUMING = re.compile(r"resuming .* from step ([\d,]{1,20})")
 _SIGNATURE = re.compile(r"(\S{1,20}) signature: (\S{1,200})")
 _ENDS = ("Finished: ", "Stopped ")
+# Written when the run was made, before its first session.
+_OF_A_BRANCH = "continuing in "
 
 
 @dataclass
@@ -64,6 +66,8 @@ def _lines(file: Path) -> list[str]:
 
 
 def _add(log: Log, time: str, level: str, text: str) -> None:
+    if text.startswith(_OF_A_BRANCH):
+        return
     if text.startswith("corpus: ") or not log.sessions:
         log.sessions.append(TrainingSession(time))
         del log.sessions[:-_MAX_KEPT]

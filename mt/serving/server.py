@@ -21,6 +21,8 @@ _MOST_CONNECTIONS = 500
 """Below the usual limit of 1,024 open files of a process."""
 _SECONDS_FOR_A_HEAD = 10.0
 """From the first byte of a connection, or of a further request, to the end of its headers."""
+_SECONDS_TO_READ = 30.0
+"""From the moment at which the system takes no more of an answer, to the one at which it has taken all."""
 _SECONDS_FOR_LAST_REQUESTS = 0.5
 """What clients send on open connections in this time after a signal to stop is answered, too."""
 _SECONDS_TO_STOP_BEYOND = 5
@@ -147,12 +149,15 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """HTTP/1.1 for which a client has a limited time to send its headers; every refusal is JSON."""
+    """HTTP/1.1 in which a client has limited time to send headers and to read; every refusal is JSON."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _reading_deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Refuse one connection too many; else wait for its headers."""
+        # The transport then says of every answer that waits for the client, also after it was closed.
+        transport.set_write_buffer_limits(high=0)
         super().connection_made(transport)
         if len(self.connections) > _MOST_CONNECTIONS:
             self._refuse("503 Service Unavailable", "there are too many connections.", "Retry-After: 1\r\n")
@@ -167,8 +172,19 @@ class _Protocol(H11Protocol):
         elif self._deadline is None:
             self._expect_a_head()
 
+    def pause_writing(self) -> None:
+        """Start the clock for a client that does not read."""
+        super().pause_writing()
+        self._reading_deadline = self.loop.call_later(_SECONDS_TO_READ, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Stop that clock: the answer is on its way."""
+        self._stop_waiting_for_reading()
+        super().resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._stop_waiting_for_reading()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
@@ -181,6 +197,11 @@ class _Protocol(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _stop_waiting_for_reading(self) -> None:
+        if self._reading_deadline is not None:
+            self._reading_deadline.cancel()
+            self._reading_deadline = None
 
     def _close_late(self) -> None:
         self._refuse("408 Request Timeout", "the headers did not arrive in time.")

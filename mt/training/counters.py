@@ -115,11 +115,16 @@ class Counters:
         return CurvePoint(loss, above if self.num_points > POINTS_AVERAGED else 0.0)
 
     def record_validation(self, value: float, metric: str) -> bool:
-        """Record a new value of the metric; return whether it is the best so far."""
+        """Record a new value of the metric; return whether it is the best so far.
+
+        A score of 0 that follows another counts as better. Corpus BLEU is 0 as long as no run of four words
+        is right, which says nothing about a model except that it may need more training.
+        """
         better = (
             self.best_value is None
             or (math.isnan(self.best_value) and not math.isnan(value))
             or (value < self.best_value if metric == "loss" else value > self.best_value)
+            or (metric != "loss" and value == self.best_value == 0)
         )
         if better:
             self.best_value = value

@@ -48,6 +48,8 @@ class ResumePoint:
     """The weights that were saved as the model, by name; empty once they are restored."""
     saved: SavedTraining
     values: SavedValues
+    damaged: list[str]
+    """What is damaged in later checkpoints, a sentence for each."""
 
     def restore(self, train_state: TrainState, run: RunDirectory) -> None:
         """Put the checkpoint into a new train state, once.
@@ -74,10 +76,13 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
         RunError: If config or tokenizers do not fit the checkpoint, or a file of the user's is in the way.
         CheckpointError: If checkpoints are lost or damaged.
     """
-    recovered, damaged = store.recover()
-    for name, reason in damaged.items():
-        LOG.warning("checkpoint %s is damaged and skipped: %s", store.directory / name, reason)
+    recovered, reasons = store.recover()
+    damaged = [
+        f"checkpoint {store.directory / name} is damaged and skipped: {reason}"
+        for name, reason in reasons.items()
+    ]
     if recovered is None:
+        _warn(damaged)
         refuse_lost_checkpoints(run, store, config)
         refuse_config_of_others(run)
         # Its steps were never saved; next to the new config they would be misleading.
@@ -91,7 +96,12 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
     refuse_other_tokenizers(run, checkpoint)
     weights, saved = store.load(recovered)
     with _explain_unusable(checkpoint):
-        return ResumePoint(checkpoint, weights, saved, read_values(saved, checkpoint.step))
+        return ResumePoint(checkpoint, weights, saved, read_values(saved, checkpoint.step), damaged)
+
+
+def _warn(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        LOG.warning("%s", sentence)
 
 
 @contextmanager
@@ -107,9 +117,11 @@ def _explain_unusable(checkpoint: Checkpoint) -> Iterator[None]:
 
 
 def report_resuming(
-    run: RunDirectory, config: Config, checkpoint: Checkpoint, environment: dict[str, str | int]
+    run: RunDirectory, config: Config, point: ResumePoint, environment: dict[str, str | int]
 ) -> None:
-    """Log where training continues, and any reason why it may not be exact to the bit."""
+    """Log where training continues, what was skipped, and why it may not be exact to the bit."""
+    checkpoint = point.checkpoint
+    _warn(point.damaged)
     LOG.info("resuming %s from step %s", run.path, f"{checkpoint.step:,}")
     if checkpoint.format_version == 1:
         LOG.warning(

@@ -114,9 +114,9 @@ def run_training(
                 finished = counters.reached_limit(config.training, config.validation)
                 is_finished = finished is not None and not counters.owes_validation
                 distributed.agree(_Start(is_finished, counters.step))
+                run.stopped_file.unlink(missing_ok=True)
                 if is_finished:
                     return Outcome(finished, counters, was_finished=True)
-                run.stopped_file.unlink(missing_ok=True)
                 try:
                     with _ready(setup, point, counters, corpus) as ready:
                         finished = train(*ready)
@@ -211,7 +211,7 @@ def _ready(
         if is_first:
             # Not earlier: a run that is refused or already finished keeps its config.
             write_config(run, config)
-        report_resuming(run, config, point.checkpoint, environment)
+        report_resuming(run, config, point, environment)
     _report_model(model, environment)
     _prepare_process(model, config)
     # Making an epoch may take longer than a step may.

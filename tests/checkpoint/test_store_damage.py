@@ -149,6 +149,20 @@ def test_best_goes_back_with_training_where_the_newer_best_is_damaged(
     assert store.require("best").step == 1
 
 
+@pytest.mark.parametrize("first_is_best", [True, False])
+def test_a_damaged_checkpoint_that_training_passes_is_neither_kept_nor_the_best(
+    first_is_best: bool, store: CheckpointStore, save: Save
+) -> None:
+    save(1, best=first_is_best, keep=2)
+    save(2, keep=2)
+    (save(3, best=True, keep=3).folder / "model.safetensors").unlink()
+    store.recover()
+    # Training now saves other steps than before.
+    save(4, keep=2)
+    assert store.names() == ["step_0000001"] * first_is_best + ["step_0000002", "step_0000004"]
+    assert store.require("best").step == (1 if first_is_best else 4)
+
+
 def test_a_folder_under_another_name_is_not_taken(store: CheckpointStore, save: Save) -> None:
     save(1).folder.rename(store.directory / "step_0000005")
     with pytest.raises(CheckpointError, match=r"step_0000005 is damaged: checkpoint\.json is that of step 1"):

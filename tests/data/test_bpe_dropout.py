@@ -114,3 +114,10 @@ def test_cuts_are_as_frequent_as_the_papers(tokenizer: Tokenizer) -> None:
         expected = theirs.count(way)
         found = sum(tuple(ids.tolist()) == way for ids in ours)
         assert abs(found - expected) <= 4 * (found + expected) ** 0.5
+
+
+def test_a_vocabulary_without_merges_is_left_as_it_is() -> None:
+    # Bytes and characters fill it.
+    tokenizer = train_tokenizer(TEXTS, TokenizerConfig(kind="bpe_metaspace", max_size=262))
+    assert tokenizer.merges() == []
+    assert cut(tokenizer, 0.5) == tokenizer.encode_batch(TEXTS)

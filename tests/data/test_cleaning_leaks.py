@@ -81,6 +81,16 @@ def test_leaks_are_reported_and_removed_only_on_request(tmp_path: Path) -> None:
     assert not is_warning
 
 
+def test_evaluation_pairs_in_another_unicode_form_are_found(tmp_path: Path) -> None:
+    test = [("Room １２３", "Zimmer １２３"), ("cafe\u0301", "Cafe\u0301"), ("A dog", "Ein Hund")]
+    other = ("A cat", "Eine Katze")
+    for form in ("none", "NFC", "NFKC"):
+        corpus = load(tmp_path, [*test, other], test, unicode_form=form, remove_leaks=True)
+        assert corpus.train["src"][:] == [other[0]]
+        assert asdict(corpus.report.leaks["test"])["pair"] == {"exact": 3, "normalised": 3}
+        assert corpus.test["src"][0] == test[0][0]
+
+
 def test_nothing_found_is_not_a_warning(tmp_path: Path) -> None:
     sentence, is_warning = leak_sentence(load(tmp_path, TRAIN[3:], TEST[2:]).report)
     assert sentence.startswith(

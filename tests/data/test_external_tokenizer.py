@@ -114,6 +114,16 @@ def test_its_tokens_are_those_that_the_library_finds(
     assert ours.tokens(range(4)) == list(SPECIAL_TOKENS)
 
 
+def test_copies_are_written_without_a_decoder_too(tmp_path: Path) -> None:
+    theirs = tokenizers.Tokenizer(
+        models.WordLevel({token: i for i, token in enumerate([*SPECIAL_TOKENS, "man"])}, unk_token=UNK)
+    )
+    theirs.pre_tokenizer = pre_tokenizers.Whitespace()
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours = read(tmp_path / "tokenizer.json")
+    assert ours.decode(ours.encode("man Quux man"), ["Qu￭ux"]) == "man Qu￭ux man"
+
+
 @pytest.mark.parametrize("make", MAKERS)
 def test_a_run_needs_nothing_but_its_own_copy(
     make: Callable[[], tokenizers.Tokenizer], tmp_path: Path

@@ -102,7 +102,10 @@ def test_nothing_to_score_is_refused() -> None:
 
 
 def test_exact_match_is_a_share_in_percent() -> None:
-    assert exact_match(["a b", "c", "d ", "e"], ["a b", "c", "d", "E"]) == 50.0
+    assert exact_match(["a b", "c", "d", "e"], ["a b", "c", "D", "E"]) == 50.0
+    # As in files: translations have single spaces, references any.
+    assert exact_match(["a b", "c", "d e"], ["a\u00a0b ", "c", "d\r\ne"]) == 100.0
+    assert exact_match(["a b"], ["ab"]) == 0.0
     assert exact_match(["a"], ["a"]) == 100.0
     with pytest.raises(ValueError, match="longer"):
         exact_match(["a"], ["a", "b"])

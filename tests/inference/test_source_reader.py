@@ -97,6 +97,7 @@ def test_a_dictionary_file(tmp_path: Path) -> None:
     [
         (b"dog\tHund\ncat\n", "line 2 is not a word, a tab and its translation: 'cat'"),
         (b"dog\t \n", "line 1 is not a word, a tab and its translation"),
+        (b"dog\tHund\tan animal\n", "line 1 is not a word, a tab and its translation"),
         (b"dog\tHund\ndog\tKatze\n", "line 2 gives 'dog' another translation"),
         (b"dog\tH\xfcnd\n", "is not UTF-8"),
     ],
@@ -119,6 +120,22 @@ def test_copies_are_put_where_the_unknown_words_are(tokenizer: Tokenizer) -> Non
     assert tokenizer.decode(text, ["Zor￭blat", "4711-23"]) == "the Zor￭blat. saw 4711-23"
     assert tokenizer.decode(text) == "the <unk>. saw <unk>"
     assert tokenizer.decode([*tokenizer.encode("他是"), *unk], ["鱷魚"]) == "他是鱷魚"
+
+
+@pytest.mark.parametrize("copy", ["王伟", "สมชาย ใจดี", "<s>Milch</s>", "<pad>", "\ue000d", "￭x▁"])
+def test_copies_are_written_as_they_are(copy: str, tokenizer: Tokenizer) -> None:
+    unk = tokenizer.encode("Zorblat")
+    text = [*tokenizer.encode("saw"), *unk, *unk, *tokenizer.encode("dog")]
+    assert tokenizer.decode(text, [copy, "Quux"]) == f"saw {copy} Quux dog"
+
+
+def test_a_space_that_is_unknown_is_not_copied_and_joins_nothing() -> None:
+    latin = train_tokenizer(["I saw the man 10"], TokenizerConfig(min_frequency=1))
+    reader = SourceReader(latin, {}, copies=True)
+    (tokens,) = reader.read_batch(["I saw 10 王伟 I"])
+    assert [token.copy for token in tokens] == [None, None, None, "王伟", None]
+    assert [token.id for token in tokens] == latin.encode("I saw 10 Quux I")
+    assert reader.unknown_words(["I saw 王伟 I"]) == (4, ["王伟"])
 
 
 def test_the_alignment_of_a_prefix_does_not_matter(tokenizer: Tokenizer) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import mt.preflight.check
 import mt.preflight.init
+from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.data.corpus import load_corpus
@@ -263,6 +264,29 @@ def test_more_text_is_learnt_as_words_in_few_passes_only(
         with monkeypatch.context() as patch:
             patch.setattr(mt.preflight.init, name, bound)
             assert kind(few) == "bpe"
+
+
+def test_a_list_of_names_is_spelled_and_scored_by_its_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mt.preflight.check, "MOST_TIMED_STEPS", 1)
+    draw = random.Random(1)
+    names = {"".join(draw.choices("abcdefgh", k=9)) for _ in range(1000)}
+    rows = [json.dumps({"en": name, "xx": name[::-1]}) for name in sorted(names)]
+    (tmp_path / "train.jsonl").write_text("\n".join(rows))
+    file = tmp_path / "en-xx.yaml"
+    file.write_text(propose_config(str(tmp_path), "en", "xx"), encoding="utf-8")
+    config = load_config(file, ["training.device=cpu"])
+    assert (config.tokenizer.kind, config.validation.metric) == ("bpe", "chrf")
+
+    def warnings(config: Config) -> str:
+        return "".join(
+            each for part in preflight(config, RunDirectory(tmp_path / "run")) for each in part.warnings
+        )
+
+    advice = "Set validation.metric=chrf"
+    assert advice not in warnings(config)
+    assert advice in warnings(load_config(file, ["training.device=cpu", "validation.metric=bleu"]))
 
 
 def test_a_check_advises_against_unknown_words_only_where_subwords_would_be_better() -> None:

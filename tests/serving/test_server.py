@@ -8,9 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, parse_headers
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -125,6 +125,56 @@ def test_too_many_connections_are_503_until_some_are_closed(
             each.close()
         # The server sees a moment later that they are closed.
         assert any(is_served(port) for _ in range(1_000))
+
+
+MANY = 1_500
+"""Requests at once whose answers are more than the buffers of the system hold."""
+
+
+@pytest.fixture
+def reader(serving: Serving) -> Iterator[socket.socket]:
+    """A client that has asked for much and has not read any of it yet."""
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    with serving() as port, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client.settimeout(SECONDS)
+        client.connect(("127.0.0.1", port))
+        client.sendall(request * MANY)
+        yield client
+
+
+def test_a_client_that_does_not_read_is_sent_away(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(server, "_SECONDS_TO_READ", 0.5)
+    client: socket.socket = request.getfixturevalue("reader")
+
+    def is_sent_away() -> bool:
+        try:
+            client.send(b"G")
+        except (BrokenPipeError, ConnectionResetError):
+            return True
+        return False
+
+    wait_until(is_sent_away)
+
+
+def test_a_client_that_reads_late_is_answered_and_stays(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    seconds = 3.0
+    monkeypatch.setattr(server, "_SECONDS_TO_READ", seconds)
+    client: socket.socket = request.getfixturevalue("reader")
+    time.sleep(0.2)
+    with client.makefile("rb") as stream:
+        for number in range(MANY + 1):
+            if number == MANY:
+                # Longer than an answer may wait; all have been read.
+                time.sleep(1.1 * seconds)
+                client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert stream.readline().split()[1] == b"200"
+            head = parse_headers(stream)
+            assert json.loads(stream.read(int(head["Content-Length"])))["openapi"]
 
 
 def test_an_address_that_is_taken_or_not_there_is_an_error_that_names_it() -> None:

@@ -13,6 +13,7 @@ import mt.training.branch
 from mt.atomic_files import write_synced
 from mt.config.config import Config
 from mt.errors import CheckpointError, MtError, RunError
+from mt.reports.log import read_log
 from mt.run_directory import RunDirectory
 from mt.training.average import average_checkpoints
 from mt.training.run import Outcome, run_training
@@ -72,6 +73,7 @@ def test_it_ends_as_the_run_that_it_comes_from(
     assert "the best checkpoint until" not in caplog.text
     assert f"continuing in {new.path} from {old.path}" in new.log_file.read_text()
     assert f"resuming {new.path} from step {step}" in new.log_file.read_text()
+    assert [session.first_step for session in read_log(new.log_file).sessions] == [step]
     # It is a run like any other.
     assert run_training(make_config(), new).was_finished
     assert run_training(make_config("training.max_steps=13"), new).counters.step == 13

@@ -351,6 +351,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_taken(
     caplog.clear()
     assert run_training(make_config("training.max_steps=5"), run).counters.step == 5
     assert "step_0000004 is damaged" in caplog.text
+    assert "step_0000004 is damaged" in run.log_file.read_text()
     assert "from step 3" in caplog.text
     assert (run.checkpoints_dir / "latest").read_text() == "step_0000005\n"
 

@@ -66,6 +66,14 @@ def test_best_value_and_patience(metric: str, values: list[float]) -> None:
     ]
 
 
+def test_of_checkpoints_with_a_score_of_0_the_last_is_the_best() -> None:
+    state = Counters()
+    assert [state.record_validation(value, "bleu") for value in (0.0, 0.0, 0.0, 1.0, 0.0)] == [True] * 4 + [
+        False
+    ]
+    assert state.num_validations_without_gain == 1
+
+
 @pytest.mark.parametrize("metric", ["bleu", "loss"])
 def test_value_that_is_not_finite_is_better_than_nothing_and_worse_than_any(metric: str) -> None:
     state = Counters()

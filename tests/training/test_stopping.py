@@ -314,6 +314,10 @@ def test_when_the_time_is_up_the_run_is_saved_and_there_is_more_to_do(
     # It is a limit of the session, not of the run.
     assert "1234" not in run.config_file.read_text()
     assert "1234" not in str(outcome.counters.to_dict())
+    assert run.stopped_file.read_text() == "the time is up\n"
+    # A limit that is already reached ends the run as well, or a job script would wait for more.
+    assert run_training(make_config("training.max_steps=7"), run).was_finished
+    assert not run.stopped_file.exists()
     run_training(make_config(), run)
     assert_same(run, unbroken)
 

@@ -59,6 +59,9 @@ class BpeDropout:
             generator: Decides which merges are skipped.
             before_each_block: Called every few thousand sentences; may raise to give up.
         """
+        if not len(self._keys):
+            # Nothing is ever merged, as in a vocabulary that its characters fill.
+            return sentences
         ids: list[Ids] = []
         lengths: list[npt.NDArray[np.int32]] = []
         every = range(len(sentences))

@@ -3,6 +3,7 @@
 import string
 from collections.abc import Mapping, Sequence
 from typing import cast
+from unicodedata import normalize
 
 import datasets
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mt.config.data import UnicodeForm
 from mt.data.corpus_report import LeakCounts, LeakReport
 
 CHUNK_SIZE = 10_000
@@ -28,16 +30,25 @@ class LeakCheck:
     It keeps hashes only, and of the evaluation splits only, which are small.
     """
 
-    def __init__(self, evaluation: Mapping[str, datasets.Dataset]) -> None:
+    def __init__(
+        self, evaluation: Mapping[str, datasets.Dataset], unicode_form: UnicodeForm = "none"
+    ) -> None:
+        """Remember the evaluation splits.
+
+        Args:
+            evaluation: The splits by name, as they are.
+            unicode_form: The form that the training pairs were rewritten in.
+        """
         self._known: dict[str, dict[str, Hashes]] = {}
         self._src_keys: set[bytes] = set()
         self._tgt_keys: set[bytes] = set()
         for split, dataset in evaluation.items():
             self._known[split] = {"exact": {}, "normalised": {}}
             for chunk in _chunks(dataset):
-                self._src_keys.update(_keys(chunk["src"]))
-                self._tgt_keys.update(_keys(chunk["tgt"]))
-                for form, hashes in _hashes(chunk["src"], chunk["tgt"]).items():
+                src, tgt = (_rewritten(chunk[side], unicode_form) for side in ("src", "tgt"))
+                self._src_keys.update(_keys(src))
+                self._tgt_keys.update(_keys(tgt))
+                for form, hashes in _hashes(src, tgt).items():
                     for side, more in hashes.items():
                         self._known[split][form].setdefault(side, []).extend(more)
         self._all = self._all_known()
@@ -95,6 +106,12 @@ class LeakCheck:
 
 def _chunks(dataset: datasets.Dataset) -> Sequence[pa.Table]:
     return cast("Sequence[pa.Table]", dataset.with_format("arrow").iter(batch_size=CHUNK_SIZE))
+
+
+def _rewritten(texts: pa.ChunkedArray, unicode_form: UnicodeForm) -> pa.ChunkedArray:
+    if unicode_form == "none":
+        return texts
+    return pa.chunked_array([[normalize(unicode_form, text) for text in texts.to_pylist()]], texts.type)
 
 
 def _keys(texts: pa.ChunkedArray) -> list[bytes]:

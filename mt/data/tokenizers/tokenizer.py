@@ -1,6 +1,7 @@
 """Tokenizers of all kinds: text to ids and back."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, Self
@@ -11,7 +12,7 @@ from tokenizers import normalizers
 from mt.atomic_files import write_text_atomically
 from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.subwords import SPACE_BYTE, SPACE_MARK, byte_level_bpe, character_level, metaspace_bpe
-from mt.data.tokenizers.word_level import count_words, escape, word_level
+from mt.data.tokenizers.word_level import PLACEHOLDER, count_words, word_level
 from mt.errors import DataError
 from mt.regular_files import read_bytes
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
@@ -147,15 +148,22 @@ class Tokenizer:
     def decode(self, ids: Sequence[int], copies: Sequence[str] = ()) -> str:
         """Text of ids, spacing normalised; PAD, BOS and EOS are skipped.
 
-        With a word-level tokenizer, each UNK is replaced with the next of ``copies``; otherwise it is shown
-        as ``<unk>``.
+        With a word-level tokenizer, each UNK is replaced with the next of ``copies``, which is not changed;
+        otherwise it is shown as ``<unk>``.
         """
         text_ids = [token_id for token_id in ids if token_id not in _NOT_TEXT]
         if not copies:
             return normalise_spacing(self._tokenizer.decode(text_ids, skip_special_tokens=False))
-        written = iter([escape(copy) for copy in copies])
-        tokens = [next(written, token) if token == UNK else token for token in self.tokens(text_ids)]
-        return normalise_spacing(self._tokenizer.decoder.decode(tokens))
+        tokens = self.tokens(text_ids)
+        unknown = [place for place, token in enumerate(tokens) if token == UNK]
+        for place, _ in zip(unknown, copies, strict=False):
+            tokens[place] = PLACEHOLDER
+        # A tokenizer of the user's may have no decoder.
+        decoder = self._tokenizer.decoder
+        text = " ".join(tokens) if decoder is None else decoder.decode(tokens)
+        # Copies are put in last, so that the decoder's rules on spaces and marks do not change them.
+        written = iter(copies)
+        return normalise_spacing(re.sub(PLACEHOLDER, lambda _: next(written), text))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary entry of each id, spacing marks included."""
