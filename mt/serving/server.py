@@ -183,6 +183,7 @@ class _Protocol(H11Protocol):
         super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop both clocks."""
         self._stop_waiting()
         self._stop_waiting_for_reading()
         super().connection_lost(exc)

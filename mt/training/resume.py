@@ -77,12 +77,7 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
         CheckpointError: If checkpoints are lost or damaged.
     """
     recovered, reasons = store.recover()
-    damaged = [
-        f"checkpoint {store.directory / name} is damaged and skipped: {reason}"
-        for name, reason in reasons.items()
-    ]
     if recovered is None:
-        _warn(damaged)
         refuse_lost_checkpoints(run, store, config)
         refuse_config_of_others(run)
         # Its steps were never saved; next to the new config they would be misleading.
@@ -95,13 +90,12 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
     refuse_other_computation(run, config, checkpoint)
     refuse_other_tokenizers(run, checkpoint)
     weights, saved = store.load(recovered)
+    damaged = [
+        f"checkpoint {store.directory / name} is damaged and skipped: {reason}"
+        for name, reason in reasons.items()
+    ]
     with _explain_unusable(checkpoint):
         return ResumePoint(checkpoint, weights, saved, read_values(saved, checkpoint.step), damaged)
-
-
-def _warn(sentences: Sequence[str]) -> None:
-    for sentence in sentences:
-        LOG.warning("%s", sentence)
 
 
 @contextmanager
@@ -121,7 +115,8 @@ def report_resuming(
 ) -> None:
     """Log where training continues, what was skipped, and why it may not be exact to the bit."""
     checkpoint = point.checkpoint
-    _warn(point.damaged)
+    for sentence in point.damaged:
+        LOG.warning("%s", sentence)
     LOG.info("resuming %s from step %s", run.path, f"{checkpoint.step:,}")
     if checkpoint.format_version == 1:
         LOG.warning(

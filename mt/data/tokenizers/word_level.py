@@ -39,7 +39,7 @@ CHUNKS_AT_A_TIME = 500_000
 
 
 def escape(text: str) -> str:
-    """Escape our marks in text that is put among the tokens."""
+    """Escape our marks in a text."""
     for mark, escaped in ESCAPED.items():
         text = text.replace(mark, escaped)
     return text
