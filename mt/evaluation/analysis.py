@@ -7,10 +7,12 @@ statistics of the source, which count only words with a letter or digit.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from unicodedata import normalize
 
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
+from mt.config.data import UnicodeForm
 from mt.display import track
 from mt.evaluation.scores import metrics_of_evaluation, score_by
 from mt.unsegmented_scripts import split_letters
@@ -64,14 +66,21 @@ def words(line: str) -> list[str]:
     return _TOKENIZE(split_letters(line)).split()
 
 
-def count_words(lines: Iterable[str], vocabulary: Iterable[str]) -> Counter[str]:
-    """How often each word of the lines ``vocabulary`` occurs in ``lines``."""
-    counts = dict.fromkeys((word for line in vocabulary for word in words(line)), 0)
+def count_words(
+    lines: Iterable[str], vocabulary: Iterable[str], unicode_form: UnicodeForm = "none"
+) -> Counter[str]:
+    """How often each word of the lines ``vocabulary`` occurs in ``lines``, which are in ``unicode_form``."""
+    in_form = {
+        word: word if unicode_form == "none" else normalize(unicode_form, word)
+        for line in vocabulary
+        for word in words(line)
+    }
+    counts = dict.fromkeys(in_form.values(), 0)
     for line in track(lines, "counting words", unit="lines"):
         for word in words(line):
             if word in counts:
                 counts[word] += 1
-    return Counter(counts)
+    return Counter({word: counts[form] for word, form in in_form.items()})
 
 
 def length_ratio(hypotheses: Sequence[str], references: Sequence[str]) -> float:

@@ -271,7 +271,8 @@ def _training_frequencies(
     except DataError as error:
         LOG.warning("unknown words and word frequencies are left out, without the training corpus: %s", error)
         return None
-    return count_words(train["src"], sources), count_words(train["tgt"], targets)
+    form = config.cleaning.unicode_form
+    return count_words(train["src"], sources, form), count_words(train["tgt"], targets, form)
 
 
 def _exact_by_length(

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from unicodedata import normalize
 
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import DataError
@@ -34,14 +35,15 @@ class SourceReader:
 
         Args:
             tokenizer: The tokenizer of the source language.
-            dictionary: Source words, or several with spaces between them, with their translations.
+            dictionary: Source words, or several with spaces between them, with their translations. A word
+                is found in any canonically equivalent spelling: an accent may be a character of its own.
             copies: Whether the model has learnt to copy unknown words; if not, no token can be copied.
         """
         self.tokenizer = tokenizer
         self._copies = copies
         # The words of an entry, as the tokenizer splits it.
         self._entries = {
-            tuple(tokenizer.encode_with_words(source)[1]): target for source, target in dictionary.items()
+            _entry_of(tokenizer.encode_with_words(source)[1]): target for source, target in dictionary.items()
         }
         self._longest = max(map(len, self._entries), default=0)
 
@@ -95,7 +97,7 @@ class SourceReader:
             end = place + 1
             if length := self._entry_at(words, place):
                 end = place + length
-                tokens.append(SourceToken(UNK_ID, self._entries[tuple(words[place:end])]))
+                tokens.append(SourceToken(UNK_ID, self._entries[_entry_of(words[place:end])]))
             elif place in unknown:
                 end = unknown[place]
                 tokens.append(SourceToken(UNK_ID, "".join(words[place:end])))
@@ -109,7 +111,12 @@ class SourceReader:
     def _entry_at(self, words: list[str], place: int) -> int:
         """The number of words of the longest dictionary entry at this place; 0 if there is none."""
         lengths = range(min(self._longest, len(words) - place), 0, -1)
-        return next((n for n in lengths if tuple(words[place : place + n]) in self._entries), 0)
+        return next((n for n in lengths if _entry_of(words[place : place + n]) in self._entries), 0)
+
+
+def _entry_of(words: Sequence[str]) -> tuple[str, ...]:
+    """The words as a key of the dictionary; equal for canonically equivalent ones."""
+    return tuple(normalize("NFC", word) for word in words)
 
 
 # Matches the kinds that `_kind` returns: unknown words, digits and upper-case words without a space between
@@ -163,7 +170,7 @@ def read_dictionary(path: Path) -> dict[str, str]:
             raise DataError(
                 f"{path}, line {number} is not a word, a tab and its translation: {line.strip()[:40]!r}."
             )
-        source, target = parts
+        source, target = normalize("NFC", parts[0]), parts[1]
         if entries.setdefault(source, target) != target:
             raise DataError(
                 f"{path}, line {number} gives {source!r} another translation than an earlier line. Keep one "

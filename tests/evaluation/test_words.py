@@ -43,6 +43,13 @@ def test_only_words_of_the_vocabulary_are_counted() -> None:
     assert counts == {"b": 2, ".": 1, "d": 0}
 
 
+def test_words_are_counted_in_the_unicode_form_of_the_training_data() -> None:
+    decomposed, composed = "cafe\u0301", "café"
+    lines = [composed, f"{composed} {composed}"]
+    assert count_words(lines, [f"{decomposed} {composed}"], "NFC") == {decomposed: 3, composed: 3}
+    assert count_words(lines, [f"{decomposed} {composed}"]) == {decomposed: 0, composed: 3}
+
+
 def test_groups_by_length_hold_every_sentence_once_and_score_as_sacrebleu_does() -> None:
     sources, hypotheses, references = random_lines(3), random_lines(4), random_lines(5)
     groups = by_source_length(sources, hypotheses, references)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from unicodedata import normalize
 
 import pytest
 import torch
@@ -86,6 +87,19 @@ def test_entries_of_a_dictionary_are_one_word_each_the_longest_first(tokenizer: 
     assert copies == [["Hund", "Würstchen"], ["berühmt", "Kwuks"], ["Zorblat-Quux"]]
 
 
+@pytest.mark.parametrize("form", [None, "NFC", "NFKC"])
+def test_entries_are_found_in_any_equivalent_spelling(form: Literal["NFC", "NFKC"] | None) -> None:
+    tokenizer = train_tokenizer([KNOWN], TokenizerConfig(min_frequency=1))
+    if form:
+        tokenizer.normalise_unicode(form)
+    composed, decomposed = "crème brûlée", normalize("NFD", "crème brûlée")
+    for entry, text in ((composed, decomposed), (decomposed, composed), (decomposed, decomposed)):
+        reader = SourceReader(tokenizer, {entry: "gebrannte Creme"}, copies=True)
+        (tokens,) = reader.read_batch([f"a {text}"])
+        assert [token.copy for token in tokens if token.copy] == ["gebrannte Creme"]
+        assert reader.unknown_words([f"a {text}"]) == (2, [])
+
+
 def test_a_dictionary_file(tmp_path: Path) -> None:
     file = tmp_path / "words.tsv"
     file.write_text("\ufeffdog\tHund\n\n hot  dog\tWürstchen \r\ndog\tHund\n", encoding="utf-8")
@@ -99,6 +113,7 @@ def test_a_dictionary_file(tmp_path: Path) -> None:
         (b"dog\t \n", "line 1 is not a word, a tab and its translation"),
         (b"dog\tHund\tan animal\n", "line 1 is not a word, a tab and its translation"),
         (b"dog\tHund\ndog\tKatze\n", "line 2 gives 'dog' another translation"),
+        ("\u00e9\tA\ne\u0301\tB\n".encode(), "line 2 gives 'é' another translation"),
         (b"dog\tH\xfcnd\n", "is not UTF-8"),
     ],
 )
