@@ -1,6 +1,7 @@
 """The device that a model runs on: its choice, its precision, and running out of its memory."""
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, TypeVar
@@ -19,7 +20,7 @@ Work = TypeVar("Work")
 Result = TypeVar("Result")
 
 # From glibc's malloc.h.
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 
 
 def choose_device(name: str | torch.device) -> torch.device:
@@ -237,3 +238,5 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_MAX, 0)
         mallopt(_M_TRIM_THRESHOLD, -1)
+        # Threads use what others have freed only in the same arena; by default there are eight for each core.
+        mallopt(_M_ARENA_MAX, os.cpu_count() or 1)

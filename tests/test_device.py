@@ -1,5 +1,6 @@
 """Which device is chosen, on machines that have it and on machines that do not; and what memory does."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -89,6 +90,31 @@ print(without, pages_asked_for())
     without, kept = map(int, ended.stdout.split())
     assert kept < 1_000
     assert without > 10 * kept
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no arenas")
+def test_threads_share_an_arena_for_each_core(tmp_path: Path) -> None:
+    # In a process of its own, since it cannot be undone.
+    code = f"""
+import ctypes, os, threading, torch
+from mt.device import keep_freed_memory
+keep_freed_memory()
+num_threads = 4 * os.cpu_count()
+all_there = threading.Barrier(num_threads)
+def allocate():
+    kept = torch.ones(1000)
+    all_there.wait()
+threads = [threading.Thread(target=allocate) for _ in range(num_threads)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fopen({str(tmp_path / "info.xml")!r}.encode(), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert (tmp_path / "info.xml").read_text().count("<heap nr=") == os.cpu_count()
 
 
 def test_bf16_is_fast_where_the_processor_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,8 @@ from mt.transformer.packed_transformer import LENGTHENED_TO
 LOG = logging.getLogger(__name__)
 
 _BATCH_TOKENS, _BEAM_TOKENS = 8192, 16_384
-"""Source tokens of a batch, padding included, so that long sentences need no more memory; with a beam the
-tokens of a sentence count once for each of its hypotheses. A batch has more of them if a single sentence has,
+"""Source positions of a batch, padding included, so that long sentences need no more memory; with a beam
+those of a sentence count once for each of its hypotheses. A batch has more of them if a single sentence has,
 and up to an eighth more where results are rounded (`TextSearch._few_more`)."""
 _WORTH_DIVIDING = 64
 """From so many hypotheses on, several batches at once are faster than one."""
@@ -250,28 +250,31 @@ class TextSearch:
         if beam_size * len(segments) >= _WORTH_DIVIDING:
             most_sentences = min(most_sentences, -(-len(segments) // num_at_once))
         most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // beam_size) // num_at_once
-        lengths = [len(segment.tokens) + 1 for segment in segments]
-        order = sorted(range(len(segments)), key=lambda place: -lengths[place])
+        order = sorted(range(len(segments)), key=lambda place: -len(segments[place].tokens))
+        lengths = [self._padded_length(len(segments[place].tokens) + 1) for place in order]
         batches = []
-        while order:
-            longest = lengths[order[0]]
-            size = max(1, min(most_sentences, most_tokens // longest))
+        start = 0
+        while start < len(order):
+            size = max(1, min(most_sentences, most_tokens // lengths[start]))
             few = min(size // 8, most_sentences - size)
-            size += self._few_more([lengths[place] for place in order[size : size + few + 1]])
-            batches.append(order[:size])
-            order = order[size:]
+            end = start + size
+            end += self._few_more(lengths[end : end + few + 1])
+            batches.append(order[start:end])
+            start = end
         return batches
+
+    def _padded_length(self, length: int) -> int:
+        """The positions of a source of ``length`` tokens: where results are rounded, the model adds some."""
+        return length if self.precision == "float32" else -(-length // LENGTHENED_TO) * LENGTHENED_TO
 
     def _few_more(self, lengths: Sequence[int]) -> int:
         """How many of a few next sentences a full batch takes too: those that would lengthen the next one.
 
-        ``lengths`` are theirs, the longest first. Where results are rounded, the sources of a batch are
-        lengthened to a multiple of `LENGTHENED_TO` tokens.
+        ``lengths`` are their padded lengths, the longest first.
         """
         if self.precision == "float32" or not lengths:
             return 0
-        shorter = (lengths[0] - 1) // LENGTHENED_TO * LENGTHENED_TO
-        return next((number for number, length in enumerate(lengths) if length <= shorter), 0)
+        return next((number for number, length in enumerate(lengths) if length < lengths[0]), 0)
 
     def as_lines(
         self,
