@@ -133,6 +133,8 @@ def is_out_of_memory(error: RuntimeError) -> bool:
         "CUBLAS_STATUS_ALLOC_FAILED",
         "DefaultCPUAllocator: can't allocate memory",
         "MPS backend out of memory",
+        # More bytes than an address can name.
+        "Storage size calculation overflowed",
     )
     return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in texts)
 

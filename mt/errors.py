@@ -71,6 +71,10 @@ class LinesError(DataError):
         return type(self), (self.reasons, *self.remedies)
 
 
+class OverflowedLinesError(LinesError):
+    """The model's logits for some lines are NaN or infinite."""
+
+
 class CheckpointError(MtError):
     """A checkpoint is missing, damaged, or was written by a newer version."""
 

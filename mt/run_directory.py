@@ -272,10 +272,11 @@ def newest_run(runs: Path) -> RunDirectory:
 
 
 def _runs_in(folder: Path) -> list[RunDirectory]:
-    """Every run in ``folder``, by name."""
+    """Every run in ``folder``, by name, without those that are being made under a hidden one."""
     if not folder.is_dir():
         return []
-    return [run for run in map(RunDirectory, sorted(folder.iterdir())) if run.exists]
+    visible = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    return [run for run in map(RunDirectory, visible) if run.exists]
 
 
 def _refuse_links(folder: Path) -> None:

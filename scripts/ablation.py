@@ -70,7 +70,11 @@ def read_variants(file: Path) -> dict[str, list[str]]:
     if not content:
         raise RecipeError(f"{file} lists no variant.")
     return {
-        str(name): [word for key, value in {**for_all, **own}.items() for word in ("--set", f"{key}={value}")]
+        str(name): [
+            word
+            for key, value in {**for_all, **own}.items()
+            for word in ("--set", f"{key}={'null' if value is None else value}")
+        ]
         for name, own in content.items()
     }
 

@@ -84,8 +84,8 @@ class RecoveredCheckpoint:
 class CheckpointStore:
     """The folder ``checkpoints/`` of a run.
 
-    Any number of processes may read it while one writes; the writer holds the run's lock and calls
-    ``recover`` before anything else. Making this object touches no disk.
+    Any number of processes may read it while one writes; the writer holds the run's lock and calls `tidy_up`
+    or `recover` before anything else. Making this object touches no disk.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -173,8 +173,22 @@ class CheckpointStore:
             mean = mean_of(map(self.load_model, track(checkpoints, "averaging", unit="checkpoints")))
             return self._write(average, {MODEL: lambda: model_bytes(mean)})
 
+    def tidy_up(self) -> None:
+        """Finish or undo what a killed process left behind.
+
+        Raises:
+            CheckpointError: If the disk refuses, or a file has the name of a checkpoint.
+        """
+        if not self.directory.is_dir():
+            return
+        for name in (*self.names(), *self.averages()):
+            refuse_non_folder(self.directory / name)
+        with _explain_refusal(f"tidy up {self.directory}"):
+            remove_leftovers(self.directory)
+            put_back_set_aside(self.directory)
+
     def recover(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
-        """Finish or undo what a killed process left behind, and find the checkpoint to continue from.
+        """`tidy_up`, and find the checkpoint to continue from.
 
         Returns:
             The newest sound checkpoint, to which ``latest`` now points, with its verified parts for `load`;
@@ -184,15 +198,10 @@ class CheckpointStore:
         Raises:
             CheckpointError: If there are checkpoints and none is sound, or the newest needs a newer ``mt``.
         """
-        if not self.directory.is_dir():
-            return None, {}
-        for name in (*self.names(), *self.averages()):
-            refuse_non_folder(self.directory / name)
-        with _explain_refusal(f"tidy up {self.directory}"):
-            remove_leftovers(self.directory)
-            put_back_set_aside(self.directory)
-            newest, damaged = self._newest_sound()
-            if newest is not None:
+        self.tidy_up()
+        newest, damaged = self._newest_sound()
+        if newest is not None:
+            with _explain_refusal(f"tidy up {self.directory}"):
                 point_at(self.directory, newest.checkpoint)
         if newest is None and damaged:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in damaged.items())

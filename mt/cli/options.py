@@ -327,7 +327,7 @@ def parse_duration(text: str) -> float:
     """Seconds of a duration such as 90s, 45m, 3h50m or 1d2h.
 
     Raises:
-        ConfigError: If it has another form, or is zero.
+        ConfigError: If it has another form, is zero, or more than 36,500 days.
     """
     match = re.fullmatch(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?", text, re.ASCII)
     seconds = (
@@ -335,6 +335,6 @@ def parse_duration(text: str) -> float:
         if match
         else 0
     )
-    if not seconds:
+    if not 0 < seconds <= 36_500 * 86_400:
         raise ConfigError(f"--max-time: {text!r} is not a duration. Write it as 90s, 45m, 3h50m or 1d2h.")
     return float(seconds)

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, get_args
 Delimiter = Literal["auto", "tab", "comma", "semicolon", "pipe"]
 DELIMITERS: tuple[Delimiter, ...] = get_args(Delimiter)
 
+_LARGEST_WEIGHT = 1000
 _WORD = re.compile(r"(?P<before>.*\S)\s+(?P<key>\w+)=(?P<value>\S*)")
 _KEYS = ("weight", "name", "revision", "src", "tgt", "columns", "delimiter", "num_train_pairs")
 
@@ -72,8 +73,11 @@ def _parse_line(line: str) -> MixedSource:
         fields[key] = value
     if "weight" in fields:
         weight = _number(str(fields.pop("weight")))
-        if not 0 < weight < math.inf:
-            raise ValueError(f"data.mix: in {line!r}, the weight must be a number above 0, such as 0.5.")
+        if not 0 < weight <= _LARGEST_WEIGHT:
+            raise ValueError(
+                f"data.mix: in {line!r}, the weight must be a number above 0, such as 0.5, and at most "
+                f"{_LARGEST_WEIGHT:,}."
+            )
     if "columns" in fields:
         try:
             parse_columns(str(fields["columns"]))

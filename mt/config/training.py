@@ -94,7 +94,7 @@ class TrainingConfig(Section):
     adam_beta2: float = Field(default=0.98, ge=0, lt=1)
     """Decay of Adam's mean of squared gradients."""
 
-    adam_epsilon: float = Field(default=1e-9, gt=0)
+    adam_epsilon: float = Field(default=1e-9, ge=1e-30)
     """Keeps Adam from dividing by zero."""
 
     weight_decay: float = Field(default=0.0, ge=0)

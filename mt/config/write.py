@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from mt.config.config import Config
 from mt.config.explain import SECTIONS, accepted, choices, unknown_key
 from mt.config.located_yaml import Scalar
+from mt.config.sources import MixedSource, parse_mix
 from mt.config.synonyms import remedies_for
 from mt.errors import ConfigError
 
@@ -93,9 +94,15 @@ def differences(old: Config, new: Config) -> list[str]:
     for section, fields in SECTIONS.items():
         for key, field in fields.items():
             before, after = _value(old, section, key), _value(new, section, key)
-            if before != after and not _may_change(field):
+            # The text of the corpus is compared when it is loaded, wherever it lies now.
+            is_moved = (section, key) == ("data", "mix") and _without_paths(before) == _without_paths(after)
+            if before != after and not is_moved and not _may_change(field):
                 lines.append(f"{section}.{key}: {_scalar(before)} -> {_scalar(after)}")
     return lines
+
+
+def _without_paths(mix: Scalar) -> list[MixedSource]:
+    return [source._replace(fields={**source.fields, "path": ""}) for source in parse_mix(str(mix or ""))]
 
 
 def hyperparameters(config: Config) -> dict[str, Scalar]:

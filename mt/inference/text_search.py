@@ -14,7 +14,7 @@ from mt.data.batches.batch import pad
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import SearchPrecision, overflow_remedy, split_on_out_of_memory
 from mt.display import counted
-from mt.errors import ConfigError, LinesError, Remedy
+from mt.errors import ConfigError, LinesError, OverflowedLinesError, Remedy
 from mt.inference.engines import Engine
 from mt.inference.segments import (
     Segment,
@@ -320,13 +320,13 @@ class TextSearch:
             )
         return self.max_length if max_length is None else min(self.max_length, max_length + 1)
 
-    def _overflow(self, segments: Sequence[Segment]) -> LinesError:
+    def _overflow(self, segments: Sequence[Segment]) -> OverflowedLinesError:
         reasons = {
             segment.line: f"line {segment.line} has a sentence for which the model's logits in "
             f"{self.precision} are NaN or infinite."
             for segment in segments
         }
-        return LinesError(reasons, overflow_remedy(self.precision))
+        return OverflowedLinesError(reasons, overflow_remedy(self.precision))
 
     def _request(
         self, segments: Sequence[Segment], keep_unk: bool, constraints: Constraints, most: int

@@ -12,7 +12,7 @@ _MAX_KEPT = 200
 _RECORD = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),\d{3} ([A-Z]+) (.*)")
 _RESUMING = re.compile(r"resuming .* from step ([\d,]{1,20})")
 _SIGNATURE = re.compile(r"(\S{1,20}) signature: (\S{1,200})")
-_ENDS = ("Finished: ", "Stopped ")
+_ENDS = ("Finished: ", "Stopped ", "Failed: ")
 # Written when the run was made, before its first session.
 _OF_A_BRANCH = "continuing in "
 

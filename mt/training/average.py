@@ -24,6 +24,7 @@ def average_checkpoints(run: RunDirectory, number: int, *, best: bool) -> Checkp
     run.require()
     store = CheckpointStore(run.checkpoints_dir)
     with run.lock():
+        store.tidy_up()
         found = [store.require(name) for name in store.names()]
         what = ""
         if best:

@@ -1,12 +1,13 @@
 """Branching off: a new run that continues from an older checkpoint of another run."""
 
 import contextlib
+import errno
 import logging
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from mt.atomic_files import make_folder, partial_path, sync_folder, write_synced
+from mt.atomic_files import make_folder, partial_path, sync_folder, tidy_up_beside, write_synced
 from mt.checkpoint.record import RECORD, Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
@@ -43,11 +44,7 @@ def find_origin(path: Path, new: RunDirectory, config: Config) -> Origin:
             f"{path} is not a checkpoint of a run: name a folder such as runs/NAME/checkpoints/step_0004000."
         )
     if new.path.exists() and (not new.path.is_dir() or any(new.path.iterdir())):
-        raise RunError(
-            f"{new.path} exists already, and only a new run can continue from a checkpoint of another.",
-            Remedy.OTHER_RUN,
-            Remedy.RESUME,
-        )
+        raise _exists_already(new)
     store = CheckpointStore(run.checkpoints_dir)
     checkpoint = store.require(folder.name)
     if checkpoint.average_of:
@@ -66,9 +63,12 @@ def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
 
     Raises:
         CheckpointError: If the checkpoint is damaged.
+        RunError: If another process has made ``new`` since `find_origin`.
         OSError: If the copy cannot be written.
     """
-    path = new.path.absolute()  # "." has no name.
+    path = new.path.resolve()  # "." has no name, and a link cannot be replaced by a folder.
+    make_folder(path.parent)
+    tidy_up_beside(path)
     partial = RunDirectory(partial_path(path))
     shutil.rmtree(partial.path, ignore_errors=True)
     try:
@@ -79,12 +79,22 @@ def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
         # Last, because it makes the folder a run.
         write_config(partial, config)
         partial.path.rename(path)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial.path, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise _exists_already(new) from error
         raise
     sync_folder(path.parent)
     with log_file(new):
         LOG.info("continuing in %s from %s", new.path, origin.checkpoint.folder)
+
+
+def _exists_already(new: RunDirectory) -> RunError:
+    return RunError(
+        f"{new.path} exists already, and only a new run can continue from a checkpoint of another.",
+        Remedy.OTHER_RUN,
+        Remedy.RESUME,
+    )
 
 
 def _files(run: RunDirectory) -> list[Path]:

@@ -6,9 +6,9 @@ import time
 from mt import distributed, processes
 from mt.config.config import Config
 from mt.data.batches.stream import BatchStream
-from mt.errors import Interrupted, Remedy, TrainingError
+from mt.errors import Interrupted
 from mt.training.counters import Counters
-from mt.training.session import Session
+from mt.training.session import Session, diverged
 from mt.training.step import LaunchedStep, StepResult
 from mt.training.train_state import TrainState
 
@@ -142,10 +142,7 @@ def _report_skipped(number: int, result: StepResult) -> None:
 
 def _refuse_too_many_skipped(number: int, counters: Counters, most: int) -> None:
     if counters.num_skipped_in_a_row >= most:
-        raise TrainingError(
+        raise diverged(
             f"the loss or the gradient was not finite in {counters.num_skipped_in_a_row} steps in a row, the "
-            f"last at step {number}. Try a lower schedule.learning_rate, more schedule.warmup_steps, "
-            "or training.precision=float32.",
-            Remedy.OTHER_RUN,
-            Remedy.START_OVER,
+            f"last at step {number}"
         )

@@ -14,10 +14,11 @@ from typing import Any, Self
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
-from mt import processes
+from mt import distributed, processes
 from mt.atomic_files import write_text_atomically
 from mt.config.located_yaml import Scalar
 from mt.display import terminal_width, visible
+from mt.errors import MtError
 from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels
@@ -190,10 +191,10 @@ class Progress:
         self._draw("best", counters.step, self._best)
         scores = "  ".join(f"{score.name} {score.value:.2f}" for score in result.scores.values())
         LOG.info(
-            "validation at step %s: loss %.3f  perplexity %.2f  %s",
+            "validation at step %s: loss %.3f  perplexity %s  %s",
             f"{counters.step:,}",
             result.loss,
-            result.perplexity,
+            f"{result.perplexity:.2f}" if result.perplexity < 1e6 else f"{result.perplexity:.0e}",
             scores,
         )
         if not self._signatures_logged:
@@ -328,7 +329,11 @@ def _figures(line: dict[str, Any]) -> dict[str, float]:
 
 @contextlib.contextmanager
 def log_file(run: RunDirectory) -> Iterator[None]:
-    """Write log messages to the run's own log file as well, those of other processes with their number."""
+    """Write log messages to the run's own log file as well, those of other processes with their number.
+
+    An error that leaves the ``with`` block is written there too, since stderr may be closed or far away. That
+    another process was lost is not: the first one says so.
+    """
     handler = logging.FileHandler(run.log_file, encoding="utf-8")
     who = "" if processes.is_first() else f"process {processes.rank()}: "
     handler.setFormatter(_VisibleFormatter(f"%(asctime)s %(levelname)s {who}%(message)s"))
@@ -336,6 +341,12 @@ def log_file(run: RunDirectory) -> Iterator[None]:
     logger.addHandler(handler)
     try:
         yield
+    except Exception as error:
+        if not distributed.is_lost_connection(error):
+            text = str(error) if isinstance(error, MtError) else f"{type(error).__name__}: {error}"
+            # To the file alone: the caller tells the user.
+            handler.handle(LOG.makeRecord(LOG.name, logging.ERROR, "", 0, "Failed: %s", (text,), None))
+        raise
     finally:
         logger.removeHandler(handler)
         handler.close()

@@ -73,7 +73,8 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
     """The newest sound checkpoint; None for a new run, whose config is then written.
 
     Raises:
-        RunError: If config or tokenizers do not fit the checkpoint, or a file of the user's is in the way.
+        RunError: If config or tokenizers do not fit the checkpoint, the run's config is lost, or a file of
+            the user's is in the way.
         CheckpointError: If checkpoints are lost or damaged.
     """
     recovered, reasons = store.recover()
@@ -86,6 +87,11 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
         write_config(run, config)
         return None
     checkpoint = recovered.checkpoint
+    if not run.exists:
+        raise RunError(
+            f"{run.path} has checkpoints and has lost its {run.config_file.name}. Put it back from a copy.",
+            Remedy.OTHER_RUN,
+        )
     refuse_changed_config(run, config)
     refuse_other_computation(run, config, checkpoint)
     refuse_other_tokenizers(run, checkpoint)
@@ -95,7 +101,11 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
         for name, reason in reasons.items()
     ]
     with _explain_unusable(checkpoint):
-        return ResumePoint(checkpoint, weights, saved, read_values(saved, checkpoint.step), damaged)
+        values = read_values(saved, checkpoint.step)
+    if values.counters.reached_limit(config.training, config.validation) and not checkpoint.metrics:
+        # A limit was lowered to where the run was stopped, and a run ends with a validation.
+        values.counters.owes_validation = True
+    return ResumePoint(checkpoint, weights, saved, values, damaged)
 
 
 @contextmanager

@@ -95,7 +95,6 @@ def run_training(
     with (
         Interruption(max_seconds if processes.is_first() else None) as interruption,
         distributed.connected(device.type),
-        explain_out_of_memory(config),
     ):
         setup = _Setup(config, run, device, precision, interruption)
         refuse_unlike_processes(config, describe_environment(device, precision))
@@ -110,7 +109,7 @@ def run_training(
         with run.lock():
             point = find_resume_point(run, setup.store, config)
             counters = point.values.counters if point else Counters()
-            with log_file(run):
+            with log_file(run), explain_out_of_memory(config):
                 finished = counters.reached_limit(config.training, config.validation)
                 is_finished = finished is not None and not counters.owes_validation
                 distributed.agree(_Start(is_finished, counters.step))
@@ -159,7 +158,7 @@ def _train_with_the_first(setup: _Setup) -> Outcome:
     start = distributed.agree(_Start(is_finished=False, step=0))
     if start.is_finished:
         return Outcome("the run is finished", Counters(), was_finished=True)
-    with log_file(setup.run), _errors_in_the_log():
+    with log_file(setup.run), explain_out_of_memory(setup.config):
         point = find_resume_point(setup.run, setup.store, setup.config) if start.step else None
         counters = point.values.counters if point else Counters()
         if counters.step != start.step:
@@ -174,17 +173,6 @@ def _train_with_the_first(setup: _Setup) -> Outcome:
             setup.interruption.agree(stop=True)
             finished = None
     return Outcome(finished, counters, 0 if finished else setup.interruption.exit_code)
-
-
-@contextmanager
-def _errors_in_the_log() -> Iterator[None]:
-    """Log why this process ends, unless that is the end of another one; stderr may be far away."""
-    try:
-        yield
-    except Exception as error:
-        if not distributed.is_lost_connection(error):
-            LOG.error("%s: %s", type(error).__name__, error)
-        raise
 
 
 @contextmanager

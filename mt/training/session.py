@@ -14,7 +14,7 @@ from mt.data.batches.batch import Batch, collate
 from mt.data.batches.sampler import ordered_batches
 from mt.data.prepare import Prepared
 from mt.display import progress_bar
-from mt.errors import Interrupted
+from mt.errors import Interrupted, OverflowedLinesError, Remedy, TrainingError
 from mt.inference.loaded_model import tokenizer_checksums
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
@@ -29,6 +29,16 @@ from mt.training.train_state import TrainState
 from mt.training.validation import ValidationResult, validate
 
 LOG = logging.getLogger(__name__)
+
+
+def diverged(what: str) -> TrainingError:
+    """The error that ends a run whose numbers are no longer finite; ``what`` says which."""
+    return TrainingError(
+        f"{what}. Try a lower schedule.learning_rate, more schedule.warmup_steps, or "
+        "training.precision=float32.",
+        Remedy.OTHER_RUN,
+        Remedy.START_OVER,
+    )
 
 
 @dataclass
@@ -52,7 +62,11 @@ class Session:
         self._attention: list[Pixels] = []
 
     def validate(self, train_state: TrainState) -> ValidationResult | None:
-        """Evaluate the model; None if it was interrupted, after which it is repeated on resuming."""
+        """Evaluate the model; None if it was interrupted, after which it is repeated on resuming.
+
+        Raises:
+            TrainingError: If the model's logits are NaN or infinite.
+        """
         prepared, validation = self.prepared, self.prepared.corpus.validation
         translator = Translator(
             self.config,
@@ -84,6 +98,11 @@ class Session:
         except Interrupted:
             self.interruption.agree(stop=True)
             return None
+        except OverflowedLinesError as error:
+            step = train_state.counters.step
+            raise diverged(
+                f"the model's logits are NaN or infinite in the validation at step {step:,}"
+            ) from error
 
     def agree_on_time(self, counters: Counters) -> None:
         """Take the first process's time where it limits the run, because all must find the same end."""
@@ -107,13 +126,20 @@ class Session:
         self.progress.attention(counters, self._attention)
 
     def save(self, train_state: TrainState, figures: dict[str, float], *, is_best: bool) -> None:
-        """Save a checkpoint, with the figures of the validation at this step, if there was one."""
+        """Save a checkpoint, with the figures of the validation at this step, if there was one.
+
+        Raises:
+            TrainingError: If a weight is NaN or infinite; the checkpoints that were saved before stay.
+        """
         if processes.is_first():
             self._save(train_state, figures, is_best=is_best)
         distributed.wait()
 
     def _save(self, train_state: TrainState, figures: dict[str, float], *, is_best: bool) -> None:
         started = time.perf_counter()
+        model = train_state.objective.model
+        if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
+            raise diverged(f"weights of the model are NaN or infinite at step {train_state.counters.step:,}")
         training_state = train_state.save()
         with train_state.evaluation_weights():
             self.newest = self.store.save(

@@ -36,8 +36,8 @@ class ValidationResult:
 
     @property
     def perplexity(self) -> float:
-        """``exp(loss)``: the number of tokens that the model is effectively choosing from."""
-        return math.exp(min(self.loss, 700.0))
+        """``exp(loss)``, at most 1e299: the number of tokens that the model is effectively choosing from."""
+        return min(math.exp(min(self.loss, 700.0)), 1e299)
 
     def values(self) -> dict[str, float]:
         """All figures by name, including every choice of `validation.metric`."""

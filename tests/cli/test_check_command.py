@@ -179,7 +179,9 @@ def test_times(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "90", "0s", "0d0h", "50m3h", "3 h", "-1h", "1.5h", "3H", "1h1h", "٣h"])
+@pytest.mark.parametrize(
+    "text", ["", "90", "0s", "0d0h", "36501d", "50m3h", "3 h", "-1h", "1.5h", "3H", "1h1h", "٣h"]
+)
 def test_what_is_not_a_time(text: str) -> None:
     with pytest.raises(ConfigError, match=r"is not a duration\. Write it as 90s, 45m, 3h50m or 1d2h"):
         parse_duration(text)

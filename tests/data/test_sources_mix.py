@@ -124,6 +124,7 @@ def test_languages_that_are_the_same(folder: Path) -> None:
     [
         ("news wieght=2", r"data\.mix: in 'news wieght=2', wieght=2 is unknown; .* Did you mean weight=\?"),
         ("news weight=0", r"data\.mix: in 'news weight=0', the weight must be a number above 0"),
+        ("news weight=1001", r"data\.mix: in 'news weight=1001', the weight must be .* and at most 1,000"),
         ("news weight=-1", "above 0"),
         ("news weight=nan", "above 0"),
         ("news weight=inf", "above 0"),

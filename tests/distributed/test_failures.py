@@ -198,7 +198,7 @@ def test_an_error_of_another_process_is_in_the_log_with_its_number(train: Fail, 
     ended = train(1, "training", "error")
     assert seconds_to_the_end(tmp_path) < 15 + BUSY_SECONDS
     log = (tmp_path / "run/train.log").read_text()
-    assert " ERROR process 1: DataError: made up for this test." in log
+    assert " ERROR process 1: Failed: made up for this test." in log
     assert "mt: process 1: made up for this test." in ended.stdout
     assert "mt: another process of this run has ended" in ended.stdout
 

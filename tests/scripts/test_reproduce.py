@@ -332,6 +332,12 @@ def test_variants_that_cannot_be_understood(
     assert not Path("runs").exists()
 
 
+def test_an_option_of_a_variant_may_be_null(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("plain: {training.clip_norm: null, training.r_drop: 0}")
+    [words] = read_variants(tmp_path / "x.yaml").values()
+    assert words == ["--set", "training.clip_norm=null", "--set", "training.r_drop=0"]
+
+
 @pytest.mark.parametrize("file", sorted((ROOT / VARIANTS).glob("*.yaml")), ids=lambda file: file.stem)
 def test_the_shipped_variants_are_of_a_recipe_and_can_be_trained(file: Path) -> None:
     configs = {

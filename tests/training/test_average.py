@@ -96,6 +96,18 @@ def test_a_damaged_one_is_named_and_nothing_is_left(trained: RunDirectory) -> No
     assert CheckpointStore(trained.checkpoints_dir).averages() == []
 
 
+def test_what_a_killed_one_left_is_cleared_away(trained: RunDirectory) -> None:
+    average = average_checkpoints(trained, 2, best=False)
+    # As after a kill between the second rename and the removal of the older one.
+    aside = average.folder.with_name(f".{average.name}.aside")
+    shutil.copytree(average.folder, aside)
+    # As after one between the two renames.
+    newest = trained.checkpoints_dir / "step_0000200"
+    newest.rename(newest.with_name(f".{newest.name}.aside"))
+    assert average_checkpoints(trained, 1, best=False).average_of == ["step_0000200"]
+    assert not list(trained.checkpoints_dir.glob(".*"))
+
+
 def test_training_continues_beside_it(trained: RunDirectory) -> None:
     average = average_checkpoints(trained, 2, best=False)
     content = (average.folder / "model.safetensors").read_bytes()

@@ -69,6 +69,19 @@ def test_where_the_checkpoints_are_gone_nothing_begins_afresh(
     assert refusal.value.remedies == (Remedy.OTHER_RUN,)
 
 
+def test_a_run_that_has_lost_its_config_is_refused(make_config: MakeConfig, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run_training(make_config("training.max_steps=3"), run)
+    run.config_file.unlink()
+    before = contents(run)
+    for restart in (False, True):
+        with pytest.raises(
+            RunError, match=r"run has checkpoints and has lost its config\.yaml\. Put it back"
+        ):
+            run_training(make_config(), run, restart=restart)
+    assert contents(run) == before
+
+
 def test_with_restart_the_rest_is_moved_aside(make_config: MakeConfig, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     run_training(make_config(), run)

@@ -12,7 +12,9 @@ import torch
 from safetensors.torch import load_file
 
 import mt.training.run
+from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
+from mt.config.load import load_config
 from mt.evaluation.scores import Score
 from mt.run_directory import RunDirectory
 from mt.training.run import Outcome, run_training
@@ -120,6 +122,20 @@ def test_limits_that_are_raised(
         assert outcome.counters.step == steps
         assert not outcome.was_finished
     assert_same(run, unbroken)
+
+
+def test_a_limit_that_is_lowered_to_where_a_run_was_stopped_ends_it_with_a_validation(
+    make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    train_until(make_config(), run.path, step=7)
+    lower = make_config("training.max_steps=7")
+    outcome = run_training(lower, run)
+    assert outcome.finished == "training.max_steps (7) reached"
+    checkpoint = CheckpointStore(run.checkpoints_dir).require("latest")
+    assert (checkpoint.step, "bleu" in checkpoint.metrics) == (7, True)
+    assert load_config(run.config_file) == lower
+    assert run_training(lower, run).was_finished
 
 
 def test_with_averaged_weights(

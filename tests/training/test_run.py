@@ -322,6 +322,28 @@ def test_a_changed_corpus_is_refused_before_it_is_encoded(
     assert contents(run.path) | {"train.log": b""} == before | {"train.log": b""}
 
 
+def test_mixed_corpora_may_be_moved_but_not_changed(
+    make_config: MakeConfig, tiny_corpus: Path, run: RunDirectory, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        for file in tiny_corpus.glob("*.??"):
+            (tmp_path / name / file.name).write_bytes(file.read_bytes())
+
+    def train(mix: str, max_steps: int) -> int:
+        config = make_config(f"data.mix={tmp_path}/{mix}", f"training.max_steps={max_steps}")
+        return run_training(config, run).counters.step
+
+    train("one weight=2", 1)
+    assert train("two weight=2", 2) == 2
+    with pytest.raises(RunError, match=r"data\.mix: .*one weight=3"):
+        train("one weight=3", 3)
+    text = (tmp_path / "one" / "train.en").read_text(encoding="utf-8")
+    (tmp_path / "one" / "train.en").write_text(text.replace("milk", "water"), encoding="utf-8")
+    with pytest.raises(RunError, match=r"the corpus is not the one that .*mine began with: train"):
+        train("one weight=2", 3)
+
+
 def test_tokenizers_of_another_run_are_refused(make_config: MakeConfig, run: RunDirectory) -> None:
     run_training(make_config("training.max_steps=1"), run)
     run.src_tokenizer_file.write_bytes(run.tgt_tokenizer_file.read_bytes())
