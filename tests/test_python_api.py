@@ -70,3 +70,16 @@ def test_a_single_string_is_not_taken_for_a_list_of_letters(trained: RunDirector
     translator = mt.Translator.from_run(trained, device="cpu")
     with pytest.raises(TypeError, match="sequence of lines"):
         translator.translate("the dog sees a house.")
+
+
+def test_arguments_out_of_their_range_are_value_errors(trained: RunDirectory) -> None:
+    translator = mt.Translator.from_run(trained.path, device="cpu")
+    for options in ({"num_best": 0}, {"max_length": -1}, {"prefixes": ["ein"]}):
+        with pytest.raises(
+            ValueError, match=r"must be at least 1 and|a prefix for each of the 2 lines, not 1"
+        ):
+            translator.n_best(["milk.", "the dog."], **options)
+    with pytest.raises(ValueError, match="size must be at least 1, not 0"):
+        mt.Beam(0)
+    with pytest.raises(ValueError, match="must be 0 or above, not -1 and 0"):
+        mt.Constraints(min_length=-1)

@@ -29,9 +29,9 @@ def compare(
     first: Annotated[Path, typer.Argument(metavar="A", help="A run, checkpoint or file of translations.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
     split: Annotated[
-        Literal["train", "validation", "test"],
-        typer.Option(help="Which part of the corpus of the first run."),
-    ] = "test",
+        Literal["train", "validation", "test"] | None,
+        typer.Option(help="Which part of the corpus of the first run.  [default: test]", show_default=False),
+    ] = None,
     data: TestSetOption = None,
     name: TestSetNameOption = None,
     references: Annotated[
@@ -61,6 +61,8 @@ def compare(
             raise ConfigError(f"there is no {system}: give a run directory or a file of translations.")
     if references is not None and data is not None:
         raise ConfigError("--references and --data exclude each other: give one of them.")
+    if references is not None and split is not None:
+        raise ConfigError("--split is of the corpus of a run: leave it out where --references are given.")
     if references is not None and name is not None:
         raise ConfigError("--name goes with --data: leave it out where --references are given.")
     if (beam > 1 or checkpoint != "best") and not (first.is_dir() or second.is_dir()):
@@ -71,7 +73,7 @@ def compare(
 
     result = run_comparison(
         (first, second),
-        split=split,
+        split=split or "test",
         checkpoint=checkpoint,
         device=choose_device(device),
         data_path=data,

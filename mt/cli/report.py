@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -92,6 +93,7 @@ def _samples(
     from mt.attention_maps.alignment import attention_maps
     from mt.attention_maps.page import attention_html
     from mt.device import choose_device
+    from mt.inference.attention import is_recordable
     from mt.inference.loaded_model import load_model
     from mt.inference.translator import Translator
     from mt.reports.samples import rank_samples
@@ -99,7 +101,9 @@ def _samples(
     loaded = load_model(run, checkpoint)
     translator = Translator.from_loaded(loaded, device=choose_device(device))
     samples = rank_samples(run, loaded, translator, num_sentences=num_sentences)
-    shown = samples.short[:num_attention]
+    # Those that were translated in parts, or cut, are no one picture.
+    drawable = (each for each in samples.short if is_recordable(translator, each.source, each.translation))
+    shown = list(islice(drawable, num_attention))
     if not shown:
         return samples, ""
     sources, targets = zip(*((each.source, each.translation) for each in shown), strict=True)

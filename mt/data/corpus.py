@@ -30,7 +30,7 @@ from mt.data.parallel_reading import num_processes, read_in_pieces
 from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import SPLITS, Part, Source, Split, carved_split
 from mt.display import counted, track
-from mt.errors import DataError, SplitError
+from mt.errors import ConfigError, DataError, SplitError
 
 CORPUS_VERSION = 2
 """Raised when the same files would be read, cleaned, checked or carved into other pairs than before."""
@@ -124,8 +124,8 @@ def load_split(config: DataConfig, split: Split, *, undivided: bool = False) -> 
 def _find(config: DataConfig, *, is_mixed: bool) -> Source:
     try:
         return find_source(config)
-    except DataError as error:
-        raise (DataError(f"data.mix, {config.path}: {error}") if is_mixed else error) from None
+    except (ConfigError, DataError) as error:
+        raise (type(error)(f"data.mix, {config.path}: {error}") if is_mixed else error) from None
 
 
 def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:

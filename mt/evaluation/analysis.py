@@ -1,7 +1,7 @@
 """Which words a system translates correctly: by training frequency, by sentence length, copied, unknown.
 
-A word is a token of BLEU (sacreBLEU's 13a tokens, cased). Punctuation marks are words too, except in the
-statistics of the source, which count only words with a letter or digit.
+A word is a token of BLEU (sacreBLEU's 13a tokens, cased). Punctuation marks are words too, also where
+sentences are grouped by length; only `SourceWords` counts words with a letter or digit alone.
 """
 
 from collections import Counter

@@ -12,7 +12,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.errors import LinesError
 from mt.inference.score import label_log_probs
 from mt.inference.segments import Translation, copied_words
-from mt.inference.source_reader import SourceReader, SourceToken
+from mt.inference.source_reader import SourceReader
 from mt.inference.translator import Translator
 from mt.search.strategy import Strategy
 from mt.special_tokens import BOS, EOS, UNK_ID
@@ -124,7 +124,7 @@ def found_attention(
 def _plain_model(translator: Translator) -> Transformer:
     model = translator.plain_model
     if not isinstance(model, Transformer):
-        raise TypeError("attention is recorded for a single model, not for an ensemble")
+        raise TypeError("attention is recorded for a single model in float32, not for an ensemble")
     return model
 
 
@@ -239,24 +239,15 @@ def label_written(tokenizer: Tokenizer, ids: Sequence[int], copies: Sequence[str
     return Labelled(ids, [*tokens, Token(EOS, None)], text)
 
 
-def label_read(tokenizer: Tokenizer, text: str, read: Sequence[SourceToken]) -> Labelled:
-    """Label the tokens that a model reads with the part of the text that each encodes.
-
-    Args:
-        tokenizer: The tokenizer of the language.
-        text: What was read.
-        read: What `SourceReader` made of it, without a dictionary.
-    """
-    ids = [token.id for token in read]
-    parts = iter(tokenizer.encode_with_words(text)[1])
+def label_read(reader: SourceReader, text: str) -> Labelled:
+    """Label the tokens that a model reads with the part of the text that each stands for."""
+    read = reader.read_with_parts(text)
+    ids = [token.id for token, _ in read]
     # Concatenated, the parts are the text without its spaces.
     word_of_character = [number for number, word in enumerate(text.split()) for _ in word]
     place = 0
     tokens: list[Token] = []
-    for token, entry in zip(read, tokenizer.tokens(ids), strict=True):
-        part = next(parts)
-        while token.copy is not None and part != token.copy:
-            part += next(parts)
+    for (token, part), entry in zip(read, reader.tokenizer.tokens(ids), strict=True):
         if part:
             word: int | None = word_of_character[place]
         else:
@@ -276,9 +267,9 @@ def _common_length(one: str, other: str) -> int:
 
 
 def _found(translator: Translator, source: str, best: Translation, line: int) -> tuple[Labelled, Labelled]:
-    src_tokenizer, tgt_tokenizer = translator.reader.tokenizer, translator.tgt_tokenizer
+    reader, tgt_tokenizer = translator.reader, translator.tgt_tokenizer
     if not best.parts:
-        return label_read(src_tokenizer, "", []), label_written(tgt_tokenizer, [], [])
+        return label_read(reader, ""), label_written(tgt_tokenizer, [], [])
     if len(best.parts) > 1:
         reason = (
             f"line {line} is too long to be read as a whole, so there is no one picture of its attention. "
@@ -289,9 +280,18 @@ def _found(translator: Translator, source: str, best: Translation, line: int) ->
     # One that was cut at the model's limit makes room for the EOS that every row of tokens ends with.
     ids = hypothesis.ids[: translator.max_length - 1]
     return (
-        label_read(src_tokenizer, source, segment.tokens),
+        label_read(reader, source),
         label_written(tgt_tokenizer, ids, copied_words(segment, hypothesis)),
     )
+
+
+def is_recordable(translator: Translator, source: str, target: str) -> bool:
+    """Whether a sentence and its translation are short enough for `sentence_attention`."""
+    try:
+        _forced(translator, [source], [target], 1)
+    except LinesError:
+        return False
+    return True
 
 
 def _forced(
@@ -299,14 +299,10 @@ def _forced(
 ) -> list[tuple[Labelled, Labelled]]:
     """Read given translations like sources, so that a copied word is one UNK on both sides."""
     tgt_reader = SourceReader(translator.tgt_tokenizer, {}, copies=translator.copies_words)
-    src_labels, tgt_labels = (
-        [
-            label_read(reader.tokenizer, text, tokens)
-            for text, tokens in zip(texts, reader.read_batch(texts), strict=True)
-        ]
-        for reader, texts in ((translator.reader, sources), (tgt_reader, targets))
-    )
-    pairs = list(zip(src_labels, tgt_labels, strict=True))
+    pairs = [
+        (label_read(translator.reader, source), label_read(tgt_reader, target))
+        for source, target in zip(sources, targets, strict=True)
+    ]
     for line, pair in enumerate(pairs, first_line):
         for name, side in zip(("source", "translation"), pair, strict=True):
             if len(side.tokens) > translator.max_length:

@@ -50,7 +50,7 @@ class SourceReader:
     def read_batch(self, texts: Sequence[str]) -> list[list[SourceToken]]:
         """The source tokens of each text."""
         return [
-            self._read(text)
+            [token for token, _ in self.read_with_parts(text)]
             if self._copies and (self._entries or UNK_ID in ids)
             else [SourceToken(id_, None) for id_ in ids]
             for text, ids in zip(texts, self.tokenizer.encode_batch(texts), strict=True)
@@ -86,25 +86,35 @@ class SourceReader:
             place += max(1, length)
         return kinds, parts
 
-    def _read(self, text: str) -> list[SourceToken]:
+    def read_with_parts(self, text: str) -> list[tuple[SourceToken, str]]:
+        """The source tokens of a text, each with the part of the text that it stands for."""
         ids, words = self.tokenizer.encode_with_words(text)
+        if not self._copies:
+            return [(SourceToken(id_, None), word) for id_, word in zip(ids, words, strict=True)]
         touches = _touching(text, words)
         kinds = "".join(map(_kind, ids, words, touches))
         unknown = {found.start(): found.end() for found in _JOINED.finditer(kinds) if "u" in found[0].lower()}
-        tokens: list[SourceToken] = []
+        tokens: list[tuple[SourceToken, str]] = []
         place = 0
         while place < len(ids):
             end = place + 1
             if length := self._entry_at(words, place):
                 end = place + length
-                tokens.append(SourceToken(UNK_ID, self._entries[_entry_of(words[place:end])]))
+                target = self._entries[_entry_of(words[place:end])]
+                spaced = (
+                    word if touch else f" {word}"
+                    for word, touch in zip(words[place:end], touches[place:end], strict=True)
+                )
+                tokens.append((SourceToken(UNK_ID, target), "".join(spaced).strip()))
             elif place in unknown:
                 end = unknown[place]
-                tokens.append(SourceToken(UNK_ID, "".join(words[place:end])))
+                part = "".join(words[place:end])
+                tokens.append((SourceToken(UNK_ID, part), part))
             elif words[place] or ids[place] != UNK_ID:
                 # It may still be unknown, if a dictionary entry covers a part of what it is joined with. A
                 # space that is unknown, as before a Chinese name in a Latin script, is nothing to copy.
-                tokens.append(SourceToken(ids[place], words[place] if ids[place] == UNK_ID else None))
+                copy = words[place] if ids[place] == UNK_ID else None
+                tokens.append((SourceToken(ids[place], copy), words[place]))
             place = end
         return tokens
 

@@ -145,9 +145,19 @@ class TextSearch:
                 ``num_best`` is more than 1.
             ConfigError: If the minimum length is more than the model, or ``max_length``, permits.
             TypeError: If ``texts`` is a single string.
+            ValueError: If ``num_best`` is below 1 or ``max_length`` below 0, or the number of prefixes is not
+                that of the lines.
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of lines, not a single string")
+        if num_best < 1 or (max_length or 0) < 0:
+            raise ValueError(
+                f"num_best must be at least 1 and max_length at least 0, not {num_best} and {max_length}"
+            )
+        if len(prefixes) not in (0, len(texts)):
+            raise ValueError(
+                f"there must be a prefix for each of the {len(texts)} lines, not {len(prefixes)}"
+            )
         most = self._max_output_length(constraints.min_length, max_length)
         segments = self.read(texts, prefixes, most=most, first_line=first_line, refuse_long=refuse_long)
         if num_best > 1:

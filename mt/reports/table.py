@@ -108,10 +108,10 @@ def aligned(rows: Sequence[Sequence[str]], *, num_texts: int) -> list[str]:
 def short_count(number: float) -> str:
     """Three digits or so, such as ``950``, ``12.3k`` and ``2.32M``."""
     for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= unit:
-            return (
-                f"{number / unit:.3g}{name}" if abs(number) < 1000 * unit else f"{number / unit:,.0f}{name}"
-            )
+        # From here on, three digits of the next smaller unit are rounded up to 1,000.
+        if abs(number) >= (0.9995 * unit if unit > 1e3 else unit):
+            is_small = abs(number) < 999.5 * unit
+            return f"{number / unit:.3g}{name}" if is_small else f"{number / unit:,.0f}{name}"
     return f"{number:g}"
 
 

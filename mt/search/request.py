@@ -10,7 +10,11 @@ from mt.masks import padding_mask
 
 @dataclass(frozen=True)
 class Constraints:
-    """The constraints of one search; by default there are none."""
+    """The constraints of one search; by default there are none.
+
+    Raises:
+        ValueError: If a number is below 0.
+    """
 
     min_length: int = 0
     """The fewest tokens of a translation, without EOS. It may end earlier if no other token is allowed."""
@@ -18,6 +22,13 @@ class Constraints:
     """No n-gram of this length occurs twice; 0 allows all. Two UNK are never taken as a repetition."""
     prefixes: Sequence[Sequence[int]] = ()
     """For each sentence, the ids its translation begins with, even against the other rules; () for none."""
+
+    def __post_init__(self) -> None:
+        if min(self.min_length, self.no_repeat_ngram) < 0:
+            raise ValueError(
+                "min_length and no_repeat_ngram must be 0 or above, "
+                f"not {self.min_length} and {self.no_repeat_ngram}"
+            )
 
 
 NO_CONSTRAINTS = Constraints()

@@ -8,7 +8,11 @@ from mt.search.hypothesis import LengthNormalization
 
 @dataclass(frozen=True)
 class Beam:
-    """Beam search (`mt.search.beam`)."""
+    """Beam search (`mt.search.beam`).
+
+    Raises:
+        ValueError: If ``size`` is below 1.
+    """
 
     size: int
     """N, the number of partial hypotheses that are kept for each sentence."""
@@ -16,6 +20,10 @@ class Beam:
     """See `mt.search.hypothesis.normalised_score`, by which finished hypotheses are ranked."""
     length_normalization: LengthNormalization = "gnmt"
     """See `mt.search.hypothesis.normalised_score`."""
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"size must be at least 1, not {self.size}")
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,8 @@ def test_missing_files_and_contradictory_options_are_refused(call: Call, trained
     assert (code, err) == (2, "mt: there is no nowhere: give a run directory or a file of translations.\n")
     refused = call("compare", trained.path, trained.path, "--references", "x", "--name", "y")
     assert (refused[0], "--name goes with --data" in refused[2]) == (2, True)
+    refused = call("compare", trained.path, trained.path, "--references", "x", "--split", "validation")
+    assert (refused[0], "--split is of the corpus of a run" in refused[2]) == (2, True)
     code, _, err = call("compare", trained.path, trained.path, "--references", "x", "--data", "y")
     assert (code, err) == (
         2,

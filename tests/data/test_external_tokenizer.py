@@ -114,6 +114,16 @@ def test_its_tokens_are_those_that_the_library_finds(
     assert ours.tokens(range(4)) == list(SPECIAL_TOKENS)
 
 
+def test_copies_are_written_beside_any_text() -> None:
+    # What stands for copies while the rest is decoded, in the text itself.
+    texts = ["der \ue000d Hund", "\ue000dd\ue000d", "\ue000der \ue000a"]
+    tokenizer = train_tokenizer(texts, TokenizerConfig(min_frequency=1))
+    for text in texts:
+        ids = [UNK_ID, *tokenizer.encode(text), UNK_ID]
+        assert tokenizer.decode(ids, ["Kiribati", "\ue000d"]) == f"Kiribati {text} \ue000d"
+        assert tokenizer.decode(ids, ["Kiribati"]) == f"Kiribati {text} <unk>"
+
+
 def test_copies_are_written_without_a_decoder_too(tmp_path: Path) -> None:
     theirs = tokenizers.Tokenizer(
         models.WordLevel({token: i for i, token in enumerate([*SPECIAL_TOKENS, "man"])}, unk_token=UNK)

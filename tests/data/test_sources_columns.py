@@ -104,6 +104,20 @@ def test_other_column_names_in_each_kind_of_table(tmp_path: Path) -> None:
     assert load(pattern, columns="english,german") == PAIRS * 5
 
 
+def test_a_parquet_file_that_names_a_column_twice(tmp_path: Path) -> None:
+    names = ["en", "de", "en"]
+    texts = [pa.array([text]) for text in ("first", "zuerst", "second")]
+    pq.write_table(pa.Table.from_arrays(texts, names=names), tmp_path / "c.parquet")
+    inner = pa.StructArray.from_arrays(texts, names=names)
+    pq.write_table(pa.Table.from_arrays([inner], names=["translation"]), tmp_path / "n.parquet")
+    for file in sorted(tmp_path.iterdir()):
+        with pytest.raises(DataError, match=r"parquet has several columns 'en': rename all but one of them"):
+            load(file)
+    # One of them in the table, the other in a column of it.
+    pq.write_table(pa.Table.from_arrays([*texts[:2], inner], names=["en", "de", "translation"]), file)
+    assert load(file) == [("first", "zuerst")]
+
+
 def test_names_in_a_header_may_have_spaces_around_and_within(tmp_path: Path) -> None:
     file = write(tmp_path / "c.csv", "nr ; English text ;German\n1;Go.;Geh.\n")
     assert load(file, columns="English text,German") == [("Go.", "Geh.")]

@@ -114,6 +114,11 @@ def test_a_mistake_in_a_source_is_reported_with_its_name(folder: Path, mix: str,
         load_corpus(config(folder, mix))
 
 
+def test_languages_of_a_source_that_are_the_same(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^data\.mix, .*talks\.csv: data\.src and data\.tgt are both 'de'"):
+        load_corpus(config(folder, "{0}/talks.csv src=de"))
+
+
 def test_languages_that_are_the_same(folder: Path) -> None:
     with pytest.raises(ConfigError, match="are both 'en'"):
         load_corpus(config(folder, "{0}/news tgt=en"))

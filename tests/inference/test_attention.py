@@ -10,6 +10,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
 from mt.errors import LinesError
 from mt.inference.attention import (
     Labelled,
+    is_recordable,
     label_read,
     label_written,
     record_pair,
@@ -18,7 +19,7 @@ from mt.inference.attention import (
 )
 from mt.inference.engines import OwnEngine
 from mt.inference.loaded_model import load_model
-from mt.inference.source_reader import SourceReader, SourceToken
+from mt.inference.source_reader import SourceReader
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
@@ -175,7 +176,7 @@ def labelled(tokenizer: Tokenizer, text: str) -> list[Labelled]:
     """A text as it is read, and as it would be written."""
     ids = tokenizer.encode(text)
     return [
-        label_read(tokenizer, text, [SourceToken(each, None) for each in ids]),
+        label_read(SourceReader(tokenizer, {}, copies=False), text),
         label_written(tokenizer, ids, []),
     ]
 
@@ -224,9 +225,32 @@ def test_unknown_punctuation_keeps_the_spaces_of_the_source(translator: Translat
 def test_what_is_copied_as_one_word_is_one_token() -> None:
     tokenizer = train_tokenizer(["ask about it"], TokenizerConfig(min_frequency=1))
     text = "ask about 4711-23 it"
-    [read] = SourceReader(tokenizer, {}, copies=True).read_batch([text])
-    side = label_read(tokenizer, text, read)
+    side = label_read(SourceReader(tokenizer, {}, copies=True), text)
     assert [(token.label, token.word, token.is_unknown) for token in side.tokens] == [
         ("ask", 0, False), ("about", 1, False), ("4711-23", 2, True), ("it", 3, False), ("</s>", None, False),
     ]  # fmt: skip
     assert side.text == text
+
+
+def test_an_entry_of_a_dictionary_is_labelled_with_the_source() -> None:
+    tokenizer = train_tokenizer(["ask about it"], TokenizerConfig(min_frequency=1))
+    reader = SourceReader(tokenizer, {"about it": "darum", "ask": "bitten"}, copies=True)
+    side = label_read(reader, "ask about it now")
+    assert [(token.label, token.word, token.is_unknown) for token in side.tokens] == [
+        ("ask", 0, True), ("about it", 1, True), ("now", 3, True), ("</s>", None, False),
+    ]  # fmt: skip
+
+
+def test_an_unknown_space_moves_no_label() -> None:
+    tokenizer = train_tokenizer(["ask about it"], TokenizerConfig(min_frequency=1))
+    side = label_read(SourceReader(tokenizer, {}, copies=True), "ask 王 about it")
+    assert [(token.label, token.word) for token in side.tokens] == [
+        ("ask", 0), ("王", 1), ("about", 2), ("it", 3), ("</s>", None),
+    ]  # fmt: skip
+
+
+def test_only_pairs_that_fit_can_be_recorded(translator: Translator) -> None:
+    long = "milk " * translator.max_length
+    assert is_recordable(translator, "milk.", "Milch.")
+    assert not is_recordable(translator, long, "Milch.")
+    assert not is_recordable(translator, "milk.", long)

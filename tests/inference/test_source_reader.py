@@ -13,6 +13,7 @@ from mt.config.config import Config
 from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
 from mt.errors import ConfigError, DataError
+from mt.inference.attention import sentence_attention
 from mt.inference.segments import Segment, as_translation
 from mt.inference.source_reader import SourceReader, read_dictionary
 from mt.inference.translator import Translator
@@ -217,6 +218,13 @@ def test_a_dictionary_overrides_the_model(copying: RunDirectory) -> None:
     (translation,) = translator.translate(["my aunt sees milk."])
     assert translation == "meine Tante sieht Saft."
     assert "Steppenpferd" in translator.translate(["the zebra sees a house."])[0]
+
+
+def test_attention_with_a_dictionary(copying: RunDirectory) -> None:
+    translator = Translator.from_run(copying, device=CPU, dictionary={"zebra": "gestreiftes Pferd"})
+    for targets in (None, ["das Pferd."]):
+        [sentence] = sentence_attention(translator, ["the zebra sees milk."], targets)
+        assert [token.label for token in sentence.src_tokens][:3] == ["the", "zebra", "sees"]
 
 
 def test_a_dictionary_needs_a_model_that_copies_words(trained: RunDirectory) -> None:

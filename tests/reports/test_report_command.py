@@ -86,6 +86,22 @@ def test_translations_of_an_evaluation_are_shown_instead_of_new_ones(
     assert f"Of {found.num_sentences} of the {found.num_sentences} sentences" in out.read_text()
 
 
+def test_a_translation_that_is_too_long_to_be_drawn_is_shown_all_the_same(
+    trained: RunDirectory, report: Callable[..., int], tmp_path: Path
+) -> None:
+    found = run_evaluation(trained, split="validation", analyse=False, device="cpu")
+    lines = found.hypotheses_file.read_text().split("\n")
+    # The worst of all, and so the first to be drawn.
+    lines[0] = "a " * 40
+    found.hypotheses_file.write_text("\n".join(lines))
+    out = tmp_path / "report.html"
+    assert report("--run", trained.path, "--out", out) == 0
+    text = out.read_text(encoding="utf-8")
+    assert "a a a a a a" in re.sub("</?mark>", "", text)
+    assert 'class="mt-attention"' in text
+    assert "attention are left out" not in text
+
+
 @pytest.mark.parametrize("sentences", ["0", "3"])
 def test_no_more_sentences_are_translated_than_asked_for(
     trained: RunDirectory,

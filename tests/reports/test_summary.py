@@ -20,6 +20,7 @@ from mt.config.load import load_config
 from mt.config.write import config_to_yaml
 from mt.errors import ConfigError, RunError
 from mt.reports.summary import RunSummary, differing_options, find_runs, read_config, summarise
+from mt.reports.table import short_count
 from mt.run_directory import RunDirectory
 
 GoldenRun = Callable[..., RunDirectory]
@@ -230,3 +231,14 @@ def test_options_that_differ_are_those_that_were_set_apart(make_config: Callable
         "training.seed": ["1", "2", "1"],
     }
     assert differing_options({"a": configs["a"], "c": configs["c"]}) == {}
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        (950, "950"), (999, "999"), (1000, "1k"), (12_345, "12.3k"), (999_499, "999k"), (999_500, "1M"),
+        (999_999, "1M"), (2_320_000, "2.32M"), (999_600_000, "1G"), (1.2e15, "1,200T"), (999.6e12, "1,000T"),
+    ],
+)  # fmt: skip
+def test_counts_are_shown_with_three_digits(number: float, shown: str) -> None:
+    assert short_count(number) == shown

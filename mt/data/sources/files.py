@@ -23,7 +23,15 @@ from mt.config.sources import Delimiter
 from mt.data.cache import file_digest
 from mt.data.sources.source import Division, NumberedPair, Part, Reader
 from mt.data.sources.spans import WHOLE, Span, parallel_spans, spans
-from mt.data.sources.tables import Columns, Row, arrow_rows, delimited_pairs, needed_columns, row_pairs
+from mt.data.sources.tables import (
+    Columns,
+    Row,
+    arrow_rows,
+    delimited_pairs,
+    needed_columns,
+    refuse_repeated_columns,
+    row_pairs,
+)
 from mt.errors import DataError
 
 TABLE_FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
@@ -219,6 +227,7 @@ def _object(value: object, where: str) -> Row:
 def _parquet_rows(path: Path, columns: Columns) -> Iterator[tuple[int, Row]]:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
+            refuse_repeated_columns(file.schema_arrow, columns, str(path))
             needed = needed_columns(file.schema_arrow.names, columns)
             yield from arrow_rows(file.iter_batches(batch_size=1000, columns=needed), str(path))
     except (pa.ArrowException, OSError) as error:

@@ -70,6 +70,18 @@ def check_columns(found: Sequence[str], columns: Columns, where: str, advice: st
             raise DataError(f"{where} has several columns {name!r}: rename all but one of them.")
 
 
+def refuse_repeated_columns(schema: pa.Schema, columns: Columns, where: str) -> None:
+    """Raise `DataError` if several columns have a name that is needed: a row could only have one of them."""
+    names = schema.names
+    if columns.src not in names:
+        # Then the columns may be those of NESTED.
+        nested = [field.type for field in schema if field.name == NESTED and pa.types.is_struct(field.type)]
+        names = [*names, *(inner.name for struct in nested for inner in struct)]
+    for name in (columns.src, columns.tgt, NESTED):
+        if names.count(name) > 1:
+            raise DataError(f"{where} has several columns {name!r}: rename all but one of them.")
+
+
 def needed_columns(found: Sequence[str], columns: Columns) -> list[str]:
     """The columns to read; all of them if the right ones are missing, so that the error can name them."""
     if columns.src in found and columns.tgt in found:

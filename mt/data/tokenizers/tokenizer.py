@@ -152,18 +152,22 @@ class Tokenizer:
         otherwise it is shown as ``<unk>``.
         """
         text_ids = [token_id for token_id in ids if token_id not in _NOT_TEXT]
+        without = self._tokenizer.decode(text_ids, skip_special_tokens=False)
         if not copies:
-            return normalise_spacing(self._tokenizer.decode(text_ids, skip_special_tokens=False))
+            return normalise_spacing(without)
+        placeholder = PLACEHOLDER
+        while placeholder in without:
+            placeholder += PLACEHOLDER[-1]
         tokens = self.tokens(text_ids)
         unknown = [place for place, token in enumerate(tokens) if token == UNK]
         for place, _ in zip(unknown, copies, strict=False):
-            tokens[place] = PLACEHOLDER
+            tokens[place] = placeholder
         # A tokenizer of the user's may have no decoder.
         decoder = self._tokenizer.decoder
         text = " ".join(tokens) if decoder is None else decoder.decode(tokens)
         # Copies are put in last, so that the decoder's rules on spaces and marks do not change them.
         written = iter(copies)
-        return normalise_spacing(re.sub(PLACEHOLDER, lambda _: next(written), text))
+        return normalise_spacing(re.sub(placeholder, lambda _: next(written), text))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary entry of each id, spacing marks included."""

@@ -29,7 +29,8 @@ SIGNS = rf"\p{{M}}&&[{K}]"
 # Where the text itself contains our marks or the escape (a private-use character), they are escaped.
 ESCAPE = "\ue000"
 ESCAPED = {ESCAPE: ESCAPE + "a", "￭": ESCAPE + "b", "▁": ESCAPE + "c"}
-# Stands among the tokens for text that is not decoded. No token contains it, since the escape is escaped.
+# Stands among the tokens for text that is not decoded. No token contains it, since the escape is escaped;
+# where the text itself has it, one with more letters at its end.
 PLACEHOLDER = ESCAPE + "d"
 
 # Blocks that may contain a K: those from Thai on, without Latin, Greek, punctuation and symbols.
