@@ -23,6 +23,7 @@ from mt.errors import ConfigError
 
 if TYPE_CHECKING:
     from mt.evaluation.analysis import SentenceOfTwo
+    from mt.evaluation.compare import Comparison
 
 
 def compare(
@@ -84,6 +85,10 @@ def compare(
     )
     if json is not None:
         write_comparison(result, json)
+    _show(result)
+
+
+def _show(result: "Comparison") -> None:
     typer.echo(f"A  {result.systems[0]}\nB  {result.systems[1]}")
     typer.echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
     typer.echo("              A       B   B - A       p")
@@ -95,10 +100,10 @@ def compare(
     for score in result.scores.values():
         typer.echo(f"{score.first.name} signature: {score.first.signature}")
     for sentence in result.sentences:
-        _show(sentence)
+        _show_sentence(sentence)
 
 
-def _show(sentence: "SentenceOfTwo") -> None:
+def _show_sentence(sentence: "SentenceOfTwo") -> None:
     scores = sentence.chrfpp
     typer.echo(f"\nsentence {sentence.number:,}, chrF2++ {scores[0]:.2f} and {scores[1]:.2f}")
     if sentence.source is not None:
