@@ -220,8 +220,8 @@ main()
     return start
 
 
-class CrashError(Exception):
-    """Stands for a process that is killed."""
+class CrashError(BaseException):
+    """Stands for a process that is killed, which reports nothing."""
 
 
 @pytest.fixture(scope="session")

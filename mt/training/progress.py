@@ -15,7 +15,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from mt import distributed, processes
-from mt.atomic_files import write_text_atomically
+from mt.atomic_files import append_line, write_text_atomically
 from mt.config.located_yaml import Scalar
 from mt.display import terminal_width, visible
 from mt.errors import MtError
@@ -344,8 +344,10 @@ def log_file(run: RunDirectory) -> Iterator[None]:
     except Exception as error:
         if not distributed.is_lost_connection(error):
             text = str(error) if isinstance(error, MtError) else f"{type(error).__name__}: {error}"
-            # To the file alone: the caller tells the user.
-            handler.handle(LOG.makeRecord(LOG.name, logging.ERROR, "", 0, "Failed: %s", (text,), None))
+            record = LOG.makeRecord(LOG.name, logging.ERROR, "", 0, "Failed: %s", (text,), None)
+            # To the file alone, because the caller tells the user, and not if the disk is full.
+            with contextlib.suppress(OSError):
+                append_line(run.log_file, handler.format(record))
         raise
     finally:
         logger.removeHandler(handler)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -316,8 +317,10 @@ def test_when_the_time_is_up_the_run_is_saved_and_there_is_more_to_do(
     assert "1234" not in str(outcome.counters.to_dict())
     assert run.stopped_file.read_text() == "the time is up\n"
     # A limit that is already reached ends the run as well, or a job script would wait for more.
-    assert run_training(make_config("training.max_steps=7"), run).was_finished
-    assert not run.stopped_file.exists()
+    shorter = RunDirectory(Path(shutil.copytree(run.path, run.path.with_name("shorter"))))
+    outcome = run_training(make_config("training.max_steps=7"), shorter)
+    assert outcome.finished == "training.max_steps (7) reached"
+    assert not shorter.stopped_file.exists()
     run_training(make_config(), run)
     assert_same(run, unbroken)
 
