@@ -254,8 +254,12 @@ class RunDirectory:
 
 
 def as_run(run: str | Path | RunDirectory) -> RunDirectory:
-    """A run directory, given as such or by its path."""
-    return run if isinstance(run, RunDirectory) else RunDirectory(Path(run))
+    """A run directory, given as such or by its path.
+
+    The current directory gets its full path: "." would still be the old run after that is set aside.
+    """
+    path = run.path if isinstance(run, RunDirectory) else Path(run)
+    return RunDirectory(path if path.name else path.absolute())
 
 
 def newest_run(runs: Path) -> RunDirectory:

@@ -67,7 +67,7 @@ def train(
     is closed, training continues; all messages are in the run's train.log.
     """
     from mt.config.load import load_config
-    from mt.run_directory import RunDirectory
+    from mt.run_directory import as_run
 
     show_logs()
     if restart and from_checkpoint is not None:
@@ -75,7 +75,7 @@ def train(
     max_seconds = parse_duration(max_time) if max_time is not None else None
     with _said_once_a_machine():
         loaded = load_config(config, overrides or [], label="--set")
-    directory = RunDirectory(run or RUNS / config.stem)
+    directory = as_run(run or RUNS / config.stem)
     if processes.is_first():
         directory.refuse_second_writer()
     # After the checks above, because importing torch is slow.

@@ -145,6 +145,16 @@ def test_restart_moves_the_old_run_aside(
     assert run.path.with_name("mine.old-2").is_dir()
 
 
+def test_restart_in_the_current_directory_starts_over_where_the_old_run_was(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_training(make_config("training.max_steps=2"), run)
+    monkeypatch.chdir(run.path)
+    assert run_training(make_config("training.max_steps=1"), ".", restart=True).counters.step == 1
+    assert checkpoints(run) == ["step_0000001"]
+    assert checkpoints(RunDirectory(run.path.with_name("mine.old-1"))) == ["step_0000002"]
+
+
 @pytest.mark.parametrize(
     "options",
     [
