@@ -18,7 +18,7 @@ from mt.data.prepare import unsegmented_hint
 from mt.data.prepared_cache import aligned_places
 from mt.errors import ConfigError, DataError, SplitError
 from mt.preflight.budget import Budget, Plan, Sample, fit_into, look_for_room, update
-from mt.preflight.forecast import warn_of_small_splits
+from mt.preflight.forecast import MOST_DROPPED, warn_of_small_splits
 from mt.preflight.rule import (
     ALIGNMENT_OF_FEW,
     FEW_PASSES,
@@ -263,7 +263,10 @@ def _share_unknown(text: Text) -> float:
 
 
 def _look_at_lengths(corpus: Corpus, config: Config, load_seconds: float) -> tuple[Config, Sample, list[str]]:
-    """Choose data.max_length, so that all but the longest of a thousand pairs fit, and describe the text."""
+    """Choose data.max_length, so that all but the longest of a thousand pairs fit, and describe the text.
+
+    A corpus of fewer pairs may lose its longest one too, but no more of them than `mt check` accepts.
+    """
     started = time.perf_counter()
     text = look_at(corpus, config)
     pairs, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
@@ -271,6 +274,9 @@ def _look_at_lengths(corpus: Corpus, config: Config, load_seconds: float) -> tup
     longest = np.maximum(pairs.src.lengths, pairs.tgt.lengths)
     # A length that occurs, as a single long line would otherwise count in a small corpus.
     fits_most = int(np.quantile(longest, 0.999, method="lower"))
+    # Of very few pairs, a single one is a share that `mt check` warns about.
+    if np.mean(longest > fits_most) > MOST_DROPPED:
+        fits_most = int(longest.max())
     max_length = max(32, -(-fits_most // 16) * 16)
     config = update(config, data={"max_length": max_length})
     kept, _ = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
@@ -283,7 +289,7 @@ def _look_at_lengths(corpus: Corpus, config: Config, load_seconds: float) -> tup
         Sample(text, kept, places, load_seconds + prepare_seconds + align_seconds),
         [
             f"Tokens in a sentence: {pairs.src.lengths.mean():.1f} source, {pairs.tgt.lengths.mean():.1f} "
-            f"target on average; 99.9 % of the pairs have at most {fits_most}.",
+            f"target on average; {np.mean(longest <= fits_most):.1%} of the pairs have at most {fits_most}.",
             f"Vocabulary: {src.size:,} source and {tgt.size:,} target entries.",
         ],
     )

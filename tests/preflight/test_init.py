@@ -59,6 +59,22 @@ def test_one_long_line_does_not_decide_what_all_sentences_have_room_for(tmp_path
     assert "max_length: 32" in propose_config(str(tmp_path), "en", "de")
 
 
+@pytest.mark.parametrize(("num_pairs", "fits", "share"), [(10, 64, "100.0%"), (200, 32, "99.")])
+def test_the_share_of_pairs_that_fit_is_true_and_mt_check_accepts_it(
+    num_pairs: int, fits: int, share: str, tmp_path: Path
+) -> None:
+    rows = [{"en": f"a {number}", "de": f"ein {number}"} for number in range(num_pairs)]
+    rows[0] = {"en": "a " * 59, "de": "ein " * 59}
+    for name in ("train", "validation", "test"):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    text = propose_config(str(tmp_path), "en", "de")
+    assert f"max_length: {fits}" in text
+    (stated,) = re.findall(r"; ([\d.]+)% of\s+(?:# )?the\s+(?:# )?pairs", text)
+    assert f"{stated}%".startswith(share)
+    num_fitting = num_pairs - (fits < 60)
+    assert float(stated) == pytest.approx(100 * num_fitting / num_pairs, abs=0.05)
+
+
 def held_out(corpus: Path, tmp_path: Path) -> tuple[float, int]:
     """The share that is proposed for a corpus, and the pairs of its validation split."""
     file = tmp_path / "proposed.yaml"
