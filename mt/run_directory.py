@@ -123,6 +123,12 @@ class RunDirectory:
         more = ", ..." if len(neighbours) > _MAX_NEIGHBOURS_SHOWN else ""
         raise RunError(f"{message} Runs beside it: {shown}{more}.")
 
+    @property
+    def nearest_folder(self) -> Path:
+        """The run directory itself, or the nearest of its parents that exists."""
+        path = self.path.absolute()
+        return next(each for each in (path, *path.parents) if each.exists())
+
     def read_corpus_report(self) -> bytes:
         """The content of ``corpus_file``.
 
@@ -170,6 +176,21 @@ class RunDirectory:
         """
         if (holder := self.holder()) is not None:
             raise self._in_use(holder)
+
+    def refuse_unusable(self) -> None:
+        """Check, without making or locking anything, what would keep `lock` from being taken.
+
+        Raises:
+            RunError: As `lock`.
+        """
+        self.refuse_second_writer()
+        folder = self.nearest_folder
+        if not folder.is_dir():
+            raise self._unusable(NotADirectoryError(errno.ENOTDIR, f"{folder} is not a folder"))
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise self._unusable(PermissionError(errno.EACCES, f"{folder} cannot be written"))
+        if self.path.is_dir():
+            _refuse_links(self.path)
 
     def holder(self) -> str | None:
         """The process that trains here, such as ``process 17 on localhost``; None if there is none."""

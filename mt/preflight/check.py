@@ -60,6 +60,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     yield _config_part(config, run, device, precision)
+    run.refuse_unusable()
     if CheckpointStore(run.checkpoints_dir).names():
         refuse_changed_config(run, config)
     else:
@@ -188,6 +189,5 @@ def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, model
 
 
 def _free_disk(run: RunDirectory) -> int:
-    """Bytes free where the run will be: in its nearest parent folder that exists."""
-    place = run.path.absolute()
-    return shutil.disk_usage(next(path for path in (place, *place.parents) if path.exists())).free
+    """Bytes free where the run will be."""
+    return shutil.disk_usage(run.nearest_folder).free

@@ -186,6 +186,25 @@ def test_a_config_of_the_users_in_the_run_directory(check: Check, tmp_path: Path
         check(run=".")
 
 
+def test_a_run_directory_that_training_would_refuse(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match=r"Cannot use file/run as a run directory: .*file is not a folder"):
+        check(run="file/run")
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "train.log").symlink_to(tmp_path / "file")
+    with pytest.raises(RunError, match=r"train\.log is a symbolic link"):
+        check(run="linked")
+    with RunDirectory(tmp_path / "busy").lock(), pytest.raises(RunError, match=f"process {os.getpid()} on"):
+        check(run="busy")
+    # The superuser may write anywhere, so that permissions alone would not do.
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    with pytest.raises(RunError, match=r"Cannot use runs/new as a run directory: .* cannot be written"):
+        check(run="runs/new")
+
+
 def test_a_model_that_does_not_fit_is_a_sentence(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
