@@ -93,7 +93,8 @@ def init(
     proposal = propose_config(data, src, tgt, name=name, columns=columns, delimiter=delimiter, budget=budget)
     from mt.atomic_files import write_output
 
-    write_output(file, _modeline(file) + proposal)
+    # Another one may have been written in the meantime.
+    write_output(_new_file(file), _modeline(file) + proposal)
     typer.echo(f"Wrote {file}. Train with it:  mt train --config {file}", err=True)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import mt.preflight.init
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 
@@ -135,6 +136,19 @@ def test_a_config_can_be_written_into_what_is_not_a_file(call: Call, tiny_corpus
     reader.join()
     assert "src: en" in read[0]
     assert pipe.is_fifo()
+
+
+def test_a_config_that_was_written_in_the_meantime_stays(
+    call: Call, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def propose(*_: object, **__: object) -> str:
+        Path("en-de.yaml").write_text("mine")
+        return "another"
+
+    monkeypatch.setattr(mt.preflight.init, "propose_config", propose)
+    code, _, err = call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de")
+    assert (code, err) == (2, "mt: en-de.yaml exists already. Choose another file with --output.\n")
+    assert Path("en-de.yaml").read_text() == "mine"
 
 
 def test_a_config_names_the_schema_that_is_beside_or_above_it(call: Call, tiny_corpus: Path) -> None:
