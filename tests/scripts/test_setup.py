@@ -162,6 +162,20 @@ def test_a_folder_that_is_not_an_environment_is_not_made_one(checkout: Path, tmp
     assert [file.name for file in (tmp_path / "photos").iterdir()] == ["1.jpg"]
 
 
+@pytest.mark.parametrize("is_named", [False, True])
+def test_an_environment_that_was_left_half_made_is_made_again(
+    is_named: bool, checkout: Path, tmp_path: Path
+) -> None:
+    # What `python -m venv` leaves behind where it cannot install pip.
+    environment = tmp_path / "named" if is_named else checkout / ".venv"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "pyvenv.cfg").touch()
+    shutil.copy(tmp_path / "python", environment / "bin" / "python")
+    code, log, err = set_up(checkout, **({"MT_VENV": environment} if is_named else {}))
+    assert code == 0, err
+    assert environments(log) == {str(environment)}
+
+
 def test_it_installs_again_when_versions_change_or_another_checkout_was_installed(checkout: Path) -> None:
     assert set_up(checkout)[1]
     assert not set_up(checkout)[1]
