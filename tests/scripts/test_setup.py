@@ -171,7 +171,8 @@ def test_an_environment_that_was_left_half_made_is_made_again(
     (environment / "bin").mkdir(parents=True)
     (environment / "pyvenv.cfg").touch()
     shutil.copy(tmp_path / "python", environment / "bin" / "python")
-    code, log, err = set_up(checkout, **({"MT_VENV": environment} if is_named else {}))
+    named = {"MT_VENV": str(environment)} if is_named else {}
+    code, log, err = set_up(checkout, **named)
     assert code == 0, err
     assert environments(log) == {str(environment)}
 
