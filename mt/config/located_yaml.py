@@ -51,12 +51,16 @@ def plain_scalar(text: str) -> Scalar:
     return text
 
 
+def printable(text: str) -> str:
+    """``text`` with U+FFFD for control characters, and for what only YAML takes for a line end."""
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
+    )
+
+
 def one_short_line(text: str) -> str:
     """``text`` on one line for an error message: shortened if it is long, without control characters."""
-    words = " ".join(text.split())
-    line = "".join(
-        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in words
-    )
+    line = printable(" ".join(text.split()))
     return line if len(line) <= _MAX_SHOWN else line[: _MAX_SHOWN - 1] + "…"
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from mt.config.config import Config
 from mt.config.data import DataConfig, TokenizerConfig
+from mt.config.located_yaml import printable
 from mt.config.sources import Delimiter, parse_columns
 from mt.config.training import TrainingConfig
 from mt.config.write import config_to_yaml
@@ -165,7 +166,8 @@ def propose_config(
         *_about_run(plan),
         "Options that are not here keep their defaults; mt config lists them all.",
     ]
-    comment = [line for text in head for line in textwrap.wrap(text, 100)]
+    # The name of the corpus may have what YAML does not allow, or would end the comment.
+    comment = [line for text in head for line in textwrap.wrap(printable(text), 100)]
     yaml = config_to_yaml(plan.config, keys=_keys(plan.config))
     return "".join(f"# {line}\n" for line in comment) + "\n" + yaml
 

@@ -39,6 +39,14 @@ def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> No
             assert before.lstrip().startswith("#"), line
 
 
+@pytest.mark.parametrize("character", ["\u2028", "\x85", "\x1b", "\n", "#"])
+def test_a_corpus_whose_name_yaml_would_misread(character: str, tmp_path: Path) -> None:
+    corpus = tmp_path / f"a{character}b"
+    write_corpus(corpus, 1000, 40)
+    (tmp_path / "proposed.yaml").write_text(propose_config(str(corpus), "en", "de"), encoding="utf-8")
+    assert load_config(tmp_path / "proposed.yaml").data.path == str(corpus)
+
+
 def test_words_are_chosen_where_nearly_all_are_known(tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus", 1000, 40)
     text = propose_config(str(tmp_path / "corpus"), "en", "de")
