@@ -21,6 +21,12 @@ _KINDS = {
 }
 
 
+def named_path(text: str) -> Path:
+    """The path that the user wrote: a tilde at its start is a home folder, if there is one."""
+    # Path.expanduser raises RuntimeError where there is none; here, no file of that name will be found.
+    return Path(os.path.expanduser(text))  # noqa: PTH111
+
+
 def open_regular(path: Path, *, folder: int | None = None) -> BufferedReader:
     """Open a file to read its bytes.
 

@@ -227,7 +227,7 @@ def test_something_else_is_an_error(content: bytes, tmp_path: Path) -> None:
 
 
 def test_a_path_to_nothing_is_an_error(tmp_path: Path) -> None:
-    for path in (tmp_path / "gone.json", "gone", "gone/tokenizer.json"):
+    for path in (tmp_path / "gone.json", "gone", "gone/tokenizer.json", "~gone/tokenizer.json"):
         with pytest.raises(
             DataError, match=r"tokenizer\.path: there is no file '.*gone.*It may be a tokenizer"
         ):

@@ -168,6 +168,12 @@ def test_the_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     assert pairs_of(load("~/corpus"), "validation") == GOOD["validation"]
 
 
+@pytest.mark.parametrize("path", ["~no_such_user/corpus", "~no_such_user/a.txt,~no_such_user/b.txt"])
+def test_the_home_folder_of_nobody(path: str) -> None:
+    with pytest.raises(DataError, match=r"there is no file.*no_such_user"):
+        load(path)
+
+
 def test_lines_end_at_newlines_only_with_or_without_carriage_returns(tmp_path: Path) -> None:
     english = "first\x85still first\u2028and still\r\nsecond\n\x0cthird\rstill third"
     (tmp_path / "train.en").write_bytes(english.encode())

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from mt.builtin.primer.generate import PRIMER_VERSION, primer_pairs
 from mt.builtin.reverse import REVERSE_VERSION, reverse_pairs
@@ -14,6 +13,7 @@ from mt.data.sources.local import find_local, find_pattern, find_two_files, neig
 from mt.data.sources.source import SPLITS, NumberedPair, Part, Source, Split, did_you_mean
 from mt.data.sources.tables import Columns
 from mt.errors import ConfigError, DataError
+from mt.regular_files import named_path
 
 PREFIX = "builtin:"
 PRIMER = "builtin:primer"
@@ -65,7 +65,7 @@ def find_source(config: DataConfig) -> Source:
         raise ConfigError(f"data.src and data.tgt are both {src!r}: name the two languages of the corpus.")
     if config.path.startswith(PREFIX):
         return _builtin_source(config)
-    path = Path(config.path).expanduser()
+    path = named_path(config.path)
     if local := find_local(path, config):
         return local
     if matching := find_pattern(str(path), config):

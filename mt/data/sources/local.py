@@ -9,6 +9,7 @@ from mt.config.data import DataConfig
 from mt.data.sources.files import TABLE_FORMATS, parallel_part, table_format, table_part
 from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, did_you_mean, listed
 from mt.errors import DataError
+from mt.regular_files import named_path
 
 # train.jsonl, train.csv.gz, or a shard of a large table: train-00000-of-00003.parquet
 TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-(?P<num_pieces>\d+))?(?P<suffix>\.\w+?(\.gz)?)")
@@ -49,7 +50,7 @@ def find_two_files(text: str, config: DataConfig) -> Source | None:
     names = [name.strip() for name in text.split(",")]
     if len(names) != 2 or not all(names):
         return None
-    src_path, tgt_path = paths = [Path(name).expanduser() for name in names]
+    src_path, tgt_path = paths = [named_path(name) for name in names]
     for path in paths:
         if table_format(path, config) is not None:
             raise DataError(

@@ -18,6 +18,7 @@ from mt.data.sources.find import HUB_ID
 from mt.data.sources.hub_access import HubModel, gated, in_one_line, newest_commit, quiet
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
 from mt.errors import DataError
+from mt.regular_files import named_path
 from mt.special_tokens import SPECIAL_TOKENS, UNK, UNK_ID
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Toke
         DataError: If it cannot be found or used.
     """
     assert config.path is not None
-    path = Path(config.path).expanduser()
+    path = named_path(config.path)
     if path.is_dir():
         path /= FILE_NAME
     if not path.exists():
