@@ -369,6 +369,18 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     loading_fails(tmp_path, r"train\.jsonl cannot be read: Permission denied")
 
 
+def test_options_of_the_hub_that_do_nothing_are_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder_with(tmp_path, write_jsonl, ".jsonl", **GOOD)
+    load(tmp_path)
+    assert caplog.text == ""
+    load(tmp_path, name="de-en", revision="v1")
+    assert "data.name (de-en) does nothing" in caplog.text
+    assert "data.revision (v1) does nothing" in caplog.text
+    assert f"{tmp_path} is on disk here" in caplog.text
+
+
 def test_source_and_target_must_differ(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.src and data\.tgt are both 'en'"):
         load(tmp_path, tgt="en")

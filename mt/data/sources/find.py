@@ -1,5 +1,6 @@
 """What ``data.path`` means: a built-in corpus, something on disk, or a corpus on the Hugging Face Hub."""
 
+import logging
 import re
 from collections.abc import Iterator
 
@@ -14,6 +15,8 @@ from mt.data.sources.source import SPLITS, NumberedPair, Part, Source, Split, di
 from mt.data.sources.tables import Columns
 from mt.errors import ConfigError, DataError
 from mt.regular_files import named_path
+
+log = logging.getLogger(__name__)
 
 PREFIX = "builtin:"
 PRIMER = "builtin:primer"
@@ -63,15 +66,33 @@ def find_source(config: DataConfig) -> Source:
     src, tgt = config.src, config.tgt
     if src == tgt:
         raise ConfigError(f"data.src and data.tgt are both {src!r}: name the two languages of the corpus.")
-    if config.path.startswith(PREFIX):
-        return _builtin_source(config)
+    found = _builtin_source(config) if config.path.startswith(PREFIX) else _on_disk(config)
+    if found is None:
+        return _from_hub(config)
+    _warn_of_hub_options(config, found)
+    return found
+
+
+def _on_disk(config: DataConfig) -> Source | None:
     path = named_path(config.path)
-    if local := find_local(path, config):
-        return local
-    if matching := find_pattern(str(path), config):
-        return matching
-    if two_files := find_two_files(config.path, config):
-        return two_files
+    return find_local(path, config) or find_pattern(str(path), config) or find_two_files(config.path, config)
+
+
+def _warn_of_hub_options(config: DataConfig, found: Source) -> None:
+    """Log which options do nothing, because the corpus is not taken from the Hub."""
+    for option, value in (("data.name", config.name), ("data.revision", config.revision)):
+        if value is not None:
+            log.warning(
+                "%s (%s) does nothing: it is for a corpus of the Hub, and %s is %s here",
+                option,
+                value,
+                config.path,
+                "built in" if found.kind == "built-in" else "on disk",
+            )
+
+
+def _from_hub(config: DataConfig) -> Source:
+    path, src, tgt = named_path(config.path), config.src, config.tgt
     hub_id = LEGACY_NAMES.get(config.path, config.path)
     if not HUB_ID.fullmatch(hub_id) or table_format(path, config) is not None:
         known = [*neighbours(path, src), *LEGACY_NAMES]
