@@ -123,7 +123,6 @@ class RunDirectory:
         more = ", ..." if len(neighbours) > _MAX_NEIGHBOURS_SHOWN else ""
         raise RunError(f"{message} Runs beside it: {shown}{more}.")
 
-    @property
     def nearest_folder(self) -> Path:
         """The run directory itself, or the nearest of its parents that exists."""
         path = self.path.absolute()
@@ -184,7 +183,7 @@ class RunDirectory:
             RunError: As `lock`.
         """
         self.refuse_second_writer()
-        folder = self.nearest_folder
+        folder = self.nearest_folder()
         if not folder.is_dir():
             raise self._unusable(NotADirectoryError(errno.ENOTDIR, f"{folder} is not a folder"))
         if not os.access(folder, os.W_OK | os.X_OK):

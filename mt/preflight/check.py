@@ -190,4 +190,4 @@ def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, model
 
 def _free_disk(run: RunDirectory) -> int:
     """Bytes free where the run will be."""
-    return shutil.disk_usage(run.nearest_folder).free
+    return shutil.disk_usage(run.nearest_folder()).free
