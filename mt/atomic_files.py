@@ -62,10 +62,15 @@ def write_text_atomically(path: Path, text: str) -> None:
     _write_atomically(path, text.encode())
 
 
-def _write_atomically(path: Path, data: bytes) -> None:
+def _write_atomically(path: Path, data: bytes, permissions: int | None = None) -> None:
+    """Replace the content of ``path``, whose new file has ``permissions``, else those of any new file."""
     partial = partial_path(path)
     try:
+        if permissions is not None:
+            partial.touch(mode=stat.S_IRUSR | stat.S_IWUSR)  # Nobody else reads it before it has them.
         write_synced(partial, data)
+        if permissions is not None:
+            partial.chmod(permissions)
         partial.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -105,8 +110,8 @@ def append_line(path: Path, line: str) -> None:
 def write_output(path: Path, content: str | bytes) -> None:
     """Write bytes, or text as UTF-8, to a file that the user named, which may be a device or a pipe.
 
-    A regular file is replaced whole, and where ``path`` is a symbolic link, the file that it points to.
-    Anything else, and stdout or stderr by another name, is written into.
+    A regular file is replaced whole and keeps its permissions; where ``path`` is a symbolic link, that is the
+    file that it points to. Anything else, and stdout or stderr by another name, is written into.
     """
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -119,7 +124,7 @@ def write_output(path: Path, content: str | bytes) -> None:
         with open(descriptor, "wb", closefd=False) as stream:
             stream.write(data)
     elif stat.S_ISREG(status.st_mode):
-        _write_atomically(path.resolve(), data)
+        _write_atomically(path.resolve(), data, stat.S_IMODE(status.st_mode))
     else:
         with path.open("wb") as device:
             device.write(data)

@@ -26,6 +26,16 @@ def test_a_regular_file_is_replaced_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
+@pytest.mark.parametrize("permissions", [0o600, 0o640, 0o444])
+def test_a_replaced_file_keeps_its_permissions(tmp_path: Path, permissions: int) -> None:
+    file = tmp_path / "file"
+    file.write_text("before")
+    file.chmod(permissions)
+    write_output(file, TEXT)
+    assert file.read_text(encoding="utf-8") == TEXT
+    assert stat.S_IMODE(file.stat().st_mode) == permissions
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_the_file_behind_a_link_is_written_and_the_link_stays(tmp_path: Path, is_there: bool) -> None:
     (tmp_path / "elsewhere").mkdir()

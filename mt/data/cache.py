@@ -23,6 +23,7 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 
 from mt.atomic_files import make_folder, remove_folder_atomically
+from mt.regular_files import named_path
 
 LOG = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ class Cache:
 def cache_folder() -> Path:
     """``$MT_CACHE``, else ``mt`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``."""
     if chosen := os.environ.get("MT_CACHE"):
-        return Path(chosen).expanduser()
+        return named_path(chosen)
     # The XDG specification says to ignore relative paths.
     shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if shared.is_absolute():

@@ -150,6 +150,8 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MT_CACHE", "~/here")
     assert cache_folder() == tmp_path / "here"
+    monkeypatch.setenv("MT_CACHE", "~nobody-of-this-name/here")
+    assert cache_folder() == Path("~nobody-of-this-name/here")
     monkeypatch.delenv("MT_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert cache_folder() == tmp_path / "xdg" / "mt"
