@@ -98,7 +98,7 @@ class TrainingConfig(Section):
     """Keeps Adam from dividing by zero."""
 
     weight_decay: float = Field(default=0.0, ge=0)
-    """AdamW's decay at each step, times the learning rate; norms, biases and embeddings are exempt."""
+    """Decay by AdamW and Muon at each step, times the learning rate; norms, biases, embeddings are exempt."""
 
     clip_norm: float | None = Field(default=1.0, gt=0)
     """The largest norm of the gradient; null does not clip."""
