@@ -231,6 +231,7 @@ def _with_settings(config: Config, room: Room, sample: Sample) -> Config:
             "batch_tokens": settings.batch_tokens,
             "r_drop": settings.r_drop,
             "muon": settings.muon,
+            "weight_decay": settings.weight_decay,
             # To be timed like the run, whose number of steps will decide it.
             "ema_decay": ema_decay(FEWEST_STEPS),
         },

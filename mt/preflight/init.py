@@ -75,6 +75,7 @@ KEYS = (
     "training.unknown_share",
     "training.r_drop",
     "training.muon",
+    "training.weight_decay",
     "training.ema_decay",
     "training.max_steps",
     "validation.every_steps",
@@ -95,6 +96,7 @@ OPTIONAL = {
     "training.unknown_share",
     "training.r_drop",
     "training.muon",
+    "training.weight_decay",
     "validation.metric",
 }
 # The fewest and the most pairs of a split that is held out: more than `mt check` requires, because the hash

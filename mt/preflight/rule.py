@@ -31,6 +31,8 @@ DROPOUTS = ((2.5, 0.0), (8, 0.1), (20, 0.2), (math.inf, 0.3))
 R_DROP_PASSES = 30
 R_DROP_TOKENS = 5_000_000
 R_DROP = 3.0
+# The weight decay of such a run with Muon: over so many passes the matrices grow too large without it.
+R_DROP_DECAY = 0.3
 # Tokens of a batch for runs of up to so many target tokens. On a CPU many small steps learn fastest, but not
 # so small that Muon, which takes the same time for each step, takes most of it.
 BATCHES = (
@@ -105,6 +107,7 @@ class Settings:
     batch_tokens: int
     r_drop: float
     muon: bool
+    weight_decay: float
 
 
 def num_subwords(num_words: float, *, shared: bool) -> int:
@@ -139,7 +142,8 @@ def choose(
     batch_tokens = max(SMALLEST_BATCH, longest, batch_tokens)
     peak = shape.learning_rate * (batch_tokens / USUAL_BATCH) ** 0.25
     model = shape.model.model_copy(update={"dropout": dropout})
-    return Settings(model, float(f"{peak:.2g}"), batch_tokens, r_drop, shape.muon)
+    decay = R_DROP_DECAY if r_drop and shape.muon else 0.0
+    return Settings(model, float(f"{peak:.2g}"), batch_tokens, r_drop, shape.muon, decay)
 
 
 def relative_cost(model: ModelConfig, num_entries: int) -> float:

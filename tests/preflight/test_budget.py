@@ -97,6 +97,7 @@ def test_the_run_takes_the_minutes_that_are_given(
     steps = config.training.max_steps
     assert steps is not None
     assert bool(config.training.r_drop) == (r_drop_passes == 30)
+    assert ("  weight_decay: 0.3\n" in text) == (r_drop_passes == 30)
     # By hand from the pace above.
     step_seconds = 0.6 * config.training.batch_tokens / 1024 * (2 if config.training.r_drop else 1)
     num_validations = -(-steps // config.validation.every_steps)
@@ -104,7 +105,7 @@ def test_the_run_takes_the_minutes_that_are_given(
     assert 0.9 * 60 * minutes <= took <= 60 * minutes
     assert f"The run: {steps:,} steps" in text
     # What was timed at last is what is written, apart from the number of steps.
-    for option in ("batch_tokens", "r_drop", "precision"):
+    for option in ("batch_tokens", "r_drop", "weight_decay", "precision"):
         assert getattr(timed[-1].training, option) == getattr(config.training, option)
     assert timed[-1].model == config.model
     assert timed[-1].training.ema_decay is not None

@@ -72,6 +72,7 @@ def test_settings_grow_with_the_budget_and_regularisation_with_the_passes(
     seen = passes(settings, affordable, corpus_tokens)
     if settings.r_drop:
         assert seen >= R_DROP_PASSES
+    assert (settings.weight_decay > 0) == (settings.r_drop > 0 and settings.muon)
     if seen > 25:
         assert settings.model.dropout >= 0.3
     if seen < 4:
