@@ -26,18 +26,23 @@ format_seconds: Callable[[float], str] = tqdm.format_interval
 # State of the process, like the handlers of `logging`: a thread would not inherit a ContextVar.
 _are_shown = False
 
-# C0 except tab and line feed, DEL, C1, and bidirectional controls, which reorder text.
+# C0 except tab and line feed, DEL, C1, and bidirectional controls, which reorder text. A surrogate is a byte
+# of a line or a name that is not UTF-8, and nothing that is UTF-8 can hold it.
 _CONTROL_CHARACTERS = (
     *(code for code in range(0x20) if chr(code) not in "\t\n"),
     *range(0x7F, 0xA0),
     *range(0x202A, 0x202F),
     *range(0x2066, 0x206A),
+    *range(0xD800, 0xE000),
 )
 _VISIBLE = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _CONTROL_CHARACTERS}
 
 
 def visible(text: str) -> str:
-    r"""``text`` with control characters escaped, such as ``\x1b``, except tabs and line feeds."""
+    r"""``text`` with control characters escaped, such as ``\x1b``, except tabs and line feeds.
+
+    So are lone surrogates, such as ``\udcff``: the result can always be written as UTF-8.
+    """
     return text.translate(_VISIBLE)
 
 

@@ -23,7 +23,8 @@ with warnings.catch_warnings():
 def test_every_control_character_but_tab_and_line_feed_is_written_out() -> None:
     for code in range(sys.maxunicode + 1):
         character = chr(code)
-        hides = unicodedata.category(character) == "Cc" and character not in "\t\n"
+        # Cs are lone surrogates: no UTF-8 can hold them.
+        hides = unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n"
         # Those that enclose other text; the marks alone, which Hebrew and Arabic text needs, stay.
         reorders = unicodedata.bidirectional(character) in {
             *("LRE", "RLE", "LRO", "RLO", "PDF"),

@@ -88,8 +88,7 @@ def _count(value: int | None) -> str:
 
 def one_line(text: str, max_length: int = 1000) -> str:
     """``text`` on one line that cannot control a terminal; a long one is shortened."""
-    # Names of files may hold bytes that are not UTF-8, as surrogates.
-    line = visible(" ".join(text.split())).encode(errors="backslashreplace").decode()
+    line = visible(" ".join(text.split()))
     return line if len(line) <= max_length else line[: max_length - 1] + "…"
 
 
