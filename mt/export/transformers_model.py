@@ -4,6 +4,8 @@ Both have sinusoidal positions, but all sines before all cosines, where ours alt
 depends on the order of its width, so the width is permuted everywhere.
 """
 
+import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +35,7 @@ DTYPES: dict[ExportPrecision, torch.dtype] = {"float32": torch.float32, "bf16": 
 """What it can be saved in."""
 SIDES = ("source_tokenizer", "target_tokenizer")
 """The subfolders of the tokenizers, where source and target have vocabularies of their own."""
+_OS_ERROR = re.compile(r"\(os error (\d+)\)$")
 
 # The names of a sub-layer or a norm here and there.
 _NAMES = {
@@ -72,6 +75,9 @@ def write_transformers(
         folder: Where to write.
         max_length: The most tokens of a sentence, EOS included.
         precision: One of `DTYPES`.
+
+    Raises:
+        OSError: If it cannot be written.
     """
     # Its random initialisation, which is overwritten, must not change what the caller draws next.
     with torch.random.fork_rng(devices=()):
@@ -89,15 +95,29 @@ def write_transformers(
         pad_token_id=PAD_ID,
         suppress_tokens=[PAD_ID, UNK_ID, BOS_ID],
     )
-    with without_progress_bars():
+    with without_progress_bars(), _errors_of_the_system():
         theirs.to(DTYPES[precision]).save_pretrained(folder)
-    # It is made as a temporary file, which nobody else may read.
-    shutil.copymode(folder / "config.json", folder / "model.safetensors")
-    if src_tokenizer.to_json() == tgt_tokenizer.to_json():
-        _write_tokenizer(src_tokenizer, folder, max_length)
-        return
-    for tokenizer, side in zip((src_tokenizer, tgt_tokenizer), SIDES, strict=True):
-        _write_tokenizer(tokenizer, folder / side, max_length)
+        # It is made as a temporary file, which nobody else may read.
+        shutil.copymode(folder / "config.json", folder / "model.safetensors")
+        if src_tokenizer.to_json() == tgt_tokenizer.to_json():
+            _write_tokenizer(src_tokenizer, folder, max_length)
+            return
+        for tokenizer, side in zip((src_tokenizer, tgt_tokenizer), SIDES, strict=True):
+            _write_tokenizer(tokenizer, folder / side, max_length)
+
+
+@contextmanager
+def _errors_of_the_system() -> Iterator[None]:
+    """Raise OSError for what the libraries in Rust, of weights and tokenizers, say of a full disk."""
+    try:
+        yield
+    # One of them has its own class for this, and the other has none.
+    except Exception as error:
+        found = _OS_ERROR.search(str(error))
+        if found is None:
+            raise
+        number = int(found[1])
+        raise OSError(number, os.strerror(number)) from error
 
 
 @contextmanager

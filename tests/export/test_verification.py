@@ -1,9 +1,12 @@
 """An export is verified as it is on the disk; a near-tie is told from a difference."""
 
+import errno
 import logging
 import os
+import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,6 +67,47 @@ def _damage(folder: Path, weight: torch.Tensor) -> None:
             file.write_bytes(content.replace(row, large + row[len(large) :]))
             return
     raise AssertionError("the weight is in no file")
+
+
+@contextmanager
+def _files_of_at_most(num_bytes: int) -> Iterator[None]:
+    """As on a full disk: what is written beyond this fails."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("get_target", [_ctranslate2, _transformers])
+def test_a_full_disk_is_an_error_of_the_system_and_leaves_nothing(
+    get_target: Callable[[], ExportTarget], make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
+) -> None:
+    target, loaded = get_target(), make_loaded()
+    # The model alone is larger.
+    with _files_of_at_most(50_000), pytest.raises(OSError, match="too large") as caught:
+        _export(loaded, target, pairs, tmp_path / "out")
+    assert caught.value.errno == errno.EFBIG
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tokenizer_of_transformers_that_cannot_be_written_is_an_error_of_the_system(
+    make_loaded: MakeLoaded, tmp_path: Path
+) -> None:
+    target, loaded = _transformers(), make_loaded()
+    (tmp_path / "source_tokenizer" / "tokenizer.json").mkdir(parents=True)
+    (tmp_path / "tokenizer.json").mkdir()
+    with pytest.raises(IsADirectoryError):
+        target.write(
+            loaded.model,
+            loaded.config.model,
+            loaded.src_tokenizer,
+            loaded.tgt_tokenizer,
+            tmp_path,
+            max_length=loaded.config.data.max_length,
+            precision="float32",
+        )
 
 
 @pytest.mark.parametrize("get_target", [_ctranslate2, _transformers])
