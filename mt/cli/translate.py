@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
@@ -299,7 +298,8 @@ class _Lines(NamedTuple):
 
     def _from_the_first(self, lines: Iterator[str]) -> Iterator[str]:
         """Skip the lines before ``first``; it may be one line after the end of the file."""
-        num_skipped = sum(1 for _ in islice(lines, self.first - 1))
+        # Not islice, which refuses numbers that no file has lines for.
+        num_skipped = sum(1 for _ in zip(range(self.first - 1), lines, strict=False))
         if num_skipped < self.first - 1:
             raise DataError(
                 f"--start-line {self.first}: {self.name} has only {counted(num_skipped, 'line')}."

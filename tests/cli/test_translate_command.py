@@ -97,6 +97,10 @@ def test_lines_before_a_line_that_is_too_long_are_written(call: Call) -> None:
     code, out, err = call("translate", "--file", file, "--start-line", "884")
     assert (code, out) == (2, "")
     assert "lines.txt has only 882 lines" in err
+    # More lines than Python's own counters count to.
+    code, out, err = call("translate", "--file", file, "--start-line", str(2**63 + 1))
+    assert (code, out) == (2, "")
+    assert "lines.txt has only 882 lines" in err
     code, _, err = call("translate", "--start-line", "2", "Anna")
     assert code == 2
     assert "--start-line is for the lines of a file" in err
