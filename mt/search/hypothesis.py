@@ -68,4 +68,6 @@ def length_limit(src_length: int, max_length: int, *, target_ratio: float = 1.0)
     translation twice as long as its source plus ten is a loop, not a sentence. It grows by ``target_ratio``,
     target tokens per source token in the training data, if that is above 1, as from words to characters.
     """
-    return min(math.ceil(2 * max(1.0, target_ratio) * src_length) + 10, max_length)
+    # Compared first: of a ratio from a damaged file, the product may be infinite.
+    usual = min(2 * max(1.0, target_ratio) * src_length, max_length)
+    return min(math.ceil(usual) + 10, max_length)

@@ -16,7 +16,7 @@ def test_limit_is_twice_the_source_plus_ten_up_to_the_maximum(
     assert length_limit(src_length, max_length) == expected
 
 
-@pytest.mark.parametrize(("ratio", "expected"), [(0.2, 34), (1.0, 34), (1.05, 36), (5.0, 130)])
+@pytest.mark.parametrize(("ratio", "expected"), [(0.2, 34), (1.0, 34), (1.05, 36), (5.0, 130), (1e308, 500)])
 def test_limit_grows_with_the_target_ratio_above_one(ratio: float, expected: int) -> None:
     assert length_limit(12, 500, target_ratio=ratio) == expected
 
