@@ -175,6 +175,8 @@ def _load(path: Path, checkpoint: str, device: str, precision: "PrecisionName", 
 def _aligner(translator: "Translator", layer: int | None) -> "Align | None":
     """What aligns words with the weights of the plain model; None in a precision that has no such model."""
     if translator.plain_model is None:
+        if layer is not None:
+            raise ConfigError("--layer aligns words, which only float32 does: leave it out, or --precision.")
         return None
     from mt.attention_maps.alignment import aligning_layer, word_alignments
 

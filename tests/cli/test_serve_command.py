@@ -55,6 +55,14 @@ def test_a_missing_run_and_a_missing_layer_are_refused(call: Call, trained: RunD
     refused(call("serve", "--run", trained.path, "--port", "0", "--layer", "9"), "no decoder layer 9")
 
 
+def test_a_layer_to_align_by_needs_float32(
+    call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "serve", lambda *arguments, **options: None)
+    options = ("--layer", "1", "--precision", "int8")
+    refused(call("serve", "--run", trained.path, "--port", "0", *options), "--layer", "float32")
+
+
 Ask = Callable[[TestClient], object]
 
 
