@@ -11,18 +11,20 @@ from typing import Any
 from mt import processes
 from mt.display import show_only_errors, show_progress_bars, terminal_width, visible
 
-STDIN, STDERR = 0, 2
+STDIN, STDOUT, STDERR = 0, 1, 2
 
 
 def survive_losing_stderr() -> None:
     """From now on drop what stderr does not accept, because its terminal, pipe or device is closed or full.
 
     A descriptor 0, 1 or 2 that is closed is opened on the null device, so that no file of ours gets that
-    number and receives what is written to stderr.
+    number and receives what is written to stderr. Where stdout is closed, what is written to it is dropped.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STDERR:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
+    if sys.stdout is None:  # As Python leaves it where it is closed.
+        sys.stdout = io.TextIOWrapper(io.FileIO(STDOUT, "w", closefd=False), encoding="utf-8")
     # Unless something else, such as a test, has replaced the stream that Python made.
     if sys.stderr is sys.__stderr__:
         raw = _Forgiving(STDERR, "w", closefd=False)
