@@ -8,6 +8,7 @@ import typer
 from mt.cli.extras import extra
 from mt.cli.logs import show_logs
 from mt.cli.options import CheckpointOption, RunOption, find_run
+from mt.display import visible
 
 if TYPE_CHECKING:
     from mt.export.export import Exported
@@ -57,7 +58,7 @@ def export(
         loaded,
         folder,
         target,
-        run_name=found.path.resolve().name,
+        run_name=visible(found.path.resolve().name),
         precision=precision,
         sources=sentences.sources[:NUM_SENTENCES],
         references=sentences.references[:NUM_SENTENCES],

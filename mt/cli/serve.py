@@ -12,6 +12,7 @@ from mt.cli.exported import load_exported, refuse_options_of_runs
 from mt.cli.extras import extra
 from mt.cli.logs import show_logs
 from mt.cli.options import CheckpointOption, DeviceOption, PrecisionOption, find_run
+from mt.display import visible
 from mt.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def serve(
             batched = stack.enter_context(
                 BatchedTranslator(loaded.translator, max_waiting=max_queue, align=loaded.align)
             )
-            served.append(ServedRun(path.absolute().name, loaded.src, loaded.tgt, loaded.checkpoint, batched))
+            served.append(ServedRun(_name(path), loaded.src, loaded.tgt, loaded.checkpoint, batched))
         limits = Limits(max_characters=max_text, max_seconds=timeout)
         # Nobody without the token can use it, whatever name leads there.
         hosts = names if token is None else None
@@ -131,12 +132,17 @@ def _read_token(file: Path) -> str:
 
 
 def _refuse_equal_names(paths: list[Path]) -> None:
-    names = [path.absolute().name for path in paths]
+    names = [_name(path) for path in paths]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(
                 f"two runs are called {name}, and clients choose a run by its name: rename one folder."
             )
+
+
+def _name(path: Path) -> str:
+    """The name by which clients choose a run: that of its folder, as JSON can hold it."""
+    return visible(path.absolute().name)
 
 
 class _Loaded(NamedTuple):

@@ -1,6 +1,7 @@
 """What `mt export` does: write a folder, verify it as it is on the disk, describe it, put it in place."""
 
 import logging
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -123,14 +124,20 @@ def _record(
 
 
 def refuse_other_folder(folder: Path) -> None:
-    """Check that nothing but an earlier export would be replaced.
+    """Check that nothing but an earlier export would be replaced, by a folder that can be opened.
 
     Raises:
-        ConfigError: If there is something else.
+        ConfigError: If there is something else, or the name is not UTF-8.
     """
     if (folder.exists() or folder.is_symlink()) and not is_exported(folder):
         raise ConfigError(
             f"{folder} exists and is not an earlier export, so it is not replaced: name another folder."
+        )
+    place = folder.resolve()
+    # The other programs, and what writes their files, take text for a name. Python keeps other bytes escaped.
+    if os.fsencode(place) != str(place).encode(errors="replace"):
+        raise ConfigError(
+            f"the name {place} is not UTF-8, and other programs could not open it: name another."
         )
 
 

@@ -1,5 +1,6 @@
 """The engine of an exported model: CTranslate2 searches, by our rules as far as it has them."""
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -53,7 +54,11 @@ class CTranslate2Engine:
             raise DeviceError("CTranslate2 finds no CUDA device here.", Remedy.COMPUTE_ON_CPU)
         try:
             self._translator = ctranslate2.Translator(
-                str(folder), device=device, inter_threads=1, intra_threads=torch.get_num_threads()
+                # As bytes, because it takes no text that is not UTF-8.
+                os.fsencode(folder),
+                device=device,
+                inter_threads=1,
+                intra_threads=torch.get_num_threads(),
             )
         # Of its own errors it has only these; one for each thing that may be wrong with the files.
         except (RuntimeError, ValueError) as error:

@@ -119,6 +119,29 @@ def test_what_the_engine_cannot_do_is_refused(
     assert err.count("\n") == 1
 
 
+NOT_UTF_8 = "caf\udce9"
+
+
+def test_a_run_whose_name_is_not_utf_8_is_exported(trained: RunDirectory, call: Call) -> None:
+    trained.path.rename(Path("runs") / NOT_UTF_8)
+    code, _, err = call("export", "--run", f"runs/{NOT_UTF_8}", "--to", "ctranslate2", "out")
+    assert code == 0, err
+    assert json.loads((Path("out") / "mt_export.json").read_text())["run"] == "caf\\udce9"
+
+
+@pytest.mark.parametrize("target", ["ctranslate2", "transformers"])
+def test_a_folder_whose_name_is_not_utf_8_is_refused(target: str, trained: RunDirectory, call: Call) -> None:
+    pytest.importorskip(target)
+    code, out, err = call(*EXPORT, target, NOT_UTF_8)
+    assert (code, out) == (2, "")
+    assert "caf\\udce9 is not UTF-8" in err
+
+
+def test_an_exported_folder_may_be_renamed_to_what_is_not_utf_8(exported: str, call: Call) -> None:
+    Path(exported).rename(NOT_UTF_8)
+    assert call("translate", "--run", NOT_UTF_8, "the dog sees milk.")[:2] == (0, "der Hund sieht Milch.\n")
+
+
 def test_the_engine_needs_an_exported_folder(trained: RunDirectory, call: Call) -> None:
     code, _, err = call("translate", "--run", "runs/tiny", "--engine", "ctranslate2", "milk")
     assert code == 2
