@@ -36,11 +36,14 @@ def sample(
     uniforms = torch.stack([_uniforms(seed, max(request.limits)) for seed in seeds])
     uniforms = uniforms.to(request.src_ids.device)
 
+    # Beyond these only the likeliest tokens are drawn, or all alike; float32 would make 0 or infinity of it.
+    temperature = min(max(sampling.temperature, 1e-30), 1e30)
+
     def draw(logits: Tensor, sentences: Tensor, step: int) -> Tensor:
-        # The largest logit becomes 0, which no temperature, however small, makes infinite.
+        # The largest logit becomes 0, which a small temperature does not make infinite.
         exact = logits.float()
         shifted = exact - exact.amax(-1, keepdim=True)
-        probabilities = _likeliest(shifted / sampling.temperature, sampling.top_k).softmax(-1)
+        probabilities = _likeliest(shifted / temperature, sampling.top_k).softmax(-1)
         cumulative = _nucleus(probabilities, sampling.top_p).cumsum(-1)
         # The total is not exactly 1; clamped, because the product may round up to the total.
         threshold = uniforms[sentences, step, None] * cumulative[:, -1:]

@@ -95,7 +95,7 @@ def test_score_is_the_log_probability_at_temperature_one(
         assert hypothesis.score == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("temperature", [1e-4, 1e-30, 1e-38])
+@pytest.mark.parametrize("temperature", [1e-4, 1e-30, 1e-38, 1e-45, 1e-300])
 def test_temperature_near_zero_is_greedy(
     temperature: float, transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
@@ -105,8 +105,12 @@ def test_temperature_near_zero_is_greedy(
     assert [list(hypothesis.ids) for hypothesis in found] == [list(hypothesis.ids) for hypothesis in greedy]
 
 
-def test_high_temperature_draws_evenly(table_model: MakeModel, table_request: MakeRequest) -> None:
-    found = sample(table_model(TABLE), table_request([0] * 3000, [1] * 3000), Sampling(1e30), range(3000))
+@pytest.mark.parametrize("temperature", [1e30, 1e300])
+def test_high_temperature_draws_evenly(
+    temperature: float, table_model: MakeModel, table_request: MakeRequest
+) -> None:
+    request = table_request([0] * 3000, [1] * 3000)
+    found = sample(table_model(TABLE), request, Sampling(temperature), range(3000))
     counts = Counter(hypothesis.ids[0] if hypothesis.ids else EOS_ID for hypothesis in found)
     assert chi_square(counts, dict.fromkeys([EOS_ID, A, B, C, D], 0.2)) < 23.5
 
