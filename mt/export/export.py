@@ -97,6 +97,8 @@ def export_model(
         write_synced(partial / EXAMPLE, target.example.encode())
         write_synced(partial / CARD, model_card(record, target, comparisons).encode())
         sync_tree(partial)
+        # Verifying takes a while, in which something else may have appeared there.
+        refuse_other_folder(folder)
         put_in_place(partial, place)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

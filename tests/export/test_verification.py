@@ -80,6 +80,22 @@ def _files_of_at_most(num_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+def test_what_appears_in_the_place_while_it_is_verified_is_not_replaced(
+    make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
+) -> None:
+    target, out = _ctranslate2(), tmp_path / "out"
+
+    def load(path: Path) -> TextSearch:
+        out.mkdir(exist_ok=True)
+        (out / "letter.txt").write_text("keep")
+        return target.load(path)
+
+    with pytest.raises(ConfigError, match="is not an earlier export"):
+        _export(make_loaded(), replace(target, load=load), pairs, out)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert [path.name for path in out.iterdir()] == ["letter.txt"]
+
+
 @pytest.mark.parametrize("get_target", [_ctranslate2, _transformers])
 def test_a_full_disk_is_an_error_of_the_system_and_leaves_nothing(
     get_target: Callable[[], ExportTarget], make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
