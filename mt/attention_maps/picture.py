@@ -23,6 +23,8 @@ LOG = logging.getLogger(__name__)
 Kind = Literal["cross", "encoder", "decoder"]
 Heads = int | Literal["mean", "all"]
 
+# XML, of which SVG is, has no place for them, not even in the comments with the text of each label.
+_NOT_IN_XML = {code: f"\\u{code:04x}" for code in (0xFFFE, 0xFFFF)}
 # Inches of a cell, and of what is around the cells.
 _CELL, _MARGIN = 0.3, 1.6
 _MAPS_IN_A_ROW = 4
@@ -80,7 +82,7 @@ def _labels(sentence: SentenceAttention, kind: Kind) -> tuple[list[str], list[st
     """The labels of the rows and of the columns."""
 
     def shown(tokens: Sequence[Token]) -> list[str]:
-        return [visible(token.label) for token in tokens]
+        return [visible(token.label).translate(_NOT_IN_XML) for token in tokens]
 
     rows = sentence.src_tokens if kind == "encoder" else sentence.tgt_tokens
     return shown(rows), shown(sentence.tgt_inputs if kind == "decoder" else sentence.src_tokens)

@@ -49,7 +49,7 @@ pictures = pytest.mark.skipif(find_spec("matplotlib") is None, reason="there is 
 def test_a_picture_is_one_whatever_the_text_and_always_the_same(translator: Translator) -> None:
     from mt.attention_maps.picture import picture
 
-    maps = attention_maps(translator, ["Anna $x^ <b> & buys \x1b 说 milk."])
+    maps = attention_maps(translator, ["Anna $x^ <b> & buys \x1b \ufffe 说 milk"])
     svg = picture(maps, "cross", "mean", layer=None, format="svg")
     assert ElementTree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
     assert svg == picture(maps, "cross", "mean", layer=None, format="svg")
