@@ -144,9 +144,11 @@ class RunDirectory:
         process left in the run directory are removed.
 
         Raises:
-            RunError: At once, if another process (or this one) holds it, the folder cannot be written, or
-                something in it is a link, which an archive could contain to lead out of the folder.
+            RunError: At once, if another process (or this one) holds it, the folder cannot be written, its
+                name is not UTF-8, or something in it is a link, which an archive could contain to lead out of
+                the folder.
         """
+        self.refuse_unreadable_name()
         try:
             make_folder(self.path)
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -183,6 +185,7 @@ class RunDirectory:
             RunError: As `lock`.
         """
         self.refuse_second_writer()
+        self.refuse_unreadable_name()
         folder = self.nearest_folder()
         if not folder.is_dir():
             raise self._unusable(NotADirectoryError(errno.ENOTDIR, f"{folder} is not a folder"))
@@ -190,6 +193,19 @@ class RunDirectory:
             raise self._unusable(PermissionError(errno.EACCES, f"{folder} cannot be written"))
         if self.path.is_dir():
             _refuse_links(self.path)
+
+    def refuse_unreadable_name(self) -> None:
+        """Check that the path is UTF-8, because TensorBoard can write nowhere else.
+
+        Raises:
+            RunError: If it is not.
+        """
+        try:
+            str(self.path).encode()
+        except UnicodeEncodeError:
+            raise RunError(
+                f"{self.path} is not UTF-8, and TensorBoard cannot write there: choose another name."
+            ) from None
 
     def holder(self) -> str | None:
         """The process that trains here, such as ``process 17 on localhost``; None if there is none."""

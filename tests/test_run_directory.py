@@ -192,6 +192,15 @@ def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
         pass
 
 
+def test_a_name_that_is_not_utf_8_is_refused_because_tensorboard_cannot_write_there(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / os.fsdecode(b"r\xe9"))
+    with pytest.raises(RunError, match="is not UTF-8"), run.lock():
+        pass
+    with pytest.raises(RunError, match="is not UTF-8"):
+        run.refuse_unusable()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_disk_that_cannot_lock_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(37, "No locks available")

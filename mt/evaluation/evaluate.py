@@ -303,8 +303,9 @@ def show_in_tensorboard(evaluation: Evaluation, run: RunDirectory) -> None:
     them alone. Evaluating the same setting again replaces them.
 
     Raises:
-        RunError: If a link leads out of the run directory.
+        RunError: If a link leads out of the run directory, or its name is not UTF-8.
     """
+    run.refuse_unreadable_name()
     folder = run.evaluation_dir(evaluation.setting)
     if folder.resolve() != run.path.resolve() / folder.relative_to(run.path):
         raise RunError(f"{folder} leads through a link out of the run directory: remove the link.")

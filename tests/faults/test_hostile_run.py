@@ -125,6 +125,13 @@ def test_what_tensorboard_shows_of_scores_does_not_go_through_a_link(run: RunDir
     assert outside(run) == before
 
 
+def test_scores_of_a_run_whose_name_tensorboard_cannot_open_are_not_shown_there(run: RunDirectory) -> None:
+    evaluation = run_evaluation(run, split="test", checkpoint="best", device=CPU)
+    renamed = RunDirectory(run.path.rename(run.path.with_name(os.fsdecode(b"r\xe9"))))
+    with pytest.raises(RunError, match="is not UTF-8"):
+        show_in_tensorboard(evaluation, renamed)
+
+
 @pytest.mark.parametrize("file", ["config.yaml", "src_tokenizer.json", "checkpoints/best"])
 @pytest.mark.parametrize("content", [b"", b"\0" * 1000, b"\xff\xfe", b"[" * 100_000, b'{"a":' * 100_000])
 def test_files_that_are_something_else_are_reported_in_a_sentence(
