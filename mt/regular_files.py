@@ -27,6 +27,15 @@ def named_path(text: str) -> Path:
     return Path(os.path.expanduser(text))  # noqa: PTH111
 
 
+def is_utf8(path: Path) -> bool:
+    """Whether the path is UTF-8; many libraries and programs cannot open any other."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # Python keeps the bytes that are not UTF-8 as lone surrogates.
+        return False
+    return True
+
+
 def open_regular(path: Path, *, folder: int | None = None) -> BufferedReader:
     """Open a file to read its bytes.
 

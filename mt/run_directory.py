@@ -14,7 +14,7 @@ from typing import Self
 
 from mt.atomic_files import make_folder, remove_leftovers, sync_folder
 from mt.errors import Remedy, RunError
-from mt.regular_files import read_bytes
+from mt.regular_files import is_utf8, read_bytes
 
 _MAX_NEIGHBOURS_SHOWN = 10
 _MAX_REPORT_BYTES = 10_000_000
@@ -200,12 +200,10 @@ class RunDirectory:
         Raises:
             RunError: If it is not.
         """
-        try:
-            str(self.path).encode()
-        except UnicodeEncodeError:
+        if not is_utf8(self.path):
             raise RunError(
                 f"{self.path} is not UTF-8, and TensorBoard cannot write there: choose another name."
-            ) from None
+            )
 
     def holder(self) -> str | None:
         """The process that trains here, such as ``process 17 on localhost``; None if there is none."""

@@ -146,6 +146,8 @@ def run_evaluation(
         SystemExit: On all processes but the first, once the sentences are translated.
     """
     run = as_run(run).require()
+    # Before the work: TensorBoard is to show the scores.
+    run.refuse_unreadable_name()
     config = load_config(run.config_file)
     # Before the corpus, which may take long: training may remove this checkpoint at any time.
     loaded = load_model(run, checkpoint)
@@ -303,9 +305,8 @@ def show_in_tensorboard(evaluation: Evaluation, run: RunDirectory) -> None:
     them alone. Evaluating the same setting again replaces them.
 
     Raises:
-        RunError: If a link leads out of the run directory, or its name is not UTF-8.
+        RunError: If a link leads out of the run directory.
     """
-    run.refuse_unreadable_name()
     folder = run.evaluation_dir(evaluation.setting)
     if folder.resolve() != run.path.resolve() / folder.relative_to(run.path):
         raise RunError(f"{folder} leads through a link out of the run directory: remove the link.")

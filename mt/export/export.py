@@ -1,7 +1,6 @@
 """What `mt export` does: write a folder, verify it as it is on the disk, describe it, put it in place."""
 
 import logging
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from mt.export.target import ExportTarget
 from mt.export.verification import STRATEGIES, Comparison, Verifier
 from mt.inference.exported_folder import ExportPrecision, ExportRecord, is_exported, write_record
 from mt.inference.loaded_model import LoadedModel
+from mt.regular_files import is_utf8
 
 LOG = logging.getLogger(__name__)
 
@@ -136,8 +136,7 @@ def refuse_other_folder(folder: Path) -> None:
             f"{folder} exists and is not an earlier export, so it is not replaced: name another folder."
         )
     place = folder.resolve()
-    # The other programs, and what writes their files, take text for a name. Python keeps other bytes escaped.
-    if os.fsencode(place) != str(place).encode(errors="replace"):
+    if not is_utf8(place):
         raise ConfigError(
             f"the name {place} is not UTF-8, and other programs could not open it: name another."
         )

@@ -10,7 +10,7 @@ import torch
 
 from mt.device import is_out_of_memory
 from mt.errors import CheckpointError, ConfigError, DeviceError, Remedy
-from mt.inference.exported_folder import ExportedFolder
+from mt.inference.exported_folder import ExportedFolder, ExportPrecision
 from mt.inference.text_search import TextSearch
 from mt.search.hypothesis import Hypothesis, normalised_score
 from mt.search.request import NO_CONSTRAINTS, SearchRequest
@@ -19,6 +19,8 @@ from mt.special_tokens import BOS, EOS, EOS_ID, PAD, PAD_ID
 
 Found = list[Hypothesis]
 
+_PRECISIONS: dict[str, ExportPrecision] = {"float32": "float32", "bfloat16": "bf16"}
+"""The types that CTranslate2 computes in; those that are not here have int8 weights."""
 _USUAL_LENGTH = 20
 """Tokens of a usual sentence. CTranslate2 has one length penalty for all sentences of a call, and it must not
 depend on which they are."""
@@ -63,6 +65,8 @@ class CTranslate2Engine:
         # Of its own errors it has only these; one for each thing that may be wrong with the files.
         except (RuntimeError, ValueError) as error:
             raise CheckpointError(f"CTranslate2 cannot load {folder}: {error}.") from error
+        # Where the processor has no instructions for bf16, CTranslate2 computes such a model in float32.
+        self.precision = _PRECISIONS.get(self._translator.compute_type, "int8")
         self.device = torch.device("cpu")
         self.num_at_once = 1
         self._src_names = list(src_names)
@@ -201,12 +205,13 @@ def load_exported(path: Path, *, device: str = "cpu") -> TextSearch:
         )
     src_tokenizer, tgt_tokenizer = folder.tokenizers()
     names = (tokenizer.tokens(range(tokenizer.size)) for tokenizer in (src_tokenizer, tgt_tokenizer))
+    engine = CTranslate2Engine(path, *names, device=device)
     return TextSearch(
-        CTranslate2Engine(path, *names, device=device),
+        engine,
         src_tokenizer,
         tgt_tokenizer,
         max_length=record.max_length,
         batch_sentences=record.batch_sentences,
         target_ratio=record.target_ratio,
-        precision=record.precision,
+        precision=engine.precision,
     )

@@ -12,6 +12,7 @@ from mt.display import counted
 from mt.errors import LinesError
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
+from mt.unsegmented_scripts import join_sentences
 
 TokenT = TypeVar("TokenT")
 
@@ -178,7 +179,7 @@ def copied_words(segment: Segment, hypothesis: Hypothesis) -> list[str]:
 def joined(parts: Sequence[Translation]) -> Translation:
     """Join the translations of the segments of a line; an empty line has log-probability 0."""
     return Translation(
-        " ".join(part.text for part in parts),
+        join_sentences([part.text for part in parts]),
         sum(part.log_prob for part in parts),
         sum(part.score for part in parts),
         list(chain.from_iterable(part.parts for part in parts)),

@@ -12,7 +12,7 @@ import pytest
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 
-pytest.importorskip("ctranslate2")
+ctranslate2 = pytest.importorskip("ctranslate2")
 Call = Callable[..., tuple[int, str, str]]
 
 # Runs a program that may import nothing of mt and no torch.
@@ -174,6 +174,21 @@ def test_only_an_earlier_export_is_replaced(exported: str, call: Call) -> None:
     assert "mine exists and is not an earlier export" in err
     assert Path("mine/thesis.txt").read_text() == "years of work"
     assert call(*EXPORT, "ctranslate2", "runs/tiny")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("precision", "name"), [("float32", "float32"), ("bf16", "bfloat16"), ("int8", "int8")]
+)
+def test_scores_say_what_the_processor_computed_them_in(
+    trained: RunDirectory, precision: str, name: str, call: Call
+) -> None:
+    assert call(*EXPORT, "ctranslate2", "--precision", precision, "out")[0] == 0
+    code, _, err = call("translate", "--run", "out", "--beam", "2", "--n-best", "2", "milk")
+    assert code == 0, err
+    if precision == "float32" or name not in ctranslate2.get_supported_compute_types("cpu"):
+        assert "computed in" not in err
+    else:
+        assert f"scores, computed in {precision}" in err
 
 
 def test_an_average_is_exported_by_its_name(trained: RunDirectory, call: Call) -> None:

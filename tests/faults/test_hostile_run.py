@@ -125,11 +125,11 @@ def test_what_tensorboard_shows_of_scores_does_not_go_through_a_link(run: RunDir
     assert outside(run) == before
 
 
-def test_scores_of_a_run_whose_name_tensorboard_cannot_open_are_not_shown_there(run: RunDirectory) -> None:
-    evaluation = run_evaluation(run, split="test", checkpoint="best", device=CPU)
+def test_a_run_whose_name_tensorboard_cannot_open_is_refused_before_it_translates(run: RunDirectory) -> None:
     renamed = RunDirectory(run.path.rename(run.path.with_name(os.fsdecode(b"r\xe9"))))
     with pytest.raises(RunError, match="is not UTF-8"):
-        show_in_tensorboard(evaluation, renamed)
+        run_evaluation(renamed, split="test", checkpoint="best", device=CPU)
+    assert not list(renamed.path.glob("hypotheses.*"))
 
 
 @pytest.mark.parametrize("file", ["config.yaml", "src_tokenizer.json", "checkpoints/best"])

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mt.inference.segments import segments_of, split_sentences
+from mt.inference.segments import Translation, joined, segments_of, split_sentences
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,24 @@ from mt.inference.segments import segments_of, split_sentences
 )
 def test_sentences_end_at_their_stops(text: str, sentences: list[str]) -> None:
     assert split_sentences(text) == sentences
+
+
+@pytest.mark.parametrize(
+    ("sentences", "line"),
+    [
+        (["One.", "Two!"], "One. Two!"),
+        (["你好。", "再见！", "OK."], "你好。再见！OK."),
+        (["今日は", "晴れです。"], "今日は晴れです。"),
+        (["สวัสดี", "ลาก่อน"], "สวัสดี ลาก่อน"),
+        (["안녕.", "잘 가."], "안녕. 잘 가."),
+        (["", "One.", "", "Two."], "One. Two."),
+        ([], ""),
+    ],
+)
+def test_translated_sentences_are_joined_as_their_script_joins_them(sentences: list[str], line: str) -> None:
+    translation = joined([Translation(sentence, -1.0, -0.5) for sentence in sentences])
+    assert translation.text == line
+    assert translation.log_prob == -len(sentences)
 
 
 @pytest.mark.parametrize("max_length", [4, 5, 8])
