@@ -231,10 +231,20 @@ def test_options_of_commands_named_in_a_sentence_are_options() -> None:
     assert found > 10
 
 
-def test_links_lead_to_files() -> None:
-    for page, text in TEXTS.items():
-        for target in re.findall(r"\]\((?!https?://)([^)#]+)", text):
-            assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
+def _anchors(page: Path) -> set[str]:
+    """What links to the headings of a page end with on GitHub: lower case, hyphens, no other punctuation."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?://)([^)]+)\)", page.read_text(encoding="utf-8")):
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.exists(), target
+        assert not anchor or anchor in _anchors(file), target
 
 
 def test_the_map_names_every_room_and_only_files_that_are_there() -> None:
