@@ -21,10 +21,13 @@ class Limits:
     """The most texts of a request."""
     max_beam: int = 20
     """The widest beam."""
-    max_body_bytes: int = 1_000_000
-    """The largest body of a request."""
     max_seconds: float = 30.0
     """The longest that a client waits for its answer, and the server for a request."""
+
+    @property
+    def max_body_bytes(self) -> int:
+        """The largest body: room for the longest text, were each character two JSON escapes of six bytes."""
+        return max(1_000_000, 12 * self.max_characters + 1_000)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.serving.conftest import Gate
 
 SENTENCE = "Anna buys two red apples today."
-LIMITS = Limits(max_characters=200, max_texts=10, max_beam=8, max_body_bytes=5_000, max_seconds=60)
+LIMITS = Limits(max_characters=200, max_texts=10, max_beam=8, max_seconds=60)
 
 
 def client_of(*runs: ServedRun, limits: Limits = LIMITS, **options: Any) -> TestClient:
@@ -223,11 +223,22 @@ def test_a_name_that_another_site_lets_lead_here_is_refused(host: str, path: str
 
 def test_a_large_body_is_refused_whether_or_not_it_says_its_size(client: TestClient) -> None:
     json_type = {"Content-Type": "application/json"}
-    parts = iter([b" " * 1_000] * 1_000)
-    for content in (b" " * 5_001, parts):
+    parts = iter([b" " * 10_000] * 1_000)
+    for content in (b" " * 1_000_001, parts):
         refused = client.post("/translate", content=content, headers=json_type)
         assert refused.status_code == 413
-        assert "5,000 bytes" in refused.json()["error"]
+        assert "1,000,000 bytes" in refused.json()["error"]
+
+
+def test_the_body_may_be_as_long_as_the_longest_text_however_json_escapes_it(run: ServedRun) -> None:
+    most = 100_000
+    client = client_of(run, limits=Limits(max_characters=most))
+    for length, reason in ((most, "tokens"), (most + 1, "characters")):
+        body = json.dumps({"text": "😀" * length})
+        assert len(body) > 1_000_000
+        answer = client.post("/translate", content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 422
+        assert reason in answer.json()["error"]
 
 
 def test_a_full_queue_is_429_and_a_late_answer_503_and_both_say_when_to_try_again(
