@@ -155,4 +155,5 @@ def _kinds(field: FieldInfo) -> tuple[Any, ...]:
 
 
 def _closest(word: str, known: Iterable[str]) -> str | None:
-    return next(iter(get_close_matches(word.lower(), known, n=1)), None)
+    spellings = {name.lower(): name for name in known}
+    return next((spellings[close] for close in get_close_matches(word.lower(), spellings, n=1)), None)

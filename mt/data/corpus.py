@@ -1,5 +1,6 @@
 """Reads ``data.path`` and ``data.mix`` into three splits of checked and cleaned sentence pairs."""
 
+import copy
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -132,12 +133,13 @@ def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
     """All that decides the corpus; None if the content of a source is unknown before it is read."""
     try:
         sources = [
-            {split: [part.identify() for part in parts] for split, parts in each.source.splits.items()}
-            for each in found
+            # With their names, for the ending of a file says how it is read.
+            {split: [(part.where, part.identify()) for part in parts] for split, parts in splits.items()}
+            for splits in (each.source.splits for each in found)
         ]
     except OSError:
         return None
-    if any(None in parts for source in sources for parts in source.values()):
+    if any(digest is None for source in sources for parts in source.values() for _, digest in parts):
         return None
     # None of these changes what is read: the length limit is that of encoding.
     undecisive = {"hub_timeout_seconds", "max_length", "workers"}
@@ -232,12 +234,16 @@ def _read_in_one_process(
     pairs = iter(track(training_pairs(parts, cleaner.dropped), "reading", unit="pairs"))
     if carved:
         pairs = _carve(pairs, carved, config.held_out_fraction)
-    # Never beyond the limit: what follows it is not even checked.
+    # Never beyond the limit: no filter sees what follows it.
     while chunk := list(islice(pairs, min(CHUNK_SIZE, (limit or len(table) + CHUNK_SIZE) - len(table)))):
         for src, tgt in cleaner.clean(chunk):
             table.append(src, tgt)
-    for _ in pairs if carved else ():
-        pass  # Beyond the limit there may be more to be carved.
+    if carved:
+        # Beyond the limit there may be more to be carved, but nothing to be dropped.
+        counts, examples = cleaner.dropped.counts.copy(), copy.deepcopy(cleaner.dropped.examples)
+        for _ in pairs:
+            pass
+        cleaner.dropped.counts, cleaner.dropped.examples = counts, examples
     return table
 
 

@@ -86,12 +86,17 @@ class PairTable:
     def to_dataset(self) -> datasets.Dataset:
         """The pairs so far, in the order in which they were added."""
         self._seal()
-        file = pa.py_buffer(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if self._file else b"")
+        is_written = any(isinstance(batch, Place) for batch in self._batches)
+        file = pa.py_buffer(self._mapped() if is_written else b"")
         batches = [
             pa.ipc.read_record_batch(file.slice(*batch), SCHEMA) if isinstance(batch, Place) else batch
             for batch in self._batches
         ]
         return datasets.Dataset(pa.Table.from_batches(batches, SCHEMA), fingerprint=self.fingerprint)
+
+    def _mapped(self) -> mmap.mmap:
+        assert self._file is not None
+        return mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def _seal(self) -> None:
         if self._pairs:

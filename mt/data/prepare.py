@@ -72,6 +72,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     train, dropped = encoded_training_pairs(corpus, tokenizers, max_length=config.data.max_length)
     refuse_nothing_left(train, dropped, config)
     validation, left_out = encode_pairs(corpus.validation, *tokenizers, max_length=config.data.max_length)
+    refuse_no_validation_loss(validation, len(corpus.validation), config)
     if not resuming:
         description = {
             **to_json(corpus.report),
@@ -162,6 +163,20 @@ def refuse_nothing_left(train: EncodedPairs, dropped: DropCounts, config: Config
         )
 
 
+def refuse_no_validation_loss(validation: EncodedPairs, num_pairs: int, config: Config) -> None:
+    """Check that there is a loss if it decides which checkpoint is best.
+
+    Raises:
+        DataError: If none of the validation split's ``num_pairs`` fits.
+    """
+    if config.validation.metric == "loss" and not len(validation):
+        raise DataError(
+            f"there would be no validation loss: of {counted(num_pairs, 'validation pair')} none has text on "
+            f"both sides and fits data.max_length ({config.data.max_length}). Raise it, bring shorter "
+            "pairs, or set validation.metric to bleu or chrf."
+        )
+
+
 def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
     """The tokenizers of a run, source and target."""
     return Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
@@ -233,6 +248,14 @@ def _report(
     )
     if table := cleaning_table(corpus.report.splits.train, dropped):
         LOG.warning("%s", table)
+    for source, share in zip(corpus.report.sources, train.shares, strict=False):
+        if share.num_pairs and not round(share.weight * share.num_pairs):
+            LOG.warning(
+                "data.mix: no epoch shows a pair of %s, whose %s %g times would be less than one",
+                source.path,
+                counted(share.num_pairs, "pair"),
+                share.weight,
+            )
     leaks, has_leaked = leak_sentence(corpus.report)
     LOG.log(logging.WARNING if has_leaked else logging.INFO, "%s", leaks)
     if sum(left_out.values()):

@@ -10,7 +10,14 @@ import numpy as np
 
 from mt.config.config import Config
 from mt.data.batches.alignment import ALIGNMENT_VERSION, Places, align
-from mt.data.batches.dataset import ENCODING_VERSION, DropCounts, EncodedPairs, encode_pairs, load_pairs
+from mt.data.batches.dataset import (
+    ENCODING_VERSION,
+    DropCounts,
+    EncodedPairs,
+    encode_pairs,
+    load_pairs,
+    mapped,
+)
 from mt.data.cache import Cache, cache_folder, recipe
 from mt.data.corpus import Corpus
 from mt.data.pair_table import PAIRS_IN_MEMORY
@@ -127,7 +134,7 @@ def aligned_places(pairs: EncodedPairs) -> Places:
                 file.write(places.tobytes())
 
     def load(folder: Path) -> Places:
-        return np.memmap(folder / _FILE, dtype=np.int16, mode="r")
+        return mapped(folder / _FILE, np.int16)
 
     if len(pairs) < _WORTH_KEEPING:
         return make()

@@ -12,7 +12,12 @@ from mt.data.batches.dataset import EncodedPairs, encode_pairs
 from mt.data.batches.sampler import Indices, Share
 from mt.data.corpus import Corpus
 from mt.data.corpus_report import cleaning_table, leak_sentence
-from mt.data.prepare import make_tokenizers, refuse_nothing_left, warn_of_tokenizer
+from mt.data.prepare import (
+    make_tokenizers,
+    refuse_no_validation_loss,
+    refuse_nothing_left,
+    warn_of_tokenizer,
+)
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.display import counted, origin_of_split
 from mt.evaluation.scores import Score, score_translations
@@ -195,7 +200,7 @@ def length_part(config: Config, text: Text) -> tuple[EncodedPairs, Part]:
     """The training pairs, and the lengths of sentences.
 
     Raises:
-        DataError: If no pair is left.
+        DataError: If no pair is left, or none for the validation loss that the run needs.
     """
     max_length = config.data.max_length
     everything, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
@@ -214,6 +219,10 @@ def length_part(config: Config, text: Text) -> tuple[EncodedPairs, Part]:
             )
         )
     refuse_nothing_left(pairs, dropped, config)
+    if text.validation_scale == 1:
+        evaluated = text.evaluation["validation"]
+        validation, _ = encode_pairs(evaluated, *text.tokenizers, max_length=max_length)
+        refuse_no_validation_loss(validation, len(evaluated), config)
     lines = table(rows, right=True)
     lines += [
         f"dropped as {reason}: {counted(round(number * text.scale), 'pair')}"

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from mt.config.data import Script
 from mt.config.explain import SECTIONS
 from mt.config.load import load_config
 from mt.config.synonyms import ELSEWHERE as ELSEWHERE_NAMES
@@ -103,6 +104,11 @@ MISTAKES = [
     (
         "schedule:\n  learning_rate: 1e999\n",
         "line 8: schedule.learning_rate must be a number above 0, not 1e999.",
+    ),
+    (
+        "cleaning:\n  src_script: han\n",
+        f"line 8: cleaning.src_script must be one of {', '.join(get_args(Script))}, not han. "
+        "Did you mean Han?",
     ),
     (
         "model:\n  bias: yes\n",

@@ -217,3 +217,12 @@ def test_one_split_is_the_same_as_that_of_the_whole_corpus(tmp_path: Path) -> No
     assert load_split(config(tmp_path), "test")[:] == corpus.test[:]
     write(tmp_path / "train.jsonl", ["damaged"])
     assert len(load_split(config(tmp_path), "test")) == 5
+
+
+def test_what_follows_the_limit_is_not_counted_as_dropped(tmp_path: Path) -> None:
+    bad = [{"en": f"bad {i}", "de": ""} for i in range(100)]
+    write(tmp_path / "train.jsonl", [*numbered(50), *bad[:2], *numbered(300, start=50), *bad[2:]])
+    corpus = load_corpus(config(tmp_path, num_train_pairs=100, held_out_fraction=0.05))
+    assert len(corpus.train) == 100
+    assert splits_of(corpus)["train"]["dropped"] == {"the target is empty": 2}
+    assert len(corpus.test) == sum(carved_split(f"sentence number {i}", 0.05) == "test" for i in range(350))

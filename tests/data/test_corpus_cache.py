@@ -195,3 +195,16 @@ def test_a_cache_may_be_read_only(
     load_corpus(config(folder))
     cache.chmod(stat.S_IRWXU)
     assert count_reading() == 1
+
+
+def test_a_file_with_another_ending_is_read_again(tmp_path: Path) -> None:
+    """Its bytes and the folder are the same, but only CSV has quotation marks that are not text."""
+    folder = tmp_path / "renamed"
+    folder.mkdir()
+    rows = "".join(f'"said {i}"\t"sagte {i}"\n' for i in range(NUM_ROWS))
+    (folder / "train.tsv").write_text("en\tde\n" + rows, encoding="utf-8")
+    assert load_corpus(config(folder)).train["src"][0].startswith('"said')
+    (folder / "train.tsv").rename(folder / "train.csv")
+    corpus = load_corpus(config(folder))
+    assert corpus.train["src"][0].startswith("said")
+    assert corpus.report.splits.train.parts == [str(folder / "train.csv")]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mt.data import pair_table
+from mt.data import cache, pair_table
 from mt.data.pair_table import PairTable
 
 PAIRS = [(f"sentence {i} " + "x" * (i % 50), f"Satz {i} äöü") for i in range(3333)]
@@ -83,14 +83,24 @@ def test_where_the_disk_fills_up_nothing_is_lost(
     assert "No space left on device" in caplog.text
 
 
-class _Full:
-    """A file on a disk with room for ten more bytes."""
+def test_where_the_disk_was_full_before_the_first_byte_nothing_is_lost(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    make = cache.unnamed_file
+    monkeypatch.setattr(pair_table, "unnamed_file", lambda: _Full(make(), room=0))
+    assert read(filled(PAIRS)) == PAIRS
+    assert "No space left on device" in caplog.text
 
-    def __init__(self, file: object) -> None:
+
+class _Full:
+    """A file on a disk with room for a few more bytes."""
+
+    def __init__(self, file: object, room: int = 10) -> None:
         self._file = file
+        self._room = room
 
     def write(self, data: memoryview) -> int:
-        return int(self._file.write(bytes(data)[:10]))  # type: ignore[attr-defined]
+        return int(self._file.write(bytes(data)[: self._room]))  # type: ignore[attr-defined]
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._file, name)

@@ -249,3 +249,35 @@ def test_an_endless_line_is_refused_with_and_without_header(
     for fields in ({}, {"columns": "1,2", "delimiter": "tab"}):
         if name != "c.txt.gz" or fields:
             assert "line 1 is longer than 1,000 bytes" in fails(path, **fields)
+
+
+def test_a_column_may_have_a_slash_in_its_name(tmp_path: Path) -> None:
+    rows = [json.dumps({"en/US": en, "de": de}) + "\n" for en, de in PAIRS]
+    write(tmp_path / "train.jsonl", "".join(rows))
+    fields = {"path": str(tmp_path), "src": "en/US", "tgt": "de", "held_out_fraction": 0.2}
+    corpus = load_corpus(DataConfig.model_validate(fields))
+    assert set(zip(corpus.train["src"], corpus.train["tgt"], strict=True)) < set(PAIRS)
+
+
+def test_names_of_two_files_may_look_like_a_pattern_or_be_long_together(tmp_path: Path) -> None:
+    for name in ("set[2]", "x" * 150):
+        for language, side in (("en", 0), ("de", 1)):
+            write(tmp_path / f"{name}-{language}.txt", "".join(pair[side] + "\n" for pair in PAIRS))
+        assert load(f"{tmp_path}/{name}-en.txt,{tmp_path}/{name}-de.txt") == PAIRS
+
+
+def test_a_first_row_without_a_translation_is_one_pair_without_text(tmp_path: Path) -> None:
+    rows = [{"translation": None}, *({"translation": {"en": en, "de": de}} for en, de in PAIRS)]
+    file = write(tmp_path / "corpus.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    fields = {"path": str(file), "src": "en", "tgt": "de", "held_out_fraction": 0.2}
+    corpus = load_corpus(DataConfig.model_validate(fields))
+    assert corpus.report.splits.train.dropped == {"the source is missing": 1}
+
+
+def test_other_columns_of_a_parquet_file_are_not_read_to_name_them(tmp_path: Path) -> None:
+    beyond = pa.array([2**62], pa.timestamp("us"))
+    pq.write_table(pa.table({"english": ["a"], "german": ["b"], "when": beyond}), tmp_path / "c.parquet")
+    assert "its columns are 'english', 'german', 'when'" in fails(tmp_path / "c.parquet")
+    said = fails(tmp_path / "c.parquet", columns="english,when")
+    assert "row 1: this is no text" in said
+    assert said.endswith("Name two columns of text.")

@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.sources import parse_mix
+from mt.data.batches.sampler import epoch_batches
 from mt.data.corpus import load_corpus, load_split
+from mt.data.prepare import prepare
 from mt.errors import ConfigError, DataError
+from mt.run_directory import RunDirectory
 
 
 def write(path: Path, word: str, count: int) -> None:
@@ -150,3 +154,18 @@ def test_paths_may_hold_spaces_and_equals_signs() -> None:
         (0.1, {"path": "my corpus/a=b.jsonl"}),
         (1.0, {"path": "x", "name": "en-de", "revision": "v1"}),
     ]
+
+
+@pytest.mark.parametrize(("weight", "is_shown"), [(0.2, False), (0.3, True)])
+def test_a_source_of_which_no_pair_is_ever_shown_is_named(
+    weight: float, is_shown: bool, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = config(folder, f"{{0}}/talks.csv src=english tgt=german weight={weight}")
+    run = RunDirectory(tmp_path / "run")
+    run.path.mkdir()
+    whole = Config.model_validate({"data": data, "training": {"max_steps": 1}})
+    train = prepare(whole, run, resuming=False).train
+    lengths = train.src.lengths, train.tgt.lengths
+    shown = epoch_batches(*lengths, batch_tokens=100, seed=1, epoch=0, shares=train.shares)
+    assert (len(shown.pairs) > train.shares[0].num_pairs) == is_shown
+    assert (f"no epoch shows a pair of {folder}/talks.csv" in caplog.text) == (not is_shown)

@@ -357,3 +357,12 @@ def test_half_a_surrogate_pair_is_an_error(nasty: Tokenizer) -> None:
 def test_a_very_long_line_comes_back(nasty: Tokenizer) -> None:
     text = " ".join(NASTY * 30)
     assert nasty.decode(nasty.encode(text)) == normalise_spacing(text)
+
+
+def test_a_file_that_makes_the_library_panic_is_an_error(nasty: Tokenizer, tmp_path: Path) -> None:
+    content = json.loads(nasty.to_json())
+    content["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match="is damaged"):
+        Tokenizer.load(path)

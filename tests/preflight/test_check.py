@@ -1,5 +1,6 @@
 """All of `mt check --config` on a tiny corpus, and each of its warnings where it is due and nowhere else."""
 
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import mt.preflight.text
 import mt.preflight.trial
 from mt.config.config import Config
 from mt.data.batches.batch import Batch
+from mt.data.prepare import prepare
 from mt.errors import DataError, RunError, TrainingError
 from mt.preflight.check import preflight
 from mt.preflight.layout import Part
@@ -230,6 +232,25 @@ def test_what_is_known_is_reported_before_what_fails(make_config: MakeConfig, tm
     with pytest.raises(DataError, match=reason):
         said.extend(part.title.split(":")[0] for part in parts)
     assert said == ["config", "corpus", "samples from the validation split", "vocabulary"]
+
+
+def test_a_run_that_would_have_no_validation_loss_to_choose_by_is_refused(
+    make_config: MakeConfig, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for split, words in (("train", 3), ("dev", 30), ("test", 3)):
+        rows = [json.dumps({"en": f"{i} " * words, "de": f"{i} " * words}) + "\n" for i in range(40)]
+        (corpus / f"{split}.jsonl").write_text("".join(rows), encoding="utf-8")
+    short = (f"data.path={corpus}", "data.max_length=8")
+    by_loss, run = make_config(*short, "validation.metric=loss"), RunDirectory(tmp_path / "run")
+    run.path.mkdir()
+    reason = r"no validation loss: of 40 validation pairs none .* data\.max_length \(8\)\. Raise it"
+    with pytest.raises(DataError, match=reason):
+        list(preflight(by_loss, run))
+    with pytest.raises(DataError, match=reason):
+        prepare(by_loss, run, resuming=False)
+    prepare(make_config(*short, "validation.metric=bleu"), run, resuming=False)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.1])

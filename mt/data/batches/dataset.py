@@ -72,7 +72,7 @@ class EncodedPairs:
     Attributes:
         src: The sources.
         tgt: The targets.
-        shares: The sources that the pairs come from, in order; empty if all have weight 1.
+        shares: The sources that the pairs come from, in order; if empty, all have weight 1.
     """
 
     src: EncodedSentences

@@ -228,7 +228,7 @@ def _parquet_rows(path: Path, columns: Columns) -> Iterator[tuple[int, Row]]:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             refuse_repeated_columns(file.schema_arrow, columns, str(path))
-            needed = needed_columns(file.schema_arrow.names, columns)
+            needed = needed_columns(file.schema_arrow.names, columns, str(path))
             yield from arrow_rows(file.iter_batches(batch_size=1000, columns=needed), str(path))
     except (pa.ArrowException, OSError) as error:
         raise DataError(

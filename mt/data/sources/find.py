@@ -10,7 +10,7 @@ from mt.config.data import DataConfig
 from mt.config.sources import parse_mix
 from mt.data.sources.files import table_format
 from mt.data.sources.hub import hub_source
-from mt.data.sources.local import find_local, find_pattern, find_two_files, neighbours
+from mt.data.sources.local import are_two_files, find_local, find_pattern, find_two_files, neighbours
 from mt.data.sources.source import SPLITS, NumberedPair, Part, Source, Split, did_you_mean
 from mt.data.sources.tables import Columns
 from mt.errors import ConfigError, DataError
@@ -74,6 +74,8 @@ def find_source(config: DataConfig) -> Source:
 
 
 def _on_disk(config: DataConfig) -> Source | None:
+    if are_two_files(config.path):  # First, because their names may look like a pattern.
+        return find_two_files(config.path, config)
     path = named_path(config.path)
     return find_local(path, config) or find_pattern(str(path), config) or find_two_files(config.path, config)
 

@@ -64,7 +64,7 @@ def hub_source(
 
 
 def _part(dataset: datasets.Dataset, where: str, columns: Columns, commit: str | None) -> Part:
-    needed = dataset.select_columns(needed_columns(dataset.column_names, columns))
+    needed = dataset.select_columns(needed_columns(dataset.column_names, columns, where))
     batches = needed.with_format("arrow").iter(batch_size=1000)
     return Part(where, "row", row_pairs(arrow_rows(batches, where), columns, where), lambda: commit)
 

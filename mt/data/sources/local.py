@@ -41,16 +41,28 @@ def neighbours(path: Path, src: str) -> list[str]:
     return [str(path.with_name(name)) for name in names if not name.startswith(".")]
 
 
+def are_two_files(text: str) -> bool:
+    """Whether ``text`` is the names of two files that exist, with a comma between them."""
+    try:
+        return (paths := _two_paths(text)) is not None and all(path.is_file() for path in paths)
+    except OSError:
+        return False
+
+
+def _two_paths(text: str) -> tuple[Path, Path] | None:
+    names = [name.strip() for name in text.split(",")]
+    return (named_path(names[0]), named_path(names[1])) if len(names) == 2 and all(names) else None
+
+
 def find_two_files(text: str, config: DataConfig) -> Source | None:
     """Two text files with any names, as in ``english.txt,german.txt``, or None if there is no comma.
 
     Raises:
         DataError: If one of them is missing, or is a table.
     """
-    names = [name.strip() for name in text.split(",")]
-    if len(names) != 2 or not all(names):
+    paths = _two_paths(text)
+    if paths is None:
         return None
-    src_path, tgt_path = paths = [named_path(name) for name in names]
     for path in paths:
         if table_format(path, config) is not None:
             raise DataError(
@@ -60,7 +72,7 @@ def find_two_files(text: str, config: DataConfig) -> Source | None:
         if not path.is_file():
             close = did_you_mean(str(path), neighbours(path, ""))
             raise DataError(f"data.path names two files, and there is no file {str(path)!r}.{close}")
-    return Source("parallel text", {"train": [parallel_part(src_path, tgt_path)]})
+    return Source("parallel text", {"train": [parallel_part(*paths)]})
 
 
 def _file_part(path: Path, config: DataConfig) -> Part:
@@ -139,7 +151,7 @@ def find_parallel(stem: Path, src: str, tgt: str) -> Part | None:
 
 def _text_file(stem: Path, language: str) -> Path | None:
     for ending in (f".{language}", f".{language}.gz"):
-        path = stem.with_name(stem.name + ending)
+        path = Path(f"{stem}{ending}")  # Not with_name: a column that data.src names may have a slash.
         if path.is_file():
             return path
     return None
@@ -199,14 +211,14 @@ def _matches(pattern: str) -> list[str]:
 
 def _part(match: str, pattern: str, config: DataConfig) -> tuple[str, Part]:
     """The part that a file belongs to, and its name, which both sides of a parallel text share."""
-    path = Path(match)
+    path, name = Path(match), match.removesuffix(".gz")
     src, tgt = config.src, config.tgt
-    if table_format(path, config) is not None and not path.is_dir():
-        return match.removesuffix(".gz"), table_part(path, config)
+    if table_format(path, config) is not None and path.is_file():
+        return name, table_part(path, config)
     for language in (src, tgt):
-        stem = path.with_name(path.name.removesuffix(".gz").removesuffix(f".{language}"))
-        if stem.name != path.name.removesuffix(".gz") and (parallel := find_parallel(stem, src, tgt)):
-            return str(stem), parallel
+        stem = name.removesuffix(f".{language}")
+        if stem != name and (parallel := find_parallel(Path(stem), src, tgt)):
+            return stem, parallel
     what = "a folder" if path.is_dir() else "neither a table nor parallel text"
     raise DataError(
         f"{pattern} matches {match}, which is {what}: narrow the pattern, as in *.jsonl or *.{{{src},{tgt}}}."

@@ -82,24 +82,32 @@ def refuse_repeated_columns(schema: pa.Schema, columns: Columns, where: str) -> 
             raise DataError(f"{where} has several columns {name!r}: rename all but one of them.")
 
 
-def needed_columns(found: Sequence[str], columns: Columns) -> list[str]:
-    """The columns to read; all of them if the right ones are missing, so that the error can name them."""
-    if columns.src in found and columns.tgt in found:
-        return [columns.src, columns.tgt]
-    return [NESTED] if NESTED in found else list(found)
+def needed_columns(found: Sequence[str], columns: Columns, where: str) -> list[str]:
+    """The columns to read.
+
+    Raises:
+        DataError: If they are missing.
+    """
+    if NESTED in found and not (columns.src in found and columns.tgt in found):
+        return [NESTED]
+    check_columns(found, columns, where)
+    return [columns.src, columns.tgt]
 
 
 def row_pairs(rows: Iterable[tuple[int, Row]], columns: Columns, where: str) -> Iterator[NumberedPair]:
-    """The sentence pairs of numbered rows. The first decides the shape; text that a later one lacks is None.
+    """The sentence pairs of numbered rows. The first with text decides the shape; what another lacks is None.
 
     Raises:
-        DataError: If the first row lacks the columns.
+        DataError: If that row lacks the columns.
     """
     src, tgt = columns.src, columns.tgt
     nested: bool | None = None
     for number, row in rows:
         if nested is None:
             inner = row.get(NESTED)
+            if src not in row and NESTED in row and inner is None:
+                yield number, None, None  # A later row tells.
+                continue
             nested = src not in row and isinstance(inner, Mapping)
             check_columns(list(inner if nested and isinstance(inner, Mapping) else row), columns, where)
         if nested:
@@ -112,17 +120,21 @@ def arrow_rows(batches: Iterable[pa.Table | pa.RecordBatch], where: str) -> Iter
     """The rows of Arrow tables, numbered from 1.
 
     Raises:
-        DataError: If a text is not UTF-8, which Arrow notices only when the row is read.
+        DataError: If a text is not UTF-8, which Arrow notices only when the row is read, or a value is
+            beyond what Python can represent.
     """
     number = 0
     for batch in batches:
         try:
             rows = batch.to_pylist()
-        except UnicodeDecodeError:
+        except (ValueError, OverflowError) as error:
             broken = next(i for i in range(len(batch)) if not _is_readable(batch.slice(i, 1)))
-            raise DataError(
-                f"{where}, row {number + broken + 1}: the text is not UTF-8. Write the corpus again as UTF-8."
-            ) from None
+            what = (
+                "the text is not UTF-8. Write the corpus again as UTF-8."
+                if isinstance(error, UnicodeDecodeError)
+                else f"this is no text ({error}). Name two columns of text."
+            )
+            raise DataError(f"{where}, row {number + broken + 1}: {what}") from None
         for row in rows:
             number += 1
             yield number, row
@@ -131,7 +143,7 @@ def arrow_rows(batches: Iterable[pa.Table | pa.RecordBatch], where: str) -> Iter
 def _is_readable(batch: pa.Table | pa.RecordBatch) -> bool:
     try:
         batch.to_pylist()
-    except UnicodeDecodeError:
+    except (ValueError, OverflowError):
         return False
     return True
 

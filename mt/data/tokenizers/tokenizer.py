@@ -70,9 +70,11 @@ class Tokenizer:
         try:
             tokenizer = tokenizers.Tokenizer.from_str(content.decode())
             _check_usable(tokenizer)
-        # The library raises bare Exception for whatever is wrong with a file.
-        except Exception as error:
-            raise ValueError(str(error)) from error
+        # The library raises bare Exception for whatever is wrong with a file, or panics, as Rust calls it.
+        except BaseException as error:
+            if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+                raise ValueError(str(error)) from error
+            raise
         return cls(tokenizer)
 
     def save(self, path: Path) -> None:
