@@ -9,6 +9,7 @@ from mt.cli.options import (
     BeamOption,
     CheckpointOption,
     DeviceOption,
+    EnsembleOption,
     JsonOption,
     LengthNormalizationOption,
     LengthPenaltyOption,
@@ -17,6 +18,7 @@ from mt.cli.options import (
     TestSetNameOption,
     TestSetOption,
     choose_beam,
+    find_ensemble,
     find_run,
     refuse_missing_folder,
 )
@@ -31,6 +33,7 @@ NUM_WORST_KEPT = 10
 
 def evaluate(
     run: RunOption = None,
+    ensemble: EnsembleOption = None,
     split: Annotated[
         Literal["train", "validation", "test"], typer.Option(help="Which part of the corpus.")
     ] = "test",
@@ -60,7 +63,7 @@ def evaluate(
     Shows each score with its signature and 95 % interval, and which words and lengths are translated badly.
 
     The translations are kept in the run directory, in a file that names test set, checkpoint and
-    search, and the scores in evaluations.jsonl; TensorBoard shows the scores and the worst sentences.
+    search. The scores of a single model, not of an ensemble, are in evaluations.jsonl and TensorBoard.
     """
     show_logs()
     refuse_missing_folder(json)
@@ -84,17 +87,18 @@ def evaluate(
         literature=literature_score if literature else None,
         analyse=not scores_only,
         num_worst=max(worst, NUM_WORST_KEPT),
+        others=find_ensemble(ensemble),
     )
-    show_in_tensorboard(result, found)
+    if not result.ensemble:
+        show_in_tensorboard(result, found)
     if json is not None:
         write_json(result, json)
-    search = described(strategy) + in_precision(result.precision)
-    typer.echo(f"{found.path}, {result.checkpoint}, {result.data}: {search}", err=True)
+    models = " + ".join([f"{found.path}, {result.checkpoint}", *result.ensemble])
+    typer.echo(f"{models}, {result.data}: {described(strategy)}{in_precision(result.precision)}", err=True)
     _show_scores(result)
     if result.analysis is not None:
         _show_analysis(result.analysis)
-    if worst:
-        _show_worst(result.worst[:worst])
+    _show_worst(result.worst[:worst])
     typer.echo(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}", err=True)
     typer.echo(f"their references: {result.references_file}", err=True)
 

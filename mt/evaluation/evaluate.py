@@ -5,7 +5,7 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from torch.utils.tensorboard import SummaryWriter
 import mt
 from mt import distributed, processes
 from mt.atomic_files import write_output, write_text_atomically
-from mt.checkpoint.record import Checkpoint
+from mt.checkpoint.record import MODEL, Checkpoint
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.corpus import load_corpus
@@ -43,7 +43,7 @@ from mt.evaluation.record import (
 )
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Score, exact_match, score_with_confidence
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set
-from mt.inference.loaded_model import LoadedModel, load_model
+from mt.inference.loaded_model import LoadedModel, load_ensemble
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory, as_run
 from mt.search.strategy import Beam
@@ -68,6 +68,8 @@ class Translations:
     file: Path
     references_file: Path
     """The references, one a line, for sacreBLEU's own command."""
+    ensemble: list[str]
+    """The folders of the other checkpoints that translated with this one."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,9 @@ class Evaluation:
     """For `builtin:reverse`, by source words: the number of sentences and the percentage that is exact."""
     analysis: Analysis | None
     worst: list[ScoredSentence]
-    other_checkpoints: list[OtherCheckpoint]
+    ensemble: list[str]
+    """The other checkpoints of an ensemble; empty for a single model."""
+    other_checkpoints: list[OtherCheckpoint] = field(default_factory=list)
     """Earlier evaluations of the same sentences with the same search by other checkpoints of the run."""
 
 
@@ -125,6 +129,7 @@ def run_evaluation(
     literature: LiteratureScore | None = None,
     analyse: bool = True,
     num_worst: int = 10,
+    others: Sequence[RunDirectory] = (),
 ) -> Evaluation:
     """Translate a test set, score the translations, and write them into the run directory.
 
@@ -140,6 +145,8 @@ def run_evaluation(
         literature: An additional score; it is called with the target language as third argument.
         analyse: Whether to analyse words and lengths too, which reads the training corpus.
         num_worst: How many of the worst sentences to return.
+        others: Runs with the same vocabularies, to translate as an ensemble. Its scores are not recorded in
+            the run directory, because they are not the run's.
 
     Raises:
         MtError: If the run, the checkpoint or the corpus cannot be used, or a reference is empty.
@@ -150,15 +157,36 @@ def run_evaluation(
     run.refuse_unreadable_name()
     config = load_config(run.config_file)
     # Before the corpus, which may take long: training may remove this checkpoint at any time.
-    loaded = load_model(run, checkpoint)
+    loaded, *rest = load_ensemble([run, *others], checkpoint)
     test_set = load_evaluation_set(config.data, split, path=data_path, name=data_name)
     device = choose_device(device)
     with distributed.connected(device.type):
-        found = translate_set(run, loaded, test_set, device=device, beam=beam, precision=precision)
-    texts = test_set.sources, found.lines, test_set.references
+        found = translate_set(
+            run, loaded, test_set, device=device, beam=beam, precision=precision, others=rest
+        )
+    evaluation = _score(found, test_set, config, literature=literature, analyse=analyse, num_worst=num_worst)
+    if others:
+        return evaluation
+    search = search_name(beam, found.precision)
+    alike = compare_with_other_checkpoints(run, test_set, found.checkpoint, search, found.lines)
+    record_evaluation(run, _as_recorded(evaluation, beam))
+    return replace(evaluation, other_checkpoints=alike)
+
+
+def _score(
+    found: Translations,
+    test_set: EvaluationSet,
+    config: Config,
+    *,
+    literature: LiteratureScore | None,
+    analyse: bool,
+    num_worst: int,
+) -> Evaluation:
+    """Score and analyse translations; nothing is compared with other checkpoints."""
     if len(found.lines) > MAX_RESAMPLED_LINES:
         LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
-    evaluation = Evaluation(
+    texts = test_set.sources, found.lines, test_set.references
+    return Evaluation(
         setting=found.setting,
         precision=found.precision,
         data=test_set.where,
@@ -173,12 +201,8 @@ def run_evaluation(
         exact_by_length=_exact_by_length(*texts) if test_set.where.startswith("builtin:reverse,") else None,
         analysis=_analyse(config, *texts) if analyse else None,
         worst=worst_sentences(*texts, num_worst),
-        other_checkpoints=compare_with_other_checkpoints(
-            run, test_set, found.checkpoint, search_name(beam, found.precision), found.lines
-        ),
+        ensemble=found.ensemble,
     )
-    record_evaluation(run, _as_recorded(evaluation, beam))
-    return evaluation
 
 
 def _as_recorded(evaluation: Evaluation, beam: Beam | None) -> RecordedEvaluation:
@@ -213,11 +237,15 @@ def translate_set(
     device: torch.device,
     beam: Beam | None,
     precision: PrecisionName = "float32",
+    others: Sequence[LoadedModel] = (),
 ) -> Translations:
-    """Translate a test set and write the translations and the references into the run directory."""
+    """Translate a test set and write the translations and the references into the run directory.
+
+    With ``others`` it is an ensemble that translates.
+    """
     saved = loaded.checkpoint
-    translator = Translator.from_loaded(loaded, device=device, precision=precision)
-    setting = setting_name(saved, test_set, beam, translator.precision)
+    translator = Translator.from_loaded(loaded, device=device, others=others, precision=precision)
+    setting = setting_name(saved, test_set, beam, translator.precision) + _ensemble_name(others)
     with progress_bar(len(test_set.sources), unit="sentences", description="translating") as bar:
         lines = translator.translate(test_set.sources, strategy=beam, advance=bar.update)
     if not processes.is_first():
@@ -226,7 +254,9 @@ def translate_set(
     file, references_file = run.hypotheses_file(setting), run.references_file(test_set.name)
     _write_lines(references_file, test_set.references)
     _write_lines(file, lines)
-    return Translations(setting, translator.precision, saved.name, saved.step, lines, file, references_file)
+    ensemble = [str(other.checkpoint.folder) for other in others]
+    precision = translator.precision
+    return Translations(setting, precision, saved.name, saved.step, lines, file, references_file, ensemble)
 
 
 def setting_name(
@@ -246,6 +276,14 @@ def search_name(beam: Beam | None, precision: str) -> str:
     mean = "-mean" if beam and beam.length_normalization == "mean" else ""
     search = f"beam{beam.size}-lp{beam.length_penalty:g}{mean}" if beam else "greedy"
     return search if precision == "float32" else f"{search}-{precision}"
+
+
+def _ensemble_name(others: Sequence[LoadedModel]) -> str:
+    """The number of models of an ensemble and a checksum of the others, for file names."""
+    if not others:
+        return ""
+    weights = " ".join(other.checkpoint.checksums[MODEL] for other in others)
+    return f"-ensemble{len(others) + 1}-{hashlib.blake2b(weights.encode(), digest_size=2).hexdigest()}"
 
 
 def _write_lines(file: Path, lines: Sequence[str]) -> None:

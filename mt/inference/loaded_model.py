@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -187,7 +187,20 @@ def refuse_other_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
         )
 
 
-def refuse_other_vocabularies(
+def load_ensemble(runs: Sequence[RunDirectory], checkpoint: str) -> list[LoadedModel]:
+    """Load the model of each run onto the CPU, as `load_model` does.
+
+    Raises:
+        RunError: If they have different vocabularies, or a run is unusable.
+        CheckpointError: If a run's checkpoint is unusable.
+    """
+    first, *others = [load_model(run, checkpoint) for run in runs]
+    for run, other in zip(runs[1:], others, strict=True):
+        _refuse_other_vocabularies(runs[0], first, run, other)
+    return [first, *others]
+
+
+def _refuse_other_vocabularies(
     run: RunDirectory, loaded: LoadedModel, other_run: RunDirectory, other: LoadedModel
 ) -> None:
     """Check that two models can form an ensemble.

@@ -17,7 +17,7 @@ from mt.device import (
 )
 from mt.errors import ConfigError, DataError
 from mt.inference.engines import OwnEngine
-from mt.inference.loaded_model import LoadedModel, load_model, refuse_other_vocabularies, refuse_overflow
+from mt.inference.loaded_model import LoadedModel, load_ensemble, refuse_overflow
 from mt.inference.score import ScoredPair, score_targets
 from mt.inference.source_reader import SourceReader
 from mt.inference.text_search import TextSearch
@@ -121,10 +121,7 @@ class Translator(TextSearch):
         """
         device = choose_device(device)
         keep_freed_memory()
-        runs = [as_run(each) for each in (run, *others)]
-        first, *rest = (load_model(each, checkpoint) for each in runs)
-        for other_run, other in zip(runs[1:], rest, strict=True):
-            refuse_other_vocabularies(runs[0], first, other_run, other)
+        first, *rest = load_ensemble([as_run(each) for each in (run, *others)], checkpoint)
         return cls.from_loaded(first, device=device, dictionary=dictionary, others=rest, precision=precision)
 
     @classmethod

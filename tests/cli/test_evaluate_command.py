@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
+from mt.checkpoint.store import CheckpointStore
 from mt.data.sources import find
 from mt.run_directory import RunDirectory
 
@@ -47,6 +48,17 @@ def test_the_decoding_strategy_is_printed_and_in_the_file_name(call: Call, train
     _, _, err = call("evaluate", "--checkpoint", "latest", *options)
     assert "test: beam of 2, length penalty 1 (mean)\n" in err
     assert list(trained.path.glob("hypotheses.test-*.step_0000200.beam2-lp1-mean.txt"))
+
+
+def test_the_scores_of_an_ensemble_name_its_models_and_are_not_the_runs(
+    call: Call, trained: RunDirectory
+) -> None:
+    code, out, err = call("evaluate", "--scores-only", "--ensemble", trained.path)
+    assert (code, out.splitlines()[0][:4]) == (0, "BLEU")
+    best = CheckpointStore(trained.checkpoints_dir).require("best").folder
+    assert f"runs/tiny, {best.name} + {best}, " in err
+    assert not trained.evaluations_file.exists()
+    assert not list((trained.path / "tensorboard").glob("evaluation*"))
 
 
 def test_the_worst_sentences(call: Call, trained: RunDirectory) -> None:

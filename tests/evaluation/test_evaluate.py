@@ -18,8 +18,10 @@ from mt.data.sources import find
 from mt.data.sources.source import Split
 from mt.errors import ConfigError, DataError
 from mt.evaluation import test_set as evaluation_set
-from mt.evaluation.evaluate import run_evaluation, show_in_tensorboard
+from mt.evaluation.evaluate import Evaluation, run_evaluation, show_in_tensorboard
+from mt.evaluation.record import read_evaluations
 from mt.evaluation.test_set import load_evaluation_set
+from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 from mt.training.run import run_training
@@ -85,6 +87,31 @@ def test_reversing_is_scored_by_length(
     assert sum(count for count, _ in result.exact_by_length.values()) == result.num_sentences == 40
     by_hand = sum(count * exact for count, exact in result.exact_by_length.values()) / 40
     assert result.exact == pytest.approx(by_hand)
+
+
+def test_an_ensemble_is_scored_apart_from_its_first_run(
+    trained: RunDirectory, make_config: Callable[..., Config], tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "short")
+    run_training(make_config("training.max_steps=3", "training.seed=2"), run)
+
+    def evaluate(*others: RunDirectory) -> Evaluation:
+        return run_evaluation(run, checkpoint="latest", device=CPU, analyse=False, others=others)
+
+    alone, together = evaluate(), evaluate(trained)
+    translator = Translator.from_run(run, checkpoint="latest", device=CPU, others=[trained])
+    sources = load_evaluation_set(load_config(run.config_file).data, "test").sources
+    lines = together.hypotheses_file.read_text(encoding="utf-8").split("\n")[:-1]
+    assert lines == translator.translate(sources)
+    assert together.scores["bleu"].value > alone.scores["bleu"].value
+    assert together.ensemble == [str(trained.checkpoints_dir / "step_0000200")]
+    # Another member, and another number of members, have another file.
+    files = {each.hypotheses_file for each in (alone, together, evaluate(run), evaluate(run, trained))}
+    assert len(files) == 4
+    # Only the run's own scores are recorded, and only those are compared with another checkpoint's.
+    assert [each.setting for each in read_evaluations(run)] == [alone.setting]
+    assert read_evaluations(trained) == []
+    assert evaluate().other_checkpoints == []
 
 
 def test_a_missing_corpus_is_refused_and_nothing_is_written(trained: RunDirectory, tmp_path: Path) -> None:
