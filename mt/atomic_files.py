@@ -105,6 +105,8 @@ def append_line(path: Path, line: str) -> None:
             raise
     finally:
         os.close(descriptor)
+    if not size:
+        sync_folder(path.parent)
 
 
 def write_output(path: Path, content: str | bytes) -> None:
@@ -208,11 +210,15 @@ def _is_alive(process: int) -> bool:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes left half built in ``folder``; only for the writer that has the lock."""
+    """Remove what killed processes left half built in ``folder``; only for the writer that has the lock.
+
+    Files of another process that is alive stay: evaluating writes files without the lock.
+    """
     for path in list(folder.iterdir()):
-        if not _LEFTOVER.fullmatch(path.name):
+        match = _LEFTOVER.fullmatch(path.name)
+        if match is None:
             continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        else:
-            path.unlink()
+        elif int(match[2]) == os.getpid() or not _is_alive(int(match[2])):
+            path.unlink(missing_ok=True)

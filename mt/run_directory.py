@@ -205,6 +205,18 @@ class RunDirectory:
                 f"{self.path} is not UTF-8, and TensorBoard cannot write there: choose another name."
             )
 
+    def refuse_unwritable(self) -> None:
+        """Check that files can be added to the run, which need not be locked for that.
+
+        Raises:
+            RunError: If they cannot, as in somebody else's run, or on a disk that can only be read.
+        """
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            raise RunError(
+                f"{self.path} cannot be written, and what is translated is kept in the run: copy the run to "
+                "a folder that you can write, and name that."
+            )
+
     def holder(self) -> str | None:
         """The process that trains here, such as ``process 17 on localhost``; None if there is none."""
         try:

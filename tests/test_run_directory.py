@@ -178,11 +178,16 @@ def test_nonsense_in_the_lock_file_is_not_repeated(tmp_path: Path, text: bytes) 
 
 def test_lock_removes_half_written_files_and_nothing_else(tmp_path: Path) -> None:
     run = make_run(tmp_path / "x")
-    (run.path / ".corpus.json.partial-4711").write_text("{")
+    # No process has this number.
+    (run.path / f".corpus.json.partial-{2**22 + 1}").write_text("{")
+    (run.path / f".corpus.json.partial-{os.getpid()}").write_text("{")
+    living = run.path / f".hypotheses.test.txt.partial-{os.getppid()}"
+    living.write_text("being written by `mt evaluate`")
     mine = run.path / ".notes.partial-of-mine"
     mine.write_text("keep")
     with run.lock():
-        assert sorted(path.name for path in run.path.iterdir()) == [mine.name, "config.yaml", "lock"]
+        kept = sorted(path.name for path in run.path.iterdir())
+        assert kept == [living.name, mine.name, "config.yaml", "lock"]
 
 
 def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:

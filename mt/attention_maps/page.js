@@ -456,7 +456,7 @@
   roving(parts.tabs, "button");
   data.sentences.forEach((sentence, place) => {
     const item = element("li");
-    const button = element("button", "", `${place + 1}. ${sentence.source}`);
+    const button = element("button", "", `${sentence.line}. ${sentence.source}`);
     button.type = "button";
     button.append(element("span", "target", sentence.target));
     button.addEventListener("click", () => select({ sentence: place }));

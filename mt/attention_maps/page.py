@@ -8,6 +8,7 @@ import base64
 import hashlib
 import html
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,10 @@ from torch import Tensor
 
 from mt.attention_maps.alignment import AttentionMaps
 from mt.display import visible
+from mt.errors import DataError
 from mt.inference.attention import SentenceAttention, Token
+
+LOG = logging.getLogger(__name__)
 
 _FOLDER = Path(__file__).parent
 _SCRIPT = (_FOLDER / "page.js").read_text(encoding="utf-8")
@@ -88,10 +92,27 @@ def _data(maps: AttentionMaps) -> str:
     data = {
         "layer": maps.layer.index,
         "agreement": maps.layer.agreement,
-        "sentences": [_sentence(each) for each in maps.sentences if each.src_ids and each.tgt_ids],
+        "sentences": [_sentence(each) for each in maps.sentences if _has_text(each)],
     }
     # "</script>" and "<!--" would end or change the element that contains it.
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _has_text(sentence: SentenceAttention) -> bool:
+    return bool(sentence.src_ids and sentence.tgt_ids)
+
+
+def refuse_nothing_to_show(maps: AttentionMaps) -> None:
+    """Check that there is a sentence to draw, and warn of those that a page leaves out.
+
+    Raises:
+        DataError: If each of them lacks a word in its source or its translation.
+    """
+    left_out = [str(each.line) for each in maps.sentences if not _has_text(each)]
+    if len(left_out) == len(maps.sentences):
+        raise DataError("there is nothing to show: the sentence or its translation has no words.")
+    if left_out:
+        LOG.warning("left out, without words on one side: line %s", ", ".join(left_out))
 
 
 def _sentence(sentence: SentenceAttention) -> dict[str, object]:

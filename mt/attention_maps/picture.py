@@ -2,6 +2,7 @@
 
 import io
 import logging
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Literal
@@ -28,6 +29,9 @@ _NOT_IN_XML = {code: f"\\u{code:04x}" for code in (0xFFFE, 0xFFFF)}
 # Inches of a cell, and of what is around the cells.
 _CELL, _MARGIN = 0.3, 1.6
 _MAPS_IN_A_ROW = 4
+_DOTS_PER_INCH = 200
+# All heads of a long sentence would take gigabytes.
+_MOST_DOTS = 50_000_000
 # For the scripts that matplotlib's own font lacks, where one of them is installed.
 _MORE_FONTS = (
     "Noto Sans CJK JP", "Noto Sans CJK SC", "PingFang SC", "MS Gothic", "Noto Sans Thai", "Noto Sans Arabic",
@@ -121,9 +125,11 @@ def _label(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
 
 def _saved(figure: Figure, format: Literal["png", "svg"]) -> bytes:
     file = io.BytesIO()
+    width, height = figure.get_size_inches()
+    dots = min(_DOTS_PER_INCH, math.sqrt(_MOST_DOTS / (width * height)))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        figure.savefig(file, format=format, dpi=200, metadata={"Date": None} if format == "svg" else None)
+        figure.savefig(file, format=format, dpi=dots, metadata={"Date": None} if format == "svg" else None)
     if any("missing from" in str(warning.message) for warning in caught):
         LOG.warning(
             "no font of this machine has all characters of the labels: the picture has boxes for them"

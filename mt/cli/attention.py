@@ -129,7 +129,8 @@ def attention(
 
         _write(picture(maps, kind, heads, layer=index, format=made), out, made)
     else:
-        _write(_text(maps, made, f"{found.path.name}, checkpoint {checkpoint}"), out, made)
+        name = found.path.name or found.path.absolute().name
+        _write(_text(maps, made, f"{name}, checkpoint {checkpoint}"), out, made)
 
 
 def _format(given: Format | None, out: Path | None) -> Format:
@@ -234,7 +235,7 @@ def _how_aligned(maps: "AttentionMaps") -> str:
 
 
 def _text(maps: "AttentionMaps", made: Format, model_name: str) -> str:
-    from mt.attention_maps.page import attention_page
+    from mt.attention_maps.page import attention_page, refuse_nothing_to_show
     from mt.attention_maps.text_formats import as_json, as_pharaoh
 
     match made:
@@ -243,6 +244,7 @@ def _text(maps: "AttentionMaps", made: Format, model_name: str) -> str:
         case "pharaoh":
             return as_pharaoh(maps)
         case _:
+            refuse_nothing_to_show(maps)
             return attention_page(maps, model_name)
 
 

@@ -83,9 +83,9 @@ def compare(
         beam=strategy,
         num_shown=show,
     )
+    _show(result)
     if json is not None:
         write_comparison(result, json)
-    _show(result)
 
 
 def _show(result: "Comparison") -> None:

@@ -1,5 +1,6 @@
 """`mt evaluate`: score the translations of a run, and show what it translates badly."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -27,6 +28,7 @@ from mt.display import counted, in_precision, visible
 if TYPE_CHECKING:
     from mt.evaluation.analysis import ScoredSentence
     from mt.evaluation.evaluate import Analysis, Evaluation
+    from mt.run_directory import RunDirectory
 
 NUM_WORST_KEPT = 10
 
@@ -70,7 +72,7 @@ def evaluate(
     found = find_run(run)
     strategy = choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
-    from mt.evaluation.evaluate import described, run_evaluation, show_in_tensorboard, write_json
+    from mt.evaluation.evaluate import described, run_evaluation
 
     if literature:
         # Importing it takes a second.
@@ -89,10 +91,6 @@ def evaluate(
         num_worst=max(worst, NUM_WORST_KEPT),
         others=find_ensemble(ensemble),
     )
-    if not result.ensemble:
-        show_in_tensorboard(result, found)
-    if json is not None:
-        write_json(result, json)
     models = " + ".join([f"{found.path}, {result.checkpoint}", *result.ensemble])
     typer.echo(f"{models}, {result.data}: {described(strategy)}{in_precision(result.precision)}", err=True)
     _show_scores(result)
@@ -101,6 +99,17 @@ def evaluate(
     _show_worst(result.worst[:worst])
     typer.echo(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}", err=True)
     typer.echo(f"their references: {result.references_file}", err=True)
+    # Last, because the scores have been shown if these files cannot be written.
+    _write(result, found, json)
+
+
+def _write(result: "Evaluation", run: "RunDirectory", json: Path | None) -> None:
+    from mt.evaluation.evaluate import show_in_tensorboard, write_json
+
+    if not result.ensemble:
+        show_in_tensorboard(result, run)
+    if json is not None:
+        write_json(result, json)
 
 
 def _show_scores(result: "Evaluation") -> None:

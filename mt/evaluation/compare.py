@@ -12,13 +12,19 @@ from mt.atomic_files import write_output
 from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.data.sources.source import Split
-from mt.display import counted
+from mt.display import counted, visible
 from mt.errors import ConfigError, DataError, Remedy
 from mt.evaluation.analysis import SentenceOfTwo, most_different_sentences
 from mt.evaluation.evaluate import translate_set
-from mt.evaluation.scores import Difference, paired_bootstrap, refuse_empty
+from mt.evaluation.scores import (
+    Difference,
+    paired_bootstrap,
+    refuse_bad_seed,
+    refuse_empty,
+    refuse_too_many,
+)
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, read_lines
-from mt.inference.loaded_model import load_model
+from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 
@@ -65,13 +71,18 @@ def run_comparison(
     Raises:
         MtError: If a system cannot be used, their languages differ, or lines are missing.
     """
+    refuse_bad_seed()
     sources: list[str] | None = None
+    loaded: list[tuple[RunDirectory, LoadedModel] | None] = [None, None]
     if references is not None:
         test_set = _references_alone(systems, references)
     else:
         data = _corpus_of(systems)
+        # Both before the corpus and the translating, while training may remove a checkpoint at any time.
+        loaded = [_load(system, checkpoint) if system.is_dir() else None for system in systems]
         test_set = load_evaluation_set(data, split, path=data_path, name=data_name)
         sources = test_set.sources
+    refuse_too_many(test_set.references)
     for system in systems:
         # Existing files are checked before anything is translated.
         if not system.is_dir():
@@ -81,12 +92,12 @@ def run_comparison(
                 _refuse_other_sentences(system, test_set)
             _refuse_other_length(system, read_lines(system), test_set)
     files = [
-        _translate(system, test_set, checkpoint, device, beam) if system.is_dir() else system
-        for system in systems
+        translate_set(*model, test_set, device=device, beam=beam).file if model else system
+        for system, model in zip(systems, loaded, strict=True)
     ]
     first, second = map(read_lines, files)
     return Comparison(
-        systems=(str(files[0]), str(files[1])),
+        systems=(visible(str(files[0])), visible(str(files[1]))),
         data=test_set.where,
         num_sentences=len(test_set.references),
         scores=paired_bootstrap(first, second, test_set.references),
@@ -106,7 +117,7 @@ def _references_alone(systems: Sequence[Path], references: Path) -> EvaluationSe
                 f"{system} is a run, which needs sources to translate, and a file of references has none: "
                 "leave the references out, or give two files of translations."
             )
-    found = EvaluationSet(references.stem, str(references), [], read_lines(references))
+    found = EvaluationSet(references.stem, visible(str(references)), [], read_lines(references))
     refuse_empty(found.references, found.where)
     return found
 
@@ -135,18 +146,19 @@ def _run_of(system: Path) -> tuple[RunDirectory, str | None]:
     """The run of a run directory, a checkpoint or a file of translations, and the checkpoint's name."""
     if not system.is_dir():
         return RunDirectory(system.parent), None
-    run = RunDirectory(system.parent.parent)
-    if system.parent == run.checkpoints_dir and run.exists:
-        return run, system.name
+    # "step_0002000" alone, as in the folder of the checkpoints, has no parents.
+    checkpoint = system if system.parent.name else system.absolute()
+    run = RunDirectory(checkpoint.parent.parent)
+    if checkpoint.parent == run.checkpoints_dir and run.exists:
+        return run, checkpoint.name
     return RunDirectory(system), None
 
 
-def _translate(
-    system: Path, test_set: EvaluationSet, checkpoint: str, device: torch.device, beam: Beam | None
-) -> Path:
-    """Translate the test set by a run or one of its checkpoints; the file of the translations."""
+def _load(system: Path, checkpoint: str) -> tuple[RunDirectory, LoadedModel]:
+    """Load the model of a run, or of one of its checkpoints."""
     run, name = _run_of(system)
-    return translate_set(run, load_model(run, name or checkpoint), test_set, device=device, beam=beam).file
+    run.refuse_unwritable()
+    return run, load_model(run, name or checkpoint)
 
 
 def _refuse_other_sentences(file: Path, test_set: EvaluationSet) -> None:

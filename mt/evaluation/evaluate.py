@@ -21,7 +21,7 @@ from mt.config.load import load_config
 from mt.data.corpus import load_corpus
 from mt.data.sources.source import Split
 from mt.device import PrecisionName, choose_device
-from mt.display import markdown_text, progress_bar
+from mt.display import markdown_text, progress_bar, visible
 from mt.errors import DataError, RunError
 from mt.evaluation.analysis import (
     FrequencyGroup,
@@ -41,7 +41,13 @@ from mt.evaluation.record import (
     compare_with_other_checkpoints,
     record_evaluation,
 )
-from mt.evaluation.scores import MAX_RESAMPLED_LINES, Score, exact_match, score_with_confidence
+from mt.evaluation.scores import (
+    MAX_RESAMPLED_LINES,
+    Score,
+    exact_match,
+    refuse_bad_seed,
+    score_with_confidence,
+)
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set
 from mt.inference.loaded_model import LoadedModel, load_ensemble
 from mt.inference.translator import Translator
@@ -153,8 +159,10 @@ def run_evaluation(
         SystemExit: On all processes but the first, once the sentences are translated.
     """
     run = as_run(run).require()
-    # Before the work: TensorBoard is to show the scores.
+    # Before the work, what would keep its results from being written.
+    refuse_bad_seed()
     run.refuse_unreadable_name()
+    run.refuse_unwritable()
     config = load_config(run.config_file)
     # Before the corpus, which may take long: training may remove this checkpoint at any time.
     loaded, *rest = load_ensemble([run, *others], checkpoint)
@@ -254,7 +262,7 @@ def translate_set(
     file, references_file = run.hypotheses_file(setting), run.references_file(test_set.name)
     _write_lines(references_file, test_set.references)
     _write_lines(file, lines)
-    ensemble = [str(other.checkpoint.folder) for other in others]
+    ensemble = [visible(str(other.checkpoint.folder)) for other in others]
     precision = translator.precision
     return Translations(setting, precision, saved.name, saved.step, lines, file, references_file, ensemble)
 
@@ -329,11 +337,9 @@ def _exact_by_length(
 
 def write_json(evaluation: Evaluation, file: Path) -> None:
     """Write the evaluation as JSON, with the signatures of the scores; an existing ``file`` is replaced."""
-    facts = asdict(evaluation) | {
-        "hypotheses_file": str(evaluation.hypotheses_file),
-        "references_file": str(evaluation.references_file),
-    }
-    write_output(file, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+    # The files are paths, which are no JSON.
+    text = json.dumps(asdict(evaluation), indent=2, ensure_ascii=False, default=str)
+    write_output(file, text + "\n")
 
 
 def show_in_tensorboard(evaluation: Evaluation, run: RunDirectory) -> None:
@@ -349,7 +355,7 @@ def show_in_tensorboard(evaluation: Evaluation, run: RunDirectory) -> None:
     if folder.resolve() != run.path.resolve() / folder.relative_to(run.path):
         raise RunError(f"{folder} leads through a link out of the run directory: remove the link.")
     for old in folder.glob("events.out.tfevents.*"):
-        old.unlink()
+        old.unlink(missing_ok=True)  # Another process may evaluate the same setting.
     step = evaluation.step
     with SummaryWriter(str(folder)) as writer:
         for key, score in evaluation.scores.items():

@@ -12,7 +12,7 @@ from mt.evaluation.scores import Score, score_with_confidence
 def literature_tokens(lines: Sequence[str], language: str) -> list[str]:
     """The lines after Moses' scripts lowercase, normalize-punctuation and tokenizer.
 
-    A language for which Moses has no rules is treated as English.
+    For a language that Moses does not know, apostrophes are split off and abbreviations are the English ones.
     """
     normalizer = sacremoses.MosesPunctNormalizer(language, penn=True)
     tokenizer = sacremoses.MosesTokenizer(language)

@@ -5,6 +5,7 @@ drawn from it with replacement show how much a score depends on the sample (Koeh
 with SACREBLEU_SEED or else 12345.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from sacrebleu.significance import PairedTest
 
 from mt.data.tokenizers.tokenizer import normalise_spacing
 from mt.display import track
-from mt.errors import DataError
+from mt.errors import ConfigError, DataError
 from mt.unsegmented_scripts import bleu_tokenizer
 
 NUM_RESAMPLES = 1000
@@ -110,6 +111,32 @@ def refuse_empty(references: Sequence[str], where: str) -> None:
         )
 
 
+def refuse_bad_seed() -> None:
+    """Check early what sacreBLEU reads from the environment only when it resamples.
+
+    Raises:
+        ConfigError: If SACREBLEU_SEED is not a seed.
+    """
+    seed = os.environ.get("SACREBLEU_SEED", "0")
+    if seed.lower() != "none" and not (seed.isascii() and seed.isdecimal()):
+        raise ConfigError(
+            f"SACREBLEU_SEED is {seed!r} in the environment: give a whole number of at least 0, or none."
+        )
+
+
+def refuse_too_many(references: Sequence[str]) -> None:
+    """Check that there are few enough sentences for `paired_bootstrap`.
+
+    Raises:
+        DataError: If resampling them does not fit into memory.
+    """
+    if len(references) > MAX_RESAMPLED_LINES:
+        raise DataError(
+            f"{len(references):,} sentences are too many for the paired bootstrap, which would take "
+            f"gigabytes for them: compare at most {MAX_RESAMPLED_LINES:,}."
+        )
+
+
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """The percentage of translations that equal their reference, in whatever way words are spaced."""
     pairs = list(zip(hypotheses, references, strict=True))
@@ -168,11 +195,7 @@ def paired_bootstrap(
     """
     for hypotheses in (first, second):
         refuse_unequal(hypotheses, references)
-    if len(references) > MAX_RESAMPLED_LINES:
-        raise DataError(
-            f"{len(references):,} sentences are too many for the paired bootstrap, which would take "
-            f"gigabytes for them: compare at most {MAX_RESAMPLED_LINES:,}."
-        )
+    refuse_too_many(references)
     found = {}
     for key, metric in _one_by_one(metrics_of_evaluation(references)):
         (of_first, _), (of_second, p_value) = _resampled(metric, [first, second], references)

@@ -15,6 +15,7 @@ from sacrebleu.dataset import DATASETS
 from mt.config.data import DataConfig
 from mt.data.corpus import load_split
 from mt.data.sources.source import Split
+from mt.display import visible
 from mt.errors import ConfigError, DataError
 from mt.evaluation.scores import refuse_empty
 from mt.regular_files import read_text
@@ -91,7 +92,7 @@ def load_evaluation_set(
         stem = f"{_for_file_name(Path(path).name)}.{split}"
         where = ", ".join([path, *([name] if name else []), split])
     refuse_empty(references, where)
-    return EvaluationSet(f"{stem}-{checksum_of(sources, references)}", where, sources, references)
+    return EvaluationSet(f"{stem}-{checksum_of(sources, references)}", visible(where), sources, references)
 
 
 def read_lines(file: Path) -> list[str]:
@@ -108,7 +109,9 @@ def read_lines(file: Path) -> list[str]:
 
 
 def _for_file_name(text: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", text)[:60].strip("-.") or "data"
+    # A file's name may have 255 bytes, and a Chinese character takes three.
+    short = re.sub(r"[^\w.-]+", "-", text).encode()[:60].decode(errors="ignore")
+    return short.strip("-.") or "data"
 
 
 PREFIX = "sacrebleu:"

@@ -38,7 +38,7 @@ def card(report: Report) -> str:
 
 
 def _front_matter(report: Report) -> str:
-    rows = [row for row in report.scores if row.key in _METRICS]
+    rows = [row for row in report.scores if row.key in _METRICS and report.is_of_model(row)]
     corpus = report.facts.corpus
     content: dict[str, object] = {"language": report.language_codes} if report.language_codes else {}
     content |= {"license": "unknown", "pipeline_tag": "translation", "tags": ["translation", "transformer"]}
@@ -53,9 +53,9 @@ def _front_matter(report: Report) -> str:
 
 def _results(rows: list[ScoreRow]) -> list[dict[str, object]]:
     """The scores as the Hub has them, one result for each evaluation."""
-    groups: dict[tuple[str, str, str], list[ScoreRow]] = {}
+    groups: dict[tuple[str, str], list[ScoreRow]] = {}
     for row in rows:
-        groups.setdefault((row.data, row.checkpoint, row.search), []).append(row)
+        groups.setdefault((row.data, row.search), []).append(row)
     return [
         {
             "task": {"type": "translation"},
@@ -69,7 +69,7 @@ def _results(rows: list[ScoreRow]) -> list[dict[str, object]]:
                 for row in group
             ],
         }
-        for (data, _, search), group in groups.items()
+        for (data, search), group in groups.items()
     ]
 
 

@@ -20,9 +20,10 @@ from mt.checkpoint.record import (
     VALUES,
     Checkpoint,
     DamagedError,
+    VanishedError,
     explain_unreadable,
     read_part,
-    read_record,
+    read_record_of,
 )
 from mt.errors import CheckpointError
 from mt.regular_files import open_regular
@@ -92,10 +93,11 @@ def read_checkpoints(run: RunDirectory, *, pointed_at_only: bool = False) -> Che
     # A process that was killed between writing the first checkpoint and the pointer left none.
     latest = pointers[LATEST] or (names[-1] if names else None)
     wanted = [name for name in names if name in (latest, pointers[BEST])] if pointed_at_only else names
-    found = [
-        _inspect(folder / name, is_best=name == pointers[BEST], is_latest=name == latest)
-        for name in [*wanted, *(() if pointed_at_only else averages)]
-    ]
+    found = []
+    for name in [*wanted, *(() if pointed_at_only else averages)]:
+        # Training removes old checkpoints.
+        with contextlib.suppress(VanishedError):
+            found.append(_inspect(folder / name, is_best=name == pointers[BEST], is_latest=name == latest))
     return Checkpoints(found, _problem(folder, names, pointers, found))
 
 
@@ -107,17 +109,23 @@ def _problem(
             return f"checkpoints/{pointer} names no checkpoint"
         if name is not None and name not in names:
             return f"checkpoints/{name}, the {pointer} one, is missing"
+    needed = (each for each in found if each.is_best or each.is_latest)
     return next(
-        (f"checkpoints/{each.name}: {each.problem}" for each in found if each.problem is not None), None
+        (f"checkpoints/{each.name}: {each.problem}" for each in needed if each.problem is not None), None
     )
 
 
 def _inspect(folder: Path, *, is_best: bool, is_latest: bool) -> SavedCheckpoint:
+    """Look at one checkpoint.
+
+    Raises:
+        VanishedError: If it has been removed.
+    """
     record, num_parameters, problem, written, num_bytes = None, None, None, 0.0, 0
     with contextlib.suppress(OSError):
         written = (folder / RECORD).stat().st_mtime
     try:
-        record = read_record(folder)
+        record = read_record_of(folder)
         for part in record.parts:
             size, parameters = _measure(folder, part)
             num_bytes += size

@@ -12,6 +12,9 @@ _MAX_KEPT = 200
 _RECORD = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),\d{3} ([A-Z]+) (.*)")
 _RESUMING = re.compile(r"resuming .* from step ([\d,]{1,20})")
 _SIGNATURE = re.compile(r"(\S{1,20}) signature: (\S{1,200})")
+_BEGINS = "training in "
+# The first line that every session of an older version has, after warnings if there are any.
+_LOADED = "corpus: "
 _ENDS = ("Finished: ", "Stopped ", "Failed: ")
 # Written when the run was made, before its first session.
 _OF_A_BRANCH = "continuing in "
@@ -30,6 +33,8 @@ class TrainingSession:
     """How it ended, in the words of the log; None if it did not say so, because it was killed or still runs.
     """
     warnings: list[str] = field(default_factory=list)
+    has_loaded: bool = False
+    """Whether it has loaded the corpus."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +73,13 @@ def _lines(file: Path) -> list[str]:
 def _add(log: Log, time: str, level: str, text: str) -> None:
     if text.startswith(_OF_A_BRANCH):
         return
-    if text.startswith("corpus: ") or not log.sessions:
+    is_loaded = text.startswith(_LOADED)
+    if not log.sessions or text.startswith(_BEGINS) or (is_loaded and log.sessions[-1].has_loaded):
         log.sessions.append(TrainingSession(time))
         del log.sessions[:-_MAX_KEPT]
     session = log.sessions[-1]
     session.last_line = time
+    session.has_loaded |= is_loaded
     if resuming := _RESUMING.fullmatch(text):
         session.first_step = int(resuming[1].replace(",", "") or 0)
     elif text.startswith(_ENDS):

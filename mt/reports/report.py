@@ -69,7 +69,8 @@ class Report:
     def figures(self) -> dict[str, str]:
         """The few numbers that say most, by what they are."""
         facts, summary = self.facts, self.facts.summary
-        headline = next((row for row in self.scores if row.key == "bleu"), None)
+        of_model = (row for row in self.scores if self.is_of_model(row) and _split_of(row) != "train")
+        headline = next((row for row in of_model if row.key == "bleu"), None)
         train = facts.corpus.splits.get("train") if facts.corpus else None
         found = {
             f"BLEU on {_split_of(headline)}" if headline else "": f"{headline.score.value:.1f}"
@@ -92,6 +93,11 @@ class Report:
             for key, score in each.scores.items()
         ]
         return [*rows[:_MAX_ROWS], *self._validation_scores()]
+
+    def is_of_model(self, row: ScoreRow) -> bool:
+        """Whether it is the checkpoint to translate with that has this score, and not another of the run."""
+        best = self.facts.checkpoints.best
+        return best is not None and row.checkpoint == best.name
 
     def _validation_scores(self) -> Iterator[ScoreRow]:
         best, corpus = self.facts.checkpoints.best, self.facts.corpus

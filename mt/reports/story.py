@@ -111,8 +111,9 @@ def sparkline(values: Sequence[float], width: int = _SPARKLINE_WIDTH) -> str:
     bounds = [len(values) * place // count for place in range(count + 1)] if count else [0]
     means = [sum(values[start:end]) / (end - start) for start, end in pairwise(bounds)]
     lowest, highest = min(means, default=0.0), max(means, default=0.0)
-    scale = (len(_BARS) - 1) / (highest - lowest) if highest > lowest else 0.0
-    return "".join(_BARS[round((mean - lowest) * scale)] for mean in means)
+    # The quotient first: with a tiny range, its inverse would be infinite.
+    shares = [(mean - lowest) / (highest - lowest) if highest > lowest else 0.0 for mean in means]
+    return "".join(_BARS[round(share * (len(_BARS) - 1))] for share in shares)
 
 
 def _sessions(facts: RunFacts) -> Iterator[str]:

@@ -116,6 +116,8 @@ def run_training(
                 run.stopped_file.unlink(missing_ok=True)
                 if is_finished:
                     return Outcome(finished, counters, was_finished=True)
+                # The first line of a session, by which `mt show` tells it from the one before.
+                LOG.info("training in %s", run.path)
                 try:
                     with _ready(setup, point, counters, corpus) as ready:
                         finished = train(*ready)

@@ -75,6 +75,17 @@ def test_more_heads_make_a_larger_picture_and_each_head_another(maps: AttentionM
 
 
 @pictures
+def test_a_picture_of_long_sentences_has_smaller_cells(
+    maps: AttentionMaps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mt.attention_maps import picture
+
+    monkeypatch.setattr(picture, "_MOST_DOTS", 20_000)
+    with Image.open(BytesIO(picture.picture(maps, "cross", "all", layer=None, format="png"))) as png:
+        assert 15_000 < png.width * png.height <= 20_000
+
+
+@pictures
 def test_a_layer_or_head_that_is_not_there_is_named(maps: AttentionMaps) -> None:
     from mt.attention_maps.picture import picture
 

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -196,6 +197,12 @@ def test_text_appears_as_it_is(maps: AttentionMaps, open_page: Open) -> None:
     assert "<script>alert(1)</script> \\x1b[31m" in (page.text_content(".list") or "")
     assert page.locator(".tokens.src .token").all_text_contents()[:3] == ["<", "script", ">"]
     assert "run <b>x</b>" in (page.text_content("h1") or "")
+
+
+def test_sentences_have_the_numbers_of_their_lines(maps: AttentionMaps, open_page: Open) -> None:
+    first, second = maps.sentences
+    page = open_page(AttentionMaps([first, replace(second, line=3)], maps.layer), 1280)
+    assert [text.split(".")[0] for text in page.locator(".list button").all_text_contents()] == ["1", "3"]
 
 
 def test_every_layer_and_head_of_each_attention_is_shown(open_page: Open) -> None:

@@ -56,6 +56,24 @@ def test_alignments_of_a_file_go_to_stdout_line_by_line(call: Call, trained: Run
     assert len(third.split()) == 4
 
 
+def test_a_page_without_anything_to_show_is_refused(call: Call, trained: RunDirectory) -> None:
+    ended = call("attention", "--run", trained.path, SENTENCE, "--target", "")
+    assert (ended.code, "there is nothing to show" in ended.err) == (2, True)
+    assert not Path("attention.html").exists()
+    Path("lines.en").write_text(f"{SENTENCE}\n\nthe dog sees milk.\n")
+    ended = call("attention", "--run", trained.path, "--file", "lines.en")
+    assert ended.code == 0
+    assert "left out, without words on one side: line 2\n" in ended.err
+
+
+def test_the_page_names_the_run_in_which_it_is_called(
+    call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(trained.path)
+    assert call("attention", "--run", ".", SENTENCE).code == 0
+    assert "<title>Attention of tiny, checkpoint best</title>" in Path("attention.html").read_text()
+
+
 def test_given_translations_are_shown_instead(call: Call, trained: RunDirectory) -> None:
     Path("pairs.tsv").write_text("the dog sees milk.\tMilch sieht\n")
     for arguments in (

@@ -1,4 +1,5 @@
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -89,6 +90,42 @@ def test_a_json_file_in_a_missing_folder_is_refused_before_translating(
     assert "there is no folder" in err
     assert "is a folder" in call("evaluate", "--json", tmp_path)[2]
     assert not list(trained.path.glob("hypotheses.*"))
+
+
+def test_what_would_lose_the_scores_is_refused_before_translating(
+    call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", "abc")
+    code, _, err = call("evaluate")
+    assert (code, err.splitlines()[-1]) == (
+        2,
+        "mt: SACREBLEU_SEED is 'abc' in the environment: give a whole number of at least 0, or none.",
+    )
+    monkeypatch.setenv("SACREBLEU_SEED", "none")
+    # As of somebody else's run; the super-user may write everywhere.
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != Path("runs/tiny"))
+    code, _, err = call("evaluate")
+    assert (code, "mt: runs/tiny cannot be written" in err) == (2, True)
+    assert not list(trained.path.glob("hypotheses.*"))
+    monkeypatch.undo()
+
+
+def test_scores_are_printed_before_other_files_fail(call: Call, trained: RunDirectory) -> None:
+    (trained.path / "tensorboard" / "evaluation").write_text("in the way")
+    code, out, err = call("evaluate", "--scores-only")
+    assert (code, out[:5]) == (2, "BLEU ")
+    assert err.splitlines()[-1].startswith("mt: ")
+
+
+def test_a_corpus_may_have_a_long_or_an_unreadable_name(
+    call: Call, trained: RunDirectory, tmp_path: Path
+) -> None:
+    for name in ("语" * 70 + ".jsonl", os.fsdecode(b"caf\xe9.jsonl")):
+        file = tmp_path / name
+        file.write_text('{"en": "Anna sees milk.", "de": "Anna sieht Milch."}\n')
+        options = ["--beam", "2", "--length-penalty", "0.6", "--length-normalization", "mean"]
+        assert call("evaluate", "--data", file, "--scores-only", *options)[0] == 0
+    assert "caf\\\\udce9.jsonl" in trained.evaluations_file.read_text()
 
 
 def test_an_empty_reference_is_refused_before_anything_is_translated(

@@ -1,6 +1,7 @@
 """Comparing two systems: against sacreBLEU's paired test, and what belongs together."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,8 @@ import sacrebleu
 import torch
 
 from mt.config.config import Config
-from mt.errors import ConfigError, DataError, RunError
+from mt.errors import CheckpointError, ConfigError, DataError, RunError
+from mt.evaluation import scores
 from mt.evaluation.compare import run_comparison, write_comparison
 from mt.evaluation.evaluate import run_evaluation
 from mt.run_directory import RunDirectory
@@ -178,6 +180,37 @@ def test_sacrebleu_scores_the_two_files_alike(trained: RunDirectory, tmp_path: P
     command = [sys.executable, "-m", "sacrebleu", *files, "-b", "-w", "6"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert float(said) == pytest.approx(result.scores["bleu"].value, abs=1e-6)
+
+
+def test_what_cannot_be_compared_is_known_before_anything_is_translated(
+    trained: RunDirectory, other: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CheckpointError, match="no checkpoint 'step_0000200'"):
+        run_comparison((trained.path, other.path), **ARGUMENTS | {"checkpoint": "step_0000200"})
+    monkeypatch.setattr(scores, "MAX_RESAMPLED_LINES", 21)
+    with pytest.raises(DataError, match="22 sentences are too many"):
+        run_comparison((trained.path, other.path), **ARGUMENTS)
+    monkeypatch.setenv("SACREBLEU_SEED", "-1")
+    with pytest.raises(ConfigError, match="SACREBLEU_SEED is '-1' in the environment"):
+        run_comparison((trained.path, other.path), **ARGUMENTS)
+    assert not [*trained.path.glob("hypotheses.*"), *other.path.glob("hypotheses.*")]
+
+
+def test_names_that_are_not_utf_8_can_be_written(tmp_path: Path) -> None:
+    file = tmp_path / os.fsdecode(b"h\xe9.txt")
+    file.write_text("Ja.\n")
+    result = run_comparison((file, file), references=file, **ARGUMENTS)
+    write_comparison(result, tmp_path / "c.json")
+    assert json.loads((tmp_path / "c.json").read_text())["systems"][0].endswith("h\\udce9.txt")
+
+
+def test_a_checkpoint_may_be_named_from_within_its_folder(
+    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(trained.checkpoints_dir)
+    result = run_comparison((Path("step_0000100"), Path("step_0000200")), **ARGUMENTS)
+    assert ".step_0000100." in result.systems[0]
+    assert ".step_0000200." in result.systems[1]
 
 
 def test_two_checkpoints_of_one_run(trained: RunDirectory) -> None:

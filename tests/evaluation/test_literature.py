@@ -41,4 +41,7 @@ def test_case_does_not_count() -> None:
 
 def test_a_language_without_rules_is_treated_as_english() -> None:
     assert literature_tokens(["Mr. X sees it."], "sdrow") == literature_tokens(["Mr. X sees it."], "en")
+    # But not its contractions.
+    assert literature_tokens(["it isn't"], "en") == ["it isn &apos;t"]
+    assert literature_tokens(["it isn't"], "sdrow") == ["it isn &apos; t"]
     assert literature_tokens([""], "de") == [""]

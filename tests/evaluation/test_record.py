@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -95,6 +96,20 @@ def test_lines_of_several_processes_are_never_mixed(tmp_path: Path) -> None:
     assert [process.wait() for process in processes] == [0, 0, 0]
     lines = file.read_text().splitlines()
     assert sorted(lines) == sorted(letter * 5000 for letter in "abc" for _ in range(20))
+
+
+def test_the_name_of_a_new_file_is_on_the_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_folders: list[bool] = []
+    sync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        of_folders.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    append_line(tmp_path / "lines", "first")
+    append_line(tmp_path / "lines", "second")
+    assert of_folders == [False, True, False]
 
 
 def test_a_line_that_does_not_fit_on_the_disk_leaves_the_file_as_it_was(

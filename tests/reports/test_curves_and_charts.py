@@ -77,6 +77,7 @@ def test_a_sparkline_rises_with_its_values_and_keeps_its_width() -> None:
     assert sparkline([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]) == "▁▂▃▄▅▆▇█"
     assert sparkline([5.0, 5.0]) == "▁▁"
     assert sparkline([]) == ""
+    assert sparkline([0.0, 1e-310]) == "▁█"
     line = sparkline([math.sin(number / 50) for number in range(1000)])
     assert len(line) == 40
     assert {"▁", "█"} <= set(line)

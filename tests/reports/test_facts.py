@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mt.reports import checkpoints
 from mt.reports.card import card
 from mt.reports.facts import RunFacts, gather_facts
 from mt.reports.page import page
@@ -65,6 +66,23 @@ def test_nothing_is_wrong_with_a_sound_run(told_run: RunDirectory) -> None:
     for text in all_texts(facts):
         assert "31.25" in text
         assert "beware" in text or "| 1 |" in text
+
+
+def test_only_what_is_needed_makes_a_run_damaged(told_run: RunDirectory) -> None:
+    average = told_run.checkpoints_dir / "average_0000600"
+    average.mkdir()
+    facts = facts_of(told_run)
+    assert facts.summary.state == "finished"
+    assert "damaged: checkpoint.json is missing" in story(facts)
+    (told_run.checkpoints_dir / "step_0000600" / "model.safetensors").unlink()
+    assert facts_of(told_run).summary.state == "damaged"
+
+
+def test_a_checkpoint_that_training_removes_meanwhile_is_not_damaged(
+    told_run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "step_names", lambda folder: ["step_0000500", "step_0000600"])
+    assert [each.name for each in facts_of(told_run).checkpoints.found] == ["step_0000600"]
 
 
 @pytest.mark.parametrize("part", [name for name in PARTS if "latest" not in name])

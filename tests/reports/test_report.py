@@ -218,6 +218,29 @@ def test_page_and_card_tell_the_facts_of_the_files(golden_run: GoldenRun) -> Non
     )
 
 
+def test_only_the_model_itself_has_the_score_of_the_headline(golden_run: GoldenRun) -> None:
+    run = golden_run()
+    lines = []
+    for data, checkpoint, value in (
+        ("corpus, test", "step_0000600", 31.25),
+        ("corpus, test", "step_0000500", 28.5),
+        ("corpus, train", "step_0000600", 99.75),
+    ):
+        texts = {"mt_version": "1", "setting": f"{data}.{checkpoint}", "data": data, "checkpoint": checkpoint}
+        numbers = {"time": "2026-01-01T00:00:00Z", "step": 600, "num_sentences": 77, "exact": 0}
+        scores = {"bleu": {"name": "BLEU", "value": value, "signature": "x"}}
+        lines.append(json.dumps({**texts, **numbers, "search": "greedy search", "scores": scores}) + "\n")
+    run.evaluations_file.write_text("".join(lines))
+    written = report_of(run)
+    assert written.figures["BLEU on test"] == "31.2"
+    # All are in the table, and the Hub is told those of the model alone.
+    assert all(value in card(written) for value in ("31.25", "28.50", "99.75"))
+    (index,) = yaml.safe_load(card(written).split("---\n")[1])["model-index"]
+    values = [metric["value"] for result in index["results"] for metric in result["metrics"]]
+    assert 28.5 not in values
+    assert {31.25, 99.75} <= set(values)
+
+
 def test_the_config_in_the_report_is_that_of_the_run(golden_run: GoldenRun) -> None:
     run = golden_run()
     outline = Outline(page(report_of(run)))
