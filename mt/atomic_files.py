@@ -209,16 +209,19 @@ def _is_alive(process: int) -> bool:
     return True
 
 
-def remove_leftovers(folder: Path) -> None:
+def remove_leftovers(folder: Path, *, keep_files_of_living: bool = False) -> None:
     """Remove what killed processes left half built in ``folder``; only for the writer that has the lock.
 
-    Files of another process that is alive stay: evaluating writes files without the lock.
+    Args:
+        folder: Where to look, but not in the folders in it.
+        keep_files_of_living: Leave the files of other processes that are alive, which write without the lock.
     """
     for path in list(folder.iterdir()):
         match = _LEFTOVER.fullmatch(path.name)
         if match is None:
             continue
+        process = int(match[2])
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        elif int(match[2]) == os.getpid() or not _is_alive(int(match[2])):
+        elif not keep_files_of_living or process == os.getpid() or not _is_alive(process):
             path.unlink(missing_ok=True)

@@ -246,7 +246,8 @@ class RunDirectory:
             _refuse_links(self.path)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
-            remove_leftovers(self.path)
+            # Evaluating writes here without the lock.
+            remove_leftovers(self.path, keep_files_of_living=True)
         except BlockingIOError:
             raise self._in_use(_read_holder(descriptor)) from None
         except OSError as error:

@@ -328,8 +328,10 @@ def _figures(line: dict[str, Any]) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def log_file(run: RunDirectory) -> Iterator[None]:
+def log_file(run: RunDirectory) -> Iterator[Callable[[int, str], None]]:
     """Write log messages to the run's own log file as well, those of other processes with their number.
+
+    What it yields writes a line to the file alone, with the level of `logging`.
 
     An error that leaves the ``with`` block is written there too, since stderr may be closed or far away. That
     another process was lost is not: the first one says so.
@@ -339,15 +341,19 @@ def log_file(run: RunDirectory) -> Iterator[None]:
     handler.setFormatter(_VisibleFormatter(f"%(asctime)s %(levelname)s {who}%(message)s"))
     logger = logging.getLogger("mt")
     logger.addHandler(handler)
+
+    def note(level: int, text: str) -> None:
+        record = LOG.makeRecord(LOG.name, level, "", 0, "%s", (text,), None)
+        with contextlib.suppress(OSError):  # The disk may be full.
+            append_line(run.log_file, handler.format(record))
+
     try:
-        yield
+        yield note
     except Exception as error:
         if not distributed.is_lost_connection(error):
             text = str(error) if isinstance(error, MtError) else f"{type(error).__name__}: {error}"
-            record = LOG.makeRecord(LOG.name, logging.ERROR, "", 0, "Failed: %s", (text,), None)
-            # To the file alone, because the caller tells the user, and not if the disk is full.
-            with contextlib.suppress(OSError):
-                append_line(run.log_file, handler.format(record))
+            # The caller tells the user.
+            note(logging.ERROR, f"Failed: {text}")
         raise
     finally:
         logger.removeHandler(handler)

@@ -109,15 +109,15 @@ def run_training(
         with run.lock():
             point = find_resume_point(run, setup.store, config)
             counters = point.values.counters if point else Counters()
-            with log_file(run), explain_out_of_memory(config):
+            with log_file(run) as note, explain_out_of_memory(config):
                 finished = counters.reached_limit(config.training, config.validation)
                 is_finished = finished is not None and not counters.owes_validation
                 distributed.agree(_Start(is_finished, counters.step))
                 run.stopped_file.unlink(missing_ok=True)
                 if is_finished:
                     return Outcome(finished, counters, was_finished=True)
-                # The first line of a session, by which `mt show` tells it from the one before.
-                LOG.info("training in %s", run.path)
+                # By this line `mt show` tells a session from the one before.
+                note(logging.INFO, f"training in {run.path}")
                 try:
                     with _ready(setup, point, counters, corpus) as ready:
                         finished = train(*ready)
