@@ -38,7 +38,7 @@ def card(report: Report) -> str:
 
 
 def _front_matter(report: Report) -> str:
-    rows = [row for row in report.scores if row.key in _METRICS and report.is_of_model(row)]
+    rows = [row for row in report.scores if row.key in _METRICS and report.speaks_for_model(row)]
     corpus = report.facts.corpus
     content: dict[str, object] = {"language": report.language_codes} if report.language_codes else {}
     content |= {"license": "unknown", "pipeline_tag": "translation", "tags": ["translation", "transformer"]}

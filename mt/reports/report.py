@@ -69,8 +69,9 @@ class Report:
     def figures(self) -> dict[str, str]:
         """The few numbers that say most, by what they are."""
         facts, summary = self.facts, self.facts.summary
-        of_model = (row for row in self.scores if self.is_of_model(row) and _split_of(row) != "train")
-        headline = next((row for row in of_model if row.key == "bleu"), None)
+        headline = next(
+            (row for row in self.scores if row.key == "bleu" and self.speaks_for_model(row)), None
+        )
         train = facts.corpus.splits.get("train") if facts.corpus else None
         found = {
             f"BLEU on {_split_of(headline)}" if headline else "": f"{headline.score.value:.1f}"
@@ -94,10 +95,10 @@ class Report:
         ]
         return [*rows[:_MAX_ROWS], *self._validation_scores()]
 
-    def is_of_model(self, row: ScoreRow) -> bool:
-        """Whether it is the checkpoint to translate with that has this score, and not another of the run."""
+    def speaks_for_model(self, row: ScoreRow) -> bool:
+        """Whether a score says how good the model is: by the best checkpoint, not on training data."""
         best = self.facts.checkpoints.best
-        return best is not None and row.checkpoint == best.name
+        return best is not None and row.checkpoint == best.name and _split_of(row) != "train"
 
     def _validation_scores(self) -> Iterator[ScoreRow]:
         best, corpus = self.facts.checkpoints.best, self.facts.corpus

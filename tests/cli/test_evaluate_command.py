@@ -107,7 +107,6 @@ def test_what_would_lose_the_scores_is_refused_before_translating(
     code, _, err = call("evaluate")
     assert (code, "mt: runs/tiny cannot be written" in err) == (2, True)
     assert not list(trained.path.glob("hypotheses.*"))
-    monkeypatch.undo()
 
 
 def test_scores_are_printed_before_other_files_fail(call: Call, trained: RunDirectory) -> None:
