@@ -22,17 +22,18 @@ FEWEST_ENTRIES = 1000
 # words of a held-out text are unknown than this share.
 FEW_WORDS, MOST_UNKNOWN_OF_FEW = 100_000, 0.25
 # In a run of so few passes, up to so many, unless more of them are unknown than this share.
-FEW_PASSES, FEW_WORDS_IN_FEW_PASSES, MOST_UNKNOWN_IN_FEW_PASSES = 13, 2_000_000, 0.1
+FEW_PASSES, FEW_WORDS_IN_FEW_PASSES, MOST_UNKNOWN_IN_FEW_PASSES = 40, 2_000_000, 0.1
 # The weight of the alignment for them, and the share of pairs with a word to be copied.
 ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
 # Dropout for runs of up to so many passes over the corpus: what is seen once cannot be learnt by heart.
-DROPOUTS = ((2.5, 0.0), (8, 0.1), (20, 0.2), (math.inf, 0.3))
+DROPOUTS = ((2.5, 0.0), (8, 0.1), (16, 0.2), (math.inf, 0.3))
 # R-Drop doubles the time of a step, and pays only if this many passes, and target tokens, are left with it.
-R_DROP_PASSES = 30
+R_DROP_PASSES = 20
 R_DROP_TOKENS = 5_000_000
 R_DROP = 3.0
-# The weight decay of such a run with Muon: over so many passes the matrices grow too large without it.
-R_DROP_DECAY = 0.3
+# The weight decay of runs with Muon of more passes than so many: without it the matrices grow too large.
+DECAY_PASSES = 8
+DECAY = 0.3
 # Tokens of a batch for runs of up to so many target tokens. On a CPU many small steps learn fastest, but not
 # so small that Muon, which takes the same time for each step, takes most of it.
 BATCHES = (
@@ -137,12 +138,12 @@ def choose(
     if r_drop:
         tokens = with_r_drop
     dropout = next(share for most, share in DROPOUTS if tokens <= most * corpus_tokens)
+    decay = DECAY if shape.muon and tokens > DECAY_PASSES * corpus_tokens else 0.0
     batch_tokens = next(size for most, size in BATCHES if tokens <= most)
     batch_tokens = min(batch_tokens, int(corpus_tokens / STEPS_IN_A_PASS) // 64 * 64)
     batch_tokens = max(SMALLEST_BATCH, longest, batch_tokens)
     peak = shape.learning_rate * (batch_tokens / USUAL_BATCH) ** 0.25
     model = shape.model.model_copy(update={"dropout": dropout})
-    decay = R_DROP_DECAY if r_drop and shape.muon else 0.0
     return Settings(model, float(f"{peak:.2g}"), batch_tokens, r_drop, shape.muon, decay)
 
 
