@@ -26,7 +26,7 @@ FEW_PASSES, FEW_WORDS_IN_FEW_PASSES, MOST_UNKNOWN_IN_FEW_PASSES = 40, 2_000_000,
 # The weight of the alignment for them, and the share of pairs with a word to be copied.
 ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
 # Dropout for runs of up to so many passes over the corpus: what is seen once cannot be learnt by heart.
-DROPOUTS = ((2.5, 0.0), (8, 0.1), (16, 0.2), (math.inf, 0.3))
+DROPOUTS = ((2.5, 0.0), (8, 0.1), (12, 0.2), (math.inf, 0.3))
 # R-Drop doubles the time of a step, and pays only if this many passes, and target tokens, are left with it.
 R_DROP_PASSES = 20
 R_DROP_TOKENS = 5_000_000
