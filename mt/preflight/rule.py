@@ -28,7 +28,7 @@ ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
 # Dropout for runs of up to so many passes over the corpus: what is seen once cannot be learnt by heart.
 DROPOUTS = ((2.5, 0.0), (8, 0.1), (12, 0.2), (math.inf, 0.3))
 # R-Drop doubles the time of a step, and pays only if this many passes, and target tokens, are left with it.
-R_DROP_PASSES = 20
+R_DROP_PASSES = 15
 R_DROP_TOKENS = 5_000_000
 R_DROP = 3.0
 # The weight decay of runs with Muon of more passes than so many: without it the matrices grow too large.
