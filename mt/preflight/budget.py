@@ -3,7 +3,7 @@
 import logging
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mt.config.config import Config
@@ -16,10 +16,12 @@ from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import Pace, warn_of_other_work
 from mt.preflight.rule import (
     MOST_PASSES,
+    R_DROP_COST,
     USUAL_BATCH,
     USUAL_MODEL,
     choose,
     ema_decay,
+    relative_cost,
     sensible_passes,
     warmup_steps,
 )
@@ -136,12 +138,19 @@ def fit_into(room: Room, config: Config, sample: Sample) -> Plan:
     Raises:
         ConfigError: If the budget is too small for a run.
     """
-    chosen = _with_settings(config, room, sample)
     seconds = LEAST_TIMED_SECONDS
     if room.minutes is not None:
         seconds = min(MOST_TIMED_SECONDS, max(seconds, TIMED_SHARE * 60 * room.minutes))
+    chosen = _with_settings(config, room, sample)
     LOG.info("timing steps of the proposed run")
     measured = measure(chosen, sample, max_seconds=seconds, validating=True)
+    if room.minutes is not None:
+        # The run was chosen by the pace of another model, tokenizer and batch.
+        again = _with_settings(config, _room_by(measured.pace, room, chosen, sample), sample)
+        if again != chosen:
+            chosen = again
+            LOG.info("timing steps of the run proposed instead, for which there is room too")
+            measured = measure(chosen, sample, max_seconds=seconds, validating=True)
     notes = [
         f"{warning[0].upper()}{warning[1:]}"
         for warning in warn_of_other_work(os.getloadavg()[0], os.cpu_count() or 1, measured.processor_share)
@@ -212,6 +221,16 @@ def _sensible_minutes(rate: float, sample: Sample) -> float:
     return next((nice for nice in NICE_MINUTES if nice >= minutes), 60 * math.ceil(minutes / 60))
 
 
+def _room_by(pace: Pace, room: Room, config: Config, sample: Sample) -> Room:
+    """The room for `USUAL_MODEL` where a config has this pace."""
+    assert room.minutes is not None
+    seconds = 60 * AIM * room.minutes - sample.start_seconds - IMPORT_SECONDS
+    tokens = seconds / pace.seconds_per_step * pace.target_tokens_per_epoch / pace.steps_per_epoch
+    tokens *= R_DROP_COST if config.training.r_drop else 1.0
+    tokens *= relative_cost(config.model, sample.text.tokenizers[1].size)
+    return replace(room, target_tokens=max(tokens, 1.0))
+
+
 def _with_settings(config: Config, room: Room, sample: Sample) -> Config:
     corpus_tokens = sample.corpus_tokens
     settings = choose(
@@ -278,6 +297,6 @@ def _fixed(room: Room, config: Config, sample: Sample, pace: Pace, notes: list[s
     )
     took = starting + num_steps * pace.seconds_per_step + num_validations * pace.validation_seconds
     passes = num_steps / pace.steps_per_epoch
-    cost = 2.0 if config.training.r_drop else 1.0
+    cost = R_DROP_COST if config.training.r_drop else 1.0
     tokens = num_steps * tokens_per_step
     return Plan(config, passes, cost * passes, took / 60, tokens, room.is_proposed, notes)

@@ -27,7 +27,8 @@ FEW_PASSES, FEW_WORDS_IN_FEW_PASSES, MOST_UNKNOWN_IN_FEW_PASSES = 40, 2_000_000,
 ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
 # Dropout for runs of up to so many passes over the corpus: what is seen once cannot be learnt by heart.
 DROPOUTS = ((2.5, 0.0), (8, 0.1), (12, 0.2), (math.inf, 0.3))
-# R-Drop doubles the time of a step, and pays only if this many passes, and target tokens, are left with it.
+# R-Drop makes a step so many times as long. It pays only if so many passes, and target tokens, are left then.
+R_DROP_COST = 2.0
 R_DROP_PASSES = 15
 R_DROP_TOKENS = 5_000_000
 R_DROP = 3.0
@@ -133,7 +134,7 @@ def choose(
         tokens = affordable / (relative_cost(shape.model, num_entries) if in_time else 1.0)
         if tokens >= shape.run_tokens and corpus_tokens >= shape.corpus_tokens:
             break
-    with_r_drop = tokens / 2 if in_time else tokens
+    with_r_drop = tokens / R_DROP_COST if in_time else tokens
     r_drop = R_DROP if with_r_drop >= max(R_DROP_TOKENS, R_DROP_PASSES * corpus_tokens) else 0.0
     if r_drop:
         tokens = with_r_drop

@@ -27,7 +27,11 @@ def set_pace(monkeypatch: pytest.MonkeyPatch) -> SetPace:
     """Choose how fast steps are; the configs that are then timed are listed."""
 
     def choose(
-        *, step_seconds: float = 0.2, validation_seconds: float = 2.0, bf16: float | None = None
+        *,
+        step_seconds: float = 0.2,
+        fixed_seconds: float = 0.0,
+        validation_seconds: float = 2.0,
+        bf16: float | None = None,
     ) -> list[Config]:
         timed: list[Config] = []
 
@@ -36,7 +40,7 @@ def set_pace(monkeypatch: pytest.MonkeyPatch) -> SetPace:
         ) -> Measured:
             timed.append(config)
             num_steps = sample.corpus_tokens / (0.9 * config.training.batch_tokens)
-            seconds = step_seconds * config.training.batch_tokens / 1024
+            seconds = fixed_seconds + step_seconds * config.training.batch_tokens / 1024
             if config.training.precision == "auto" and bf16:
                 seconds /= bf16
             seconds *= 2 if config.training.r_drop else 1
@@ -110,6 +114,29 @@ def test_the_run_takes_the_minutes_that_are_given(
     assert timed[-1].model == config.model
     assert timed[-1].training.ema_decay is not None
     assert config.training.ema_decay is not None
+
+
+@pytest.mark.parametrize(("fixed_seconds", "r_drop"), [(0.0, 3.0), (0.6, 0.0)])
+def test_the_run_is_chosen_by_its_own_pace(
+    fixed_seconds: float,
+    r_drop: float,
+    tiny_corpus: Path,
+    tmp_path: Path,
+    set_pace: SetPace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The batches of the run have 256 tokens, not 1,024; `fixed_seconds` do not depend on the batch.
+    timed = set_pace(step_seconds=0.6, fixed_seconds=fixed_seconds)
+    monkeypatch.setattr(rule, "R_DROP_TOKENS", 0)
+    monkeypatch.setattr(rule, "R_DROP_PASSES", 30)
+    tokens = sum(len(line.split()) + 2 for line in (tiny_corpus / "train.de").read_text().splitlines())
+    step_seconds = 2 * (0.6 * 256 / 1024 + fixed_seconds)
+    passes = 40 if r_drop else 20
+    minutes = passes * tokens / (0.9 * 256) * step_seconds / 60
+    config, _ = propose(tiny_corpus, tmp_path, Budget(minutes=minutes))
+    assert [bool(each.training.r_drop) for each in timed[1:]] == ([True] if r_drop else [True, False])
+    assert config.training.r_drop == r_drop
+    assert config.training.batch_tokens == timed[-1].training.batch_tokens == 256
 
 
 def test_the_rate_ends_at_zero_with_the_run_after_a_short_warm_up(
