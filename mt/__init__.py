@@ -1,4 +1,4 @@
-"""`mt` trains a Transformer that translates, from one YAML file and a parallel corpus.
+"""`mt` trains a Transformer for machine translation from a parallel corpus and one YAML file.
 
 The names below are the public Python API (docs/python.md). Each is imported when it is first used, so that
 ``import mt`` is fast.

@@ -16,7 +16,7 @@ from mt.errors import MtError
 OUT_OF_MEMORY = 1
 USER_ERROR = 2
 INTERRUPTED = 130
-# Messages of torch, C++ and the loader of shared libraries, none of which raises a MemoryError.
+# Messages of torch, C++ and the dynamic linker, none of which raises a MemoryError.
 _TEXTS_OF_NO_MEMORY = ("can't allocate memory", "bad_alloc", "failed to map segment")
 
 
@@ -27,8 +27,7 @@ def main() -> None:
     processes.let_threads_look(3000)
     threading.excepthook = _leave_full_disks_to_the_main_thread
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Input and output are UTF-8, whatever the locale; lines that are copied although they are not UTF-8
-        # keep their bytes.
+        # Input and output are UTF-8, whatever the locale; copied lines that are not UTF-8 keep their bytes.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         # Completion must be for this command even where `python -m mt` installs it.
@@ -40,7 +39,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except SystemExit as end:
-        # What typer makes of Ctrl-C. The prompt of the shell must not follow the ^C on the same line.
+        # Typer raises this for Ctrl-C. The shell's prompt must not follow the ^C on the same line.
         if end.code == INTERRUPTED and sys.stderr.isatty():
             print(file=sys.stderr)
         raise
@@ -53,7 +52,7 @@ def main() -> None:
     except OSError as error:
         if error.errno == errno.ENOMEM:
             _end_out_of_memory()
-        # Such as a full disk, or a folder without write permission. Typer handles a closed output pipe.
+        # For example a full disk, or a folder without write permission. Typer handles a closed output pipe.
         where = f"{error.filename}: " if error.filename else ""
         print(f"mt: {visible(f'{where}{error.strerror or error}')}.", file=sys.stderr)
         sys.exit(USER_ERROR)

@@ -1,7 +1,7 @@
-"""Files and folders that appear whole or not at all, also through kill -9, a full disk or a power cut.
+"""Files and folders that appear whole or not at all, even after kill -9, a full disk or a power cut.
 
 The order matters: write to a hidden name in the same folder, fsync the file, rename it, fsync the folder.
-A rename is atomic only within a file system, and the same folder is sure to be on it.
+A rename is atomic only within one file system, which the same folder guarantees.
 All of these functions raise OSError, which the caller explains to the user.
 """
 
@@ -23,7 +23,7 @@ def partial_path(path: Path) -> Path:
 
 
 def write_synced(path: Path, data: bytes | memoryview) -> None:
-    """Write ``data`` to ``path`` itself and return when the disk has it; not atomic."""
+    """Write ``data`` directly to ``path`` and return when it is on disk; not atomic."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()
@@ -31,7 +31,7 @@ def write_synced(path: Path, data: bytes | memoryview) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Return when the disk has all changes of names in ``folder``."""
+    """Return when all changes of names in ``folder`` are on disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -40,7 +40,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Return when the disk has all files in ``folder`` and below it."""
+    """Return when all files in ``folder`` and below it are on disk."""
     for parent, _, names in os.walk(folder):
         for name in names:
             with Path(parent, name).open("rb") as file:
@@ -49,7 +49,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make ``path`` and its missing parents, and return when the disk has them."""
+    """Create ``path`` and its missing parents, and return when they are on disk."""
     if path.is_dir():
         return
     make_folder(path.parent)
@@ -58,16 +58,18 @@ def make_folder(path: Path) -> None:
 
 
 def write_text_atomically(path: Path, text: str) -> None:
-    """Replace the content of ``path`` by ``text``, as UTF-8; if that fails, ``path`` is unchanged."""
+    """Replace the content of ``path`` with ``text``, as UTF-8; if that fails, ``path`` is unchanged."""
     _write_atomically(path, text.encode())
 
 
 def _write_atomically(path: Path, data: bytes, permissions: int | None = None) -> None:
-    """Replace the content of ``path``, whose new file has ``permissions``, else those of any new file."""
+    """Replace the content of ``path``; the new file has ``permissions``, or else those of any new file."""
     partial = partial_path(path)
     try:
         if permissions is not None:
-            partial.touch(mode=stat.S_IRUSR | stat.S_IWUSR)  # Nobody else reads it before it has them.
+            partial.touch(
+                mode=stat.S_IRUSR | stat.S_IWUSR
+            )  # Nobody else may read it until it has its permissions.
         write_synced(partial, data)
         if permissions is not None:
             partial.chmod(permissions)
@@ -80,9 +82,9 @@ def _write_atomically(path: Path, data: bytes, permissions: int | None = None) -
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append a line, as UTF-8, whole or not at all, and return when the disk has it.
+    """Append a line, as UTF-8, whole or not at all, and return when it is on disk.
 
-    Several processes may append at the same time. An unfinished line at the end of the file is ended first.
+    Several processes may append at the same time. An unfinished last line of the file is terminated first.
 
     Raises:
         OSError: If it cannot be written, or ``path`` is a link or not a regular file.
@@ -112,8 +114,8 @@ def append_line(path: Path, line: str) -> None:
 def write_output(path: Path, content: str | bytes) -> None:
     """Write bytes, or text as UTF-8, to a file that the user named, which may be a device or a pipe.
 
-    A regular file is replaced whole and keeps its permissions; where ``path`` is a symbolic link, that is the
-    file that it points to. Anything else, and stdout or stderr by another name, is written into.
+    A regular file, or the file that a symbolic link points to, is replaced as a whole and keeps its
+    permissions. Anything else, and stdout or stderr by another name, is written to directly.
     """
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -142,7 +144,7 @@ def _standard_stream(status: os.stat_result) -> int | None:
 
 
 def remove_folder_atomically(folder: Path) -> None:
-    """Remove a folder so that nobody ever sees half of it, and any leftover in the way."""
+    """Remove a folder so that nobody ever sees half of it, and any leftover that is in the way."""
     partial = partial_path(folder)
     shutil.rmtree(partial, ignore_errors=True)
     folder.rename(partial)
@@ -150,9 +152,9 @@ def remove_folder_atomically(folder: Path) -> None:
 
 
 def put_in_place(partial: Path, folder: Path) -> None:
-    """Rename ``partial`` to ``folder``; an older one is first renamed to ``.NAME.aside``, then removed.
+    """Rename ``partial`` to ``folder``; an older folder is first renamed to ``.NAME.aside``, then removed.
 
-    If it is killed between the two renames, the older one can be renamed back.
+    If the process is killed between the two renames, the older folder can be renamed back.
     """
     aside = _aside(folder)
     replaces = folder.exists()
@@ -170,9 +172,9 @@ def put_in_place(partial: Path, folder: Path) -> None:
 
 
 def tidy_up_beside(folder: Path) -> list[Path]:
-    """Undo or finish what killed processes have left undone in building or replacing ``folder``.
+    """Undo or finish what killed processes left undone while building or replacing ``folder``.
 
-    For writers without a lock: what belongs to a process that is alive stays.
+    For writers without a lock: what belongs to a process that is still alive stays.
 
     Returns:
         What was removed.
@@ -204,7 +206,7 @@ def _is_alive(process: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # It is another user's.
+    except PermissionError:  # It belongs to another user.
         pass
     return True
 
@@ -213,8 +215,8 @@ def remove_leftovers(folder: Path, *, keep_files_of_living: bool = False) -> Non
     """Remove what killed processes left half built in ``folder``; only for the writer that has the lock.
 
     Args:
-        folder: Where to look, but not in the folders in it.
-        keep_files_of_living: Leave the files of other processes that are alive, which write without the lock.
+        folder: The folder to look in, but not in its subfolders.
+        keep_files_of_living: Keep the files of other processes that are alive, which write without the lock.
     """
     for path in list(folder.iterdir()):
         match = _LEFTOVER.fullmatch(path.name)

@@ -14,7 +14,7 @@ from mt.errors import DeviceError, Remedy
 SearchPrecision = Literal["float32", "bf16", "fp16", "int8"]
 """The precision of matrix products in translating and scoring."""
 PrecisionName = Literal["auto"] | SearchPrecision
-"""A precision, or ``auto`` for the one that `choose_search_precision` takes."""
+"""A precision, or ``auto`` for the one that `choose_search_precision` selects."""
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -24,7 +24,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 
 
 def choose_device(name: str | torch.device) -> torch.device:
-    """The device of that name; ``auto`` takes CUDA, else Apple's MPS, else the CPU.
+    """The device of that name; ``auto`` selects CUDA, else Apple's MPS, else the CPU.
 
     Raises:
         DeviceError: If the name is unknown, or this machine has no such device.
@@ -47,10 +47,10 @@ def bf16_instructions() -> list[str]:
 
 
 def onednn_is_faster(dtype: torch.dtype) -> bool:
-    """Whether this CPU multiplies faster by oneDNN than by torch's other library, MKL.
+    """Whether this CPU multiplies faster with oneDNN than with torch's other library, MKL.
 
-    It does in bf16. In float32 MKL has kernels with AVX-512 for Intel's processors alone. On AMD's it takes
-    AVX2, which is half as fast on Zen 5 and three quarters as fast on Zen 4.
+    It does in bf16. In float32, MKL has AVX-512 kernels for Intel's processors only. On AMD's it uses AVX2,
+    which is half as fast on Zen 5 and three quarters as fast on Zen 4.
     """
     if dtype != torch.float32:
         return dtype == torch.bfloat16
@@ -59,9 +59,9 @@ def onednn_is_faster(dtype: torch.dtype) -> bool:
 
 
 def attention_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
-    """The type in which search computes attention, between layers of type ``dtype``.
+    """The data type in which search computes attention between layers of type ``dtype``.
 
-    Without AMX, torch's kernel for the CPU takes three times as long in bf16 as in float32.
+    Without AMX, torch's CPU kernel takes three times as long in bf16 as in float32.
     """
     has_amx = _capabilities().get("amx_bf16", False)
     return torch.float32 if device.type == "cpu" and dtype == torch.bfloat16 and not has_amx else dtype
@@ -81,9 +81,9 @@ def multiplies_bf16_fast(device: torch.device) -> bool:
 
 
 def fastest_precision(device: torch.device) -> Literal["float32", "bf16", "fp16"]:
-    """The precision that ``auto`` takes: bf16 where it is fast, fp16 on other GPUs with tensor cores.
+    """The precision that ``auto`` selects: bf16 where it is fast, fp16 on other GPUs with tensor cores.
 
-    Those are NVIDIA's since Volta; on older ones fp16 is slower than float32, or hardly faster.
+    These are NVIDIA's since Volta; on older ones fp16 is slower than float32, or hardly faster.
     """
     if multiplies_bf16_fast(device):
         return "bf16"
@@ -92,10 +92,10 @@ def fastest_precision(device: torch.device) -> Literal["float32", "bf16", "fp16"
 
 
 def choose_search_precision(name: Literal["auto"] | SearchPrecision, device: torch.device) -> SearchPrecision:
-    """The precision of that name; ``auto`` takes 16 bits where that is faster, and never 8.
+    """The precision of that name; ``auto`` selects 16 bits where that is faster, and never 8.
 
     Raises:
-        DeviceError: If the device does not compute in it, or would only be slowed down.
+        DeviceError: If the device does not support it, or would only be slowed down by it.
     """
     if name == "auto":
         return fastest_precision(device)
@@ -112,7 +112,7 @@ def choose_search_precision(name: Literal["auto"] | SearchPrecision, device: tor
     }
     if not is_there[name]:
         raise DeviceError(
-            f"precision {name} needs {where[name]}, and this is {device.type} without it.",
+            f"precision {name} needs {where[name]}, but this device is {device.type} without it.",
             Remedy.OTHER_PRECISION,
         )
     return name
@@ -126,14 +126,14 @@ def overflow_remedy(precision: SearchPrecision) -> Remedy:
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether this error says that a tensor did not fit into the memory of a device.
 
-    CUDA's allocator raises a class of its own; the driver, cuBLAS, the CPU and MPS only have a message.
+    CUDA's allocator raises its own exception class; the driver, cuBLAS, the CPU and MPS only have a message.
     """
     texts = (
         "CUDA error: out of memory",
         "CUBLAS_STATUS_ALLOC_FAILED",
         "DefaultCPUAllocator: can't allocate memory",
         "MPS backend out of memory",
-        # More bytes than an address can name.
+        # More bytes than can be addressed.
         "Storage size calculation overflowed",
     )
     return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in texts)
@@ -154,12 +154,12 @@ def split_on_out_of_memory(
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-    # Outside of the handler: the error keeps the tensors of all frames alive that it passed through.
+    # Outside the handler, because the error keeps the tensors of all frames that it passed through alive.
     return [result for part in split(work) for result in split_on_out_of_memory(compute, part, split)]
 
 
 class DeferredRead:
-    """Numbers on their way from a device to the host, which need not wait for them yet.
+    """Numbers that are being copied from a device to the host, which need not wait for them yet.
 
     On CUDA they are copied as soon as they are computed, whatever is launched after them.
     """
@@ -171,7 +171,7 @@ class DeferredRead:
             self._copied.record()
 
     def wait(self) -> list[float]:
-        """The numbers, once they are there."""
+        """The numbers, once they have arrived."""
         if self._copied is not None:
             self._copied.synchronize()
             self._copied = None
@@ -182,7 +182,7 @@ class DeferredRead:
 class Precision:
     """The precision of training: float32, or mixed with bf16 or fp16 (Micikevicius et al. 2018).
 
-    For fp16 the loss is scaled, which keeps small gradients from vanishing.
+    For fp16 the loss is scaled, which keeps small gradients from underflowing to zero.
     """
 
     def __init__(
@@ -192,9 +192,9 @@ class Precision:
         *,
         tf32: bool = False,
     ) -> None:
-        """Choose the precision; ``auto`` takes bf16, else fp16, where that is faster than float32.
+        """Choose the precision; ``auto`` selects bf16, else fp16, where that is faster than float32.
 
-        With ``tf32``, float32 products of this process on CUDA are computed in TF32, where the GPU has it.
+        With ``tf32``, float32 products of this process on CUDA are computed in TF32 if the GPU supports it.
 
         Raises:
             DeviceError: If mixed precision is requested on a device that it would only slow down.
@@ -204,13 +204,13 @@ class Precision:
             name = fastest_precision(device)
         if name == "fp16" and device.type != "cuda":
             raise DeviceError(
-                f"training.precision: fp16 needs a CUDA device, and this run trains on {device.type}. "
+                f"training.precision: fp16 needs a CUDA device, but this run trains on {device.type}. "
                 "Set training.precision=auto."
             )
         if name == "bf16" and not multiplies_bf16_fast(device):
             raise DeviceError(
                 "training.precision: bf16 needs a GPU of NVIDIA's Ampere generation or a later one, or a CPU "
-                f"with AMX or AVX-512 BF16, and this run trains on {device.type} without them. "
+                f"with AMX or AVX-512 BF16, but this run trains on {device.type} without them. "
                 "Set training.precision=auto."
             )
         self.name = name
@@ -218,8 +218,8 @@ class Precision:
         self._dtype = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
         self.scaler = torch.amp.GradScaler(device.type, enabled=name == "fp16")
         if device.type == "cuda":
-            # Torch has this for the whole process. Its newer name alone would contradict the old one, which
-            # torch.compile reads.
+            # Torch sets this for the whole process. Setting only the newer name would contradict the old one,
+            # which torch.compile reads.
             torch.backends.cuda.matmul.allow_tf32 = tf32
 
     def autocast(self) -> AbstractContextManager[Any]:
@@ -234,11 +234,11 @@ def keep_freed_memory() -> None:
 
     Each step frees hundreds of megabytes and allocates them again. The C library returns large blocks to the
     system, which has to zero each page that it hands out: 3 to 7 % of the time on a CPU. Without glibc this
-    does nothing.
+    has no effect.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_MAX, 0)
         mallopt(_M_TRIM_THRESHOLD, -1)
-        # Threads use what others have freed only in the same arena; by default there are eight for each core.
+        # Threads reuse what others have freed only in the same arena; by default there are eight per core.
         mallopt(_M_ARENA_MAX, os.cpu_count() or 1)

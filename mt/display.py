@@ -1,6 +1,6 @@
-"""Output for people: untrusted text made harmless, counts, the width of the terminal, progress bars.
+"""Output for people: escaping untrusted text, counts, the width of the terminal, progress bars.
 
-A library must not draw on the terminal of its user: there are no bars until the command line has called
+A library must not draw on its user's terminal: there are no bars until the command line has called
 `show_progress_bars`, and none if stderr is not a terminal.
 """
 
@@ -26,8 +26,8 @@ format_seconds: Callable[[float], str] = tqdm.format_interval
 # State of the process, like the handlers of `logging`: a thread would not inherit a ContextVar.
 _are_shown = False
 
-# C0 except tab and line feed, DEL, C1, and bidirectional controls, which reorder text. A surrogate is a byte
-# of a line or a name that is not UTF-8, and nothing that is UTF-8 can hold it.
+# C0 except tab and line feed, DEL, C1, and bidirectional controls, which reorder text. A surrogate stands for
+# a byte of a line or a name that is not UTF-8, and cannot be written as UTF-8.
 _CONTROL_CHARACTERS = (
     *(code for code in range(0x20) if chr(code) not in "\t\n"),
     *range(0x7F, 0xA0),
@@ -41,7 +41,7 @@ _VISIBLE = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for cod
 def visible(text: str) -> str:
     r"""``text`` with control characters escaped, such as ``\x1b``, except tabs and line feeds.
 
-    So are lone surrogates, such as ``\udcff``: the result can always be written as UTF-8.
+    Lone surrogates, such as ``\udcff``, are escaped too, so the result can always be written as UTF-8.
     """
     return text.translate(_VISIBLE)
 
@@ -52,12 +52,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def origin_of_split(origin: str) -> str:
-    """Where a split comes from, for a reader: ``corpus.json`` says "carved" for one that was held out."""
+    """Where a split comes from, in words for the user: "carved" in ``corpus.json`` means held out."""
     return "held out" if origin == "carved" else origin
 
 
 def in_precision(precision: str) -> str:
-    """What is added to scores that are not computed in float32, such as ", computed in bf16"."""
+    """The note after scores that are not computed in float32, such as ", computed in bf16"."""
     return "" if precision == "float32" else f", computed in {precision}"
 
 
@@ -68,7 +68,7 @@ def markdown_text(text: str) -> str:
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal that stderr is; None if it is not a terminal, or has no size."""
+    """The width in columns of the terminal on stderr; None if stderr is not a terminal, or has no size."""
     try:
         columns, lines = os.get_terminal_size(sys.stderr.fileno())
     except (OSError, ValueError):  # A file, a pipe, or a stream that has no descriptor.
@@ -77,7 +77,7 @@ def terminal_width() -> int | None:
 
 
 class ProgressLines:
-    """Log lines in place of a bar: how far some work is, and the time left. Short work leaves none."""
+    """Log lines in place of a bar: the progress of some work, and the time left. Short work logs none."""
 
     def __init__(self, total: int | None, *, unit: str, description: str) -> None:
         self._total, self._unit, self._description = total, unit, description
@@ -129,7 +129,7 @@ def progress_bar(
         total: How many units there are; None if unknown.
         unit: What is counted, in the plural.
         description: What is being done, such as "translating".
-        shown: False for neither in any case.
+        shown: False to show neither a bar nor log lines.
         delay_seconds: The bar appears after this time.
     """
     if not (shown and _are_shown):
@@ -149,7 +149,7 @@ def progress_bar(
 
 @contextmanager
 def waiting(description: str) -> Iterator[None]:
-    """Show the seconds of some work that cannot say how far it is, and that lets other threads run."""
+    """Show the elapsed seconds of work that cannot report its progress, and that lets other threads run."""
     ended = threading.Event()
     with progress_bar(None, unit="seconds", description=description) as bar:
 
@@ -167,13 +167,13 @@ def waiting(description: str) -> Iterator[None]:
 
 
 def show_progress_bars() -> None:
-    """Draw bars from now on."""
+    """Draw progress bars from now on."""
     global _are_shown
     _are_shown = True
 
 
 def show_only_errors() -> None:
-    """Say nothing on the terminal from now on, and only errors in log files, as the other processes do."""
+    """From now on print nothing on the terminal and log only errors, as all processes but the first do."""
     global _are_shown
     _are_shown = False
     logger = logging.getLogger("mt")
@@ -198,7 +198,7 @@ def track(
     """The items, with a `progress_bar` that advances as they are consumed, if bars are shown.
 
     Args:
-        items: What is iterated over.
+        items: The items to iterate over.
         description: What is being done, such as "encoding".
         unit: What is counted, in the plural.
         total: How many units there are; by default the number of items, if known.

@@ -1,4 +1,4 @@
-"""What the processes of a run tell each other; a single process tells nobody, and its values come back.
+"""Communication between the processes of a run; in a single process, values are returned unchanged.
 
 All processes call the same functions in the same order. torchrun starts them, ends all of them when one
 fails, and is the only launcher (https://docs.pytorch.org/docs/stable/elastic/run.html).
@@ -30,9 +30,9 @@ STEP_TIME = {"cpu": timedelta(seconds=60), "cuda": timedelta(minutes=5)}
 # How long it waits while the first one prepares the corpus, validates or saves.
 LONG_TIME = timedelta(days=7)
 _FIRST_WORD_SECONDS = 2.0
-# How often a process looks whether another one was asked to stop.
+# How often a process checks whether another one was asked to stop.
 _HEARING_SECONDS = 1.0
-# How often a process that waits looks whether the others are through.
+# How often a waiting process checks whether the others are done.
 _LOOKING_SECONDS = 0.02
 _STOP, _DEVICE = "mt/stop", "mt/device"
 
@@ -45,11 +45,11 @@ _read_at = 0.0
 
 @contextmanager
 def connected(device_type: str) -> Iterator[None]:
-    """Connect the processes for the time of the ``with`` block, in which they compute on such devices.
+    """Connect the processes for the duration of the ``with`` block, in which they compute on such devices.
 
     Raises:
-        TrainingError: On the first process, if another one was lost. The others end without a word. On
-            another process, if it computes on another kind of device than the first one.
+        TrainingError: In the first process, if another one was lost; the others end silently. In another
+            process, if it computes on another kind of device than the first one.
     """
     global _patient, _board
     if not processes.are_several():
@@ -69,12 +69,12 @@ def connected(device_type: str) -> Iterator[None]:
         if not is_lost_connection(error):
             raise
         if not processes.is_first():
-            # torchrun ends all others when it notices the end of one. The first one has more to say.
+            # torchrun ends all others when it notices the end of one. Give the first one time to report.
             time.sleep(_FIRST_WORD_SECONDS)
             sys.exit(1)
         raise TrainingError(
-            "another process of this run has ended, or has not answered in time; if it could say why, that "
-            "is above and in train.log. The same command resumes the run from its newest checkpoint."
+            "another process of this run has ended, or has not answered in time; if it could report why, "
+            "see above or train.log. The same command resumes the run from its newest checkpoint."
         ) from error
     finally:
         _patient = _board = None
@@ -83,18 +83,18 @@ def connected(device_type: str) -> Iterator[None]:
 
 
 def _refuse_other_device(device_type: str) -> None:
-    """Check that all processes compute on devices of one kind, without which they cannot connect."""
+    """Check that all processes compute on the same kind of device, because otherwise they cannot connect."""
     if processes.is_first():
         _board.set(_DEVICE, device_type)
     elif (first := _board.get(_DEVICE).decode()) != device_type:
         raise TrainingError(
-            f"this process computes on {device_type} and the first one on {first}. Choose a device that all "
+            f"this process computes on {device_type}, but the first one on {first}. Choose a device that all "
             "machines have."
         )
 
 
 def wrap(objective: nn.Module) -> nn.Module:
-    """What a step calls instead of ``objective``: its gradient becomes the mean over all processes."""
+    """The module to call instead of ``objective``: its gradient becomes the mean over all processes."""
     if not dist.is_initialized():
         return objective
     with warnings.catch_warnings():
@@ -104,14 +104,14 @@ def wrap(objective: nn.Module) -> nn.Module:
 
 
 def keep_to_oneself(wrapped: nn.Module) -> AbstractContextManager[None]:
-    """Within the ``with`` block, add gradients up without exchanging them."""
+    """Within the ``with`` block, accumulate gradients without exchanging them."""
     if isinstance(wrapped, DistributedDataParallel):
         return wrapped.no_sync()
     return nullcontext()
 
 
 def total(numbers: Tensor) -> Tensor:
-    """The sum over all processes of each number, in one exchange; within a step. It waits for no device."""
+    """The sum of each number over all processes, in one exchange within a step. It waits for no device."""
     if not dist.is_initialized():
         return numbers
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
@@ -121,7 +121,7 @@ def total(numbers: Tensor) -> Tensor:
 
 
 def agree(value: T) -> T:
-    """The first process's value, on each of them."""
+    """The first process's value, in every process."""
     if not dist.is_initialized():
         return value
     values = [value]
@@ -136,7 +136,7 @@ def wait() -> None:
 
 
 def in_turns(work: Callable[[], T]) -> T:
-    """Do the work on the first process, then on the first of each other machine, then on the rest.
+    """Do the work in the first process, then in the first one on each other machine, then in the rest.
 
     The later ones find what the earlier ones have left on disk.
     """
@@ -150,12 +150,12 @@ def in_turns(work: Callable[[], T]) -> T:
 
 
 def deal(pieces: Sequence[T], work: Callable[[Sequence[T]], list[R]]) -> list[R]:
-    """Deal the pieces out, which are the same on all processes, and return all results, in order, on each.
+    """Distribute the pieces, which are the same in all processes; return all results, in order, in each one.
 
     ``work`` returns the results of a share of the pieces, in order.
 
     Raises:
-        MtError, Interrupted: On all processes, if one of them raises it.
+        MtError, Interrupted: In all processes, if one of them raises it.
     """
     if not dist.is_initialized():
         return work(pieces)
@@ -165,10 +165,10 @@ def deal(pieces: Sequence[T], work: Callable[[Sequence[T]], list[R]]) -> list[R]
 
 
 def together(work: Callable[[], T]) -> T:
-    """What ``work`` returns on this process, as soon as all are through with theirs, however long it takes.
+    """The result of ``work`` in this process, once all processes are done, however long it takes.
 
     Raises:
-        MtError, Interrupted: On all processes, if one of them raises it.
+        MtError, Interrupted: In all processes, if one of them raises it.
     """
     done: list[T] = []
     error: MtError | Interrupted | None = None
@@ -183,14 +183,16 @@ def together(work: Callable[[], T]) -> T:
 
 
 def once_a_machine(work: Callable[[], T], check: Callable[[], None]) -> T:
-    """What ``work`` returns on the first process of this machine, on each of them, however long it takes.
+    """The result of ``work`` in the first process on this machine, returned in all of them.
+
+    It may take any length of time.
 
     Args:
-        work: Called on the first process of each machine.
+        work: Called in the first process on each machine.
         check: Called now and then while a process waits for the others; may raise to stop all of them.
 
     Raises:
-        MtError, Interrupted: On all processes, if one of them raises it.
+        MtError, Interrupted: In all processes, if one of them raises it.
     """
     if not dist.is_initialized():
         return work()
@@ -201,7 +203,7 @@ def once_a_machine(work: Callable[[], T], check: Callable[[], None]) -> T:
             if processes.is_first_on_machine():
                 done.append(work())
         finally:
-            # Python answers no signal while it waits in a call of torch, so that this one must not wait.
+            # Python handles no signals while it waits in a torch call, so this process must not wait there.
             through = dist.barrier(group=_patient, async_op=True)
         while not through.is_completed():
             check()
@@ -214,9 +216,9 @@ def once_a_machine(work: Callable[[], T], check: Callable[[], None]) -> T:
 
 
 def has_heard(stop: bool) -> bool:
-    """Whether any process has been asked to ``stop``; that another one was is heard within a second.
+    """Whether any process has been asked to ``stop``; other processes notice within a second.
 
-    It costs no exchange, so that the processes find out at different times.
+    It needs no exchange, so the processes find out at different times.
     """
     global _read_at
     if _board is None:
@@ -230,7 +232,7 @@ def has_heard(stop: bool) -> bool:
 
 
 def agreed(items: Iterator[T]) -> Iterator[T]:
-    """The items of the first process, on each of them; the others' own are not asked for."""
+    """The items of the first process, in every process; those of the others are not requested."""
     if not dist.is_initialized():
         yield from items
         return

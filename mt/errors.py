@@ -1,4 +1,4 @@
-"""What can go wrong for a user: each error is one sentence that says what, where and what to do."""
+"""The errors that a user can see: each is a sentence that says what is wrong, where, and what to do."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -6,26 +6,26 @@ from typing import Self
 
 
 class Remedy(Enum):
-    """What to do about an error, in general words; the command line adds its flags."""
+    """What to do about an error, in general words; the command line gives it as flags."""
 
     OTHER_RUN = "use another run directory"
     START_OVER = "start the run over, with the old one moved aside"
-    OTHER_CHECKPOINT = "take another checkpoint"
+    OTHER_CHECKPOINT = "use another checkpoint"
     COMPUTE_ON_CPU = "compute on the CPU"
-    OTHER_PRECISION = "take another precision, such as auto"
+    OTHER_PRECISION = "use another precision, such as auto"
     COMPUTE_IN_FLOAT32 = "compute in float32"
     GIVE_REFERENCES = "give the references as a file"
-    OTHER_SPLIT = "name the split that they are of"
+    OTHER_SPLIT = "name the split that they belong to"
     CHOOSE_SEARCH = "choose it when you translate"
     WRITE_RECIPE = "write that recipe to a file"
     TRAIN_ONE = "train one"
     RESUME = "resume that run"
-    OTHER_TEST_SET = "name the test set that they are of"
+    OTHER_TEST_SET = "name the test set that they belong to"
     OTHER_ADDRESS = "serve at another address"
 
 
 class MtError(Exception):
-    """The base of every error that is the input's fault; the command line prints it and exits with 2.
+    """Base class of all errors caused by the input; the command line prints them and exits with code 2.
 
     Attributes:
         message: What is wrong and where, and what to do about it apart from the remedies.
@@ -51,11 +51,11 @@ class ConfigError(MtError):
 
 
 class DataError(MtError):
-    """A corpus, a sentence or a tokenizer cannot be read or is not what it should be."""
+    """A corpus, a sentence or a tokenizer cannot be read or is invalid."""
 
 
 class SplitError(DataError):
-    """A corpus is too small for splits to be held out."""
+    """A corpus is too small to hold out splits."""
 
 
 class LinesError(DataError):
@@ -67,7 +67,7 @@ class LinesError(DataError):
         self.reasons = reasons
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
-        """Let it be sent to another process."""
+        """Allow it to be sent to another process."""
         return type(self), (self.reasons, *self.remedies)
 
 
@@ -80,23 +80,23 @@ class CheckpointError(MtError):
 
 
 class RunError(MtError):
-    """A run directory is missing, locked, or does not fit what was asked of it."""
+    """A run directory is missing, locked, or unsuitable for what was requested."""
 
 
 class TrainingError(MtError):
-    """Training cannot continue: the loss is NaN, say, or the device is not there."""
+    """Training cannot continue, for example because the loss is NaN or the device is missing."""
 
 
 class ExportError(MtError):
-    """A model cannot be exported, or what was exported does not translate as it should."""
+    """A model cannot be exported, or the exported model does not translate as it should."""
 
 
 class DeviceError(MtError):
-    """The device that was asked for is not there, or cannot do what was asked of it."""
+    """The requested device is missing, or does not support what was requested."""
 
 
 def with_remedies(message: str, remedies: Sequence[str]) -> str:
-    """The message, then a sentence such as "Do this, or do that."; the message alone where there are none."""
+    """The message, then a sentence such as "Do this, or do that."; only the message if there are none."""
     if not remedies:
         return message
     sentence = ", or ".join(remedies)

@@ -1,4 +1,4 @@
-"""The makers of attention masks: boolean, True = may attend, broadcastable to ``(B, H, Tq, Tk)``."""
+"""Attention masks: boolean, True = may attend, broadcastable to ``(B, H, Tq, Tk)``."""
 
 from typing import Literal
 

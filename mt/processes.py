@@ -1,6 +1,7 @@
-"""Which of the processes that torchrun has started this one is; a process by itself is the only and first.
+"""Which of the processes started by torchrun this one is; a process on its own is the first and only one.
 
-A *rank* is the number of a process among all of them, from 0 on; the local rank, among those of its machine.
+A *rank* is the number of a process among all of them, counted from 0; the local rank, among those on its
+machine.
 """
 
 import ctypes
@@ -8,7 +9,7 @@ import os
 import signal
 import sys
 
-# Other launchers set RANK as well, for programs of theirs.
+# Other launchers also set RANK, for their own programs.
 _IS_OURS = "TORCHELASTIC_RUN_ID" in os.environ
 _LAUNCHER = os.getppid()
 _SET_PARENT_DEATH_SIGNAL = 1
@@ -26,7 +27,7 @@ def rank() -> int:
 
 
 def local_rank() -> int:
-    """The number of this process on its machine, which is that of its GPU."""
+    """The number of this process on its machine, which is also the number of its GPU."""
     return _number("LOCAL_RANK", 0)
 
 
@@ -36,17 +37,17 @@ def are_several() -> bool:
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes the run and speaks with the user."""
+    """Whether this is the process that writes the run and communicates with the user."""
     return rank() == 0
 
 
 def is_first_on_machine() -> bool:
-    """Whether this is the process that prepares what all on its machine read."""
+    """Whether this is the process that prepares what all processes on its machine read."""
     return local_rank() == 0
 
 
 def end_with_launcher() -> None:
-    """Let Linux end this process when torchrun is gone, which otherwise nobody would do."""
+    """Let Linux end this process when torchrun has died, because otherwise nobody would."""
     if sys.platform == "linux" and _IS_OURS:
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != _LAUNCHER:
@@ -54,10 +55,11 @@ def end_with_launcher() -> None:
 
 
 def let_threads_look(times: int) -> None:
-    """How often a thread of GNU's OpenMP looks for work before it sleeps; call it before torch is loaded.
+    """Set how often a thread of GNU OpenMP looks for work before it sleeps; call this before torch is loaded.
 
-    By default that is 300,000 times, about three milliseconds: waking up costs nothing then, but where other
-    programs need the same cores, everything becomes many times slower. What the environment says is kept.
+    By default that is 300,000 times, about three milliseconds: waking up then costs nothing, but if other
+    programs need the same cores, everything becomes many times slower. An existing environment setting is
+    kept.
     """
     if not _WAITS_AS_TOLD:
         os.environ["GOMP_SPINCOUNT"] = str(times)

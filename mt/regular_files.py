@@ -1,4 +1,4 @@
-"""Reading whole files: regular files of a bounded size, so that reading neither hangs nor fills memory.
+"""Reads whole files: regular files of a bounded size, so that reading neither hangs nor fills memory.
 
 A named pipe in place of a file would block its reader forever, and a device such as ``/dev/zero`` has no end.
 Every problem with a file is an OSError whose ``strerror`` completes the sentence "FILE cannot be read: ...".
@@ -23,12 +23,12 @@ _KINDS = {
 
 def named_path(text: str) -> Path:
     """The path that the user wrote: a tilde at its start is a home folder, if there is one."""
-    # Path.expanduser raises RuntimeError where there is none; here, no file of that name will be found.
+    # Path.expanduser raises RuntimeError if there is none; here, no file of that name will be found.
     return Path(os.path.expanduser(text))  # noqa: PTH111
 
 
 def is_utf8(path: Path) -> bool:
-    """Whether the path is UTF-8; many libraries and programs cannot open any other."""
+    """Whether the path is UTF-8; many libraries and programs cannot open other paths."""
     try:
         str(path).encode()
     except UnicodeEncodeError:  # Python keeps the bytes that are not UTF-8 as lone surrogates.
@@ -66,7 +66,7 @@ def read_bytes(path: Path, *, max_bytes: int, folder: int | None = None) -> byte
         OSError: If it cannot be opened by `open_regular` or read, or is larger than ``max_bytes``.
     """
     with open_regular(path, folder=folder) as file:
-        # Some files of /proc are endless, and reading them may return None.
+        # Some files in /proc are endless, and reading them may return None.
         content = file.read(max_bytes + 1) or b""
     return _bounded(content, max_bytes, path)
 
@@ -91,7 +91,7 @@ def read_given(path: Path, *, max_bytes: int) -> bytes:
 
 
 def read_text(path: Path, *, max_bytes: int) -> str:
-    """The content of a regular file of UTF-8; a byte order mark at its start is removed.
+    """The content of a regular UTF-8 file, without a byte order mark at its start.
 
     Raises:
         OSError: If it cannot be read, is larger than ``max_bytes``, or is not UTF-8.

@@ -22,7 +22,7 @@ _MAX_REPORT_BYTES = 10_000_000
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """The files of one run. Making this object touches no disk."""
+    """The files of one run. Creating this object does not access the disk."""
 
     path: Path
 
@@ -83,7 +83,7 @@ class RunDirectory:
 
     @property
     def stopped_file(self) -> Path:
-        """Why training was stopped before its end, until it goes on; torchrun hides the exit code."""
+        """Why training was stopped before its end, until it continues; torchrun hides the exit code."""
         return self.path / "stopped"
 
     def hypotheses_file(self, setting: str) -> Path:
@@ -138,15 +138,15 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes from training here, for the length of a ``with``; make the folder if needed.
+        """Keep other processes from training here during a ``with`` block; create the folder if needed.
 
-        The system releases the lock when the process ends, in whatever way. Half-written files that a killed
+        The system releases the lock when the process ends, however it ends. Half-written files that a killed
         process left in the run directory are removed.
 
         Raises:
-            RunError: At once, if another process (or this one) holds it, the folder cannot be written, its
-                name is not UTF-8, or something in it is a link, which an archive could contain to lead out of
-                the folder.
+            RunError: Immediately, if another process (or this one) holds the lock, the folder cannot be
+                written, its name is not UTF-8, or it contains a link, with which an archive could lead out
+                of the folder.
         """
         self.refuse_unreadable_name()
         try:
@@ -170,7 +170,7 @@ class RunDirectory:
     def refuse_second_writer(self) -> None:
         """Check early, before the slow imports of training, that no other process trains here.
 
-        Only `lock` is safe: another process may come in between.
+        Only `lock` is safe: another process may start in between.
 
         Raises:
             RunError: If somebody holds the lock.
@@ -179,10 +179,10 @@ class RunDirectory:
             raise self._in_use(holder)
 
     def refuse_unusable(self) -> None:
-        """Check, without making or locking anything, what would keep `lock` from being taken.
+        """Check, without creating or locking anything, for what would keep `lock` from succeeding.
 
         Raises:
-            RunError: As `lock`.
+            RunError: As in `lock`.
         """
         self.refuse_second_writer()
         self.refuse_unreadable_name()
@@ -195,26 +195,26 @@ class RunDirectory:
             _refuse_links(self.path)
 
     def refuse_unreadable_name(self) -> None:
-        """Check that the path is UTF-8, because TensorBoard can write nowhere else.
+        """Check that the path is UTF-8, because TensorBoard cannot write to other paths.
 
         Raises:
             RunError: If it is not.
         """
         if not is_utf8(self.path):
             raise RunError(
-                f"{self.path} is not UTF-8, and TensorBoard cannot write there: choose another name."
+                f"{self.path} is not UTF-8, so TensorBoard cannot write there: choose another name."
             )
 
     def refuse_unwritable(self) -> None:
-        """Check that files can be added to the run, which need not be locked for that.
+        """Check that files can be added to the run, for which it need not be locked.
 
         Raises:
-            RunError: If they cannot, as in somebody else's run, or on a disk that can only be read.
+            RunError: If they cannot, as in somebody else's run, or on a read-only disk.
         """
         if not os.access(self.path, os.W_OK | os.X_OK):
             raise RunError(
-                f"{self.path} cannot be written, and what is translated is kept in the run: copy the run to "
-                "a folder that you can write, and name that."
+                f"{self.path} cannot be written, but translations are saved in the run: copy the run to a "
+                "folder that you can write to, and use the copy."
             )
 
     def holder(self) -> str | None:
@@ -224,8 +224,8 @@ class RunDirectory:
         except OSError:  # There is no run yet, or `lock` will say what is wrong with it.
             return None
         try:
-            # Without a name in it nobody holds it. Locking it for a moment, to find out, could refuse a
-            # process that starts to train at that moment.
+            # If it contains no name, nobody holds it. Locking it briefly, to find out, could make a process
+            # fail that starts to train at that moment.
             if os.fstat(descriptor).st_size:
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -240,13 +240,13 @@ class RunDirectory:
         """Lock the open lock file, and write process and host into it."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Another process may have moved the run aside since the file was opened, and the file with it.
+            # Another process may have moved the run aside, with this file, since the file was opened.
             if not os.path.samestat(os.fstat(descriptor), self.lock_file.stat()):
                 raise FileNotFoundError(errno.ENOENT, "it was moved a moment ago")
             _refuse_links(self.path)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
-            # Evaluating writes here without the lock.
+            # Evaluation writes here without the lock.
             remove_leftovers(self.path, keep_files_of_living=True)
         except BlockingIOError:
             raise self._in_use(_read_holder(descriptor)) from None
@@ -262,7 +262,7 @@ class RunDirectory:
     def _unusable(self, error: OSError) -> RunError:
         return RunError(
             f"Cannot use {self.path} as a run directory: {error.strerror}. "
-            "It needs a folder on a disk that can be written and locked.",
+            "It must be a folder on a disk that can be written and locked.",
             Remedy.OTHER_RUN,
         )
 
@@ -272,7 +272,7 @@ class RunDirectory:
         It takes the lock itself, so call it before ``lock``.
 
         Raises:
-            RunError: If there is no run here, someone trains in it, or it cannot be moved.
+            RunError: If there is no run here, a process is training in it, or it cannot be moved.
         """
         self.require()
         # "." has no name to add to.
@@ -292,7 +292,7 @@ class RunDirectory:
         return aside
 
     def _newest_checkpoint_time(self) -> int | None:
-        """When its newest checkpoint was written, in nanoseconds; None where it has none."""
+        """When its newest checkpoint was written, in nanoseconds; None if it has none."""
         times = []
         for record in self.checkpoints_dir.glob("step_*/checkpoint.json"):
             with contextlib.suppress(FileNotFoundError):  # Training may just have pruned it.
@@ -303,7 +303,7 @@ class RunDirectory:
 def as_run(run: str | Path | RunDirectory) -> RunDirectory:
     """A run directory, given as such or by its path.
 
-    The current directory gets its full path: "." would still be the old run after that is set aside.
+    The current directory gets its full path: "." would still be the old run after that has been set aside.
     """
     path = run.path if isinstance(run, RunDirectory) else Path(run)
     return RunDirectory(path if path.name else path.absolute())
@@ -323,7 +323,7 @@ def newest_run(runs: Path) -> RunDirectory:
 
 
 def _runs_in(folder: Path) -> list[RunDirectory]:
-    """Every run in ``folder``, by name, without those that are being made under a hidden one."""
+    """Every run in ``folder``, by name, except those that are being created under a hidden name."""
     if not folder.is_dir():
         return []
     visible = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
@@ -340,7 +340,7 @@ def _refuse_links(folder: Path) -> None:
 def _not_regular(path: Path) -> RunError:
     what = "a symbolic link" if path.is_symlink() else "not a regular file"
     return RunError(
-        f"{path} is {what}, and training writes only into its run directory. Remove it, or put the file "
+        f"{path} is {what}, but training writes only into its run directory. Remove it, or put the file "
         "itself there; the run directory as a whole may be a link."
     )
 

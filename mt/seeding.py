@@ -21,7 +21,7 @@ def seed_everything(seed: int) -> None:
 def derived_seed(purpose: str, *numbers: int) -> int:
     """A seed from 0 to ``2**64 - 1`` that depends on the purpose and on each of the numbers.
 
-    A list as the seed of numpy would not do: it treats ``[1, 2]`` and ``[1, 2, 0]`` as the same.
+    A list as a numpy seed would not do, because numpy treats ``[1, 2]`` and ``[1, 2, 0]`` as equal.
     """
     text = " ".join([purpose, *map(str, numbers)])
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())

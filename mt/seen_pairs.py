@@ -1,4 +1,4 @@
-"""Finds duplicate pairs by 64-bit hashes: 8 bytes a pair, however long the texts."""
+"""Finds duplicate pairs by 64-bit hashes: 8 bytes per pair, however long the texts."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -17,11 +17,11 @@ class SeenPairs:
         self._runs: list[npt.NDArray[np.uint64]] = []
 
     def add(self, pairs: Iterable[tuple[str, str]]) -> npt.NDArray[np.bool_]:
-        """Add N pairs, and return a mask ``(N,)``: True where a pair was not there before."""
+        """Add N pairs, and return a mask ``(N,)``: True where a pair is new."""
         return self.add_hashes(pair_hashes(pairs))
 
     def add_hashes(self, digests: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """Do what `add` does with N pairs of which only the `pair_hashes` are known."""
+        """Like `add`, for N pairs of which only the `pair_hashes` are known."""
         hashes, first = np.unique(digests, return_index=True)
         is_new = np.ones(len(hashes), dtype=np.bool_)
         for run in self._runs:
@@ -33,7 +33,7 @@ class SeenPairs:
         return result
 
     def _keep(self, run: npt.NDArray[np.uint64]) -> None:
-        """Add a sorted array, merged with those before it until each is over twice as long as the next.
+        """Add a sorted array, merged with earlier ones until each is over twice as long as the next.
 
         The number of arrays to search and the number of times a hash is merged both grow as log(pairs).
         """

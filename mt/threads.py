@@ -1,7 +1,7 @@
-"""The number of torch's threads, and pieces of work that are done at the same time on a share of them each.
+"""The number of torch's threads, and work that is done in parallel, each piece on a share of the threads.
 
 An operation that is divided among threads ends when the last of them does, and only then the next one begins.
-Batches on a thread each never wait for one another.
+Batches on one thread each never wait for one another.
 """
 
 import threading
@@ -14,25 +14,25 @@ import torch
 T = TypeVar("T")
 R = TypeVar("R")
 Check = Callable[[], None]
-"""Raises if work must be given up."""
+"""Raises if the work must be abandoned."""
 
-# Each piece needs memory of its own.
+# Each piece needs its own memory.
 _MOST_AT_ONCE = 4
-# Python answers a signal that comes just before a wait only when the wait is over.
+# Python handles a signal that arrives just before a wait only when the wait is over.
 _LOOKING_SECONDS = 0.1
 
 
 def fix_num_threads() -> None:
     """Keep MKL from choosing how many threads each product gets; call it before the first step of training.
 
-    MKL no longer chooses once the number of torch's threads was set, which `map_at_once` does. So a run that
-    has validated would otherwise not compute as the same run does that was resumed and has not.
+    MKL no longer chooses once the number of torch's threads has been set, as in `map_at_once`. Otherwise a
+    run that has validated would not compute the same as a resumed run that has not.
     """
     torch.set_num_threads(torch.get_num_threads())
 
 
 def num_at_once(device: torch.device) -> int:
-    """How many pieces of work a device does at once: on a CPU one for each of torch's threads, up to four."""
+    """How many pieces of work a device does in parallel: on a CPU one for each torch thread, up to four."""
     return min(_MOST_AT_ONCE, torch.get_num_threads()) if device.type == "cpu" else 1
 
 
@@ -46,19 +46,19 @@ def map_at_once(
 ) -> list[R]:
     """The results of ``work`` for all pieces, in order.
 
-    Meanwhile the number of torch's threads is the share of a piece, and afterwards what it was. What ``work``
-    or ``check`` raises is raised here, as is KeyboardInterrupt. Then no other piece begins, and those that
-    have begun are given up at their next check. This function waits for them, because a process cannot end
-    before its threads.
+    In the meantime, the number of torch's threads is the share of a piece, and afterwards what it was before.
+    Exceptions of ``work`` and ``check`` are raised here, as is KeyboardInterrupt. Then no other piece begins,
+    and those that have begun are abandoned at their next check. This function waits for them, because a
+    process cannot end before its threads.
 
     Args:
-        work: Called in a thread of its own, unless there is nothing to do at the same time. Its second
-            argument is a function to call often: it raises if the piece is given up.
-        pieces: They are begun in this order.
-        number: How many are done at once.
+        work: Called in a separate thread, unless there is nothing to do in parallel. Its second argument is a
+            function to call often: it raises if the piece is abandoned.
+        pieces: The pieces, begun in this order.
+        number: How many are done in parallel.
         check: Called in the calling thread before each piece, and by ``work`` whenever it calls its second
             argument; may raise to stop.
-        after: Called in the calling thread with each piece that was done, the first one done first.
+        after: Called in the calling thread with each finished piece, in the order in which they finish.
     """
     number = min(number, len(pieces))
     if number < 2:
@@ -88,7 +88,7 @@ def map_at_once(
             after(pieces[place])
 
     try:
-        # The number of threads is that of the thread which sets it, and that of all new ones.
+        # The number of threads applies to the thread that sets it, and to all new ones.
         with ThreadPoolExecutor(
             number, "at-once", torch.set_num_threads, (max(1, num_threads // number),)
         ) as pool:
@@ -101,7 +101,7 @@ def map_at_once(
                 while running:
                     take_finished()
             finally:
-                # Leaving the pool waits for its threads. Without an error they have nothing left to do.
+                # Leaving the pool waits for its threads. Without an error, they have nothing left to do.
                 given_up.set()
     finally:
         torch.set_num_threads(num_threads)

@@ -1,4 +1,4 @@
-"""Unsegmented scripts, which have no spaces between words: splitting for BLEU, and joining of sentences."""
+"""Unsegmented scripts, which have no spaces between words: splitting for BLEU, and joining sentences."""
 
 import re
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""From attention to alignment: which layer is read, and which words it links.
+"""From attention to alignment: which layer to use, and which words it links.
 
 One rule holds for every model. The candidates are the decoder's layers, each with the cross-attention of its
-heads averaged. The layer is read that most often attends most to the source token on which the prediction
-depends most: the one without which the probability of the target token falls furthest. This is measured on
-the first sentence pairs of the run's validation split. EOS takes no part on either side.
+heads averaged. The rule chooses the layer that most often attends most to the source token on which the
+prediction depends most: the token without which the probability of the target token falls furthest. This is
+measured on the first sentence pairs of the run's validation split. EOS is ignored on both sides.
 """
 
 import contextlib
@@ -31,19 +31,19 @@ from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
 
-# Enough for some 200 tokens, on which the layers of a trained model differ by far more than chance.
+# Enough for about 200 tokens, on which the layers of a trained model differ by far more than chance.
 _NUM_PAIRS_MEASURED = 20
 
 
 @dataclass(frozen=True)
 class AlignmentLayer:
-    """The decoder layer whose heads' mean is read as the alignment."""
+    """The decoder layer whose attention, averaged over heads, is used as the alignment."""
 
     index: int
     """Counted from 0, the lowest layer."""
     agreement: float | None
-    """The share of target tokens for which it attends most to what the prediction depends on most; None if
-    that was not measured, because the layer was given."""
+    """The share of target tokens for which it attends most to the source token that the prediction depends on
+    most; None if that was not measured, because the layer was given."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def attention_maps(
         sources: The sentences.
         targets: The translation of each; None for the one that the model finds.
         strategy: The decoding strategy that finds it.
-        layer: The decoder layer to read the alignment from, counted from 0; None for the one of the rule.
+        layer: The decoder layer to use for the alignment, counted from 0; None to choose it by the rule.
 
     Raises:
         LinesError: If a sentence is too long for the model.
@@ -85,14 +85,14 @@ def attention_maps(
 
 
 def aligning_layer(translator: Translator, layer: int | None = None) -> AlignmentLayer | None:
-    """The layer that aligns every sentence: the given one, or the one that the rule finds.
+    """The layer that aligns every sentence: the given layer, or the one that the rule chooses.
 
     Args:
         translator: One model, not an ensemble.
         layer: A decoder layer, counted from 0.
 
     Returns:
-        None if the run's validation split, by which the rule goes, cannot be read.
+        None if the run's validation split, which the rule needs, cannot be read.
 
     Raises:
         ConfigError: If there is no such layer.
@@ -120,7 +120,7 @@ def word_alignments(
         layer: The layer of `aligning_layer`; None applies the rule to these translations.
 
     Returns:
-        What `aligned_words` gives for each translation; None for all if the text was translated in parts.
+        The result of `aligned_words` for each translation; None for all if the text was translated in parts.
     """
     if any(len(each.parts) > 1 for each in translations):
         return [None] * len(translations)
@@ -135,7 +135,7 @@ def _validation_pairs(translator: Translator) -> list[SentenceAttention]:
         rows = load_split(translator.config.data, "validation")
     except MtError as error:
         LOG.info(
-            "the layer is chosen on the given sentences, because the validation split is not there: %s", error
+            "the layer is chosen on the given sentences, because the validation split is missing: %s", error
         )
         return []
     found: list[SentenceAttention] = []
@@ -147,7 +147,7 @@ def _validation_pairs(translator: Translator) -> list[SentenceAttention]:
 
 
 def choose_layer(translator: Translator, sentences: Sequence[SentenceAttention]) -> AlignmentLayer:
-    """Choose the layer by the rule of this module on these sentences; the lowest of equally good ones."""
+    """Choose the layer by the rule of this module on these sentences; if equally good, the lowest one."""
     model = translator.plain_model
     assert isinstance(model, Transformer)
     pairs = [sentence for sentence in sentences if sentence.src_ids and sentence.tgt_ids]
@@ -170,11 +170,11 @@ def aligned_tokens(alignment: Tensor) -> list[int]:
 def aligned_words(sentence: SentenceAttention, alignment: Tensor) -> list[tuple[int, int]]:
     """Link each target word to the source word that it attends to most.
 
-    The weights of the tokens of a word are added. A token that is part of several words counts for the last.
+    The weights of the tokens of a word are summed. A token that is part of several words counts for the last.
 
     Returns:
-        Pairs of a source and a target word, counted from 0, in the order of the target; words are what is
-        between the spaces of ``sentence.source`` and ``sentence.target``.
+        Pairs of a source and a target word, counted from 0, in the order of the target; words are separated
+        by spaces in ``sentence.source`` and ``sentence.target``.
     """
     src, tgt = _membership(sentence.src_tokens), _membership(sentence.tgt_tokens)
     if not src.numel() or not tgt.numel():

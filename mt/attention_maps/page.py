@@ -1,7 +1,7 @@
 """Attention as a page: one HTML file that opens from disk, with neither network nor build step.
 
-The drawing is in `page.js`, the look in `page.css`. All text of the user is data: it is embedded as JSON and
-put into the page as text nodes, never as markup.
+The drawing code is in `page.js`, the style in `page.css`. All text of the user is data: it is embedded as
+JSON and put into the page as text nodes, never as markup.
 """
 
 import base64
@@ -26,23 +26,23 @@ _FOLDER = Path(__file__).parent
 _SCRIPT = (_FOLDER / "page.js").read_text(encoding="utf-8")
 _STYLE = (_FOLDER / "page.css").read_text(encoding="utf-8")
 
-# Weights are embedded in 16 bits: exact to 0.00001, at a quarter of the size of decimal numbers.
+# Weights are embedded as 16 bits: exact to 0.00001, in a quarter of the space of decimal numbers.
 _STEPS = 2**16 - 1
 
 MOST_SENTENCES = 100
-"""The most sentences of a page; of 40 tokens, with 6 layers of 8 heads, each takes 0.7 MB."""
+"""The most sentences on a page; one of 40 tokens, with 6 layers of 8 heads, takes 0.7 MB."""
 
 
 def attention_html(maps: AttentionMaps) -> str:
-    """The maps as a fragment to embed in a page: style, data and script, without a heading of its own.
+    """The maps as a fragment to embed in a page: style, data and script, without a heading.
 
-    Sentences without text are left out. A page that restricts its scripts has to allow `script_hash`.
+    Sentences without text are left out. A page that restricts its scripts must allow `script_hash`.
     """
     return (
         '<section class="mt-attention">'
         f"<style>{_STYLE}</style>"
         f'<script type="application/json">{_data(maps)}</script>'
-        "<noscript>The attention maps are drawn by JavaScript, which is switched off.</noscript>"
+        "<noscript>JavaScript is switched off, but is needed to draw the attention maps.</noscript>"
         f"<script>{_SCRIPT}</script>"
         "</section>"
     )
@@ -55,14 +55,14 @@ def script_hash() -> str:
 
 
 def attention_page(maps: AttentionMaps, model_name: str) -> str:
-    """The maps as a whole page.
+    """The maps as a complete page.
 
     Args:
         maps: At most `MOST_SENTENCES`.
-        model_name: What the page says it is of, such as the run and its checkpoint.
+        model_name: The name of the model on the page, such as the run and its checkpoint.
     """
     name = html.escape(visible(model_name))
-    # Nothing is loaded from anywhere, and no script runs but ours, whatever the text contains.
+    # Nothing is loaded from anywhere, and no script runs except ours, whatever the text contains.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {script_hash()}"
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -88,7 +88,7 @@ h1 small {{ font-weight: 400; font-size: 0.95rem; opacity: 0.75; overflow-wrap: 
 
 
 def _data(maps: AttentionMaps) -> str:
-    """What the script draws, as JSON that may be put between tags."""
+    """The data that the script draws, as JSON that is safe between tags."""
     data = {
         "layer": maps.layer.index,
         "agreement": maps.layer.agreement,
@@ -103,16 +103,16 @@ def _has_text(sentence: SentenceAttention) -> bool:
 
 
 def refuse_nothing_to_show(maps: AttentionMaps) -> None:
-    """Check that there is a sentence to draw, and warn of those that a page leaves out.
+    """Check that there is a sentence to draw, and warn about sentences that a page leaves out.
 
     Raises:
-        DataError: If each of them lacks a word in its source or its translation.
+        DataError: If every sentence has no words in its source or in its translation.
     """
     left_out = [str(each.line) for each in maps.sentences if not _has_text(each)]
     if len(left_out) == len(maps.sentences):
         raise DataError("there is nothing to show: the sentence or its translation has no words.")
     if left_out:
-        LOG.warning("left out, without words on one side: line %s", ", ".join(left_out))
+        LOG.warning("left out, because one side has no words: line %s", ", ".join(left_out))
 
 
 def _sentence(sentence: SentenceAttention) -> dict[str, object]:

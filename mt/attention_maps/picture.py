@@ -1,4 +1,4 @@
-"""Attention as a picture for a paper, drawn by matplotlib: importing this needs the extra ``pictures``."""
+"""Attention as a picture for a paper, drawn with matplotlib; importing this needs the extra ``pictures``."""
 
 import io
 import logging
@@ -24,15 +24,15 @@ LOG = logging.getLogger(__name__)
 Kind = Literal["cross", "encoder", "decoder"]
 Heads = int | Literal["mean", "all"]
 
-# XML, of which SVG is, has no place for them, not even in the comments with the text of each label.
+# XML, and so SVG, cannot contain them, not even in the comments with the text of each label.
 _NOT_IN_XML = {code: f"\\u{code:04x}" for code in (0xFFFE, 0xFFFF)}
-# Inches of a cell, and of what is around the cells.
+# The size in inches of a cell, and of the margins around the cells.
 _CELL, _MARGIN = 0.3, 1.6
 _MAPS_IN_A_ROW = 4
 _DOTS_PER_INCH = 200
 # All heads of a long sentence would take gigabytes.
 _MOST_DOTS = 50_000_000
-# For the scripts that matplotlib's own font lacks, where one of them is installed.
+# For scripts that matplotlib's own font does not support, if one of these is installed.
 _MORE_FONTS = (
     "Noto Sans CJK JP", "Noto Sans CJK SC", "PingFang SC", "MS Gothic", "Noto Sans Thai", "Noto Sans Arabic",
     "Noto Sans Hebrew", "Noto Sans Devanagari", "Arial Unicode MS",
@@ -78,7 +78,7 @@ def picture(
 def _refuse_missing(what: str, number: int, count: int) -> None:
     if not 0 <= number < count:
         raise ConfigError(
-            f"there is no {what} {number + 1} of this attention: it has {count}, counted from 1."
+            f"there is no {what} {number + 1} in this attention: it has {count}, counted from 1."
         )
 
 
@@ -119,7 +119,7 @@ def _label(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
     axes.set_xticks(range(len(columns)), columns, rotation=60, ha="left", rotation_mode="anchor")
     axes.tick_params(length=0)
     for text in (*axes.get_xticklabels(), *axes.get_yticklabels()):
-        # A dollar in a sentence is a dollar.
+        # A dollar sign in a sentence is literal, not mathtext.
         text.set_parse_math(False)
 
 
@@ -132,6 +132,6 @@ def _saved(figure: Figure, format: Literal["png", "svg"]) -> bytes:
         figure.savefig(file, format=format, dpi=dots, metadata={"Date": None} if format == "svg" else None)
     if any("missing from" in str(warning.message) for warning in caught):
         LOG.warning(
-            "no font of this machine has all characters of the labels: the picture has boxes for them"
+            "no font on this machine has all characters of the labels: the picture shows boxes instead"
         )
     return file.getvalue()

@@ -7,7 +7,7 @@ from torch import Tensor
 from mt.attention_maps.alignment import AttentionMaps, aligned_words
 from mt.inference.attention import SentenceAttention
 
-# Of a weight; rows still sum to 1 to six digits.
+# Decimal places of a weight; rows still sum to 1 to six digits.
 _DIGITS = 8
 
 
@@ -15,7 +15,7 @@ def as_json(maps: AttentionMaps) -> str:
     """All sentences with tokens, weights and word alignment, as one JSON object.
 
     ``cross[layer][head][row][column]`` and the others are as in `SentenceAttention`; ``src_words`` and
-    ``tgt_words`` tell which word of the sentence each token is part of, null for EOS.
+    ``tgt_words`` say which word of the sentence each token is part of, null for EOS.
     """
     data = {
         "alignment_layer": maps.layer.index + 1,

@@ -1,6 +1,7 @@
 """``builtin:reverse``: sentences of random words, and the same words in reversed order.
 
-The smallest task that needs attention over the whole sentence: the first target word is the last source word.
+This is the smallest task that needs attention over the whole sentence: the first target word is the last
+source word.
 ``builtin:reverse-characters`` reverses the letters of a word: words of random letters, and their reversals.
 """
 
@@ -30,7 +31,7 @@ violin wall water whale wheel wind window winter wolf wood
 """
 WORDS = tuple(_LIST.split())
 
-# Of 256 parts of all sentences; the rest is the training split's.
+# The share of all sentences, in parts of 256; the rest belongs to the training split.
 _TEST, _VALIDATION = 26, 26
 _DRAWN_AT_A_TIME = 1000
 

@@ -42,7 +42,7 @@ def read_pointer(directory: Path, pointer: str) -> str | None:
 
 
 def point_at(directory: Path, newest: Checkpoint) -> None:
-    """Update the pointers, now that ``newest`` is the last checkpoint of the run."""
+    """Update the pointers after ``newest`` was saved as the last checkpoint of the run."""
     best = last_best(directory, newest.step)
     if best is not None and best != read_pointer(directory, BEST):
         write_text_atomically(directory / BEST, f"{best}\n")
@@ -67,7 +67,8 @@ def last_best(directory: Path, up_to_step: float = math.inf) -> str | None:
 def prune(directory: Path, newest: Checkpoint, keep: int) -> None:
     """Remove all but the last ``keep`` up to ``newest``, the best, and those that the pointers name.
 
-    Later steps than ``newest`` are left alone: they were found damaged, and training is not there again.
+    Later steps than ``newest`` are left alone: they were found damaged, and training has not reached them
+    again.
     """
     done = [name for name in step_names(directory) if _step_of(name) <= newest.step]
     kept = {*done[-keep:], newest.name, read_pointer(directory, BEST), read_pointer(directory, LATEST)}
@@ -81,8 +82,8 @@ def prune(directory: Path, newest: Checkpoint, keep: int) -> None:
 def remove_skipped(directory: Path, step: int) -> None:
     """Remove the checkpoints between the latest and one of this step, which is about to be saved.
 
-    They were found damaged, and training has gone on from an earlier one. It may pass them without saving the
-    same steps again, and then one of them must neither be the best nor take the place of one that is kept.
+    They were found damaged, and training has continued from an earlier one. It may pass them without saving
+    the same steps again, and then they must neither count as the best nor as one of those that are kept.
     """
     latest = read_pointer(directory, LATEST)
     if latest is None:
@@ -118,8 +119,8 @@ def refuse_non_folder(path: Path) -> None:
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         what = "a symbolic link" if path.is_symlink() else "not a folder"
         raise CheckpointError(
-            f"{path} is {what}, where the folder of a checkpoint belongs. Remove it, or put the folder "
-            "itself there, and run the same command again."
+            f"{path} is {what}, but must be the folder of a checkpoint. Remove it, or put the folder itself "
+            "there, and run the same command again."
         )
 
 

@@ -1,7 +1,7 @@
-"""Reading the training state of format 1, ``training_state.pt``: a pickle in a zip, by ``torch.save``.
+"""Reads the training state of format 1, ``training_state.pt``: a pickle in a zip, written by ``torch.save``.
 
 It is not unpickled, not even by ``torch.load(weights_only=True)``, which allocates whatever sizes the pickle
-claims. The few instructions that such a file needs are interpreted here; any other is an error.
+claims. The few instructions that such a file needs are interpreted here; any other instruction is an error.
 """
 
 import io
@@ -54,10 +54,10 @@ class _Content(_Section):
 
 
 def read_format_1(archive: bytes) -> SavedTraining:
-    """What was saved, without the state of the random generators, which is no longer used.
+    """The saved state, without the state of the random generators, which is no longer used.
 
     Raises:
-        DamagedError: If the file holds anything else.
+        DamagedError: If the file contains anything else.
     """
     try:
         content = _Content.model_validate(_read_archive(archive))
@@ -78,7 +78,7 @@ def read_format_1(archive: bytes) -> SavedTraining:
     except DamagedError:
         raise
     except Exception as error:  # A malicious file can fail in any way.
-        raise DamagedError(f"{FORMAT_1_STATE} is not a training state that mt wrote") from error
+        raise DamagedError(f"{FORMAT_1_STATE} is not a training state written by mt") from error
     tensors = {f"{EXP_AVG}{number}": each.exp_avg for number, each in moments.items()}
     tensors |= {f"{EXP_AVG_SQ}{number}": each.exp_avg_sq for number, each in moments.items()}
     tensors |= {f"{WEIGHTS}{name}": weight for name, weight in (average.weights if average else {}).items()}
@@ -94,14 +94,14 @@ def _read_archive(content: bytes) -> object:
         # ``NAME/data.pkl`` is the pickle, ``NAME/data/KEY`` the bytes of a tensor.
         records = {entry.filename.partition("/")[2]: entry for entry in entries}
         if len(records) != len(entries) or records["data.pkl"].file_size > _MAX_PICKLE_BYTES:
-            raise DamagedError(f"{FORMAT_1_STATE} is not a training state that mt wrote")
-        # Each can be taken once, so that memory holds no more than the file.
+            raise DamagedError(f"{FORMAT_1_STATE} is not a training state written by mt")
+        # Each can be taken only once, so that no more than the file is in memory.
         take: Callable[[str], bytes] = lambda key: archive.read(records.pop(f"data/{key}"))  # noqa: E731
         return _follow(archive.read(records["data.pkl"]), take)
 
 
 def _refuse_compressed(entries: Iterable[zipfile.ZipInfo], num_bytes: int) -> None:
-    """Torch does not compress: an archive that grows when it is read is a zip bomb."""
+    """Refuse compressed archives: torch does not compress, so one that grows when read is a zip bomb."""
     if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries) or (
         sum(entry.file_size for entry in entries) > num_bytes
     ):
@@ -232,7 +232,7 @@ def _tensor(
     data = take(storage.key)
     num_elements = math.prod(shape)
     if offset or min(shape, default=0) < 0 or num_elements * dtype.itemsize != len(data):
-        raise ValueError("a tensor that is not what its storage holds")
+        raise ValueError("a tensor that does not match its storage")
     if not num_elements:
         return torch.empty(shape, dtype=dtype)
     tensor = torch.frombuffer(bytearray(data), dtype=dtype).view(shape)
@@ -240,5 +240,5 @@ def _tensor(
         (own, theirs) for own, theirs, size in zip(tensor.stride(), strides, shape, strict=True) if size > 1
     ]
     if storage.num_elements != num_elements or any(own != theirs for own, theirs in places):
-        raise ValueError("a tensor that is not what its storage holds")
+        raise ValueError("a tensor that does not match its storage")
     return tensor

@@ -18,7 +18,7 @@ from mt.regular_files import decode_utf8, open_regular, read_bytes
 
 FORMAT_VERSION = 2
 RECORD, MODEL = "checkpoint.json", "model.safetensors"
-# The training state, and what it was in format 1.
+# The file of the training state, and the one of format 1.
 TENSORS, VALUES = "training_state.safetensors", "training_state.json"
 FORMAT_1_STATE = "training_state.pt"
 _MAX_RECORD_BYTES = 1_000_000
@@ -32,7 +32,7 @@ Scalar = bool | int | float | str | None
 
 
 class DamagedError(CheckpointError):
-    """A part of a checkpoint is not what was saved; the message is the reason, without the checkpoint."""
+    """A part of a checkpoint is not what was saved; the message says why, but not which checkpoint."""
 
 
 class VanishedError(Exception):
@@ -56,7 +56,7 @@ class Checkpoint:
     """Its validation scores."""
 
     environment: dict[str, Annotated[str, Field(max_length=1000)] | Annotated[int, Field(ge=0, lt=10**18)]]
-    """What made it: versions, device, threads."""
+    """How it was made: versions, device, threads."""
 
     checksums: dict[str, str]
     """SHA-256 of each other part, by file name."""
@@ -68,7 +68,7 @@ class Checkpoint:
     """The checkpoints that an average is the mean of; empty for a checkpoint that training saved."""
 
     computation: dict[str, Scalar] = field(default_factory=dict)
-    """The options that decide what its weights compute, such as ``model.num_heads``, with their values;
+    """The options that determine what its weights compute, such as ``model.num_heads``, with their values;
     empty in the first checkpoints."""
 
     format_version: Annotated[int, Field(strict=True, ge=1, lt=_MOST_VERSIONS)] = FORMAT_VERSION
@@ -117,7 +117,7 @@ def read_record(folder: Path, *, opened: int | None = None) -> Checkpoint:
     """Read and verify the ``checkpoint.json`` in ``folder``.
 
     Args:
-        folder: The checkpoint's folder, whose name the record must fit.
+        folder: The checkpoint's folder, whose name must match the record.
         opened: The descriptor of that folder, if it is open: it may have been moved in the meantime.
 
     Raises:
@@ -130,12 +130,12 @@ def read_record(folder: Path, *, opened: int | None = None) -> Checkpoint:
     content = _unseal(text)
     version, writer = content.get("format_version"), content.get("mt_version")
     if type(version) is int and version > FORMAT_VERSION:
-        # Nothing else of an unknown format is shown, whatever it may hold.
+        # Nothing else of an unknown format is shown, whatever it may contain.
         if version >= _MOST_VERSIONS or not isinstance(writer, str) or not _VERSION.fullmatch(writer):
             raise DamagedError(f"{RECORD} has the wrong fields")
         raise CheckpointError(
             f"Checkpoint {folder} has format {version}, and mt {__version__} reads formats up to "
-            f"{FORMAT_VERSION}. Read it with mt {writer}, which wrote it, or newer."
+            f"{FORMAT_VERSION}. Read it with mt {writer}, which wrote it, or a newer version."
         )
     try:
         checkpoint = _CHECKPOINT.validate_python({**content, "folder": folder})
@@ -143,7 +143,7 @@ def read_record(folder: Path, *, opened: int | None = None) -> Checkpoint:
         raise DamagedError(f"{RECORD} has the wrong fields") from error
     expected = average_name(checkpoint.step) if checkpoint.average_of else step_name(checkpoint.step)
     if checkpoint.name != expected:
-        raise DamagedError(f"{RECORD} is that of step {checkpoint.step}")
+        raise DamagedError(f"{RECORD} belongs to step {checkpoint.step}")
     return checkpoint
 
 
@@ -169,7 +169,7 @@ def opened_folder(folder: Path) -> Iterator[int]:
 
 @contextmanager
 def unless_vanished(folder: Path, opened: int) -> Iterator[None]:
-    """Damage that is found while the folder is being removed is a VanishedError instead."""
+    """Raise a VanishedError instead of damage that is found while the folder is being removed."""
     try:
         yield
     except DamagedError as error:
@@ -194,7 +194,7 @@ def read_record_of(folder: Path) -> Checkpoint:
 
 
 def read_part(checkpoint: Checkpoint, part: str) -> bytes:
-    """The content of the file ``part``, read once: the bytes that are verified are the bytes to parse.
+    """The content of the file ``part``, read once, so that the verified bytes are the bytes to parse.
 
     Raises:
         DamagedError: If it is missing, cannot be read, or its checksum differs.
@@ -211,10 +211,10 @@ def read_part(checkpoint: Checkpoint, part: str) -> bytes:
 
 
 def verify_part(checkpoint: Checkpoint, part: str) -> None:
-    """Compare the file ``part`` with its checksum, without taking memory for it.
+    """Compare the file ``part`` with its checksum, without loading it into memory.
 
     Raises:
-        DamagedError: As `read_part`.
+        DamagedError: As in `read_part`.
     """
     with explain_unreadable(part), open_regular(checkpoint.folder / part) as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -236,7 +236,7 @@ def _compare(checkpoint: Checkpoint, part: str, found: str) -> None:
 
 
 def step_name(step: int) -> str:
-    """The name of the checkpoint of one step; sort by the number, which may grow longer."""
+    """The name of the checkpoint of a step; sort by the number, which may get more digits."""
     return f"step_{step:07d}"
 
 
@@ -257,9 +257,9 @@ def explain_unreadable(part: str) -> Iterator[None]:
 
 
 def _seal(content: Mapping[str, object]) -> str:
-    """JSON whose first value is the checksum of all its bytes, with zeros in the place of that checksum.
+    """JSON whose first value is the checksum of all its bytes, computed with zeros in place of the checksum.
 
-    It covers the bytes and not their meaning, so that a future format can be told from a damaged file.
+    It covers the bytes, not their meaning, so that a future format can be distinguished from a damaged file.
     """
     unsealed = json.dumps({"seal": _EMPTY_SEAL, **content}, indent=2) + "\n"
     return unsealed.replace(_EMPTY_SEAL, hashlib.sha256(unsealed.encode()).hexdigest(), 1)

@@ -68,13 +68,13 @@ from mt.errors import CheckpointError, Remedy
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# A training that keeps one checkpoint removes the one before at each save, and no two saves are this close.
+# A run that keeps one checkpoint removes the previous one at each save, and no two saves are this close.
 _NUM_LOOKS, _SECONDS_BETWEEN_LOOKS = 20, 0.01
 
 
 @dataclass(frozen=True)
 class RecoveredCheckpoint:
-    """A sound checkpoint to continue from, whose parts were read and verified once, all together."""
+    """A sound checkpoint to continue from, whose parts were all read and verified once."""
 
     checkpoint: Checkpoint
     contents: Mapping[str, bytes]
@@ -85,7 +85,7 @@ class CheckpointStore:
     """The folder ``checkpoints/`` of a run.
 
     Any number of processes may read it while one writes; the writer holds the run's lock and calls `tidy_up`
-    or `recover` before anything else. Making this object touches no disk.
+    or `recover` before anything else. Creating this object does not access the disk.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -106,22 +106,22 @@ class CheckpointStore:
     ) -> Checkpoint:
         """Save one checkpoint, point ``latest`` (and ``best``) at it, then remove those that are not kept.
 
-        Returns when the disk has it. A checkpoint of the same step is replaced. Needs additional memory for
-        the largest of its parts.
+        Returns when it is on disk. A checkpoint of the same step is replaced. Needs additional memory for the
+        largest of its parts.
 
         Args:
             step: Optimizer steps taken.
             model: The weights by name; the same tensor may have several names.
-            training_state: What else resuming needs.
+            training_state: Everything else that resuming needs.
             metrics: Validation scores of these weights.
-            environment: What made it, as JSON values: versions, device, threads.
+            environment: How it was made, as JSON values: versions, device, threads.
             tokenizers: Checksums of the tokenizers that the weights belong to.
             best: Whether this is the best of the run so far.
             keep: How many of the newest are kept; the best is kept as well.
-            computation: The options that decide what the weights compute, and their values.
+            computation: The options that determine what the weights compute, and their values.
 
         Raises:
-            CheckpointError: If the disk refuses; the checkpoints saved before are unchanged.
+            CheckpointError: If writing fails; the earlier checkpoints are unchanged.
             TypeError: If ``training_state`` holds a value that JSON cannot express.
         """
         folder = self.directory / step_name(step)
@@ -155,7 +155,7 @@ class CheckpointStore:
         changed, and rotation does not remove it.
 
         Raises:
-            CheckpointError: If one is damaged, or the disk refuses.
+            CheckpointError: If one is damaged, or writing fails.
             ValueError: If there are none, or they are of different models.
         """
         newest = max(checkpoints, key=lambda checkpoint: checkpoint.step)
@@ -177,7 +177,7 @@ class CheckpointStore:
         """Finish or undo what a killed process left behind.
 
         Raises:
-            CheckpointError: If the disk refuses, or a file has the name of a checkpoint.
+            CheckpointError: If writing fails, or a file has the name of a checkpoint.
         """
         if not self.directory.is_dir():
             return
@@ -196,7 +196,7 @@ class CheckpointStore:
             saved.
 
         Raises:
-            CheckpointError: If there are checkpoints and none is sound, or the newest needs a newer ``mt``.
+            CheckpointError: If there are checkpoints but none is sound, or the newest needs a newer ``mt``.
         """
         self.tidy_up()
         newest, damaged = self._newest_sound()
@@ -207,7 +207,7 @@ class CheckpointStore:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in damaged.items())
             raise CheckpointError(
                 f"No checkpoint in {self.directory} is sound ({reasons}). "
-                "Put back a copy of one if there is any.",
+                "Restore a copy of one, if there is any.",
                 Remedy.START_OVER,
             )
         return newest, damaged
@@ -221,7 +221,7 @@ class CheckpointStore:
         return average_names(self.directory)
 
     def traces(self) -> list[str]:
-        """What proves that checkpoints were saved, even if they are gone: the pointers and the averages."""
+        """Proof that checkpoints were saved, even if they are gone: the pointers and the averages."""
         pointers = [name for name in (LATEST, BEST) if (self.directory / name).exists()]
         return pointers + self.averages()
 
@@ -267,13 +267,17 @@ class CheckpointStore:
                 taken = take(folder)
                 if is_unmarked:
                     LOG.warning(
-                        "no validation has marked a best checkpoint yet: taking the latest, %s", folder
+                        "no validation has marked a best checkpoint yet: using the latest, %s", folder
                     )
                 return taken
+        if not (self.names() or self.averages()):
+            raise CheckpointError(
+                f"{self.directory} has no checkpoint: train this run until it has saved one."
+            )
         if found is None:
             raise CheckpointError(
-                f"{self.directory} has no checkpoint marked {name}: the file is missing or names none. "
-                f"{self._sound_ones()}"
+                f"{self.directory} has no checkpoint marked {name}: the file is missing or does not name "
+                f"one. {self._sound_ones()}"
             )
         raise CheckpointError(f"{self.directory} has no checkpoint {found!r}. {self._sound_ones()}")
 
@@ -287,7 +291,7 @@ class CheckpointStore:
             return load_model(checkpoint)
 
     def load_training_state(self, checkpoint: Checkpoint) -> SavedTraining:
-        """What was saved besides the weights, with all tensors on the CPU, each file read once and verified.
+        """The saved state besides the weights, with tensors on the CPU; each file is read once and verified.
 
         Raises:
             CheckpointError: If a file is missing or damaged; the message names the sound checkpoints.
@@ -301,7 +305,7 @@ class CheckpointStore:
         """Its weights and its training state, from the parts that `recover` read; no file is read again.
 
         Raises:
-            CheckpointError: If a part is not what its name says; the message names the sound checkpoints.
+            CheckpointError: If a part has invalid content; the message names the sound checkpoints.
         """
         with self._explain_damage(recovered.checkpoint.folder):
             return (
@@ -312,7 +316,7 @@ class CheckpointStore:
     def _write(
         self, checkpoint: Checkpoint, parts: Mapping[str, Callable[[], bytes | memoryview]]
     ) -> Checkpoint:
-        """Write its folder, atomically; the parts are made one after another. Returns it with checksums."""
+        """Write its folder atomically, making one part after another. Returns it with checksums."""
         refuse_non_folder(checkpoint.folder)
         make_folder(self.directory)
         partial = partial_path(checkpoint.folder)
@@ -341,7 +345,7 @@ class CheckpointStore:
         return None, damaged
 
     def _verified(self, name: str) -> Checkpoint:
-        """The checkpoint ``name``, with all its parts compared with their checksums."""
+        """The checkpoint ``name``, after comparing all its parts with their checksums."""
         checkpoint = read_record(self.directory / name)
         for part in checkpoint.parts:
             verify_part(checkpoint, part)
@@ -352,10 +356,10 @@ class CheckpointStore:
         for name in (*self.names(), *self.averages()):
             with contextlib.suppress(CheckpointError):
                 checkpoint = self._verified(name)
-                # A file may fit its checksum and still not be a model.
+                # A file may match its checksum and still not be a model.
                 load_model(checkpoint)
                 sound.append(checkpoint.name)
-        return f"Sound ones there: {', '.join(sound)}." if sound else "There is no sound one to take instead."
+        return f"Sound checkpoints: {', '.join(sound)}." if sound else "There is no sound one to use instead."
 
     @contextlib.contextmanager
     def _explain_damage(self, folder: Path) -> Iterator[None]:
@@ -383,5 +387,5 @@ def _explain_refusal(doing: str) -> Iterator[None]:
     except OSError as error:
         raise CheckpointError(
             f"Cannot {doing}: {error.strerror or error}. Free some space or make the folder writable, "
-            "and run the same command again; the checkpoints saved before are unchanged."
+            "and run the same command again; the earlier checkpoints are unchanged."
         ) from error

@@ -1,10 +1,9 @@
-"""What resuming needs besides the model's weights: tensors as safetensors, everything plain as JSON.
+"""What resuming needs besides the model's weights: tensors as safetensors, plain values as JSON.
 
 Tensors are named after their parameters, tied ones once: ``optimizer.exp_avg/NAME`` and
 ``optimizer.exp_avg_sq/NAME`` are Adam's moments, ``optimizer.momentum/NAME`` is Muon's momentum, and
-``weights/NAME`` the trained weights, where the model is a moving average of them. Reading executes nothing
-and allocates no more than the files hold. Whether all of it fits the run is for those
-to say who know the run.
+``weights/NAME`` are the trained weights if the model is a moving average of them. Reading executes nothing
+and allocates no more than the size of the files. The caller checks whether the content matches the run.
 """
 
 import json
@@ -27,16 +26,16 @@ class SavedTraining:
     """The training state of a checkpoint, as it is in its files."""
 
     values: Mapping[str, Any]
-    """Counters and other plain values, as JSON has them."""
+    """Counters and other plain values, as in JSON."""
 
     tensors: Mapping[str, Tensor]
     """By kind and parameter, on the CPU; each has exactly the elements that its shape says."""
 
     is_format_1: bool = False
-    """Whether it is of a version that knew fewer counters and had numbers for the parameters of moments."""
+    """Whether a version saved it that had fewer counters and numbered the parameters of the moments."""
 
     def weights(self) -> dict[str, Tensor]:
-        """The trained weights by name; empty where they are the model itself."""
+        """The trained weights by name; empty if they are the model itself."""
         return {
             name.removeprefix(WEIGHTS): tensor
             for name, tensor in self.tensors.items()
@@ -44,17 +43,17 @@ class SavedTraining:
         }
 
     def with_names(self, names: Sequence[str]) -> "SavedTraining":
-        """With parameters' names in the place of the numbers of format 1, which counts them in this order.
+        """A copy with parameters' names instead of the numbers of format 1, which counts them in this order.
 
         Raises:
-            DamagedError: If a number is that of no parameter.
+            DamagedError: If a number belongs to no parameter.
         """
         tensors = {}
         for key, tensor in self.tensors.items():
             kind, _, number = key.rpartition("/")
             if f"{kind}/" in (EXP_AVG, EXP_AVG_SQ):
                 if int(number) >= len(names):
-                    raise DamagedError("its optimizer has moments of more parameters than the model has")
+                    raise DamagedError("its optimizer has moments for more parameters than the model has")
                 key = f"{kind}/{names[int(number)]}"
             tensors[key] = tensor
         return replace(self, tensors=tensors, is_format_1=False)
@@ -76,7 +75,7 @@ def values_bytes(saved: SavedTraining) -> bytes:
 
 
 def read_training_state(tensors: bytes, values: bytes) -> SavedTraining:
-    """What `tensors_bytes` and `values_bytes` made.
+    """The training state from the output of `tensors_bytes` and `values_bytes`.
 
     Raises:
         DamagedError: If either is anything else.
@@ -90,7 +89,7 @@ def _parse_values(content: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DamagedError(f"{VALUES} is not JSON") from error
     if not isinstance(values, dict):
-        raise DamagedError(f"{VALUES} is not a training state that mt wrote")
+        raise DamagedError(f"{VALUES} is not a training state written by mt")
     return values
 
 
@@ -98,4 +97,4 @@ def _parse_tensors(content: bytes) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load(content)
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise DamagedError(f"{TENSORS} is not a training state that mt wrote") from error
+        raise DamagedError(f"{TENSORS} is not a training state written by mt") from error

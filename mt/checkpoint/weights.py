@@ -1,7 +1,7 @@
 """The weights of a checkpoint: written and read as safetensors, held open, and averaged.
 
 Reading executes nothing. The checksum guards against accidents; the other checks guard against somebody who
-made the checksums fit.
+has adapted the checksums.
 """
 
 import io
@@ -37,7 +37,7 @@ _METADATA = "__metadata__"
 
 @dataclass(frozen=True)
 class HeldCheckpoint:
-    """A checkpoint whose weights are open, so that all of it comes from one save, even if it is pruned."""
+    """A checkpoint whose weights are held open, so that all of it is from one save, even if it is pruned."""
 
     checkpoint: Checkpoint
     """Its record."""
@@ -48,7 +48,7 @@ class HeldCheckpoint:
         """The shape of each weight, from the header of the file alone; not verified.
 
         Raises:
-            DamagedError: If the file holds no weights.
+            DamagedError: If the file contains no weights.
         """
         return model_shapes(self.weights)
 
@@ -89,7 +89,7 @@ def load_model(checkpoint: Checkpoint) -> dict[str, Tensor]:
 def model_bytes(model: Mapping[str, Tensor]) -> bytes:
     """A state dict in the safetensors format.
 
-    A tensor with several names, such as a tied embedding, is written once, its other names in the header.
+    A tensor with several names, such as a tied embedding, is written once; its other names are in the header.
 
     Raises:
         RuntimeError: If two different tensors share memory, which the format cannot express.
@@ -106,7 +106,7 @@ def model_bytes(model: Mapping[str, Tensor]) -> bytes:
             tensors[name] = tensor.detach().cpu().contiguous()
         else:
             other_names[name] = first
-    # In one entry: the order of several would differ from process to process, and so would the bytes.
+    # In one entry: the order of several entries, and so the bytes, would differ from process to process.
     return safetensors.torch.save(tensors, {"other_names": json.dumps(other_names, sort_keys=True)})
 
 
@@ -137,12 +137,12 @@ def parse_model(content: bytes) -> dict[str, Tensor]:
         other_names = _other_names(_header(io.BytesIO(content)))
         tensors: dict[str, Tensor] = safetensors.torch.load(content)
         for name in tensors:
-            # Into memory that torch allocated, which is aligned as its kernels need it.
+            # Into memory allocated by torch, which is aligned as its kernels need.
             tensors[name] = tensors[name].clone()
         tensors |= {name: tensors[first] for name, first in other_names.items()}
     for name, tensor in tensors.items():
         if not _is_finite(tensor):
-            raise DamagedError(f"the weight {name} in {MODEL} holds NaN or infinite values")
+            raise DamagedError(f"the weight {name} in {MODEL} contains NaN or infinite values")
     return tensors
 
 
@@ -215,4 +215,4 @@ def _explain_forgery() -> Iterator[None]:
     try:
         yield
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedError(f"{MODEL} is not a model that mt wrote") from error
+        raise DamagedError(f"{MODEL} is not a model written by mt") from error

@@ -1,1 +1,1 @@
-"""What speaks with the user: parse, print, exit code; one file a command."""
+"""The command line: parsing, printing and exit codes, with one file per command."""

@@ -1,4 +1,4 @@
-"""The commands of `mt`, with the two shortest, `mt config` and `mt schema`.
+"""The `mt` program with its list of commands, and the two shortest commands, `mt config` and `mt schema`.
 
 Each command imports what it needs when it is called, so that ``mt --help`` does not wait for torch.
 """
@@ -28,7 +28,7 @@ from mt.cli.usage import Command
 
 
 class Program(TyperGroup):
-    """All commands. Their completion in zsh replaces the one that zsh has for the `mt` of magnetic tapes."""
+    """The group of all commands. Its zsh completion replaces zsh's own for the `mt` of magnetic tapes."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options before the command; those that install completion end the program."""
@@ -45,7 +45,7 @@ def _prefer_ours_in_zsh() -> None:
     script, settings = Path.home() / ".zfunc" / "_mt", Path.home() / ".zshrc"
     line = "source ~/.zfunc/_mt"
     if script.is_file() and settings.is_file() and line.encode() not in settings.read_bytes():
-        # Only added to, so that nothing of it can be lost.
+        # Append only, so that nothing in the file can be lost.
         with settings.open("a", encoding="utf-8") as file:
             file.write(f"\n{line}\n")
 
@@ -72,14 +72,14 @@ def options(
         typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Train a Transformer that translates, from a parallel corpus and one YAML file.
+    """Train a Transformer for machine translation from a parallel corpus and one YAML file.
 
-    Start with: mt init --data FOLDER --src en --tgt de. Each command explains itself with --help.
+    To start: mt init --data FOLDER --src en --tgt de. Every command has --help.
     """
 
 
 def _options() -> list[str]:
-    """What the shell completes: sections, and options with their sections."""
+    """Completions for the shell: sections, and options with their sections."""
     from mt.config.explain import SECTIONS
 
     return [*SECTIONS, *(f"{section}.{key}" for section, fields in SECTIONS.items() for key in fields)]
@@ -96,9 +96,9 @@ def config(
         ),
     ] = None,
 ) -> None:
-    """List the options of a config file, each with its default and what it does.
+    """List the options of a config file, with their defaults and what they do.
 
-    The output is YAML, so that lines of it can be copied into a config.
+    The output is YAML, so you can copy lines from it into a config.
     """
     from mt.config.write import options_to_yaml
 
@@ -106,9 +106,9 @@ def config(
 
 
 def schema() -> None:
-    """Print a JSON Schema of config files, by which editors complete and check options.
+    """Print a JSON Schema of config files, with which editors complete and check options.
 
-    Save it beside your configs: mt schema > mt.schema.json. A config that mt init writes there names it.
+    Save it beside your configs: mt schema > mt.schema.json. Configs that mt init writes there refer to it.
     """
     import json
 

@@ -40,25 +40,25 @@ SentencesArgument = Annotated[
 TargetOption = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="TEXT", help="Show this translation instead of the model's own; one for each sentence."
+        metavar="TEXT", help="Use this translation instead of the model's own; give one for each sentence."
     ),
 ]
 TargetColumnOption = Annotated[
     bool,
-    typer.Option("--target-column", help="Read lines of source<TAB>translation, and show that translation."),
+    typer.Option("--target-column", help="Read lines of source<TAB>translation, and use that translation."),
 ]
 OutOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Where to write. Default: attention.html, .png or .svg; stdout for json and pharaoh.",
+        help="The file to write. Default: attention.html, .png or .svg; stdout for json and pharaoh.",
     ),
 ]
 FormatOption = Annotated[
     Format | None,
     typer.Option(
-        help="A page, a picture, all weights, or i-j pairs of aligned words. Default: the ending of --out, "
-        "or html."
+        help="A web page, a picture, all weights (json), or i-j pairs of aligned words (pharaoh). "
+        "Default: from the extension of --out, or html."
     ),
 ]
 LayerOption = Annotated[
@@ -66,7 +66,8 @@ LayerOption = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="The decoder layer to align by, or the layer of a picture. Default: the one that aligns best.",
+        help="The decoder layer used for the alignment, or the layer of a picture. Default: the one that "
+        "aligns best.",
     ),
 ]
 KindOption = Annotated[
@@ -78,7 +79,7 @@ KindOption = Annotated[
 HeadOption = Annotated[
     str,
     typer.Option(
-        metavar="N|mean|all", help="One head, the mean of all, or each of them.", rich_help_panel=_PICTURE
+        metavar="N|mean|all", help="One head, the mean of all heads, or every head.", rich_help_panel=_PICTURE
     ),
 ]
 
@@ -102,13 +103,13 @@ def attention(
 ) -> None:
     """Show what the model attends to while it translates: every layer and head, and the word alignment.
 
-    Writes a page that opens from disk, or with --format a picture, the weights or the alignments.
+    Writes a web page that needs no server, or with --format a picture, the weights or the alignments.
     """
     show_logs()
     made = _format(format, out)
     heads = _heads(head)
     if made not in ("png", "svg") and (kind, heads) != ("cross", "mean"):
-        raise ConfigError("--kind and --head are for pictures: add --format svg, or --format png.")
+        raise ConfigError("--kind and --head are for pictures: add --format svg or --format png.")
     if made in ("png", "svg"):
         _refuse_missing_extra()
     refuse_missing_folder(out)
@@ -153,16 +154,16 @@ def _read(
     """The input: sentences, the lines of a file, or the lines of standard input.
 
     Raises:
-        DataError: If the input cannot be read, or sentences and translations do not fit.
+        DataError: If the input cannot be read, or sentences and translations do not match in number.
     """
     if sentences and file:
         raise DataError("give sentences or --file, not both.")
     if target and target_column:
-        raise ConfigError("--target and --target-column exclude each other: give one of them.")
+        raise ConfigError("--target and --target-column are mutually exclusive: give one of them.")
     if sentences:
         if target_column:
             raise ConfigError(
-                "--target-column is for lines of a file or of stdin: take --target with sentences."
+                "--target-column is for lines of a file or of stdin: use --target with sentences."
             )
         if target and len(target) != len(sentences):
             raise DataError(
@@ -173,7 +174,7 @@ def _read(
         # A sentence that contains a line break is still one sentence.
         return _Pairs([" ".join(each.split()) for each in sentences], target)
     if target:
-        raise ConfigError("--target is for sentences on the command line: take --target-column with lines.")
+        raise ConfigError("--target is for sentences on the command line: use --target-column with lines.")
     name = STDIN_NAME if file is None else str(file)
     if file is None:
         invite_typing("Type a sentence and press Enter;")
@@ -184,27 +185,27 @@ def _read(
     for number, parts in enumerate(columns, start=1):
         if len(parts) != 2:
             raise DataError(
-                f"{name}, line {number} has {len(parts) - 1} tabs, and should have one, between a sentence "
-                "and its translation."
+                f"{name}, line {number} has {len(parts) - 1} tabs, but must have exactly one, between a "
+                "sentence and its translation."
             )
     return _Pairs([source for source, _ in columns], [translation for _, translation in columns])
 
 
 def _refuse_too_many(made: Format, num_sentences: int) -> None:
     if made in ("png", "svg") and num_sentences != 1:
-        raise DataError(f"a picture shows one sentence, not {num_sentences}: give one, or make a page.")
+        raise DataError(f"a picture shows one sentence, not {num_sentences}: give one, or use --format html.")
     if made == "html":
         from mt.attention_maps.page import MOST_SENTENCES
 
         if num_sentences > MOST_SENTENCES:
             raise DataError(
-                f"a page shows at most {MOST_SENTENCES} sentences, and there are {num_sentences:,}: give "
-                "fewer, or take --format json or pharaoh."
+                f"a page shows at most {MOST_SENTENCES} sentences, but there are {num_sentences:,}: give "
+                "fewer, or use --format json or pharaoh."
             )
 
 
 def _heads(text: str) -> "Heads":
-    """The heads of a picture: ``mean``, ``all``, or a number, which is counted from 1.
+    """The heads of a picture: ``mean``, ``all``, or a number, counted from 1.
 
     Raises:
         ConfigError: If it is something else.
@@ -213,7 +214,7 @@ def _heads(text: str) -> "Heads":
     if text in named:
         return named[text]
     if not (text.isascii() and text.isdecimal() and int(text[:9]) > 0):
-        raise ConfigError(f"--head {text}: write the number of a head, such as 1, or mean, or all.")
+        raise ConfigError(f"--head {text}: give the number of a head, such as 1, or mean or all.")
     return int(text[:9]) - 1
 
 

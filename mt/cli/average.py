@@ -1,5 +1,6 @@
 """`mt average`: average several checkpoints into one."""
 
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -20,15 +21,15 @@ def average(
 ) -> None:
     """Average the weights of several checkpoints into one, which often translates better.
 
-    Use it with mt translate or mt evaluate by giving its name to --checkpoint.
+    To use the average, give its name to mt translate or mt evaluate with --checkpoint.
 
-    The average is saved next to the checkpoints and replaces one with the same newest checkpoint.
+    It is saved next to the checkpoints and replaces an average with the same newest checkpoint.
     If the run has fewer checkpoints than requested, all of them are averaged; the option
     checkpoint.keep of the config sets how many are kept.
     """
     show_logs()
     if last is not None and best is not None:
-        raise ConfigError("--last and --best exclude each other: give one of them.")
+        raise ConfigError("--last and --best are mutually exclusive: give one of them.")
     found = find_run(run)
     from mt.training.average import average_checkpoints
 
@@ -36,7 +37,8 @@ def average(
     made = average_checkpoints(found, number, best=best is not None)
     typer.echo(f"{made.folder}")
     typer.echo(
-        f"Score it:  mt evaluate --run {found.path} --checkpoint {made.name} --split validation\n"
-        f"Is it better than the best?  mt compare {found.path} {made.folder} --split validation",
+        f"Score it:  mt evaluate --run {quote(str(found.path))} --checkpoint {made.name} --split validation\n"
+        f"Is it better than the best?  mt compare {quote(str(found.path))} {quote(str(made.folder))} "
+        "--split validation",
         err=True,
     )

@@ -29,26 +29,26 @@ def check(
         typer.Option(
             "--run",
             metavar="PATH",
-            help="The run. Default: runs/ and the config file's name, or the run that the batch belongs to.",
+            help="The run directory. Default: runs/NAME for NAME.yaml, or the run that the batch belongs to.",
         ),
     ] = None,
     checkpoint: CheckpointOption = "latest",
     device: DeviceOption = "auto",
 ) -> None:
-    """Find out before training whether a config works, how good it can get, and how long it will take.
+    """Check before training whether a config works, how good the model can get, and how long it takes.
 
     Or, with --batch, examine a batch that training skipped because its loss or gradient was not finite.
 
     With --config it shows the corpus, the vocabulary, the batches, the model and its memory, and
     times a few training steps. It writes nothing but the cache, which training then uses.
 
-    With --batch it computes the batch again in float32, without dropout, with the weights of a
-    checkpoint. They are those of the step only if the checkpoint was saved just before it.
+    With --batch it recomputes the batch in float32, without dropout, with the weights of a
+    checkpoint. They are the weights of the skipped step only if they were saved just before it.
 
     Exit codes:
 
-      0  the run can begin, or the batch was computed; there may be warnings.
-      2  it cannot; the reason is printed.
+      0  the run can begin, or the batch was recomputed; there may be warnings.
+      2  neither is possible; the reason is printed.
     130  stopped by Ctrl-C.
     """
     show_logs()
@@ -71,7 +71,7 @@ def _refuse(context: typer.Context, *names: str, goes_with: str) -> None:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             option = "--set" if name == "overrides" else f"--{name}"
-            raise ConfigError(f"{option} goes with {goes_with} only.")
+            raise ConfigError(f"{option} can only be used with {goes_with}.")
 
 
 def _check_config(file: Path, overrides: list[str], run: Path | None) -> None:
@@ -110,7 +110,7 @@ def _check_batch(batch: Path, run: Path | None, checkpoint: str, device: str) ->
         if name is not None:
             typer.echo(f"{what}: {name}")
     if found.is_sound:
-        typer.echo("Nothing is wrong with it in float32 and with these weights.")
+        typer.echo("All values are finite in float32 with these weights.")
     typer.echo(f"\n{len(found.pairs):,} sentence pairs, by their loss per token:")
     for pair in found.pairs:
         typer.echo(f"{pair.loss:8.3f}  {pair.src}\n          {pair.tgt}")

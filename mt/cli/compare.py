@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 def compare(
     first: Annotated[Path, typer.Argument(metavar="A", help="A run, checkpoint or file of translations.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="What to compare it with.")],
     split: Annotated[
         Literal["train", "validation", "test"] | None,
-        typer.Option(help="Which part of the corpus of the first run.  [default: test]", show_default=False),
+        typer.Option(help="The split of the first run's corpus.  [default: test]", show_default=False),
     ] = None,
     data: TestSetOption = None,
     name: TestSetNameOption = None,
@@ -43,7 +43,9 @@ def compare(
     length_penalty: LengthPenaltyOption = 1.0,
     length_normalization: LengthNormalizationOption = "gnmt",
     checkpoint: CheckpointOption = "best",
-    show: Annotated[int, typer.Option(min=0, metavar="N", help="Sentences that differ most, to show.")] = 10,
+    show: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Show the N sentences that differ most.")
+    ] = 10,
     json: JsonOption = None,
     device: DeviceOption = "auto",
 ) -> None:
@@ -51,9 +53,9 @@ def compare(
 
     Shows the difference of each score and whether it is significant (paired bootstrap resampling).
 
-    p is the probability of so large a difference if the two were equally good; below 0.05 the
-    difference is commonly called significant. A run directory is translated first; a file of
-    translations in a run directory is compared with the references of that run.
+    p is the probability of a difference this large if the two were equally good; below 0.05 the
+    difference is commonly called significant. A run translates the test sentences first; a file
+    of translations in a run directory is scored against the references of that run.
     """
     show_logs()
     refuse_missing_folder(json)
@@ -61,13 +63,13 @@ def compare(
         if not system.exists():
             raise ConfigError(f"there is no {system}: give a run directory or a file of translations.")
     if references is not None and data is not None:
-        raise ConfigError("--references and --data exclude each other: give one of them.")
+        raise ConfigError("--references and --data are mutually exclusive: give one of them.")
     if references is not None and split is not None:
-        raise ConfigError("--split is of the corpus of a run: leave it out where --references are given.")
+        raise ConfigError("--split names a split of a run's corpus: leave it out with --references.")
     if references is not None and name is not None:
-        raise ConfigError("--name goes with --data: leave it out where --references are given.")
+        raise ConfigError("--name is for --data: leave it out with --references.")
     if (beam > 1 or checkpoint != "best") and not (first.is_dir() or second.is_dir()):
-        raise ConfigError("--beam and --checkpoint are for runs, and both A and B are files of translations.")
+        raise ConfigError("--beam and --checkpoint are for runs, but A and B are both files of translations.")
     strategy = choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
     from mt.evaluation.compare import run_comparison, write_comparison

@@ -37,7 +37,7 @@ def evaluate(
     run: RunOption = None,
     ensemble: EnsembleOption = None,
     split: Annotated[
-        Literal["train", "validation", "test"], typer.Option(help="Which part of the corpus.")
+        Literal["train", "validation", "test"], typer.Option(help="The split of the corpus.")
     ] = "test",
     data: TestSetOption = None,
     name: TestSetNameOption = None,
@@ -49,11 +49,11 @@ def evaluate(
         bool,
         typer.Option(
             "--literature",
-            help="BLEU also of the lower-cased, punctuation-normalised, Moses-tokenised text.",
+            help="Also report BLEU on lower-cased, punctuation-normalised, Moses-tokenised text.",
         ),
     ] = False,
     scores_only: Annotated[
-        bool, typer.Option("--scores-only", help="Leave out the tables, which read the training corpus.")
+        bool, typer.Option("--scores-only", help="Leave out the tables, which need the training corpus.")
     ] = False,
     worst: Annotated[int, typer.Option(min=0, metavar="N", help="Show the N worst sentences.")] = 0,
     json: JsonOption = None,
@@ -62,10 +62,11 @@ def evaluate(
 ) -> None:
     """Translate a test set and score the translations with BLEU, chrF2++ and TER.
 
-    Shows each score with its signature and 95 % interval, and which words and lengths are translated badly.
+    Shows each score with signature and 95 % interval, and scores by word frequency and sentence length.
 
-    The translations are kept in the run directory, in a file that names test set, checkpoint and
-    search. The scores of a single model, not of an ensemble, are in evaluations.jsonl and TensorBoard.
+    The translations are saved in the run directory; the file name gives test set, checkpoint and
+    decoding strategy. Scores of a single model, not of an ensemble, are also added to
+    evaluations.jsonl and TensorBoard.
     """
     show_logs()
     refuse_missing_folder(json)
@@ -75,7 +76,7 @@ def evaluate(
     from mt.evaluation.evaluate import described, run_evaluation
 
     if literature:
-        # Importing it takes a second.
+        # This import takes a second.
         from mt.evaluation.literature import literature_score
     result = run_evaluation(
         found,
@@ -130,23 +131,23 @@ def _show_other_checkpoints(result: "Evaluation") -> None:
         bleu = other.bleu
         verdict = "a significant" if bleu.is_significant else "no significant"
         typer.echo(
-            f"{visible(other.checkpoint)} has BLEU {bleu.first.value:.2f} on these sentences, and this one "
-            f"{bleu.gain:+.2f}: {verdict} difference (p = {bleu.p_value:.4f})"
+            f"{visible(other.checkpoint)} has BLEU {bleu.first.value:.2f} on these sentences; this "
+            f"checkpoint has {bleu.gain:+.2f}, {verdict} difference (p = {bleu.p_value:.4f})"
         )
 
 
 def _show_analysis(analysis: "Analysis") -> None:
     words = analysis.source_words
-    typer.echo(f"length ratio {analysis.length_ratio:.3f}, words of the output by words of the references")
+    typer.echo(f"length ratio {analysis.length_ratio:.3f} (words in the output / words in the references)")
     typer.echo(
         f"source words {words.num_words:,}: {_percent(words.num_copied, words.num_words)} occur unchanged "
         f"in the output, {_percent(words.num_copied_by_reference, words.num_words)} in the reference"
     )
     if words.num_unknown is not None and words.num_unknown_copied is not None:
         typer.echo(
-            f"unknown source words {words.num_unknown:,}, {_percent(words.num_unknown, words.num_words)}, "
-            f"are not in the training data; {words.num_unknown_copied:,} of them occur unchanged in the "
-            "output"
+            f"source words not in the training data: {words.num_unknown:,}, "
+            f"{_percent(words.num_unknown, words.num_words)}; {words.num_unknown_copied:,} of them occur "
+            "unchanged in the output"
         )
     typer.echo("\nsource words  sentences    BLEU  chrF2++  length ratio")
     for length in analysis.by_source_length:

@@ -1,6 +1,7 @@
-"""`mt export`: take a trained model to another program, and prove that it translates the same there."""
+"""`mt export`: convert a trained model for another library, and verify that it translates the same there."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -19,12 +20,12 @@ def export(
     folder: Annotated[
         Path, typer.Argument(metavar="OUT", help="The folder to write; an earlier export is replaced.")
     ],
-    to: Annotated[Literal["ctranslate2", "transformers"], typer.Option("--to", help="The program.")],
+    to: Annotated[Literal["ctranslate2", "transformers"], typer.Option("--to", help="The target library.")],
     run: RunOption = None,
     checkpoint: CheckpointOption = "best",
     precision: Annotated[
         Literal["float32", "bf16", "int8"],
-        typer.Option(help="What the weights are saved in; int8 is for ctranslate2."),
+        typer.Option(help="The data type of the saved weights; int8 is for ctranslate2 only."),
     ] = "float32",
     data: Annotated[
         str | None,
@@ -37,9 +38,9 @@ def export(
 ) -> None:
     """Export a trained model to CTranslate2 or transformers, verified.
 
-    Both translate 200 validation sentences; in float32 all outputs must be the same, or nothing is written.
+    Both models translate 200 validation sentences; in float32, all outputs must match or nothing is written.
 
-    The folder has the tokenizers, an example program that needs no mt, and a model card with the figures.
+    The folder also gets the tokenizers, an example script that does not need mt, and a model card.
     """
     show_logs()
     found = find_run(run)
@@ -53,7 +54,7 @@ def export(
     loaded = load_model(found, checkpoint)
     loaded.model.eval()
     refuse_overflow(loaded.model, loaded.checkpoint.folder, loaded.model.output.weight.device)
-    sentences = load_evaluation_set(loaded.config.data, "validation", path=data)
+    sentences = load_evaluation_set(loaded.config, "validation", path=data, leave_out_empty=True)
     exported = export_model(
         loaded,
         folder,
@@ -94,4 +95,7 @@ def _show(exported: "Exported") -> None:
         typer.echo(f"warning: not in the exported model: {missing}.", err=True)
     typer.echo(f"{exported.folder}")
     if exported.record.target == "ctranslate2":
-        typer.echo(f"Translate with it:  mt translate --run {exported.folder} --engine ctranslate2", err=True)
+        typer.echo(
+            f"Translate with it:  mt translate --run {quote(str(exported.folder))} --engine ctranslate2",
+            err=True,
+        )

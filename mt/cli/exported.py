@@ -19,12 +19,13 @@ def find_exported(
     ensemble: list[Path] | None,
     dictionary: Path | None,
 ) -> Path | None:
-    """The exported folder that ``--run`` names; None if a run of mt translates.
+    """The exported folder that ``--run`` names; None if it names a run.
 
-    The folder decides: our own search cannot read one of `mt export`, and CTranslate2 cannot read a run.
+    The kind of folder decides: our own search cannot read an exported folder, and CTranslate2 cannot read
+    a run.
 
     Raises:
-        ConfigError: If ``--engine`` asks for the other, or an option is for runs alone.
+        ConfigError: If ``--engine`` does not match the folder, or an option is for runs only.
     """
     from mt.inference.exported_folder import is_exported
 
@@ -32,7 +33,7 @@ def find_exported(
         if engine == "ctranslate2":
             run = "" if path is None else f" --run {path}"
             raise ConfigError(
-                f"--engine ctranslate2 needs an exported folder: mt export{run} --to ctranslate2 OUT, and "
+                f"--engine ctranslate2 needs an exported folder: run mt export{run} --to ctranslate2 OUT, "
                 "then mt translate --engine ctranslate2 --run OUT."
             )
         return None
@@ -63,7 +64,7 @@ def refuse_options_of_runs(path: Path, options: Mapping[str, bool]) -> None:
     for flag, is_given in options.items():
         if is_given:
             raise ConfigError(
-                f"{flag} is for runs, and {path} is an exported folder: leave it out, or give the run."
+                f"{flag} is for runs, but {path} is an exported folder: leave it out, or give the run."
             )
 
 

@@ -1,4 +1,4 @@
-"""Packages that only some commands need: the extras of the distribution."""
+"""Packages that only some commands need, which are installed as extras."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,14 +11,14 @@ DISTRIBUTION = "mt-from-scratch"
 
 @contextmanager
 def extra(name: str, *packages: str) -> Iterator[None]:
-    """Explain a package that is not installed.
+    """Turn the import error of a missing package into an explanation.
 
     Args:
         name: The extra.
-        packages: The packages of it that are imported; by default one, of the name of the extra.
+        packages: The packages of the extra that are imported; by default one with the name of the extra.
 
     Raises:
-        ConfigError: If a package is not there.
+        ConfigError: If a package is not installed.
     """
     try:
         yield

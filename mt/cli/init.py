@@ -1,6 +1,7 @@
-"""`mt init`: a config for a corpus of the user, or one that is known to work."""
+"""`mt init`: write a config for the user's corpus, or print one that is known to work."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -9,15 +10,15 @@ from mt.cli.logs import show_logs
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError
 
-# What nobody means; the arithmetic of longer runs would overflow.
+# Larger values are mistakes, and the arithmetic of longer runs would overflow.
 MOST_MINUTES, MOST_TARGET_TOKENS = 10_000_000, 10**15
 
 Minutes = Annotated[
     float | None,
-    typer.Option(metavar="M", help="Time for the whole run on this machine, from start to last step."),
+    typer.Option(metavar="M", help="Minutes for the whole run on this machine, from start to last step."),
 ]
 TargetTokens = Annotated[
-    int | None, typer.Option(metavar="N", help="Instead of a time: train on this many target tokens.")
+    int | None, typer.Option(metavar="N", help="Train on this many target tokens, instead of --minutes.")
 ]
 
 
@@ -47,7 +48,7 @@ def init(
         str | None,
         typer.Option(
             metavar="[NAME]",
-            help="Print a config that is known to work; without a name, list them all.",
+            help="Print a config that is known to work; without a name, list all of them.",
             autocompletion=_complete_recipes,
         ),
     ] = None,
@@ -55,19 +56,19 @@ def init(
         str | None,
         typer.Option(
             metavar="SRC,TGT",
-            help="Columns that are not named after the languages: english,german, or 1,2 without a header.",
+            help="The columns, if not named after the languages: english,german, or 1,2 without a header.",
         ),
     ] = None,
     minutes: Minutes = None,
     target_tokens: TargetTokens = None,
     delimiter: Annotated[
-        Delimiter, typer.Option(help="What separates columns, if the header does not show it.")
+        Delimiter, typer.Option(help="The column separator, if the header line does not show it.")
     ] = "auto",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: SRC-TGT.yaml.")
     ] = None,
 ) -> None:
-    """Look at a corpus, time a few training steps, and write a commented config for a budget.
+    """Inspect a corpus, time a few training steps, and write a commented config for your budget.
 
     Or print one of the configs that come with mt: mt init --recipe quickstart > quickstart.yaml
     """
@@ -95,7 +96,7 @@ def init(
 
     # Another one may have been written in the meantime.
     write_output(_new_file(file), _modeline(file) + proposal)
-    typer.echo(f"Wrote {file}. Train with it:  mt train --config {file}", err=True)
+    typer.echo(f"Wrote {file}. Train with it:  mt train --config {quote(str(file))}", err=True)
 
 
 def _print_recipe(name: str) -> None:
@@ -135,9 +136,9 @@ def _new_file(file: Path) -> Path:
 
 
 def _modeline(file: Path) -> str:
-    """The comment by which editors find the schema that `mt schema` has written; empty if there is none.
+    """The comment that points editors to the schema written by `mt schema`; empty if there is no schema.
 
-    It is looked for beside the config, and in the folders above it up to the current one.
+    The schema is looked for beside the config, and in the folders above it up to the current one.
     """
     from mt.config.schema import SCHEMA_FILE
 
@@ -152,7 +153,7 @@ def _modeline(file: Path) -> str:
 def _refuse_other_encodings(values: dict[str, str]) -> None:
     for option, value in values.items():
         if not _is_unicode(value):
-            raise ConfigError(f"{option} {value!r} is not UTF-8, which a config has to be. Rename it.")
+            raise ConfigError(f"{option} {value!r} is not UTF-8, but a config must be. Rename it.")
 
 
 def _is_unicode(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Terminal output: logs beside progress bars, no control characters, and no need for stderr."""
+"""Terminal output: logs beside progress bars, escaped control characters, and a stderr that may be closed."""
 
 import contextlib
 import io
@@ -17,13 +17,13 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 def survive_losing_stderr() -> None:
     """From now on drop what stderr does not accept, because its terminal, pipe or device is closed or full.
 
-    A descriptor 0, 1 or 2 that is closed is opened on the null device, so that no file of ours gets that
-    number and receives what is written to stderr. Where stdout is closed, what is written to it is dropped.
+    A closed descriptor 0, 1 or 2 is opened on the null device, so that no file of ours gets that number
+    and receives what is written to stderr. If stdout is closed, what is written to it is dropped.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STDERR:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
-    if sys.stdout is None:  # As Python leaves it where it is closed.
+    if sys.stdout is None:  # Python does this if it is closed.
         sys.stdout = io.TextIOWrapper(io.FileIO(STDOUT, "w", closefd=False), encoding="utf-8")
     # Unless something else, such as a test, has replaced the stream that Python made.
     if sys.stderr is sys.__stderr__:
@@ -36,7 +36,7 @@ def survive_losing_stderr() -> None:
 def show_logs(level: int = logging.INFO) -> None:
     """Show the package's log lines and progress bars on stderr; warnings are marked as such.
 
-    Of several processes only the first one does.
+    With several processes, only the first one shows them.
 
     From now on no control characters are written to a terminal, neither here nor on stdout.
     """
@@ -96,7 +96,7 @@ class _Forgiving(io.FileIO):
         written = None
         with contextlib.suppress(OSError):
             written = super().write(data)
-        # None also from a terminal that is not ready and must not be waited for.
+        # Also None for a non-blocking terminal that is not ready.
         return len(memoryview(data)) if written is None else written
 
 

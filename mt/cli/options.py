@@ -1,4 +1,4 @@
-"""Options that mean the same in several commands, and the many of `mt translate`."""
+"""Options shared by several commands, and the many options of `mt translate`."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ _BEAM = "Beam search"
 
 
 def complete_runs() -> list[str]:
-    """What the shell completes: the runs in ``runs/`` whose names need no quotes in any shell."""
+    """Completions for the shell: the runs in ``runs/`` whose names need no quotes in any shell."""
     runs = (file.parent for file in RUNS.glob("*/config.yaml"))
     return sorted(str(run) for run in runs if re.fullmatch(r"[\w.-]+", run.name))
 
@@ -45,7 +45,7 @@ BeamOption = Annotated[
         "--beam",
         min=1,
         max=LARGEST_BEAM,
-        help="Partial translations that the search keeps; 1 is greedy search.",
+        help="Beam size: how many partial translations to keep; 1 is greedy search.",
         rich_help_panel=_BEAM,
     ),
 ]
@@ -54,15 +54,15 @@ LengthPenaltyOption = Annotated[
     typer.Option(
         min=0.0,
         max=10.0,
-        help="With --beam: the greater, the longer the translations.",
+        help="With --beam: higher values favour longer translations.",
         rich_help_panel=_BEAM,
     ),
 ]
 LengthNormalizationOption = Annotated[
     Literal["gnmt", "mean"],
     typer.Option(
-        help="With --beam: divide log-probabilities by ((5 + length) / 6) ** penalty, as in GNMT, or by "
-        "length ** penalty, which is the mean over the tokens with a penalty of 1.",
+        help="With --beam: divide log-probabilities by ((5 + length) / 6) ** penalty (gnmt), or by "
+        "length ** penalty (mean), which is the mean over the tokens if the penalty is 1.",
         rich_help_panel=_BEAM,
     ),
 ]
@@ -71,8 +71,8 @@ EnsembleOption = Annotated[
     typer.Option(
         "--ensemble",
         metavar="PATH",
-        help="Average the probabilities of --run with those of this run, which needs the same vocabularies; "
-        "repeatable.",
+        help="Average the probabilities of --run with those of this run, which must have the same "
+        "vocabularies; repeatable.",
         autocompletion=complete_runs,
     ),
 ]
@@ -90,14 +90,14 @@ TestSetNameOption = Annotated[
     typer.Option("--name", help="With --data: the configuration of a Hub corpus that has several."),
 ]
 JsonOption = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write all results into this file too.")
+    Path | None, typer.Option("--json", metavar="FILE", help="Also write all results to this file.")
 ]
 DeviceOption = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda or mps.")]
 PrecisionOption = Annotated[
     Literal["auto", "float32", "bf16", "fp16", "int8"],
     typer.Option(
-        help="What matrix products are computed in; auto takes bf16 (on older GPUs fp16) where that is "
-        "faster, else float32, and never int8.",
+        help="The precision of matrix products; auto chooses bf16 (fp16 on older GPUs) if that is faster, "
+        "else float32, and never int8.",
     ),
 ]
 
@@ -105,11 +105,12 @@ EngineOption = Annotated[
     Literal["mt", "ctranslate2"] | None,
     typer.Option(
         "--engine",
-        help="What searches: mt, or ctranslate2 if --run is a folder of mt export. Default: by the folder.",
+        help="The decoding engine: mt for a run, ctranslate2 for a folder written by mt export. "
+        "Default: chosen by the kind of folder.",
     ),
 ]
 
-# Of `mt translate` alone, in groups.
+# Options of `mt translate` only, in groups.
 _INPUT = "Input"
 _SAMPLING = "Sampling"
 _OUTPUT = "Constraints and unknown words"
@@ -129,7 +130,7 @@ StartLineOption = Annotated[
 OnErrorOption = Annotated[
     Literal["stop", "empty", "copy"],
     typer.Option(
-        help="At a line that is too long or not UTF-8: stop once all lines before it are written, write an "
+        help="For a line that is too long or not UTF-8: stop after writing all lines before it, write an "
         "empty line, or copy the line.",
         rich_help_panel=_INPUT,
     ),
@@ -149,7 +150,7 @@ SampleOption = Annotated[
     bool,
     typer.Option(
         "--sample",
-        help="Sample each translation at random by its probability, instead of searching for the best.",
+        help="Sample translations at random by their probability, instead of searching for the best.",
         rich_help_panel=_SAMPLING,
     ),
 ]
@@ -158,7 +159,7 @@ TemperatureOption = Annotated[
     typer.Option(
         min=0.01,
         max=100.0,
-        help="Divides the logits: below 1 likely tokens become likelier, above 1 less so.",
+        help="Divide the logits by this: below 1, likely tokens become more likely; above 1, less likely.",
         rich_help_panel=_SAMPLING,
     ),
 ]
@@ -177,7 +178,8 @@ TopPOption = Annotated[
         min=0.001,
         max=1.0,
         metavar="P",
-        help="Sample from the fewest tokens that together have this probability; 1 samples from all.",
+        help="Sample from the smallest set of most probable tokens with total probability P; 1 samples "
+        "from all.",
         rich_help_panel=_SAMPLING,
     ),
 ]
@@ -198,7 +200,7 @@ MaxLengthOption = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="Write at most N tokens for each sentence, and cut the translation there.",
+        help="Write at most N tokens for each sentence; longer translations are cut off.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -207,7 +209,7 @@ NoRepeatNgramOption = Annotated[
     typer.Option(
         min=0,
         metavar="N",
-        help="Never write the same N tokens twice in a sentence; 0 allows it.",
+        help="Never repeat a sequence of N tokens in a translation; 0 allows repetition.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -227,7 +229,7 @@ KeepUnkOption = Annotated[
     bool,
     typer.Option(
         "--keep-unk",
-        help="Allow <unk> in the translation, where the model does not know a word.",
+        help="Allow <unk> in the translation for words that the model does not know.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -235,7 +237,7 @@ DictionaryOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Translate certain words as this file says; its lines are source<TAB>target.",
+        help="Translate words as listed in this file, in lines of source<TAB>target.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -265,11 +267,11 @@ def choose_beam(
     """The beam search that the options describe; None is greedy search.
 
     Raises:
-        ConfigError: If they set the weight of the length, which greedy search does not use.
+        ConfigError: If they set the length normalization, which greedy search does not use.
     """
     if size == 1:
         if (length_penalty, length_normalization) != (1.0, "gnmt"):
-            raise ConfigError("--length-penalty and --length-normalization are for a beam: add --beam 5.")
+            raise ConfigError("--length-penalty and --length-normalization need beam search: add --beam 5.")
         return None
     from mt.search.strategy import Beam
 
@@ -294,11 +296,11 @@ def choose_strategy(
         ConfigError: If they contradict each other.
     """
     if sample and beam > 1:
-        raise ConfigError("--sample and --beam exclude each other: give one of them.")
+        raise ConfigError("--sample and --beam are mutually exclusive: give one of them.")
     if not sample and (temperature, top_k, top_p, seed) != (1.0, 0, 1.0, 1):
         raise ConfigError("--temperature, --top-k, --top-p and --seed are for sampling: add --sample.")
     if n_best is not None and sample:
-        raise ConfigError("--n-best needs a beam: leave --sample out, or sample with several seeds.")
+        raise ConfigError("--n-best needs beam search: leave --sample out, or sample with several seeds.")
     if n_best is not None and n_best > beam:
         raise ConfigError(f"--n-best {n_best} needs a beam of at least that size: add --beam {n_best}.")
     found = choose_beam(beam, length_penalty, length_normalization)

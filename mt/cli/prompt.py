@@ -1,4 +1,4 @@
-"""The prompt of `mt translate`: what is typed on a terminal, with line editing and a history."""
+"""The prompt of `mt translate`, which reads from a terminal with line editing and a history."""
 
 import contextlib
 import io
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 PROMPT = "> "
 INVITATION = "Type a sentence and press Enter. :help lists the commands, Ctrl-D ends."
 COMMANDS = """\
-:beam N    Keep N partial translations; 1 is greedy search.
+:beam N    Set the beam size; 1 is greedy search.
 :nbest N   Show the N best translations, with line number, score and log-probability; 1 shows the best alone.
 :help      Show this list.
-:quit      End, as Ctrl-D does. Ctrl-C drops a line, or stops its translation."""
+:quit      Quit, like Ctrl-D. Ctrl-C discards a line, or stops its translation."""
 
-# The bounds of the history: lines from one session to the next, and characters of a line.
+# The limits of the history: lines kept between sessions, and characters per line.
 MOST_LINES = 1000
 MOST_CHARACTERS = 2000
-# What a session adds is cut off at the start of the next one; UTF-8 has at most four bytes a character.
+# What a session adds is trimmed at the start of the next one; UTF-8 has at most four bytes per character.
 _MOST_BYTES = 8 * MOST_LINES * MOST_CHARACTERS
 
 Read = Callable[[list[str], int], tuple[Pairs, Mapping[int, str]]]
@@ -147,13 +147,13 @@ class Prompt:
                 self._set(name, _size(name, number))
             case _:
                 raise ConfigError(
-                    f"there is no command {line.strip()!r}: there are :beam N, :nbest N, :help and :quit. "
-                    "To translate a line that begins with a colon, type a space before it."
+                    f"there is no command {line.strip()!r}: the commands are :beam N, :nbest N, :help and "
+                    ":quit. To translate a line that begins with a colon, type a space before it."
                 )
 
     def _set(self, name: str, size: int) -> None:
         if self._sampling is not None:
-            raise ConfigError(f":{name} is for searching: start mt translate without --sample.")
+            raise ConfigError(f":{name} is for beam search: start mt translate without --sample.")
         if name == "nbest":
             if size > self._beam.size:
                 raise ConfigError(
@@ -177,7 +177,7 @@ def _size(name: str, number: str) -> int:
 
 
 class History:
-    """The lines that were typed, also in earlier sessions, for the arrow keys and Ctrl-R.
+    """The lines typed in this and earlier sessions, for the arrow keys and Ctrl-R.
 
     They are in a file that only its owner may read, because sentences may be private. Where the file cannot
     be used, or Python was built without readline, lines are not kept.
@@ -231,6 +231,6 @@ def history_file() -> Path:
     if not state.is_absolute():
         try:
             state = Path.home() / ".local" / "state"
-        except RuntimeError:  # A user without a home gets a file that cannot be written.
+        except RuntimeError:  # Without a home directory, use a path that cannot be written.
             state = Path(os.devnull)
     return state / "mt" / "translate_history"

@@ -1,4 +1,4 @@
-"""The remedies of errors, in the flags of the command line."""
+"""The remedies for errors, as command-line flags."""
 
 from collections.abc import Sequence
 
@@ -7,12 +7,12 @@ from mt.errors import MtError, Remedy, with_remedies
 IN_FLAGS = {
     Remedy.OTHER_RUN: "use another run directory with --run PATH",
     Remedy.START_OVER: "start over with --restart, which moves the old run aside",
-    Remedy.OTHER_CHECKPOINT: "take another checkpoint with --checkpoint NAME",
+    Remedy.OTHER_CHECKPOINT: "use another checkpoint with --checkpoint NAME",
     Remedy.COMPUTE_ON_CPU: "compute on the CPU with --device cpu",
-    Remedy.OTHER_PRECISION: "take another precision, such as --precision auto",
+    Remedy.OTHER_PRECISION: "use another precision, such as --precision auto",
     Remedy.COMPUTE_IN_FLOAT32: "compute in float32 with --precision float32",
     Remedy.GIVE_REFERENCES: "give the references with --references FILE",
-    Remedy.OTHER_SPLIT: "name the split that they are of with --split NAME",
+    Remedy.OTHER_SPLIT: "name the split that they belong to with --split NAME",
     Remedy.CHOOSE_SEARCH: (
         "choose it with mt translate --beam 5, --length-penalty, --n-best, --no-repeat-ngram, --max-length "
         "or --sample"
@@ -23,7 +23,7 @@ IN_FLAGS = {
         "(takes a few minutes)"
     ),
     Remedy.RESUME: "resume that run with the same command without --from-checkpoint",
-    Remedy.OTHER_TEST_SET: "name the test set that they are of with --data PATH",
+    Remedy.OTHER_TEST_SET: "name the test set that they belong to with --data PATH",
     Remedy.OTHER_ADDRESS: "choose another port with --port N (0 for a free one), or another --host",
 }
 

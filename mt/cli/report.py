@@ -1,4 +1,4 @@
-"""`mt report`: a run as a page or a model card for somebody else."""
+"""`mt report`: a run as a page or a model card to share with others."""
 
 import time
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ def report(
     run: RunOption = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Where to write it. Default: standard output."),
+        typer.Option("--out", "-o", metavar="FILE", help="The file to write. Default: standard output."),
     ] = None,
     format: Annotated[
         Literal["html", "md"], typer.Option(help="A web page, or a model card in Markdown.")
@@ -30,24 +30,26 @@ def report(
     sentences: Annotated[
         int,
         typer.Option(
-            min=0, metavar="N", help="Translate N validation sentences to show the best and worst; 0: none."
+            min=0,
+            metavar="N",
+            help="Translate N validation sentences to show the best and worst; 0 for none.",
         ),
     ] = 200,
     attention: Annotated[
         int,
         typer.Option(
-            min=0, max=20, metavar="N", help="Show what the model attends to in N of them; 0: none."
+            min=0, max=20, metavar="N", help="Show what the model attends to in N of them; 0 for none."
         ),
     ] = 3,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
-    """Write a page about a run for somebody else: data, curves, scores, translations, how to reproduce it.
+    """Write a report of a run to share: data, curves, scores, translations, and how to reproduce it.
 
     The page is one file that needs no network. With --format md it is a model card for the Hugging Face Hub.
 
-    Scores are those that mt evaluate has found, and those of validation. If mt evaluate has translated the
-    whole validation split, its translations are shown, and none are made.
+    The scores are those of mt evaluate and those of validation. If mt evaluate has already translated the
+    whole validation split, its translations are shown and no new ones are made.
     """
     show_logs()
     refuse_missing_folder(out)
@@ -101,7 +103,7 @@ def _samples(
     loaded = load_model(run, checkpoint)
     translator = Translator.from_loaded(loaded, device=choose_device(device))
     samples = rank_samples(run, loaded, translator, num_sentences=num_sentences)
-    # Those that were translated in parts, or cut, are no one picture.
+    # Sentences that were translated in parts, or cut off, have no single attention map.
     drawable = (each for each in samples.short if is_recordable(translator, each.source, each.translation))
     shown = list(islice(drawable, num_attention))
     if not shown:

@@ -15,18 +15,18 @@ def runs(
         list[Path] | None,
         typer.Argument(
             metavar="[PATHS]...",
-            help="Run directories, or folders that hold run directories.",
+            help="Run directories, or folders that contain run directories.",
             show_default="runs/",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead, with exact numbers.")] = False,
 ) -> None:
-    """List the runs: whether each is running or finished, how far it has come, and its best BLEU.
+    """List the runs: whether each is running or finished, how far it has got, and its best BLEU.
 
     With two or more PATHS, it also shows the options in which the runs differ.
 
-    BLEU is that of validation. The age is the time since training last wrote a figure or a checkpoint,
-    and the speed counts target tokens. A damaged run is listed with what is wrong with it.
+    BLEU is measured in validation. The age is the time since training last wrote metrics or a checkpoint,
+    and the speed is in target tokens. A damaged run is listed with what is wrong with it.
     """
     escape_on_terminal()
     from mt.reports.summary import differing_options, find_runs, summarise

@@ -42,16 +42,16 @@ def score(
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
 ) -> None:
-    """Score given translations by how probable the model finds them.
+    """Score existing translations by the probability that the model gives them.
 
-    Writes a line for each, with columns for its log-probability, tokens, perplexity and unknown words.
+    Writes a line for each, with columns for log-probability, number of tokens, perplexity and unknown words.
 
-    The log-probability is the natural one, of all tokens and the end-of-sentence token. A word that
-    is not in the vocabulary is scored as <unk>.
+    The log-probability is a natural logarithm, summed over all tokens and the end-of-sentence token.
+    A word that is not in the vocabulary is scored as <unk>.
     """
     show_logs()
     if files and len(files) != 2:
-        raise DataError("give two files, the sources and their translations, or none and pairs on stdin.")
+        raise DataError("give two files, the sources and their translations, or no file and pairs on stdin.")
     found = find_run(run)
     from mt.device import choose_device
     from mt.inference.score import perplexity
@@ -103,10 +103,10 @@ def _pairs_of_files(sources: Path, translations: Path) -> Iterator[tuple[str, st
     for number, source in enumerate(lines_of_file(sources), start=1):
         translation = next(lines, None)
         if translation is None:
-            raise DataError(f"{translations} ends before line {number}, which {sources} has.")
+            raise DataError(f"{translations} ends before line {number}, but {sources} has that line.")
         yield source, translation
     if next(lines, None) is not None:
-        raise DataError(f"{sources} ends before line {number + 1}, which {translations} has.")
+        raise DataError(f"{sources} ends before line {number + 1}, but {translations} has that line.")
 
 
 def _pairs_of_stdin() -> Iterator[tuple[str, str]]:
@@ -115,7 +115,7 @@ def _pairs_of_stdin() -> Iterator[tuple[str, str]]:
         source, *translations = line.split("\t")
         if len(translations) != 1:
             raise DataError(
-                f"standard input, line {number} has {len(translations)} tabs, and should have one, between a "
-                "sentence and its translation."
+                f"standard input, line {number} has {len(translations)} tabs, but must have exactly one, "
+                "between a sentence and its translation."
             )
         yield source, translations[0]

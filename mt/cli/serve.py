@@ -36,34 +36,34 @@ RunsOption = Annotated[
 ]
 HostOption = Annotated[
     str,
-    typer.Option(metavar="ADDRESS", help="Where to serve; 0.0.0.0 lets other machines in, too."),
+    typer.Option(metavar="ADDRESS", help="The address to listen on; 0.0.0.0 lets other machines connect."),
 ]
-PortOption = Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 takes a free one.")]
+PortOption = Annotated[
+    int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 chooses a free one.")
+]
 TokenFileOption = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", help="Translate only for those who send the token in this file as bearer token."
-    ),
+    typer.Option(metavar="FILE", help="Only accept requests with the token in this file as bearer token."),
 ]
 MaxTextOption = Annotated[
-    int, typer.Option(min=1, metavar="N", help="The most characters of a text; a longer one gets a 422.")
+    int, typer.Option(min=1, metavar="N", help="The most characters in a text; longer texts get status 422.")
 ]
 MaxQueueOption = Annotated[
     int,
-    typer.Option(min=1, metavar="N", help="The most texts that wait; what comes on top of them gets a 429."),
+    typer.Option(min=1, metavar="N", help="The most texts that may wait; further ones get status 429."),
 ]
 TimeoutOption = Annotated[
     int,
-    typer.Option(min=1, metavar="SECONDS", help="After this time a request is given up and gets a 503."),
+    typer.Option(min=1, metavar="SECONDS", help="Give up on a request after this time, with status 503."),
 ]
 LayerOption = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="The decoder layer to align by. Default: the one that aligns best."
+        min=1, metavar="N", help="The decoder layer used for alignments. Default: the one that aligns best."
     ),
 ]
 LogTextsOption = Annotated[
-    bool, typer.Option("--log-texts", help="Write texts and translations into the log, too.")
+    bool, typer.Option("--log-texts", help="Also log the texts and their translations.")
 ]
 
 
@@ -81,12 +81,12 @@ def serve(
     device: DeviceOption = "auto",
     precision: PrecisionOption = "float32",
 ) -> None:
-    """Translate over HTTP, for programs and on a page for your browser, until Ctrl-C or SIGTERM.
+    """Serve translations over HTTP, for programs and as a page for your browser, until Ctrl-C or SIGTERM.
 
-    Requests that come at the same time are translated together. Needs the extra serve.
+    Requests that arrive at the same time are translated together. Needs the extra "serve".
     """
     show_logs()
-    # The threads of the service and its clients need the same cores.
+    # The threads of the service and its clients compete for the same cores.
     processes.let_threads_look(0)
     with extra("serve", "starlette", "uvicorn"):
         from mt.serving.app import Service
@@ -101,7 +101,7 @@ def serve(
         names = loopback_names(bound, host)
         if token is None and names is None:
             LOG.warning(
-                "whoever reaches this machine can use the service; --token-file FILE asks them for a token"
+                "anyone who reaches this machine can use the service; require a token with --token-file FILE"
             )
         served: list[ServedRun] = []
         for path in paths:
@@ -111,7 +111,7 @@ def serve(
             )
             served.append(ServedRun(_name(path), loaded.src, loaded.tgt, loaded.checkpoint, batched))
         limits = Limits(max_characters=max_text, max_seconds=timeout)
-        # Nobody without the token can use it, whatever name leads there.
+        # With a token, the host name need not be checked: nobody can use the service without the token.
         hosts = names if token is None else None
         service = Service(served, limits, hosts=hosts, token=token, logs_texts=log_texts)
         serve_app(service.app(), bound, max_seconds=limits.max_seconds)
@@ -182,7 +182,9 @@ def _aligner(translator: "Translator", layer: int | None) -> "Align | None":
     """What aligns words with the weights of the plain model; None in a precision that has no such model."""
     if translator.plain_model is None:
         if layer is not None:
-            raise ConfigError("--layer aligns words, which only float32 does: leave it out, or --precision.")
+            raise ConfigError(
+                "--layer is for word alignment, which needs float32: leave out --layer or --precision."
+            )
         return None
     from mt.attention_maps.alignment import aligning_layer, word_alignments
 

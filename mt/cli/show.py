@@ -23,7 +23,7 @@ def show(
 ) -> None:
     """Show one run: its corpus and vocabulary, its curves, its interruptions, and its scores.
 
-    Lists the checkpoints too, and what mt evaluate has found, with signatures and intervals.
+    Also lists the checkpoints, and the results of mt evaluate with signatures and intervals.
     """
     escape_on_terminal()
     from mt.reports.facts import gather_facts

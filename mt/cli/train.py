@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def train(
-    config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The YAML file of the run.")],
+    config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The YAML config file.")],
     overrides: Annotated[
         list[str] | None,
         typer.Option(
@@ -27,9 +28,7 @@ def train(
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option(
-            "--run", metavar="PATH", help="The run directory. Default: runs/ and the config file's name."
-        ),
+        typer.Option("--run", metavar="PATH", help="The run directory. Default: runs/NAME for NAME.yaml."),
     ] = None,
     max_time: Annotated[
         str | None,
@@ -37,7 +36,7 @@ def train(
     ] = None,
     restart: Annotated[
         bool,
-        typer.Option("--restart", help="Move an existing run aside and start over, each time."),
+        typer.Option("--restart", help="Move an existing run aside and start over, every time it is given."),
     ] = False,
     from_checkpoint: Annotated[
         Path | None,
@@ -51,16 +50,16 @@ def train(
 ) -> None:
     """Train a model from a config file, into a run directory.
 
-    The same command again resumes a run that was stopped, exactly where it stopped.
+    Running the same command again resumes a stopped run exactly where it stopped.
 
     Exit codes:
 
       0  the run is finished.
-      2  the input has a mistake, which a sentence explains.
+      2  there is a mistake in the input, which a message explains.
      75  stopped by --max-time: saved, and can be resumed.
-    129  stopped by SIGHUP, as when the terminal is closed: saved.
+    129  stopped by SIGHUP, for example because the terminal was closed: saved.
     130  stopped by Ctrl-C (SIGINT): saved, unless it was pressed twice.
-    138  stopped by SIGUSR1, as SLURM sends it before a time limit: saved.
+    138  stopped by SIGUSR1, which SLURM can send before a time limit: saved.
     143  stopped by SIGTERM: saved.
 
     A signal that is ignored at the start (nohup) stays ignored. If stderr
@@ -91,7 +90,7 @@ def train(
 
 @contextmanager
 def _said_once_a_machine() -> Iterator[None]:
-    """Within the ``with`` block a mistake is the same for all processes of a machine."""
+    """Report an error in the ``with`` block once per machine, because all its processes have the same one."""
     try:
         yield
     except MtError as error:
@@ -119,8 +118,8 @@ def _report(outcome: "Outcome", run: "RunDirectory", *, restart: bool, branches_
         )
         return
     typer.echo(
-        f'Translate with it:  mt translate --run {run.path} "..."\n'
-        f"Score it:           mt evaluate --run {run.path} --split test\n"
-        f"Watch the curves:   tensorboard --logdir {run.tensorboard_dir}",
+        f'Translate with it:  mt translate --run {quote(str(run.path))} "..."\n'
+        f"Score it:           mt evaluate --run {quote(str(run.path))} --split test\n"
+        f"Watch the curves:   tensorboard --logdir {quote(str(run.tensorboard_dir))}",
         err=True,
     )

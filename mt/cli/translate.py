@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 def translate(
     sentences: Annotated[
         list[str] | None,
-        typer.Argument(metavar="SENTENCE", help="What to translate. Default: stdin, or a prompt."),
+        typer.Argument(metavar="SENTENCE", help="The sentences to translate. Default: stdin, or a prompt."),
     ] = None,
     run: RunOption = None,
     ensemble: EnsembleOption = None,
@@ -224,21 +224,21 @@ def _refuse_contradictions(
             "To translate its name, give it on standard input."
         )
     if sentences and start_line > 1:
-        raise ConfigError("--start-line is for the lines of a file or of stdin: leave out other sentences.")
+        raise ConfigError("--start-line is for lines of a file or of stdin: leave it out with sentences.")
     if prefix is not None and prefix_column:
-        raise ConfigError("--prefix and --prefix-column exclude each other: give one of them.")
+        raise ConfigError("--prefix and --prefix-column are mutually exclusive: give one of them.")
     if prefix_column and sentences:
-        raise ConfigError("--prefix-column is for lines of a file or of stdin: take --prefix with sentences.")
+        raise ConfigError("--prefix-column is for lines of a file or of stdin: use --prefix with sentences.")
     if dictionary is not None and keep_unk:
         raise ConfigError(
-            "--dictionary replaces unknown words, and --keep-unk keeps them: give one of the two."
+            "--dictionary replaces unknown words, but --keep-unk keeps them: give one of the two."
         )
 
 
 def _is_file(text: str) -> bool:
     try:
         return Path(text).is_file()
-    except OSError:  # Too long for a name, say.
+    except OSError:  # For example, too long for a file name.
         return False
 
 
@@ -263,19 +263,19 @@ class _Lines(NamedTuple):
 
     @property
     def are_typed(self) -> bool:
-        """Whether a prompt reads them, because the whole input is typed, and read, on a terminal."""
+        """Whether a prompt reads them, because input and output are both on a terminal."""
         is_stdin = not self.sentences and self.file is None and self.first == 1
         return is_stdin and os.isatty(STDIN) and sys.stdout.isatty()
 
     def bar(self) -> "tqdm[NoReturn] | ProgressLines":
-        """The progress through a file, unless the translations themselves appear on the terminal."""
+        """A progress bar for a file, unless the translations themselves appear on the terminal."""
         is_needed = self.file is not None and not sys.stdout.isatty()
         total = count_lines(self.file) if is_needed else None
         left = None if total is None else max(0, total - self.first + 1)
         return progress_bar(left, unit="lines", description="translating", shown=is_needed)
 
     def blocks(self) -> Iterator[list[str]]:
-        """Yield the lines in blocks of what has arrived."""
+        """Yield the lines in blocks, as they arrive."""
         if self.sentences:
             # A sentence that contains a line break is still one sentence.
             yield [" ".join(sentence.split()) for sentence in self.sentences]
@@ -298,7 +298,7 @@ class _Lines(NamedTuple):
 
     def _from_the_first(self, lines: Iterator[str]) -> Iterator[str]:
         """Skip the lines before ``first``; it may be one line after the end of the file."""
-        # Not islice, which refuses numbers that no file has lines for.
+        # Not islice, which rejects very large numbers.
         num_skipped = sum(1 for _ in zip(range(self.first - 1), lines, strict=False))
         if num_skipped < self.first - 1:
             raise DataError(
@@ -309,9 +309,9 @@ class _Lines(NamedTuple):
 
 def _how_to_go_on(line: int) -> str:
     """Say how to continue after translating has stopped at this line."""
-    before = "No line is before it" if line == 1 else "All lines before it are translated"
+    before = "There is no line before it" if line == 1 else "All lines before it are translated"
     return (
-        f"{before}. Continue after it with --start-line {line + 1}, or past all such lines with "
+        f"{before}. Continue after it with --start-line {line + 1}, or do not stop at such lines with "
         "--on-error empty or --on-error copy."
     )
 

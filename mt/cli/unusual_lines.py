@@ -1,4 +1,4 @@
-"""One warning each about lines that cannot be translated and about words that the model does not know."""
+"""Warnings about lines that cannot be translated and about words that the model does not know."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -62,7 +62,7 @@ class BadLines:
             pairs: The lines.
             search: Translates lines, or raises `LinesError`.
             first_line: The number of the first line.
-            reasons: Why lines cannot be translated, by number, as far as that is already known.
+            reasons: Why lines cannot be translated, by number, where that is already known.
         """
         end = len(pairs)
         while True:
@@ -136,7 +136,7 @@ class UnknownWords:
         named = ", ".join(map(_printable, self._named[:NUM_NAMED]))
         more = " and others" if len(self._named) > NUM_NAMED else ""
         follows = (
-            "They are copied into the translation." if self._copies else "What it writes there is a guess."
+            "They are copied into the translation." if self._copies else "Their translations are guesses."
         )
         return (
             f"the model does not know {self._num_unknown:,} of {counted(self._num_words, 'word')}: "

@@ -69,7 +69,7 @@ class Command(TyperCommand):
         )
         if wrong_split is not None:
             return (
-                f"--split {wrong_split}: the parts of a corpus are train, validation and test. "
+                f"--split {wrong_split}: the splits of a corpus are train, validation and test. "
                 f"Did you mean --split {SPLITS[wrong_split]}?"
             )
         configs = [arg for arg in args if arg.endswith((".yaml", ".yml")) and not arg.startswith("-")]

@@ -1,1 +1,1 @@
-"""Every option, its default and its check: one file a section, and load.py."""
+"""All options with their defaults and checks, and the code that reads, explains and writes configs."""

@@ -13,7 +13,7 @@ _IN_TRAINING_ALONE = {"dropout", "attention_dropout", "activation_dropout", "wor
 
 
 class Config(Section):
-    """Everything that decides a run."""
+    """All options of a run."""
 
     data: DataConfig
     """Where the sentence pairs come from."""
@@ -45,9 +45,9 @@ class Config(Section):
         return self.tokenizer.kind == "word" and self.training.guided_alignment > 0
 
     def computation(self) -> dict[str, bool | int | float | str | None]:
-        """The options, such as ``model.num_heads``, that decide what weights compute, with their values.
+        """The options, such as ``model.num_heads``, that determine what weights compute, with their values.
 
-        Those that only have an effect in training are left out.
+        Options that only have an effect in training are left out.
         """
         model = self.model.model_dump(exclude=_IN_TRAINING_ALONE)
         return {
@@ -62,20 +62,20 @@ class Config(Section):
         if self.model.share_embeddings and not self.tokenizer.shared:
             raise ValueError(
                 "model.share_embeddings needs tokenizer.shared: true, "
-                "because one embedding can serve both languages only where they share one vocabulary."
+                "because both languages can only use one embedding if they share one vocabulary."
             )
         training, schedule = self.training, self.schedule
         if training.bpe_dropout and self.tokenizer.kind not in ("bpe", "bpe_metaspace"):
             raise ValueError(
                 f"training.bpe_dropout ({training.bpe_dropout}) skips merges of tokenizer.kind bpe or "
-                f"bpe_metaspace, which {self.tokenizer.kind} does not have. Set it to 0, or change the kind."
+                f"bpe_metaspace, but the kind is {self.tokenizer.kind}. Set it to 0, or change the kind."
             )
         self._check_directions()
         if schedule.kind == "cosine" and (training.max_steps or 0) > (schedule.total_steps or 0):
             raise ValueError(
-                f"training.max_steps ({training.max_steps}) goes beyond schedule.total_steps "
-                f"({schedule.total_steps}), where the cosine has reached zero and nothing more is learnt. "
-                "Raise both in a new run, or take another schedule.kind."
+                f"training.max_steps ({training.max_steps}) is greater than schedule.total_steps "
+                f"({schedule.total_steps}), where the cosine reaches zero and the model stops learning. "
+                "Raise both in a new run, or use another schedule.kind."
             )
         limits = (training.max_steps, training.max_epochs, training.max_target_tokens, training.max_minutes)
         if all(limit is None for limit in limits) and self.validation.patience is None:
@@ -97,6 +97,6 @@ class Config(Section):
         if training.guided_alignment:
             raise ValueError(
                 f"training.bidirectional_epochs ({training.bidirectional_epochs}) and "
-                f"training.guided_alignment ({training.guided_alignment:g}) do not go together, because "
+                f"training.guided_alignment ({training.guided_alignment:g}) cannot be combined, because "
                 "words are aligned in one direction only. Set one of them to 0."
             )

@@ -24,7 +24,7 @@ class DataConfig(Section):
     """Where the sentence pairs come from."""
 
     path: str = Field(min_length=1, json_schema_extra=MAY_CHANGE)
-    """A folder, file, pattern (part-*.csv), two files (en.txt,de.txt), Hub id, or built-in corpus."""
+    """Folder, file, pattern (part-*.csv), two files (en.txt,de.txt), Hub id, or name of a built-in corpus."""
 
     name: str | None = None
     """The configuration of a Hub corpus that has several, such as en-it."""
@@ -33,37 +33,37 @@ class DataConfig(Section):
     """The commit, branch or tag of a Hub corpus; null takes the newest and records its commit."""
 
     src: str = Field(min_length=1)
-    """The source language: the name of its column, or the ending of its file, as in train.en."""
+    """The source language: the name of its column, or the extension of its file, as in train.en."""
 
     tgt: str = Field(min_length=1)
     """The target language, likewise."""
 
     columns: str | None = Field(default=None, json_schema_extra=MAY_CHANGE)
-    """Columns not named like the languages, such as english,german; 1,2 for a file without header."""
+    """The two columns if not named after the languages, such as english,german; 1,2 if there is no header."""
 
     delimiter: Delimiter = Field(default="auto", json_schema_extra=MAY_CHANGE)
-    """Separates the columns of .csv, .tsv and, unless auto, .txt; auto finds it by the header line."""
+    """Column separator of .csv, .tsv and, unless auto, .txt files; auto detects it in the header line."""
 
     mix: str | None = None
-    """More to train on, a source a line: its path, then weight=, name=, revision=, src=, tgt= as needed."""
+    """More training data, one source per line: path, then weight=, name=, revision=, src=, tgt= as needed."""
 
     num_train_pairs: int | None = Field(default=None, ge=1)
-    """Train on only this many pairs of data.path, the first ones, or generate this many; null takes all."""
+    """Use only the first N training pairs of data.path, or generate N for a built-in corpus; null: all."""
 
     held_out_fraction: float = Field(default=0.02, gt=0, lt=0.5)
-    """Share held out for a validation or test split that the corpus lacks, chosen by a hash of the source."""
+    """Fraction held out for each missing validation or test split, chosen by a hash of the source."""
 
     max_length: int = Field(default=128, ge=4)
-    """The longest sentence in tokens, EOS included; longer training pairs are dropped and counted."""
+    """Maximum sentence length in tokens, including EOS; longer training pairs are dropped and counted."""
 
     seed: int = Field(default=1, ge=0)
     """Random seed of the built-in corpora."""
 
     hub_timeout_seconds: float = Field(default=10.0, gt=0, json_schema_extra=MAY_CHANGE)
-    """How long to wait for an answer of the Hub before it is treated as unreachable."""
+    """How long to wait for the Hub to answer before it is considered unreachable."""
 
     workers: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
-    """At most so many processes read a large corpus of text files; null takes one for each core, up to 16."""
+    """Maximum number of processes that read a large corpus of text files; null: one per core, up to 16."""
 
     @model_validator(mode="after")
     def _check_mix(self) -> Self:
@@ -81,7 +81,7 @@ class CleaningConfig(Section):
     """What is dropped from the training pairs; validation and test are never touched."""
 
     unicode_form: UnicodeForm = "none"
-    """Rewrite training text in this Unicode normalisation form first, and all text that the model reads."""
+    """Unicode normalisation form, applied first to training text and to all text that the model reads."""
 
     min_characters: int = Field(default=1, ge=1)
     """Drop pairs with fewer characters on a side, not counting spaces around the text."""
@@ -90,29 +90,29 @@ class CleaningConfig(Section):
     """Drop pairs with more characters on a side; null keeps them (data.max_length counts tokens)."""
 
     max_length_ratio: float | None = Field(default=None, gt=1)
-    """Drop pairs where one side has over this many times the characters of the other; null keeps them."""
+    """Drop pairs if one side has more than this many times the characters of the other; null keeps them."""
 
     remove_control_characters: bool = False
     """Drop pairs that contain a control character other than tab and line ends."""
 
     src_script: Script = "any"
-    """Drop pairs where more than half of the source's letters are not of this script."""
+    """Drop pairs if more than half of the letters in the source are not of this script."""
 
     tgt_script: Script = "any"
-    """Drop pairs where more than half of the target's letters are not of this script."""
+    """Drop pairs if more than half of the letters in the target are not of this script."""
 
     remove_identical: bool = False
-    """Drop pairs whose target is the source, as in text that was never translated."""
+    """Drop pairs whose target equals the source, as in untranslated text."""
 
     remove_duplicates: bool = False
-    """Keep the first of pairs that are the same on both sides."""
+    """Drop duplicates: of pairs that are the same on both sides, keep only the first."""
 
     remove_leaks: bool = False
-    """Drop pairs that are in validation or test too, ignoring case, spacing and punctuation."""
+    """Drop pairs that are also in validation or test, ignoring case, spacing and punctuation."""
 
 
 class TokenizerConfig(Section):
-    """How the vocabularies are made, from the training split only."""
+    """How the vocabularies are built, from the training split only."""
 
     kind: Literal["word", "char", "bpe", "bpe_metaspace", "file"] = "word"
     """Words, characters, subwords (of bytes, or of characters), or an existing tokenizer.json."""
@@ -121,19 +121,19 @@ class TokenizerConfig(Section):
     """For kind file: a tokenizer.json, or the Hub id of a model that has one, such as google-t5/t5-small."""
 
     lowercase: bool = False
-    """Turn all text into lower case first; the model then cannot write capital letters."""
+    """Lower-case all text first; the model then cannot write capital letters."""
 
     min_frequency: int = Field(default=2, ge=1)
-    """Rarer words are unknown; rarer subwords are split into smaller ones."""
+    """Words that occur less often are unknown; subwords that do are split into smaller ones."""
 
     max_size: int = Field(default=32_000, gt=len(SPECIAL_TOKENS))
-    """The largest number of entries in a vocabulary; the most frequent are kept."""
+    """Maximum number of entries in a vocabulary; the most frequent are kept."""
 
     shared: bool = False
     """One vocabulary for both languages instead of one for each."""
 
     max_lines: int = Field(default=10_000_000, ge=1)
-    """Make the vocabulary from at most so many training pairs, evenly spread over all of them."""
+    """Build the vocabulary from at most this many training pairs, spread evenly over the corpus."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
@@ -141,8 +141,8 @@ class TokenizerConfig(Section):
             raise ValueError("tokenizer.kind: file needs tokenizer.path, a tokenizer.json or a Hub id.")
         if self.kind != "file" and self.path is not None:
             raise ValueError(
-                f"tokenizer.path is for tokenizer.kind: file, and this is {self.kind}, which is made from "
-                "the training text. Leave one of the two out."
+                f"tokenizer.path is for tokenizer.kind: file, but the kind is {self.kind}, which is built "
+                "from the training text. Leave one of the two out."
             )
         if self.kind == "file" and not self.shared:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Turns pydantic's complaints about a config into sentences: place, key, the value given, values accepted."""
+"""Turns pydantic's errors about a config into sentences: place, key, the value given, the values accepted."""
 
 import re
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ _YES_NO = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
 def explain(error: ValidationError, places: dict[KeyPath, Place], file: str) -> ConfigError:
-    """An error with a sentence for each complaint of ``error``, one a line, in the order of the file.
+    """An error with a sentence for each error in ``error``, one per line, in the order of the file.
 
     Args:
         error: What validating a ``Config`` raised.
@@ -102,7 +102,7 @@ def _quoted(options: str, section: str = "") -> str:
 
 
 def _blamed(details: ErrorDetails, places: dict[KeyPath, Place]) -> KeyPath:
-    """The key path of the value that a complaint is about; of several, the one written last."""
+    """The key path of the value that an error is about; of several, the one written last."""
     path = tuple(str(part) for part in details["loc"])
     if details["type"] != "value_error":
         return path

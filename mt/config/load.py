@@ -32,8 +32,8 @@ def load_config(path: Path, overrides: Sequence[str] = (), *, label: str = "over
         label: What an error calls an override, such as the flag that it was given with.
 
     Raises:
-        ConfigError: If the file or an override cannot be used; its message lists all that is wrong, one a
-            line.
+        ConfigError: If the file or an override cannot be used; its message lists everything that is wrong,
+            one error per line.
     """
     value, places = read_yaml(_read(path), lambda line: f"{path}, line {line}")
     if value is None:
@@ -65,7 +65,7 @@ def _apply(override: str, sections: dict[str, object], places: dict[KeyPath, Pla
         raise ConfigError(f"{where}: {unknown_key((section,))}", *remedies_for(section))
     value, written = read_yaml(text, lambda _: where)
     keys = sections[section]
-    if isinstance(keys, dict):  # If it is not, validating the file says so.
+    if isinstance(keys, dict):  # If it is not, validation reports it.
         keys[key] = value
         # Removed first, so that overrides come after the file in the order of places.
         places.pop((section, key), None)

@@ -116,7 +116,7 @@ class _Reader:
         for event in self.events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if self.places:
-                    raise self._refusal("a second document begins here ('---'), but a config is one.")
+                    raise self._refusal("a second document begins here ('---'), but a config is only one.")
                 value = self._value(next(self.events), (), self.line)
         return value
 

@@ -11,49 +11,49 @@ class ModelConfig(Section):
     """The sizes and variants of the Transformer (Vaswani et al. 2017, table 3)."""
 
     d_model: int = Field(default=256, ge=2)
-    """Width of embeddings and of everything between the layers."""
+    """Width of the embeddings and hidden states."""
 
     num_heads: int = Field(default=4, ge=1)
     """Attention heads; d_model must be a multiple of it."""
 
     num_encoder_layers: int = Field(default=3, ge=1)
-    """Layers that read the source."""
+    """Layers of the encoder, which reads the source."""
 
     num_decoder_layers: int = Field(default=3, ge=1)
-    """Layers that write the target."""
+    """Layers of the decoder, which writes the target."""
 
     d_ff: int = Field(default=1024, ge=1)
     """Inner width of the position-wise feed-forward network; the paper's is 4 times d_model."""
 
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    """Share of zeros after each sub-layer and on the embeddings (section 5.4)."""
+    """Dropout probability after each sub-layer and on the embeddings (section 5.4)."""
 
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Share of zeros among the attention weights; the paper has none there."""
+    """Dropout probability on the attention weights; the paper has none there."""
 
     activation_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Share of zeros between the two feed-forward layers; the paper has none there."""
+    """Dropout probability between the two feed-forward layers; the paper has none there."""
 
     word_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Share of tokens on both sides whose embedding is zeros (Gal and Ghahramani 2016); not in the paper."""
+    """Fraction of tokens on both sides whose embedding is zeroed (Gal and Ghahramani 2016); paper: none."""
 
     activation: Literal["relu", "gelu"] = "relu"
-    """The non-linearity between the two feed-forward layers."""
+    """The activation function between the two feed-forward layers."""
 
     norm_first: bool = True
-    """Layer norm before each sub-layer, which trains more steadily, instead of after it, as in the paper."""
+    """Apply layer norm before each sub-layer (more stable), not after it as in the paper."""
 
     bias: bool = True
-    """Biases in the linear layers and layer norms."""
+    """Whether linear layers and layer norms have biases."""
 
     initial_std: float | None = Field(default=None, gt=0)
-    """Standard deviation of the initial weights, such as 0.02; null: Xavier's, for embeddings D ** -0.5."""
+    """Standard deviation of the initial weights, such as 0.02; null: Xavier, and D ** -0.5 for embeddings."""
 
     share_embeddings: bool = False
     """One embedding for both languages; needs tokenizer.shared."""
 
     tie_output: bool = True
-    """The output projection uses the target embedding's weights (section 3.4)."""
+    """Whether the output projection shares the target embedding's weights (section 3.4)."""
 
     @model_validator(mode="after")
     def _check_heads(self) -> Self:

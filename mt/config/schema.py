@@ -1,4 +1,4 @@
-"""The config as a JSON Schema, by which editors complete and check options."""
+"""The config as a JSON Schema, with which editors complete and check options."""
 
 from typing import Any
 
@@ -11,8 +11,9 @@ SCHEMA_FILE = "mt.schema.json"
 def config_schema() -> dict[str, Any]:
     """A JSON Schema of config files: sections, options, types, bounds, defaults and documentation.
 
-    It is of draft 7, which the YAML plug-ins of editors read. What it accepts may still be refused when the
-    config is loaded, because checks between options, such as that of ``model.num_heads``, are not in it.
+    It follows draft 7, which the YAML plug-ins of editors support. A config that it accepts may still be
+    refused when it is loaded, because checks between options, such as that of ``model.num_heads``, are not
+    in it.
     """
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

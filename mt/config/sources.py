@@ -40,7 +40,7 @@ class MixedSource(NamedTuple):
 
     Attributes:
         weight: How often an epoch shows each pair of the source, on average.
-        fields: Of `DataConfig`, those that the line gives, and ``path``.
+        fields: The fields of `DataConfig` that the line gives, including ``path``.
     """
 
     weight: float
@@ -48,7 +48,7 @@ class MixedSource(NamedTuple):
 
 
 def parse_mix(mix: str) -> list[MixedSource]:
-    """The sources of ``data.mix``, which are on a line each, or separated by semicolons.
+    """The sources of ``data.mix``, which are on separate lines or separated by semicolons.
 
     Raises:
         ValueError: If a line cannot be understood; the message is for the user.
@@ -66,9 +66,9 @@ def _parse_line(line: str) -> MixedSource:
         if key not in _KEYS:
             close = get_close_matches(key, _KEYS, n=1)
             hint = f" Did you mean {close[0]}=?" if close else ""
-            raise ValueError(f"{problem} is unknown; after the path may come {'=, '.join(_KEYS)}=.{hint}")
+            raise ValueError(f"{problem} is unknown; the path can be followed by {'=, '.join(_KEYS)}=.{hint}")
         if not value or key in fields:
-            what = "is given twice" if key in fields else "lacks its value, right after the equals sign"
+            what = "is given twice" if key in fields else "needs a value right after the equals sign"
             raise ValueError(f"{problem} {what}.")
         fields[key] = value
     if "weight" in fields:

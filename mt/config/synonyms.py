@@ -101,11 +101,11 @@ _NAMES = {
 }
 
 MEANINGS = {name: here for here, names in _NAMES.items() for name in names.split()}
-"""For each name from elsewhere one option or section, or two options with " and " between them."""
+"""The option or section for each name from elsewhere, or two options with " and " between them."""
 
-_SEARCH = "The search is chosen when a model is used, not when it is trained."
+_SEARCH = "Decoding options are given when a model is used, not when it is trained."
 _RUN = "The run directory is not part of a config."
-_RESUME = "A run that is trained again with the same config resumes by itself."
+_RESUME = "A run resumes automatically when it is trained again with the same config."
 _SEARCH_NAMES = (
     "beam beam_size beam_width num_beams length_penalty lenpen max_output_length max_new_tokens "
     "max_decode_len temperature top_k top_p beam_alpha normalize n_best nbest num_return_sequences "
@@ -118,7 +118,7 @@ ELSEWHERE: dict[str, tuple[str, tuple[Remedy, ...]]] = {
     **dict.fromkeys(_RUN_NAMES.split(), (_RUN, (Remedy.OTHER_RUN,))),
     **dict.fromkeys(_RESUME_NAMES.split(), (_RESUME, ())),
 }
-"""Names of what the config does not hold: a sentence that says where it is decided, and what to do."""
+"""Names of settings that are not in the config: a sentence that says where they belong, and what to do."""
 
 
 def meaning_of(name: str) -> str | None:
@@ -127,12 +127,12 @@ def meaning_of(name: str) -> str | None:
 
 
 def place_of(name: str) -> str | None:
-    """The sentence that says where something is decided that no config holds; None if it is unknown."""
+    """The sentence that says where a setting belongs that is not in the config; None if it is unknown."""
     return ELSEWHERE.get(_plain(name), (None, ()))[0]
 
 
 def remedies_for(*names: str) -> list[Remedy]:
-    """What to do about unknown keys of these names, beyond what the message about each says."""
+    """Remedies for unknown keys with these names, beyond what the message about each key says."""
     found = [remedy for name in names for remedy in ELSEWHERE.get(_plain(name), ("", ()))[1]]
     return list(dict.fromkeys(found))
 

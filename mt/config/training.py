@@ -11,16 +11,16 @@ class ScheduleConfig(Section):
     """The learning rate as a function of the step."""
 
     kind: Literal["noam", "inverse_sqrt", "cosine", "constant"] = "inverse_sqrt"
-    """The curve after the warm-up; noam is the paper's, whose peak follows from d_model (section 5.3)."""
+    """The shape after the warm-up; noam is the paper's, with a peak that depends on d_model (section 5.3)."""
 
     learning_rate: float = Field(default=1e-3, gt=0)
-    """The peak that the warm-up ends at; ignored by noam, which computes its own."""
+    """The peak at the end of the warm-up; ignored by noam, which computes its own."""
 
     factor: float = Field(default=1.0, gt=0)
-    """A factor on noam's learning rate; ignored by the other kinds."""
+    """Multiplies the learning rate of noam; ignored by the other kinds."""
 
     warmup_steps: int = Field(default=1000, ge=0)
-    """Steps of linear rise from zero; noam needs at least 1."""
+    """Steps over which the learning rate rises linearly from zero; noam needs at least 1."""
 
     total_steps: int | None = Field(default=None, ge=1)
     """The step at which cosine reaches zero; ignored by the other kinds."""
@@ -30,10 +30,10 @@ class ScheduleConfig(Section):
         if self.kind == "cosine" and (self.total_steps is None or self.total_steps <= self.warmup_steps):
             raise ValueError(
                 "schedule.kind: cosine needs schedule.total_steps greater than schedule.warmup_steps "
-                f"({self.warmup_steps}), because it falls from the end of the warm-up to there."
+                f"({self.warmup_steps}), because the learning rate falls between these two steps."
             )
         if self.kind == "noam" and self.warmup_steps < 1:
-            raise ValueError("schedule.warmup_steps must be at least 1 where schedule.kind is noam.")
+            raise ValueError("schedule.warmup_steps must be at least 1 if schedule.kind is noam.")
         return self
 
 
@@ -44,19 +44,19 @@ class TrainingConfig(Section):
     """Random seed of weights, dropout and the order of the data."""
 
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=MAY_CHANGE)
-    """auto takes CUDA, else Apple's MPS, else the CPU."""
+    """auto uses CUDA if available, else Apple's MPS, else the CPU."""
 
     precision: Literal["auto", "float32", "bf16", "fp16"] = "float32"
-    """bf16 and fp16 compute in mixed precision; auto takes the one that the GPU or CPU is fast at."""
+    """bf16 and fp16 use mixed precision; auto chooses what is fast on this GPU or CPU."""
 
     tf32: bool = False
-    """In float32 on CUDA, allow TF32 in matrix products: faster since Ampere, 3 decimal digits exact."""
+    """Allow TF32 for float32 matrix products on CUDA: faster since Ampere, with about 3 decimal digits."""
 
     compile: bool = False
-    """Compile the model with torch.compile: slow to start, often faster on CUDA."""
+    """Compile the model with torch.compile: a slower start, often faster steps on CUDA."""
 
     batch_tokens: int = Field(default=4096, ge=1)
-    """Tokens of the longer side of a batch, padding included."""
+    """Batch size in tokens of the longer side, including padding."""
 
     num_micro_batches: int = Field(default=1, ge=1)
     """Batches whose gradients are accumulated into one step."""
@@ -65,46 +65,46 @@ class TrainingConfig(Section):
     """Probability spread evenly over the whole vocabulary (section 5.4)."""
 
     guided_alignment: float = Field(default=0.0, ge=0)
-    """For tokenizer.kind word: weight of the alignment's loss; above 0 unknown words are copied."""
+    """For tokenizer.kind word: weight of the alignment loss; if above 0, unknown words are copied."""
 
     unknown_share: float = Field(default=0.2, ge=0, lt=1)
-    """With guided_alignment: share of training pairs with a word replaced with UNK on both sides."""
+    """With guided_alignment: fraction of training pairs with a word replaced by UNK on both sides."""
 
     r_drop: float = Field(default=0.0, ge=0)
-    """Weight of the R-Drop loss (Liang et al. 2021), such as 5, which doubles the time of a step; 0: none."""
+    """Weight of the R-Drop loss (Liang et al. 2021), such as 5; doubles the time of a step; 0: off."""
 
     simcut: float = Field(default=0.0, ge=0)
-    """Weight of the SimCut loss (Gao et al. 2022), such as 3, which costs what R-Drop costs; 0: none."""
+    """Weight of the SimCut loss (Gao et al. 2022), such as 3; as slow as R-Drop; 0: off."""
 
     simcut_share: float = Field(default=0.05, gt=0, lt=1)
-    """With simcut: share of tokens on both sides whose embedding is zeros in the second pass."""
+    """With simcut: fraction of tokens on both sides whose embedding is zeroed in the second pass."""
 
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Share of BPE merges skipped in training (Provilkov et al. 2020), such as 0.1; 0: none."""
+    """Fraction of BPE merges skipped in training (Provilkov et al. 2020), such as 0.1; 0: off."""
 
     bidirectional_epochs: int = Field(default=0, ge=0)
-    """First epochs that train both directions, each pair in one of them (Ding et al. 2021); 0: none."""
+    """Initial epochs that train both directions, each pair in one of them (Ding et al. 2021); 0: off."""
 
     muon: bool = False
-    """Update the layers' matrices by Muon (Jordan et al. 2024): steps are slower, and fewer are needed."""
+    """Update the layers' matrices with Muon (Jordan et al. 2024): slower steps, but fewer are needed."""
 
     adam_beta1: float = Field(default=0.9, ge=0, lt=1)
-    """Decay of Adam's mean of gradients."""
+    """Decay rate of Adam's moving average of the gradient."""
 
     adam_beta2: float = Field(default=0.98, ge=0, lt=1)
-    """Decay of Adam's mean of squared gradients."""
+    """Decay rate of Adam's moving average of the squared gradient."""
 
     adam_epsilon: float = Field(default=1e-9, ge=1e-30)
-    """Keeps Adam from dividing by zero."""
+    """Added to Adam's denominator to avoid division by zero."""
 
     weight_decay: float = Field(default=0.0, ge=0)
-    """Decay by AdamW and Muon at each step, times the learning rate; norms, biases, embeddings are exempt."""
+    """Weight decay of AdamW and Muon, times the learning rate; norms, biases and embeddings are exempt."""
 
     clip_norm: float | None = Field(default=1.0, gt=0)
-    """The largest norm of the gradient; null does not clip."""
+    """Clip the gradient to this norm; null: no clipping."""
 
     ema_decay: float | None = Field(default=None, gt=0, lt=1)
-    """Validate and save the weights' moving average with this decay, such as 0.999; null: the last."""
+    """Validate and save a moving average of the weights with this decay, such as 0.999; null: no average."""
 
     max_steps: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
     """Stop after this many steps."""
@@ -116,13 +116,13 @@ class TrainingConfig(Section):
     """Stop after this many target tokens, not counting padding."""
 
     max_minutes: float | None = Field(default=None, gt=0, json_schema_extra=MAY_CHANGE)
-    """Stop after this many minutes of training, those before a resume included."""
+    """Stop after this many minutes of training, including those before a resume."""
 
     max_skipped_steps: int = Field(default=20, ge=1, json_schema_extra=MAY_CHANGE)
     """Stop after this many steps in a row with a NaN or infinite gradient, which are skipped."""
 
     log_every_steps: int = Field(default=20, ge=1, json_schema_extra=MAY_CHANGE)
-    """Steps between two points of the training curves."""
+    """Steps between log entries, which are also the points of the training curves."""
 
     @model_validator(mode="after")
     def _check_passes(self) -> Self:
@@ -135,13 +135,13 @@ class TrainingConfig(Section):
 
 
 class ValidationConfig(Section):
-    """How the model is validated while it trains."""
+    """How the model is validated during training."""
 
     every_steps: int = Field(default=500, ge=1, json_schema_extra=MAY_CHANGE)
     """Steps between two validations; there is always one at the end."""
 
     metric: Literal["bleu", "chrf", "loss"] = "bleu"
-    """What decides which checkpoint is the best, and when to stop early."""
+    """The metric that decides which checkpoint is the best, and when to stop early."""
 
     patience: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
     """Stop after this many validations without improvement; null: never."""
@@ -150,7 +150,7 @@ class ValidationConfig(Section):
     """Validation sentences whose translations are shown."""
 
     batch_sentences: int = Field(default=384, ge=1, json_schema_extra=MAY_CHANGE)
-    """Sentences that are translated at once, at most; of long ones there are fewer."""
+    """Maximum number of sentences translated at once; fewer if they are long."""
 
 
 class CheckpointConfig(Section):
@@ -163,4 +163,4 @@ class CheckpointConfig(Section):
     """Also save at the end of every Nth epoch, such as 1; null: only every every_steps steps."""
 
     keep: int = Field(default=3, ge=1, json_schema_extra=MAY_CHANGE)
-    """This many of the newest are kept, and always the best."""
+    """How many of the newest checkpoints to keep; the best one is always kept."""

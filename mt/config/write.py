@@ -94,7 +94,7 @@ def differences(old: Config, new: Config) -> list[str]:
     for section, fields in SECTIONS.items():
         for key, field in fields.items():
             before, after = _value(old, section, key), _value(new, section, key)
-            # The text of the corpus is compared when it is loaded, wherever it lies now.
+            # The text of the corpus is compared when it is loaded, wherever it is now.
             is_moved = (section, key) == ("data", "mix") and _without_paths(before) == _without_paths(after)
             if before != after and not is_moved and not _may_change(field):
                 lines.append(f"{section}.{key}: {_scalar(before)} -> {_scalar(after)}")

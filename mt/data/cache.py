@@ -1,7 +1,7 @@
-"""A folder of results that take long to compute, each found by a key of everything that decides it.
+"""A folder of results that take long to compute, each found by a key of everything that determines it.
 
-An entry is a folder named by the digest of its key. It appears whole or not at all, holds the checksums of
-its files, and is verified whenever it is opened. All of it may be deleted at any time.
+An entry is a folder named by the digest of its key. It appears whole or not at all, contains the checksums of
+its files, and is verified whenever it is opened. The whole cache may be deleted at any time.
 """
 
 import contextlib
@@ -59,11 +59,11 @@ class Cache:
         return None
 
     def add(self, key: object, fill: Callable[[Path], object]) -> Path:
-        """Add the entry of ``key``; if another process has added it meanwhile, that one is used.
+        """Add the entry of ``key``; if another process has added it in the meantime, that entry is used.
 
         Args:
-            key: What decides the entry, a value of plain JSON types.
-            fill: Writes the files of the entry into the empty folder that it is given.
+            key: Everything that determines the entry, a value of plain JSON types.
+            fill: Writes the files of the entry into the given empty folder.
 
         Raises:
             OSError: If it cannot be written; then nothing of it is left.
@@ -91,7 +91,7 @@ class Cache:
         return entry
 
     def _remove_unused(self) -> None:
-        """Remove entries that were not opened for long, and what killed processes left unfinished."""
+        """Remove entries that have not been opened for long, and what killed processes left unfinished."""
         oldest = time.time() - UNUSED_DAYS * 24 * 3600
         for path in list(self._folder.iterdir()):
             with contextlib.suppress(OSError):
@@ -111,12 +111,12 @@ def cache_folder() -> Path:
         return shared / "mt"
     try:
         return Path.home() / ".cache" / "mt"
-    except RuntimeError:  # A user without a home gets a cache that cannot be written.
+    except RuntimeError:  # Without a home directory, use a cache that cannot be written.
         return Path(os.devnull) / "mt"
 
 
 def unnamed_file() -> io.FileIO:
-    """A new file in the cache folder, which disappears when no process uses it any more, however they end.
+    """A new file in the cache folder that disappears when no process uses it any more, however they end.
 
     Raises:
         OSError: If the folder cannot be written.
@@ -126,7 +126,7 @@ def unnamed_file() -> io.FileIO:
 
 
 def file_digest(path: Path) -> str:
-    """Digest of a file's bytes, at about a gigabyte a second.
+    """Digest of a file's bytes, at about a gigabyte per second.
 
     Raises:
         OSError: If it cannot be read.
@@ -139,12 +139,13 @@ def recipe(version: int, *libraries: str) -> dict[str, object]:
     """The part of a key that identifies the program that makes an entry.
 
     Args:
-        version: Of the code that makes it: raised when the same input would give another result, or the same
-            in other files; comments and speed leave it alone.
-        libraries: Packages whose other version may give another result.
+        version: The version of the code that makes it: raised when the same input would give another result,
+            or the same result in other files, but not for changes to comments or speed.
+        libraries: Packages of which another version may give another result.
 
     Returns:
-        The version, with those of the libraries and of Python, whose minor version decides its Unicode data.
+        The version, with those of the libraries and of Python, whose minor version determines its Unicode
+        data.
     """
     python = ".".join(platform.python_version_tuple()[:2])
     return {"version": version, "python": python, **{name: installed_version(name) for name in libraries}}
@@ -170,12 +171,12 @@ def _problem(entry: Path) -> str | None:
 
 
 def _is_entry(path: Path) -> bool:
-    """Other programs also name folders by digests; only ours contain a record."""
+    """Whether it is ours: other programs also name folders by digests, but only ours contain a record."""
     return _ENTRY.fullmatch(path.name) is not None and (path / _RECORD).is_file()
 
 
 def _checksum(path: Path) -> int:
-    """CRC-32, which finds accidental damage at more than a gigabyte a second."""
+    """CRC-32, which detects accidental damage at more than a gigabyte per second."""
     checksum = 0
     with path.open("rb") as file:
         while block := file.read(_BLOCK_SIZE):

@@ -44,7 +44,7 @@ class Corpus:
     """Sentence pairs as datasets with exactly the columns ``src`` and ``tgt``, each a str and never None.
 
     Attributes:
-        train: Pairs with text on both sides, cleaned as the config asks.
+        train: Pairs with text on both sides, cleaned as configured.
         validation: All pairs of the split as they are in the corpus, empty lines included.
         test: Likewise.
         shares: The sources of the training pairs, in their order.
@@ -68,13 +68,13 @@ class _Found:
 
 
 def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> Corpus:
-    """Find the sources, check every row, clean the training split, and carve the splits that no source has.
+    """Find the sources, check every row, clean the training split, and carve out splits that no source has.
 
-    Validation and test are those of the first source that has them; where none has, they are carved from the
+    Validation and test are those of the first source that has them; if none has, they are carved from the
     training split of ``data.path``. Rows of the training split that lack text on a side are dropped and
-    counted; rows of the others never are. Which pairs are carved out depends on a hash of the source sentence
-    alone: it is the same on every machine, does not change when other pairs are added, and keeps pairs with
-    the same source together.
+    counted; rows of the other splits never are. Which pairs are carved out depends on a hash of the source
+    sentence alone: it is the same on every machine, does not change when other pairs are added, and keeps
+    pairs with the same source together.
 
     Raises:
         ConfigError: If source and target language are the same.
@@ -94,32 +94,31 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
     )
 
 
-def load_split(config: DataConfig, split: Split, *, undivided: bool = False) -> datasets.Dataset:
-    """One split as `load_corpus` gives it, without reading the others if the corpus has this one.
-
-    Args:
-        config: Which corpus.
-        split: Which of its splits.
-        undivided: Take ``data.path`` alone, and the whole of it if it is files without splits, instead of
-            carving it.
+def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_CLEANING) -> datasets.Dataset:
+    """One split as in `load_corpus`, without reading the others if the corpus has this one.
 
     Raises:
-        ConfigError, DataError: As `load_corpus` does, for what is read.
+        ConfigError, DataError: As in `load_corpus`, for what is read.
     """
-    sources = mixed_sources(config)
-    if undivided:
-        config, _ = sources[0]
-        source = _find(config, is_mixed=False)
-        if source.kind in ("file", "files", "parallel text"):
-            return _read_evaluation_split(source.splits["train"], split).to_dataset()
-        sources = sources[:1]
     if split != "train":
-        for number, (source_config, _) in enumerate(sources):
+        for number, (source_config, _) in enumerate(mixed_sources(config)):
             source = _find(source_config, is_mixed=number > 0)
             if split in source.splits:
                 return _read_evaluation_split(source.splits[split], split).to_dataset()
-    corpus = load_corpus(config)
+    corpus = load_corpus(config, cleaning)
     return {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}[split]
+
+
+def load_undivided(config: DataConfig) -> datasets.Dataset | None:
+    """All pairs of a corpus that is files without splits, empty lines included; None if it has splits.
+
+    Raises:
+        ConfigError, DataError: As in `load_corpus`.
+    """
+    source = _find(config, is_mixed=False)
+    if source.kind not in ("file", "files", "parallel text"):
+        return None
+    return _read_evaluation_split(source.splits["train"], "test").to_dataset()
 
 
 def _find(config: DataConfig, *, is_mixed: bool) -> Source:
@@ -130,10 +129,10 @@ def _find(config: DataConfig, *, is_mixed: bool) -> Source:
 
 
 def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
-    """All that decides the corpus; None if the content of a source is unknown before it is read."""
+    """Everything that determines the corpus; None if the content of a source is unknown before it is read."""
     try:
         sources = [
-            # With their names, for the ending of a file says how it is read.
+            # Including their names, because the extension of a file determines how it is read.
             {split: [(part.where, part.identify()) for part in parts] for split, parts in splits.items()}
             for splits in (each.source.splits for each in found)
         ]
@@ -141,7 +140,7 @@ def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
         return None
     if any(digest is None for source in sources for parts in source.values() for _, digest in parts):
         return None
-    # None of these changes what is read: the length limit is that of encoding.
+    # None of these changes what is read: the length limit is applied when encoding.
     undecisive = {"hub_timeout_seconds", "max_length", "workers"}
     configs = [[each.config.model_dump(mode="json", exclude=undecisive), each.weight] for each in found]
     return {
@@ -220,9 +219,9 @@ def _read_training_split(found: _Found, cleaner: Cleaner, carved: Mapping[Split,
     if empty or not len(table):
         splits = " or ".join([] if len(table) else ["train"]) or " or ".join(empty)
         raise SplitError(
-            f"{found.config.path} is too small to be split: none of its pairs came to the {splits} "
+            f"{found.config.path} is too small to be split: none of its pairs were assigned to the {splits} "
             f"split at data.held_out_fraction={found.config.held_out_fraction:g}. Add pairs, change the "
-            f"fraction, or bring a validation and a test split of your own."
+            f"fraction, or provide your own validation and test splits."
         )
     return table
 
@@ -234,12 +233,12 @@ def _read_in_one_process(
     pairs = iter(track(training_pairs(parts, cleaner.dropped), "reading", unit="pairs"))
     if carved:
         pairs = _carve(pairs, carved, config.held_out_fraction)
-    # Never beyond the limit: no filter sees what follows it.
+    # Never beyond the limit: filters must not see what follows it.
     while chunk := list(islice(pairs, min(CHUNK_SIZE, (limit or len(table) + CHUNK_SIZE) - len(table)))):
         for src, tgt in cleaner.clean(chunk):
             table.append(src, tgt)
     if carved:
-        # Beyond the limit there may be more to be carved, but nothing to be dropped.
+        # Beyond the limit there may be more to carve, but nothing to drop.
         counts, examples = cleaner.dropped.counts.copy(), copy.deepcopy(cleaner.dropped.examples)
         for _ in pairs:
             pass
@@ -271,7 +270,7 @@ def _read_evaluation_split(parts: Sequence[Part], split: Split) -> PairTable:
     for src, tgt in evaluation_pairs(parts):
         table.append(src, tgt)
     if not len(table):
-        raise DataError(f"{_where(parts)} is empty, but should hold the {split} split.")
+        raise DataError(f"{_where(parts)} is empty, but should contain the {split} split.")
     return table
 
 

@@ -34,7 +34,7 @@ class MixedSourceReport(SourceReport):
 
 @dataclass(frozen=True)
 class SplitReport:
-    """One split: where it comes from and what it holds."""
+    """One split: its origin and its contents."""
 
     origin: Literal["given", "generated", "carved"]
     parts: Annotated[list[str], Field(alias="from")]
@@ -43,7 +43,7 @@ class SplitReport:
     dropped: dict[str, int]
     """Rows dropped, by reason; none of validation and test."""
     fingerprint: str
-    """Digest of all texts in their order."""
+    """Digest of all texts, in order."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ class SplitReports:
     test: SplitReport
 
     def by_name(self) -> dict[Split, SplitReport]:
-        """All three, under the names that the config and corpus.json have for them."""
+        """All three, by their names in the config and in corpus.json."""
         return {"train": self.train, "validation": self.validation, "test": self.test}
 
 
 @dataclass(frozen=True)
 class LeakCounts:
-    """Texts of an evaluation split that are in the training split too."""
+    """Texts of an evaluation split that are also in the training split."""
 
     exact: int
     normalised: int
@@ -80,7 +80,7 @@ class LeakCounts:
 
 @dataclass(frozen=True)
 class LeakReport:
-    """How much of an evaluation split is in the training split too."""
+    """How much of an evaluation split is also in the training split."""
 
     pairs: int
     """Pairs of the evaluation split."""
@@ -109,7 +109,7 @@ class _RecordedSplit:
 
 @dataclass(frozen=True)
 class _Record:
-    """What is read of a ``corpus.json``: only what all versions have written."""
+    """The part of a ``corpus.json`` that is read: only what all versions have written."""
 
     splits: dict[Split, _RecordedSplit]
 
@@ -143,11 +143,11 @@ def cleaning_table(train: TrainingSplitReport, dropped_later: Mapping[str, int])
     """What was dropped from training, one line for each reason, with its share and an example.
 
     Args:
-        train: What was read, and dropped by cleaning.
-        dropped_later: Pairs for each reason that were dropped afterwards, when they were encoded.
+        train: The split, with what cleaning dropped.
+        dropped_later: Pairs that were dropped afterwards, when they were encoded, by reason.
 
     Returns:
-        Aligned lines without a newline at the end; nothing where no pair was dropped.
+        Aligned lines without a newline at the end; empty if no pair was dropped.
     """
     counts = train.dropped | {reason: count for reason, count in dropped_later.items() if count}
     if not counts:
@@ -159,11 +159,11 @@ def cleaning_table(train: TrainingSplitReport, dropped_later: Mapping[str, int])
         rows.append((reason, f"{count:,}", f"{count / num_rows:.2%}", example))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"{r:<{widths[0]}}  {n:>{widths[1]}}  {s:>{widths[2]}}  {e}".rstrip() for r, n, s, e in rows]
-    return f"of {num_rows:,} training pairs {sum(counts.values()):,} were dropped:\n" + "\n".join(lines)
+    return f"of {num_rows:,} training pairs, {sum(counts.values()):,} were dropped:\n" + "\n".join(lines)
 
 
 def leak_sentence(report: CorpusReport) -> tuple[str, bool]:
-    """One line on the leaks, and whether to warn: a whole pair has leaked and was not removed."""
+    """One line on the leaks, and whether to warn because a whole pair has leaked and was not removed."""
     found = [
         f"{counted(leaks.pair.normalised, 'pair')} ({leaks.pair.exact:,} exactly), "
         f"{counted(leaks.source.normalised, 'source')} and {counted(leaks.target.normalised, 'target')} "

@@ -1,4 +1,4 @@
-"""Collects sentence pairs into a `datasets.Dataset`: the first in memory, the others in a file."""
+"""Collects sentence pairs into a `datasets.Dataset`: the first ones in memory, the others in a file."""
 
 import errno
 import hashlib
@@ -115,7 +115,7 @@ class PairTable:
 
 def _framed(batch: pa.RecordBatch) -> memoryview:
     """All texts of all pairs in order, as bytes, each after its length in bytes and a colon."""
-    # Large, because together they may have more bytes than 32-bit offsets can count.
+    # Large offsets, because together the texts may have more bytes than 32 bits can count.
     large = pa.large_string()
     src, tgt = (column.cast(large) for column in batch.columns)
     src_length, tgt_length = (pc.binary_length(side).cast(large) for side in (src, tgt))
@@ -153,15 +153,16 @@ def through_cache(
     """The result of ``read``; corpora of more than `PAIRS_IN_MEMORY` pairs are cached.
 
     Args:
-        identify: Returns all that decides the result of ``read``, in plain JSON types; None if unknown.
-        read: Returns the splits, and what is known of them.
+        identify: Returns everything that determines the result of ``read``, in plain JSON types; None if
+            that is unknown.
+        read: Returns the splits, and facts about them.
     """
     cache = Cache(cache_folder())
     key = identify()
     if key is not None and (entry := cache.find(key)):
         return _load(entry)
     splits, facts = read()
-    # What was read of a file that changed meanwhile is neither its old nor its new content.
+    # If a file changed in the meantime, what was read is neither its old nor its new content.
     if key is None or sum(map(len, splits.values())) <= PAIRS_IN_MEMORY or identify() != key:
         return splits, facts
     try:
@@ -179,7 +180,7 @@ def _save(folder: Path, splits: Splits, facts: Facts) -> None:
         path = str(folder / f"{split}.arrow")
         with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, SCHEMA) as stream:
             for table in dataset.with_format("arrow").iter(batch_size=CHUNK_SIZE):
-                # Copied, so that the bytes do not depend on how the text was cut while it was read.
+                # Copied, so that the bytes do not depend on how the text was split while it was read.
                 columns = [pa.concat_arrays([*column.chunks, no_text]) for column in table.columns]
                 stream.write_batch(pa.record_batch(columns, schema=SCHEMA))
     (folder / _FACTS_FILE).write_bytes(_FACTS.dump_json(facts, by_alias=True))

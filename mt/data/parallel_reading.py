@@ -1,4 +1,4 @@
-"""A large training split, read and cleaned by several processes as by one."""
+"""Reads and cleans a large training split in several processes, with the same result as in one."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -15,16 +15,17 @@ from mt.data.sources.source import Part, Split
 from mt.data.worker_processes import default_num_processes, map_in_order
 from mt.display import track
 
-# Starting processes takes about a second, in which one reads some 30 MB.
+# Starting processes takes about a second, in which one process reads about 30 MB.
 SMALLEST_BYTES = 2**26
-# Read in some tenths of a second, and small enough for several to wait their turn in memory.
+# Read in a few tenths of a second, and small enough for several to wait their turn in memory.
 PIECE_BYTES = 2**22
 
 
 def num_processes(parts: Sequence[Part], config: DataConfig) -> int:
-    """How many processes are to read the training split; 1 if it is small or cannot be divided.
+    """How many processes to read the training split with; 1 if it is small or cannot be divided.
 
-    A limit on the pairs is reached at a place that is known only when all before it is cleaned.
+    With a limit on the pairs it cannot, because where the limit is reached is known only after cleaning
+    everything before.
     """
     divisions = [part.division for part in parts]
     if config.num_train_pairs is not None or None in divisions:
@@ -32,7 +33,7 @@ def num_processes(parts: Sequence[Part], config: DataConfig) -> int:
     try:
         paths = [path for division in divisions if division for path in division.paths]
         num_bytes = sum(path.stat().st_size for path in paths)
-    except OSError:  # Whoever reads the file says what is wrong with it.
+    except OSError:  # Reading the file will report what is wrong with it.
         return 1
     return 1 if num_bytes < SMALLEST_BYTES else config.workers or default_num_processes()
 
@@ -50,11 +51,11 @@ def read_in_pieces(
         parts: All of them can be divided.
         cleaner: Counts what is dropped, and knows the pairs of earlier sources.
         carved: The tables of splits that are carved out, which are filled.
-        config: Says which share is carved out.
+        config: Has the share to be carved out.
         num_processes: How many processes read.
 
     Raises:
-        DataError: As one process does, for the first pair or line that is wrong; or if a process was killed.
+        DataError: As with one process, for the first pair or line that is wrong; or if a process was killed.
     """
 
     def pieces() -> Iterator[Piece]:
@@ -89,7 +90,7 @@ class _Joined:
         self._first: dict[str, tuple[int, int]] = {}
 
     def add(self, piece: CleanedPiece) -> None:
-        """Add the next piece, without the pairs that were there before."""
+        """Add the next piece, without duplicates of earlier pairs."""
         for stage, all_dropped in enumerate(piece.dropped):
             for dropped in all_dropped:
                 self._drop(dropped, stage)
@@ -116,9 +117,9 @@ class _Joined:
         self._dropped.add_many(dropped.reason, dropped.num_pairs, dropped.examples)
 
     def report_dropped(self) -> None:
-        """Tell the cleaner what was dropped, reasons in the order in which one process meets them.
+        """Tell the cleaner what was dropped, with reasons in the order in which one process meets them.
 
-        It takes a chunk of pairs with text, filters the chunk, and then looks for duplicates in what is left.
+        One process takes a chunk of pairs with text, filters it, and then looks for duplicates in the rest.
         """
         for reason in sorted(self._first, key=self._first.__getitem__):
             counts, examples = self._dropped.counts, self._dropped.examples

@@ -28,7 +28,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Prepared:
-    """What training needs of the data."""
+    """The data as training needs it."""
 
     corpus: Corpus
     src_tokenizer: Tokenizer
@@ -48,10 +48,10 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
 
     Args:
         config: The run's config.
-        run: Where tokenizers and the description of the corpus are kept.
+        run: Where the tokenizers and the description of the corpus are saved.
         resuming: Whether the run has a checkpoint: then its tokenizers are used, and the corpus must not have
             changed.
-        corpus: The corpus of the config, if it is loaded already.
+        corpus: The corpus of the config, if it is already loaded.
 
     Raises:
         DataError: If the corpus cannot be used.
@@ -109,7 +109,7 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
 
 
 def num_vocabulary_pairs(pairs: datasets.Dataset, config: Config) -> int:
-    """How many of these training pairs the vocabularies are made from; none if they are given."""
+    """How many of these training pairs the vocabularies are built from; 0 if they are given."""
     return 0 if config.tokenizer.kind == "file" else min(len(pairs), config.tokenizer.max_lines)
 
 
@@ -125,23 +125,23 @@ def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
         return None
     return (
         f"the {' and the '.join(sides)} {'has' if len(sides) == 1 else 'have'} an unsegmented script, with "
-        "no spaces between words: tokenizer.kind: word makes each character a token of its own there. Take "
+        "no spaces between words: tokenizer.kind: word makes each character a separate token there. Use "
         "tokenizer.kind: bpe, which joins characters that often occur together"
     )
 
 
 def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
-    """Log what the choice of a tokenizer rules out, also if the vocabulary is cached."""
+    """Log the limitations of the chosen tokenizer, even if the vocabulary is cached."""
     if hint := unsegmented_hint(config, train):
         LOG.warning("%s", hint)
     if config.training.guided_alignment and not config.copies_words:
         LOG.warning(
-            "training.guided_alignment does nothing with tokenizer.kind %s: only words can be copied",
+            "training.guided_alignment has no effect with tokenizer.kind %s: only words can be copied",
             config.tokenizer.kind,
         )
     if num_vocabulary_pairs(train, config) < len(train) and config.tokenizer.kind != "file":
         LOG.info(
-            "the vocabulary is made from %s of %s training pairs (tokenizer.max_lines)",
+            "the vocabulary is built from %s of %s training pairs (tokenizer.max_lines)",
             f"{config.tokenizer.max_lines:,}",
             f"{len(train):,}",
         )
@@ -157,8 +157,8 @@ def refuse_nothing_left(train: EncodedPairs, dropped: DropCounts, config: Config
     """
     if not len(train):
         raise DataError(
-            f"no training pair is left: of {counted(sum(dropped.values()), 'pair')} {dropped['empty']:,} are "
-            f"empty on a side and {dropped['too long']:,} longer than data.max_length "
+            f"no training pair is left: of {counted(sum(dropped.values()), 'pair')}, {dropped['empty']:,} "
+            f"are empty on a side and {dropped['too long']:,} are longer than data.max_length "
             f"({config.data.max_length})."
         )
 
@@ -171,8 +171,8 @@ def refuse_no_validation_loss(validation: EncodedPairs, num_pairs: int, config: 
     """
     if config.validation.metric == "loss" and not len(validation):
         raise DataError(
-            f"there would be no validation loss: of {counted(num_pairs, 'validation pair')} none has text on "
-            f"both sides and fits data.max_length ({config.data.max_length}). Raise it, bring shorter "
+            f"there would be no validation loss: of {counted(num_pairs, 'validation pair')}, none has text "
+            f"on both sides and fits data.max_length ({config.data.max_length}). Raise it, use shorter "
             "pairs, or set validation.metric to bleu or chrf."
         )
 
@@ -185,7 +185,7 @@ def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
 class _Texts:
     """The texts of these columns, one column after the other; it can be iterated over repeatedly.
 
-    Of more than ``max_lines`` pairs, so many are taken, evenly spread.
+    If there are more than ``max_lines`` pairs, that many are taken, spread evenly.
     """
 
     def __init__(self, pairs: datasets.Dataset, columns: Sequence[str], max_lines: int) -> None:
@@ -215,7 +215,7 @@ def refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
     except (OSError, ValueError) as error:
         raise RunError(
             f"{run.corpus_file} cannot be read ({error}), so it is unknown whether the corpus is "
-            "still the one this run began with.",
+            "still the one that this run began with.",
             Remedy.START_OVER,
         ) from error
     now = corpus.report.splits.by_name()
@@ -237,7 +237,7 @@ def _report(
     src_tokenizer: Tokenizer,
     tgt_tokenizer: Tokenizer,
 ) -> str:
-    """Log the size of the corpus and what was dropped; return the part that TensorBoard shows too."""
+    """Log the size of the corpus and what was dropped; return the part that TensorBoard also shows."""
     LOG.info(
         "corpus: %s training pairs, %s validation, %s test; vocabulary %s source, %s target",
         f"{len(train):,}",
@@ -251,7 +251,7 @@ def _report(
     for source, share in zip(corpus.report.sources, train.shares, strict=False):
         if share.num_pairs and not round(share.weight * share.num_pairs):
             LOG.warning(
-                "data.mix: no epoch shows a pair of %s, whose %s %g times would be less than one",
+                "data.mix: no epoch has a pair of %s, because its %s with weight %g amount to less than one",
                 source.path,
                 counted(share.num_pairs, "pair"),
                 share.weight,
@@ -260,7 +260,7 @@ def _report(
     LOG.log(logging.WARNING if has_leaked else logging.INFO, "%s", leaks)
     if sum(left_out.values()):
         LOG.warning(
-            "%s validation pairs are empty or too long and not in the validation loss; all are scored",
+            "%s validation pairs are empty or too long for the validation loss; they are still scored",
             f"{sum(left_out.values()):,}",
         )
     return "\n".join(filter(None, (table, leaks)))

@@ -36,9 +36,9 @@ def cached_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokeniz
     Args:
         corpus: The text that they are trained on.
         config: How they are trained.
-        make: Trains those of source and target.
+        make: Trains the tokenizers of source and target.
     """
-    # A file or Hub id may name another tokenizer tomorrow, and is quick to load.
+    # A file or Hub id may name another tokenizer tomorrow, and loads quickly.
     if config.tokenizer.kind == "file" or len(corpus.train) <= PAIRS_IN_MEMORY:
         return make()
 
@@ -46,7 +46,7 @@ def cached_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokeniz
         for tokenizer, name in zip(make(), ("src.json", "tgt.json"), strict=True):
             tokenizer.save(folder / name)
 
-    # A limit that is not reached decides nothing.
+    # A limit that is not reached has no effect.
     undecisive: set[str] = set() if len(corpus.train) > config.tokenizer.max_lines else {"max_lines"}
     key = {
         "what": "tokenizers",
@@ -71,7 +71,7 @@ def encoded_training_pairs(
     Args:
         corpus: The corpus of these pairs.
         tokenizers: Those of source and target.
-        max_length: In tokens, EOS included.
+        max_length: In tokens, including EOS.
     """
 
     def encode(folder: Path | None = None) -> tuple[EncodedPairs, DropCounts]:
@@ -93,7 +93,7 @@ def encoded_training_pairs(
 
 
 def _text(corpus: Corpus) -> dict[str, object]:
-    """What a key says of the training text."""
+    """The part of a key that describes the training text."""
     return {
         "text": corpus.report.splits.train.fingerprint,
         "pairs": len(corpus.train),

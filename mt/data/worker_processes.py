@@ -1,4 +1,4 @@
-"""Work that is given to other processes, with results in the order of the tasks.
+"""Work done by other processes, with results in the order of the tasks.
 
 The processes are spawned, not forked: the threads of `tokenizers`, `pyarrow` and torch do not survive a fork.
 """
@@ -22,7 +22,7 @@ from mt.errors import DataError
 T = TypeVar("T")
 R = TypeVar("R")
 
-# The process that puts the results together keeps no more busy.
+# More processes would wait for the one that puts the results together.
 MOST_BY_DEFAULT = 16
 
 
@@ -38,8 +38,8 @@ def map_in_order(
     """The results of ``function`` for all tasks, in their order; closing the iterator ends the processes.
 
     Args:
-        function: A function of a module. What it raises is raised here, in its place in the order.
-        tasks: They are taken one by one, a few ahead of the result that is waited for.
+        function: A module-level function. Its exceptions are raised here, at their place in the order.
+        tasks: They are taken one by one, a few ahead of the next result.
         num_processes: How many processes compute.
 
     Raises:
@@ -63,10 +63,10 @@ def map_in_order(
     except BrokenProcessPool:
         raise DataError(
             f"one of the {num_processes} processes that read the corpus was killed, perhaps because the "
-            "memory was full: set data.workers to a smaller number, or to 1 to read it without them."
+            "memory was full: set data.workers to a smaller number, or to 1 to read it in this process."
         ) from None
     finally:
-        # Where something went wrong, nobody waits for what they are doing.
+        # After an error, nobody waits for the remaining work.
         work.close()
         pool.shutdown(cancel_futures=True)
         end_of_work.close()
@@ -76,8 +76,8 @@ def map_in_order(
 def _inherited_by_workers() -> Iterator[None]:
     """Start processes here that ignore Ctrl-C and do not import the main module.
 
-    Ctrl-C reaches all processes of a terminal, and this one ends the others. The main module may be a script
-    of the user that does its work when it is imported.
+    Ctrl-C reaches all processes of a terminal, and this process ends the others. The main module may be a
+    user's script that does its work when it is imported.
     """
     main = sys.modules["__main__"]
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -90,7 +90,7 @@ def _inherited_by_workers() -> Iterator[None]:
 
 
 def _end_with(work: Connection) -> None:
-    """Let this process end when the other end of ``work`` is closed, also by the death of its owner."""
+    """End this process when the other end of ``work`` is closed, even if its owner dies."""
 
     def wait() -> None:
         work.poll(None)

@@ -1,7 +1,7 @@
 """Which words a system translates correctly: by training frequency, by sentence length, copied, unknown.
 
-A word is a token of BLEU (sacreBLEU's 13a tokens, cased). Punctuation marks are words too, also where
-sentences are grouped by length; only `SourceWords` counts words with a letter or digit alone.
+A word is a token of BLEU (sacreBLEU's 13a tokens, cased). Punctuation marks are words too, even where
+sentences are grouped by length; only `SourceWords` is limited to words with a letter or digit.
 """
 
 from collections import Counter
@@ -69,7 +69,7 @@ def words(line: str) -> list[str]:
 def count_words(
     lines: Iterable[str], vocabulary: Iterable[str], unicode_form: UnicodeForm = "none"
 ) -> Counter[str]:
-    """How often each word of the lines ``vocabulary`` occurs in ``lines``, which are in ``unicode_form``."""
+    """How often each word of ``vocabulary``, also lines of text, occurs in ``lines`` in ``unicode_form``."""
     in_form = {
         word: word if unicode_form == "none" else normalize(unicode_form, word)
         for line in vocabulary
@@ -145,7 +145,7 @@ def count_source_words(
         sources: The source sentences.
         hypotheses: The translations.
         references: The references.
-        frequencies: How often each word occurs in the training sources; None if it is not known.
+        frequencies: How often each word occurs in the training sources; None if that is unknown.
     """
     num = Counter[str]()
     for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
@@ -236,7 +236,7 @@ def most_different_sentences(
 
 
 def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-    """chrF2++ of each sentence, which unlike BLEU is meaningful for a short one."""
+    """chrF2++ of each sentence, which unlike BLEU is meaningful for short sentences."""
     metric = CHRF(word_order=2)
     pairs = zip(hypotheses, references, strict=True)
     return [metric.sentence_score(hypothesis, [reference]).score for hypothesis, reference in pairs]

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from mt.atomic_files import write_output
-from mt.config.data import DataConfig
+from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.sources.source import Split
 from mt.display import counted, visible
@@ -58,15 +58,15 @@ def run_comparison(
 
     Args:
         systems: Run directories, their checkpoints (such as ``runs/x/checkpoints/step_0002000``), or files of
-            translations, one a line.
-        split: The split of the corpus of the first run; of files, the run whose directory they are in.
+            translations, one per line.
+        split: The split of the first run's corpus; for files, of the run whose directory they are in.
         checkpoint: best, latest, or a checkpoint's name, for systems that are run directories.
         device: Where to compute.
         data_path: Another corpus, or a standard test set, as in `load_evaluation_set`.
         data_name: The configuration of that corpus.
         references: The references as a file, for two files of translations outside run directories.
         beam: The beam search; None searches greedily.
-        num_shown: How many of the sentences that differ most to return.
+        num_shown: How many sentences that differ most to return.
 
     Raises:
         MtError: If a system cannot be used, their languages differ, or lines are missing.
@@ -77,10 +77,10 @@ def run_comparison(
     if references is not None:
         test_set = _references_alone(systems, references)
     else:
-        data = _corpus_of(systems)
-        # Both before the corpus and the translating, while training may remove a checkpoint at any time.
+        config = _config_of(systems)
+        # Both are opened before reading the corpus, because training may remove a checkpoint at any time.
         loaded = [_load(system, checkpoint) if system.is_dir() else None for system in systems]
-        test_set = load_evaluation_set(data, split, path=data_path, name=data_name)
+        test_set = load_evaluation_set(config, split, path=data_path, name=data_name)
         sources = test_set.sources
     refuse_too_many(test_set.references)
     for system in systems:
@@ -114,7 +114,7 @@ def _references_alone(systems: Sequence[Path], references: Path) -> EvaluationSe
     for system in systems:
         if system.is_dir():
             raise ConfigError(
-                f"{system} is a run, which needs sources to translate, and a file of references has none: "
+                f"{system} is a run, which needs sources to translate, but a file of references has none: "
                 "leave the references out, or give two files of translations."
             )
     found = EvaluationSet(references.stem, visible(str(references)), [], read_lines(references))
@@ -122,8 +122,8 @@ def _references_alone(systems: Sequence[Path], references: Path) -> EvaluationSe
     return found
 
 
-def _corpus_of(systems: Sequence[Path]) -> DataConfig:
-    """The corpus of the first system that is a run, or is in one; all must have the same languages."""
+def _config_of(systems: Sequence[Path]) -> Config:
+    """The config of the first system that is a run, or is in one; all must have the same languages."""
     runs = [_run_of(system)[0] for system in systems]
     given = [run.require() for run, system in zip(runs, systems, strict=True) if system.is_dir()]
     given = given or [run for run in runs if run.exists]
@@ -132,14 +132,15 @@ def _corpus_of(systems: Sequence[Path]) -> DataConfig:
             f"neither {systems[0]} nor {systems[1]} is in a run, so there is nothing to compare them with.",
             Remedy.GIVE_REFERENCES,
         )
-    first, *others = [load_config(run.config_file).data for run in given]
-    for other in others:
+    config, *others = [load_config(run.config_file) for run in given]
+    first = config.data
+    for other in [other.data for other in others]:
         if (other.src, other.tgt) != (first.src, first.tgt):
             raise ConfigError(
-                f"{given[0].path} translates from {first.src} to {first.tgt} and {given[1].path} from "
+                f"{given[0].path} translates from {first.src} to {first.tgt}, but {given[1].path} from "
                 f"{other.src} to {other.tgt}: compare runs of the same languages."
             )
-    return first
+    return config
 
 
 def _run_of(system: Path) -> tuple[RunDirectory, str | None]:
@@ -166,7 +167,7 @@ def _refuse_other_sentences(file: Path, test_set: EvaluationSet) -> None:
     named = re.match(r"hypotheses\.(.+-([0-9a-f]{12}))\.(?:step|average)_\d", file.name)
     if named and named[2] != test_set.checksum:
         raise ConfigError(
-            f"{file} has translations of other sentences than {test_set.where}; their references are in "
+            f"{file} contains translations of other sentences than {test_set.where}; their references are in "
             f"{file.with_name(f'references.{named[1]}.txt')}.",
             Remedy.OTHER_TEST_SET,
             Remedy.GIVE_REFERENCES,

@@ -1,4 +1,4 @@
-"""Translating a test set and scoring the translations (`mt evaluate`)."""
+"""Translates a test set and scores the translations (`mt evaluate`)."""
 
 import hashlib
 import json
@@ -73,7 +73,7 @@ class Translations:
     lines: list[str]
     file: Path
     references_file: Path
-    """The references, one a line, for sacreBLEU's own command."""
+    """The references, one per line, for sacreBLEU's own command."""
     ensemble: list[str]
     """The folders of the other checkpoints that translated with this one."""
 
@@ -105,15 +105,15 @@ class Evaluation:
     """The optimizer step of the checkpoint."""
     num_sentences: int
     hypotheses_file: Path
-    """The translations, one a line."""
+    """The translations, one per line."""
     references_file: Path
-    """The references, one a line."""
+    """The references, one per line."""
     scores: dict[str, Score]
     literature: Score | None
     exact: float
     """Percentage of translations that equal their reference."""
     exact_by_length: dict[int, tuple[int, float]] | None
-    """For `builtin:reverse`, by source words: the number of sentences and the percentage that is exact."""
+    """For `builtin:reverse`, by number of source words: the number of sentences, and the percentage exact."""
     analysis: Analysis | None
     worst: list[ScoredSentence]
     ensemble: list[str]
@@ -144,29 +144,29 @@ def run_evaluation(
         split: train, validation or test.
         checkpoint: best, latest, or a checkpoint's name.
         device: Where to compute: a device, or ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        precision: What to compute in; ``auto`` takes bf16 where that is faster than float32.
+        precision: What to compute in; ``auto`` selects bf16 where that is faster than float32.
         data_path: Another corpus than the run's own, or a standard test set, as in `load_evaluation_set`.
         data_name: The configuration of that corpus.
         beam: The beam search; None searches greedily.
         literature: An additional score; it is called with the target language as third argument.
-        analyse: Whether to analyse words and lengths too, which reads the training corpus.
+        analyse: Whether to also analyse words and lengths, which reads the training corpus.
         num_worst: How many of the worst sentences to return.
         others: Runs with the same vocabularies, to translate as an ensemble. Its scores are not recorded in
             the run directory, because they are not the run's.
 
     Raises:
         MtError: If the run, the checkpoint or the corpus cannot be used, or a reference is empty.
-        SystemExit: On all processes but the first, once the sentences are translated.
+        SystemExit: In all processes except the first, once the sentences are translated.
     """
     run = as_run(run).require()
-    # Before the work, what would keep its results from being written.
+    # Check first for what would keep the results from being written.
     refuse_bad_seed()
     run.refuse_unreadable_name()
     run.refuse_unwritable()
     config = load_config(run.config_file)
-    # Before the corpus, which may take long: training may remove this checkpoint at any time.
+    # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
     loaded, *rest = load_ensemble([run, *others], checkpoint)
-    test_set = load_evaluation_set(config.data, split, path=data_path, name=data_name)
+    test_set = load_evaluation_set(config, split, path=data_path, name=data_name)
     device = choose_device(device)
     with distributed.connected(device.type):
         found = translate_set(
@@ -249,7 +249,7 @@ def translate_set(
 ) -> Translations:
     """Translate a test set and write the translations and the references into the run directory.
 
-    With ``others`` it is an ensemble that translates.
+    With ``others``, an ensemble translates.
     """
     saved = loaded.checkpoint
     translator = Translator.from_loaded(loaded, device=device, others=others, precision=precision)
@@ -295,7 +295,7 @@ def _ensemble_name(others: Sequence[LoadedModel]) -> str:
 
 
 def _write_lines(file: Path, lines: Sequence[str]) -> None:
-    """Write one text a line; line breaks become spaces, which does not change any score."""
+    """Write one text per line; line breaks become spaces, which does not change any score."""
     write_text_atomically(file, "".join(line.replace("\n", " ") + "\n" for line in lines))
 
 
@@ -317,7 +317,7 @@ def _training_frequencies(
     try:
         train = load_corpus(config.data, config.cleaning).train
     except DataError as error:
-        LOG.warning("unknown words and word frequencies are left out, without the training corpus: %s", error)
+        LOG.warning("unknown words and word frequencies need the training corpus and are left out: %s", error)
         return None
     form = config.cleaning.unicode_form
     return count_words(train["src"], sources, form), count_words(train["tgt"], targets, form)
@@ -337,7 +337,7 @@ def _exact_by_length(
 
 def write_json(evaluation: Evaluation, file: Path) -> None:
     """Write the evaluation as JSON, with the signatures of the scores; an existing ``file`` is replaced."""
-    # The files are paths, which are no JSON.
+    # The files are paths, which JSON does not support.
     text = json.dumps(asdict(evaluation), indent=2, ensure_ascii=False, default=str)
     write_output(file, text + "\n")
 
@@ -345,8 +345,8 @@ def write_json(evaluation: Evaluation, file: Path) -> None:
 def show_in_tensorboard(evaluation: Evaluation, run: RunDirectory) -> None:
     """Write the scores at the checkpoint's step, and a table of the worst sentences.
 
-    They are in a separate folder, which TensorBoard shows as a separate run, so that resumed training leaves
-    them alone. Evaluating the same setting again replaces them.
+    They are in a separate folder, which TensorBoard shows as a separate run, so that resumed training does
+    not touch them. Evaluating the same setting again replaces them.
 
     Raises:
         RunError: If a link leads out of the run directory.

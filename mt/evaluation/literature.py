@@ -1,4 +1,4 @@
-"""BLEU as papers on Multi30k compute it: lower-cased, punctuation normalised, tokenised by Moses."""
+"""BLEU as computed in papers on Multi30k: lower-cased, with normalised punctuation, tokenised by Moses."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,9 +10,9 @@ from mt.evaluation.scores import Score, score_with_confidence
 
 
 def literature_tokens(lines: Sequence[str], language: str) -> list[str]:
-    """The lines after Moses' scripts lowercase, normalize-punctuation and tokenizer.
+    """The lines after the Moses scripts lowercase, normalize-punctuation and tokenizer.
 
-    For a language that Moses does not know, apostrophes are split off and abbreviations are the English ones.
+    For a language that Moses does not support, apostrophes are split off, and English abbreviations are used.
     """
     normalizer = sacremoses.MosesPunctNormalizer(language, penn=True)
     tokenizer = sacremoses.MosesTokenizer(language)
@@ -22,14 +22,14 @@ def literature_tokens(lines: Sequence[str], language: str) -> list[str]:
 
 
 def literature_score(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
-    """BLEU of the texts after `literature_tokens`, each token one word.
+    """BLEU of the texts after `literature_tokens`, with each token as a word.
 
     It is not comparable with BLEU of the original text, and must not be printed without its name.
     """
-    # `force`: sacreBLEU warns of lines that end in " .", which all of these do.
+    # `force`: sacreBLEU warns about lines that end in " .", as all of these do.
     metric = BLEU(tokenize="none", force=True)
     tokenized = literature_tokens(hypotheses, language), literature_tokens(references, language)
     (score,) = score_with_confidence(*tokenized, {"bleu": metric}).values()
-    # sacreBLEU does not know the preprocessing: without it the signature would claim that case counts.
+    # sacreBLEU does not know about the preprocessing, and its own signature would say that case matters.
     before = f"before:lowercase+normalize-punctuation+tokenize|sacremoses:{sacremoses.__version__}"
     return replace(score, name="literature BLEU", signature=f"{score.signature}|{before}")

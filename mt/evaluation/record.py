@@ -1,6 +1,6 @@
-"""The evaluations of a run, kept in its ``evaluations.jsonl``, a line of JSON each, and compared with others.
+"""The evaluations of a run, stored in its ``evaluations.jsonl``, one per line, and compared with others.
 
-The best of several noisy validations is partly the luckiest. Where another checkpoint, or an average, was
+The best of several noisy validations is partly the luckiest. If another checkpoint, or an average, was
 evaluated on the same sentences with the same search, the paired bootstrap says whether the difference is more
 than chance.
 """
@@ -23,7 +23,7 @@ from mt.run_directory import RunDirectory
 
 _MAX_BYTES = 20_000_000
 _MAX_COUNT = 10**18
-# The newest evaluations by other checkpoints that one is compared with.
+# How many of the newest evaluations by other checkpoints an evaluation is compared with.
 MOST_COMPARED = 5
 
 Count = Annotated[int, Field(ge=0, lt=_MAX_COUNT)]
@@ -49,7 +49,7 @@ class RecordedEvaluation:
     """Percentage of translations that equal their reference."""
     scores: dict[str, Score]
     precision: str | None = None
-    """The precision of matrix products; None in a line of a version that did not record it."""
+    """The precision of matrix products; None in a line written by a version that did not record it."""
 
     @property
     def how(self) -> str:
@@ -70,18 +70,18 @@ def record_evaluation(run: RunDirectory, evaluation: RecordedEvaluation) -> None
         append_line(run.evaluations_file, _ADAPTER.dump_json(evaluation).decode())
     except OSError as error:
         raise RunError(
-            f"Cannot add the scores to {run.evaluations_file}: {error.strerror}. It must be a file that can "
-            "be written, or not be there."
+            f"Cannot add the scores to {run.evaluations_file}: {error.strerror}. It must be a writable file, "
+            "or not exist."
         ) from error
 
 
 def read_evaluations(run: RunDirectory) -> list[RecordedEvaluation]:
-    """The evaluations of a run, from the oldest to the newest; of several of one setting the newest alone.
+    """The evaluations of a run, from the oldest to the newest; only the newest of several of one setting.
 
     Lines that are not evaluations are skipped.
 
     Raises:
-        OSError: If the file is there and cannot be read.
+        OSError: If the file exists but cannot be read.
     """
     try:
         content = read_bytes(run.evaluations_file, max_bytes=_MAX_BYTES)
@@ -102,7 +102,7 @@ class OtherCheckpoint:
 
     checkpoint: str
     bleu: Difference
-    """Of which the other checkpoint is the first system."""
+    """The difference in BLEU; the other checkpoint is the first system."""
 
 
 def compare_with_other_checkpoints(
@@ -112,8 +112,8 @@ def compare_with_other_checkpoints(
 
     Args:
         run: The run.
-        test_set: What was translated.
-        checkpoint: By which checkpoint.
+        test_set: The test set that was translated.
+        checkpoint: The checkpoint that translated it.
         search: The decoding strategy and precision, as in the names of files.
         lines: The translations.
     """
@@ -136,7 +136,7 @@ def _earlier(
         evaluations = read_evaluations(run)
     for each in evaluations:
         is_alike = each.setting.startswith(f"{test_set.name}.") and each.setting.endswith(f".{search}")
-        # An average may have replaced another of the same name. A setting with a slash is not of this folder.
+        # An average may have replaced one of the same name. A setting with a slash is in another folder.
         if not is_alike or each.checkpoint == checkpoint or "/" in each.setting:
             continue
         with contextlib.suppress(DataError):

@@ -2,7 +2,7 @@
 
 Confidence intervals come from bootstrap resampling. A test set is one sample of possible sentences. Test sets
 drawn from it with replacement show how much a score depends on the sample (Koehn 2004). sacreBLEU draws them,
-with SACREBLEU_SEED or else 12345.
+with the seed SACREBLEU_SEED, or 12345 by default.
 """
 
 import os
@@ -58,7 +58,7 @@ def metrics_of_evaluation(references: Sequence[str]) -> dict[str, Metric]:
 
 
 SCORE_NAMES = {"bleu": "BLEU", "chrf": "chrF2"}
-"""What the scores of :func:`score_translations` are called, by key."""
+"""The names of the scores of :func:`score_translations`, by key."""
 
 
 def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
@@ -106,13 +106,13 @@ def refuse_empty(references: Sequence[str], where: str) -> None:
     if empty:
         more = f", and {len(empty) - 1} more" if len(empty) > 1 else ""
         raise DataError(
-            f"{where}, sentence {empty[0]}{more}: the reference is empty, and nothing can be scored against "
-            "that. Give it a translation, or take the pair out."
+            f"{where}, sentence {empty[0]}{more}: the reference is empty, so nothing can be scored against "
+            "it. Add a translation, or remove the pair."
         )
 
 
 def refuse_bad_seed() -> None:
-    """Check early what sacreBLEU reads from the environment only when it resamples.
+    """Check early the seed that sacreBLEU reads from the environment only when it resamples.
 
     Raises:
         ConfigError: If SACREBLEU_SEED is not a seed.
@@ -120,7 +120,8 @@ def refuse_bad_seed() -> None:
     seed = os.environ.get("SACREBLEU_SEED", "0")
     if seed.lower() != "none" and not (seed.isascii() and seed.isdecimal()):
         raise ConfigError(
-            f"SACREBLEU_SEED is {seed!r} in the environment: give a whole number of at least 0, or none."
+            f"SACREBLEU_SEED is {seed!r} in the environment: set it to a whole number of at least 0, or "
+            "unset it."
         )
 
 
@@ -138,7 +139,7 @@ def refuse_too_many(references: Sequence[str]) -> None:
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """The percentage of translations that equal their reference, in whatever way words are spaced."""
+    """The percentage of translations that equal their reference, ignoring differences in spacing."""
     pairs = list(zip(hypotheses, references, strict=True))
     num_equal = sum(normalise_spacing(one) == normalise_spacing(other) for one, other in pairs)
     return 100.0 * num_equal / len(pairs)
@@ -155,19 +156,19 @@ class Difference:
 
     @property
     def gain(self) -> float:
-        """Points by which the second score is above the first."""
+        """By how many points the second score is above the first."""
         return self.second.value - self.first.value
 
     @property
     def is_significant(self) -> bool:
-        """Whether chance alone would hardly make it this large."""
+        """Whether a difference this large is unlikely to be due to chance."""
         return self.p_value < SIGNIFICANT
 
 
 def score_with_confidence(
     hypotheses: Sequence[str], references: Sequence[str], metrics: Mapping[str, Metric] | None = None
 ) -> dict[str, Score]:
-    """The scores of whole texts; up to `MAX_RESAMPLED_LINES` lines each has its confidence interval.
+    """The scores of whole texts, with confidence intervals for up to `MAX_RESAMPLED_LINES` lines.
 
     Args:
         hypotheses: The translations.
@@ -190,8 +191,8 @@ def paired_bootstrap(
     """Compare two systems by the metrics of `metrics_of_evaluation`, on the same resampled sentences.
 
     Raises:
-        DataError: If there is not one translation by each system for each reference, or there are so many
-            that resampling them does not fit into memory.
+        DataError: If there is not one translation by each system for each reference, or there are too many
+            to resample them in memory.
     """
     for hypotheses in (first, second):
         refuse_unequal(hypotheses, references)
@@ -206,11 +207,11 @@ def paired_bootstrap(
 def differences_in_bleu(
     system: Sequence[str], others: Sequence[Sequence[str]], references: Sequence[str]
 ) -> list[Difference]:
-    """How BLEU of a system differs from that of each of the others, on the same resampled sentences.
+    """How the BLEU of a system differs from that of each of the others, on the same resampled sentences.
 
     Args:
-        system: Its translations.
-        others: Those of the others, to which gains are relative.
+        system: The translations of the system.
+        others: The translations of the others, to which gains are relative.
         references: The references, at most `MAX_RESAMPLED_LINES`.
 
     Raises:

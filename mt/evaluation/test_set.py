@@ -12,15 +12,17 @@ from typing import Any
 
 from sacrebleu.dataset import DATASETS
 
+from mt.config.config import Config
 from mt.config.data import DataConfig
-from mt.data.corpus import load_split
+from mt.data.corpus import load_split, load_undivided
+from mt.data.sources.find import mixed_sources
 from mt.data.sources.source import Split
 from mt.display import visible
 from mt.errors import ConfigError, DataError
 from mt.evaluation.scores import refuse_empty
 from mt.regular_files import read_text
 
-# Ten million lines take about one billion.
+# Ten million lines take about one billion bytes.
 _MAX_BYTES = 2**33
 
 
@@ -50,28 +52,35 @@ def checksum_of(sources: Sequence[str], references: Sequence[str]) -> str:
 
 
 def load_evaluation_set(
-    data: DataConfig, split: Split, *, path: str | None = None, name: str | None = None
+    config: Config,
+    split: Split,
+    *,
+    path: str | None = None,
+    name: str | None = None,
+    leave_out_empty: bool = False,
 ) -> EvaluationSet:
     """Load a test set.
 
     Args:
-        data: The run's own corpus, which names the languages.
-        split: train, validation or test; ignored for a standard test set.
-        path: Another corpus in the same languages, or ``sacrebleu:`` and the name of a standard test set; a
-            single file is used as a whole.
+        config: The run, whose own corpus names the languages.
+        split: train, validation or test; ignored for a standard test set and for files without splits.
+        path: Another corpus in the same languages, or ``sacrebleu:`` and the name of a standard test set;
+            files without splits are used as a whole.
         name: The configuration of that corpus, if it is a Hub corpus with several.
+        leave_out_empty: Leave out pairs with an empty reference, instead of refusing them.
 
     Raises:
-        ConfigError: If there is a name without a corpus.
+        ConfigError: If there is a name without a corpus, or all of the run's own files would be used.
         DataError: If the corpus cannot be read, or a reference is empty.
     """
+    data = config.data
     if name is not None and (path is None or path.startswith(PREFIX)):
         raise ConfigError(
             f"{name!r} is given as the configuration of a Hub corpus, but no corpus is: give its path "
             "as well, or leave the name out."
         )
     if path is None:
-        pairs = load_split(data, split)
+        pairs = load_split(data, split, config.cleaning)
         stem: str = split
         where = f"{data.path}, {split}"
         sources, references = list(pairs["src"]), list(pairs["tgt"])
@@ -84,15 +93,40 @@ def load_evaluation_set(
     else:
         # A built-in corpus is generated with a number of pairs; any other corpus is used as a whole.
         limit = data.num_train_pairs if path.startswith("builtin:") else None
-        other = data.model_copy(
-            update={"path": path, "name": name, "revision": None, "num_train_pairs": limit}
-        )
-        pairs = load_split(other, split, undivided=True)
+        changes = {"path": path, "name": name, "revision": None, "num_train_pairs": limit, "mix": None}
+        other = data.model_copy(update=changes)
+        stem, where = _for_file_name(Path(path).name), ", ".join([path, *([name] if name else [])])
+        whole = load_undivided(other)
+        if whole is not None:
+            _refuse_own_files(path, data)
+            pairs = whole
+        else:
+            pairs = load_split(other, split)
+            stem, where = f"{stem}.{split}", f"{where}, {split}"
         sources, references = list(pairs["src"]), list(pairs["tgt"])
-        stem = f"{_for_file_name(Path(path).name)}.{split}"
-        where = ", ".join([path, *([name] if name else []), split])
+    if leave_out_empty:
+        kept = [i for i, reference in enumerate(references) if reference.strip()]
+        sources, references = [sources[i] for i in kept], [references[i] for i in kept]
     refuse_empty(references, where)
     return EvaluationSet(f"{stem}-{checksum_of(sources, references)}", visible(where), sources, references)
+
+
+def _refuse_own_files(path: str, data: DataConfig) -> None:
+    """Check that a path which would be used as a whole is none of the run's own sources.
+
+    Raises:
+        ConfigError: If it is one.
+    """
+    if any(_absolute(path) == _absolute(source.path) for source, _ in mixed_sources(data)):
+        raise ConfigError(
+            f"this run was trained on {path}, and all of it would be scored, not only what was held out. "
+            "To score a split of the run, name no other corpus."
+        )
+
+
+def _absolute(path: str) -> list[Path]:
+    """The files of ``path``, of which there are two for a parallel text."""
+    return [Path(part.strip()).resolve() for part in path.split(",")]
 
 
 def read_lines(file: Path) -> list[str]:
@@ -109,7 +143,7 @@ def read_lines(file: Path) -> list[str]:
 
 
 def _for_file_name(text: str) -> str:
-    # A file's name may have 255 bytes, and a Chinese character takes three.
+    # A file name may have 255 bytes, and a Chinese character takes three.
     short = re.sub(r"[^\w.-]+", "-", text).encode()[:60].decode(errors="ignore")
     return short.strip("-.") or "data"
 
@@ -128,7 +162,7 @@ def load_standard_set(
     """
     if name not in DATASETS:
         raise DataError(
-            f"sacreBLEU has no test set {name!r}: `sacrebleu --list` names those it has, such as wmt14."
+            f"sacreBLEU has no test set {name!r}: `sacrebleu --list` lists its test sets, such as wmt14."
         )
     dataset: Any = DATASETS[name]
     languages = f"{src}-{tgt}"
@@ -144,7 +178,7 @@ def load_standard_set(
             raise EOFError
     if others:
         raise DataError(
-            f"sacreBLEU's {name} has several references for each sentence of {languages}, and mt scores "
+            f"sacreBLEU's {name} has several references for each sentence of {languages}, but mt scores "
             "against one: translate its source as a file, and score the translations with sacrebleu."
         )
     return sources, references
@@ -167,9 +201,9 @@ def _explain_failure(name: str, folder: str, timeout_seconds: float) -> Iterator
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "it is damaged"
         # The next time, sacreBLEU would use an unfinished download as if it were complete.
         raise DataError(
-            f"sacreBLEU's test set {name} is not in {folder} as it should be, and could not be downloaded: "
-            f"{reason}. Remove that folder and try again with a network, or bring its files from a machine "
-            "that has them."
+            f"sacreBLEU's test set {name} is missing or incomplete in {folder}, and could not be downloaded: "
+            f"{reason}. Remove that folder and try again online, or copy its files from a machine that has "
+            "them."
         ) from error
     finally:
         socket.setdefaulttimeout(before)

@@ -1,1 +1,1 @@
-"""Exporting a trained model to other programs, and proving that it translates there as it does here."""
+"""Exports a trained model to other libraries, and verifies that it translates the same there."""

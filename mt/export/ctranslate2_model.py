@@ -18,7 +18,7 @@ from mt.transformer.positional_encoding import positional_encoding
 from mt.transformer.transformer import Transformer
 
 QUANTIZATIONS: dict[ExportPrecision, str] = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}
-"""What CTranslate2 calls our names of precisions."""
+"""CTranslate2's names of our precisions."""
 _ACTIVATIONS = {"relu": common_spec.Activation.RELU, "gelu": common_spec.Activation.GELU}
 
 
@@ -32,15 +32,15 @@ def write_ctranslate2(
     max_length: int,
     precision: ExportPrecision,
 ) -> None:
-    """Write the model into a folder, which exists; the weights are those of ``model`` as they are now.
+    """Write the model, with its current weights, into an existing folder.
 
     Args:
-        model: On the CPU, in float32.
-        config: What it was built from.
+        model: The model, on the CPU and in float32.
+        config: The config that it was built from.
         src_tokenizer: The tokenizer of the source language.
         tgt_tokenizer: The tokenizer of the target language.
-        folder: Where to write.
-        max_length: The most tokens of a sentence, EOS included, for which positions are written.
+        folder: The folder to write to.
+        max_length: The most tokens in a sentence, including EOS, for which positions are written.
         precision: One of `QUANTIZATIONS`.
     """
     spec = TransformerSpec.from_config(
@@ -49,7 +49,7 @@ def write_ctranslate2(
         pre_norm=config.norm_first,
         activation=_ACTIVATIONS[config.activation],
     )
-    # By default there is no EOS after the source, and the epsilon is 1e-6.
+    # By default, there is no EOS after the source, and the epsilon is 1e-6.
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
     spec.register_source_vocabulary(src_tokenizer.tokens(range(src_tokenizer.size)))
@@ -57,7 +57,7 @@ def write_ctranslate2(
     spec.encoder.embeddings[0].weight = _array(model.src_embedding.tokens.weight)
     spec.decoder.embeddings.weight = _array(model.tgt_embedding.tokens.weight)
     spec.decoder.projection.weight = _array(model.output.weight)
-    # Its own positions have all sines before all cosines, and count from 1.
+    # CTranslate2's own positions have all sines before all cosines, and count from 1.
     positions = _array(positional_encoding(max_length, config.d_model))
     for stack, written in ((model.encoder, spec.encoder), (model.decoder, spec.decoder)):
         written.position_encodings.encodings = positions
@@ -97,7 +97,7 @@ def _decoder_layer(spec: transformer_spec.TransformerDecoderLayerSpec, layer: De
 
 def _linear(spec: common_spec.LinearSpec, *layers: nn.Linear) -> None:
     spec.weight = np.concatenate([_array(layer.weight) for layer in layers])
-    # A layer without a bias adds zeros, which is the same.
+    # Zeros are equivalent to a layer without a bias.
     spec.bias = np.concatenate(
         [
             np.zeros(len(layer.weight), np.float32) if layer.bias is None else _array(layer.bias)
@@ -118,6 +118,6 @@ def _norm(spec: common_spec.LayerNormSpec, norm: nn.LayerNorm) -> None:
 
 
 def _array(weight: Tensor) -> np.ndarray:
-    # A copy: its saver quantizes in place.
+    # A copy, because saving quantizes in place.
     array: np.ndarray = weight.detach().float().numpy().copy()
     return array

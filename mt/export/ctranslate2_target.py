@@ -30,16 +30,16 @@ CTRANSLATE2 = ExportTarget(
     tuple(QUANTIZATIONS),
     before_softmax=True,
     differences=(
-        "It leaves `<unk>`, `<pad>` and `<s>` out before the softmax and mt after it. Its log-probabilities "
-        "are therefore higher, and where `<unk>` is likely, a beam may choose another translation. Greedy "
+        "It excludes `<unk>`, `<pad>` and `<s>` before the softmax, mt after it. Its log-probabilities are "
+        "therefore higher, and where `<unk>` is likely, beam search may choose another translation. Greedy "
         "search is not affected.",
-        "Where more hypotheses than the beam is wide have finished, it keeps the best and mt the first, so "
-        "that the lower places of an n-best list may differ.",
-        "At the limit of length it ranks unfinished translations with the finished ones; mt, also when it "
-        "translates by this engine, takes an unfinished one only where none is finished.",
+        "If more hypotheses have finished than the beam is wide, it keeps the best and mt the first ones, so "
+        "the lower places of an n-best list may differ.",
+        "At the length limit it ranks unfinished translations together with finished ones; mt, also with "
+        "this engine, uses an unfinished one only if none is finished.",
         "It ranks a beam by mean log-probability; `mt translate` does so with `--length-normalization mean`.",
-        "Sampling, prefixes, a minimum length, the rule against repeated n-grams, dictionaries and "
-        "ensembles are mt's own; `mt translate` refuses them with this engine.",
+        "Sampling, prefixes, a minimum length, no-repeat n-grams, dictionaries and ensembles are mt's own; "
+        "`mt translate` refuses them with this engine.",
     ),
     example=EXAMPLE,
     write=write_ctranslate2,

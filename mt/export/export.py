@@ -1,4 +1,4 @@
-"""What `mt export` does: write a folder, verify it as it is on the disk, describe it, put it in place."""
+"""The work of `mt export`: write a folder, verify it as it is on disk, describe it, put it in place."""
 
 import logging
 import shutil
@@ -32,7 +32,7 @@ EXAMPLE, CARD = "example.py", "README.md"
 
 @dataclass(frozen=True)
 class Exported:
-    """A folder that was exported and verified."""
+    """An exported and verified folder."""
 
     folder: Path
     record: ExportRecord
@@ -56,15 +56,15 @@ def export_model(
 
     Args:
         loaded: The model, on the CPU.
-        folder: Where to; it must not exist, unless it is an earlier export.
-        target: The program that it is for.
+        folder: The folder to write; it must not exist, unless it is an earlier export.
+        target: The library to export to.
         run_name: The name of the run, for the record.
-        precision: Of the weights.
+        precision: The precision of the weights.
         sources: Validation sentences.
         references: Their translations.
 
     Raises:
-        ConfigError: If ``folder`` is something else, or the program does not have that precision.
+        ConfigError: If ``folder`` is something else, or the library does not support that precision.
         ExportError: If the exported folder does not translate as the run does.
         OSError: If it cannot be written.
     """
@@ -77,7 +77,7 @@ def export_model(
     place = folder.resolve()
     make_folder(place.parent)
     for leftover in tidy_up_beside(place):
-        LOG.warning("%s is removed: an export that was killed has left it", leftover)
+        LOG.warning("removing %s, which was left behind by an export that was killed", leftover)
     partial = partial_path(place)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
@@ -97,7 +97,7 @@ def export_model(
         write_synced(partial / EXAMPLE, target.example.encode())
         write_synced(partial / CARD, model_card(record, target, comparisons).encode())
         sync_tree(partial)
-        # Verifying takes a while, in which something else may have appeared there.
+        # Verifying takes a while, and something else may have appeared there in the meantime.
         refuse_other_folder(folder)
         put_in_place(partial, place)
     finally:
@@ -126,10 +126,10 @@ def _record(
 
 
 def refuse_other_folder(folder: Path) -> None:
-    """Check that nothing but an earlier export would be replaced, by a folder that can be opened.
+    """Check that only an earlier export would be replaced, and that other programs can open the folder.
 
     Raises:
-        ConfigError: If there is something else, or the name is not UTF-8.
+        ConfigError: If something else is there, or the name is not UTF-8.
     """
     if (folder.exists() or folder.is_symlink()) and not is_exported(folder):
         raise ConfigError(
@@ -138,7 +138,7 @@ def refuse_other_folder(folder: Path) -> None:
     place = folder.resolve()
     if not is_utf8(place):
         raise ConfigError(
-            f"the name {place} is not UTF-8, and other programs could not open it: name another."
+            f"the name {place} is not UTF-8, so other programs could not open it: choose another name."
         )
 
 

@@ -1,4 +1,4 @@
-"""The model card, ``README.md`` of an exported folder: what it is, how it was verified, what is different."""
+"""The model card, ``README.md`` of an exported folder: what it is, how it was verified, how it differs."""
 
 from collections.abc import Sequence
 
@@ -9,18 +9,18 @@ from mt.inference.exported_folder import ExportRecord
 
 COPYING = (
     "copying of unknown words (training.guided_alignment): where the run copies a word that it does not know "
-    "from the source, the exported model writes a guess, and there are no dictionaries"
+    "from the source, the exported model guesses a translation, and it has no dictionaries"
 )
-"""What a model may have learnt that no other program can be told."""
+"""Abilities of a model that cannot be exported to any other library."""
 
 
 def not_expressed(record: ExportRecord) -> list[str]:
-    """What the run can do and the exported model cannot."""
+    """What the run can do but the exported model cannot."""
     return [COPYING] if record.copied_words else []
 
 
 def comparison_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
-    """The comparisons as a table of text, the head first."""
+    """The comparisons as a table of text, with the header first."""
     names = "sentences, identical, near-ties, identical by mt's rules, BLEU of mt, exported"
     head = ["", *names.split(", "), "sentences/s of mt", "exported"]
     return [head] + [
@@ -48,20 +48,20 @@ def model_card(record: ExportRecord, target: ExportTarget, comparisons: Sequence
     parts = [
         f"---\nlibrary_name: {target.name}\npipeline_tag: translation\n---",
         f"# {run}: {src} to {tgt}",
-        f"A Transformer trained by mt {record.mt_version}, exported to {target.name} in {record.precision} "
+        f"A Transformer trained with mt {record.mt_version}, exported to {target.name} in {record.precision} "
         f"from checkpoint {checkpoint} of the run {run}. It reads and writes at most {record.max_length} "
         "tokens.",
         "## Use",
-        "`example.py` translates the lines of its standard input without mt; its argument is the size of a "
-        "beam:\n\n```bash\npython example.py 5 < lines.txt\n```",
+        "`example.py` translates the lines of its standard input without mt; its argument is the beam "
+        "size:\n\n```bash\npython example.py 5 < lines.txt\n```",
         "## Verification",
-        "Validation sentences of the run were translated by mt and by this folder as it is on the disk. "
-        "Identical means the same tokens, where mt searches by the rules of this program (see the end). A "
+        "Validation sentences of the run were translated by mt and by the model in this folder. "
+        "Identical means the same tokens when mt searches by the rules of this library (see the end). A "
         f"near-tie is a difference that a change of the log-probabilities by at most {NEAR_TIE:g} explains. "
-        "Speeds are of one machine, with the same number of threads.",
+        "Speeds were measured on one machine, with the same number of threads.",
         table,
         *_listed(comparisons),
-        "## Different from mt",
+        "## Differences from mt",
         "\n".join([*missing, *(f"- {sentence}" for sentence in target.differences)]),
     ]
     return "\n\n".join(parts) + "\n"

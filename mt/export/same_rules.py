@@ -1,4 +1,4 @@
-"""Models of ours changed a little, so that a comparison with another program is fair."""
+"""Slightly changed versions of our models, which make a comparison with another library fair."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from mt.search.ensemble import EnsembleStep, Member
 from mt.search.model import StepOutput
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
-# All ids below that of EOS.
+# All ids below EOS.
 _FORBIDDEN = [PAD_ID, UNK_ID, BOS_ID]
 _OF_NO_WEIGHT = 30.0
-"""A logit so far below the best one has less of the probability than float32 can add to 1."""
+"""A logit this far below the best one has less probability than float32 can add to 1."""
 
 
 class _Changed(ABC):
-    """A model whose logits in search are changed; it does everything else as it is."""
+    """A model whose logits in search are changed; everything else is unchanged."""
 
     def __init__(self, model: Member) -> None:
         self._model = model
@@ -49,8 +49,8 @@ class _Changed(ABC):
 class SharedAmongAllowed(_Changed):
     """A model that gives all probability to the tokens that search may write.
 
-    Our searches leave forbidden tokens out after the softmax, so that their probability is lost; CTranslate2
-    leaves them out before it. With this, both have the same rule.
+    Our searches exclude forbidden tokens after the softmax, so their probability is lost; CTranslate2
+    excludes them before it. With this class, both follow the same rule.
     """
 
     def _change(self, logits: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ class Steered(_Changed):
     def start_cache(
         self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
     ) -> Any:
-        """As `mt.search.model.EncoderDecoder.start_cache`; a search begins."""
+        """As `mt.search.model.EncoderDecoder.start_cache`; this begins a search."""
         self._step = 0
         return super().start_cache(memory, src_mask, max_length, rows_per_sentence)
 

@@ -1,4 +1,4 @@
-"""What an export needs to know about the program that it is for."""
+"""What an export needs to know about its target library."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from mt.transformer.transformer import Transformer
 
 
 class WriteModel(Protocol):
-    """Writes a model and what else the program needs into a folder, which exists."""
+    """Writes a model and everything else that the library needs into an existing folder."""
 
     def __call__(
         self,
@@ -26,11 +26,11 @@ class WriteModel(Protocol):
         max_length: int,
         precision: ExportPrecision,
     ) -> None:
-        """Write; ``model`` is on the CPU and in float32, ``max_length`` counts EOS."""
+        """Write the model, which is on the CPU and in float32; ``max_length`` includes EOS."""
 
 
 class LoadFolder(Protocol):
-    """Loads an exported folder from the disk, to translate with that program."""
+    """Loads an exported folder from disk, to translate with that library."""
 
     def __call__(self, path: Path) -> TextSearch:
         """Load the folder with its tokenizers."""
@@ -38,15 +38,15 @@ class LoadFolder(Protocol):
 
 @dataclass(frozen=True)
 class ExportTarget:
-    """A program that models can be exported to."""
+    """A library that models can be exported to."""
 
     name: Target
     precisions: Sequence[ExportPrecision]
-    """What its weights can be saved in."""
+    """The precisions in which weights can be saved."""
     before_softmax: bool
-    """Whether its searches leave out forbidden tokens before the softmax; ours do so after it."""
+    """Whether its searches exclude forbidden tokens before the softmax; ours do so after it."""
     differences: Sequence[str]
-    """Where its searches have other rules than ours, as sentences for the model card."""
+    """How its searches differ from ours, as sentences for the model card."""
     example: str
     """The text of ``example.py``: a program that translates the lines of stdin without mt."""
     write: WriteModel

@@ -33,10 +33,10 @@ class TransformersEngine:
     def search(
         self, request: SearchRequest, strategy: Strategy, numbers: Sequence[int]
     ) -> list[list[Hypothesis]]:
-        """Search as `Engine` says, greedily or with a beam that is ranked by mean log-probability.
+        """Search as in `Engine`, greedily or with a beam that is ranked by mean log-probability.
 
         Raises:
-            ConfigError: If anything else is asked for.
+            ConfigError: If anything else is requested.
         """
         beam = strategy if isinstance(strategy, Beam) else Beam(1, 1.0, "mean")
         if (
@@ -44,9 +44,9 @@ class TransformersEngine:
             or request.constraints != NO_CONSTRAINTS
             or (beam.length_penalty, beam.length_normalization) != (1.0, "mean")
         ):
-            raise ConfigError("transformers is only verified in greedy search and with a beam by the mean.")
+            raise ConfigError("transformers is only verified with greedy search and a beam ranked by mean.")
         found = self._generate(request.src_ids, max(request.limits), beam.size)
-        # The limit of a call is that of all its sentences: those that passed or reached theirs search again.
+        # A call has one limit for all its sentences: those that exceeded or reached their own search again.
         again: dict[int, list[int]] = {}
         for place, (hypothesis, limit) in enumerate(zip(found, request.limits, strict=True)):
             if not hypothesis.finished or len(hypothesis.ids) >= limit:
@@ -60,9 +60,9 @@ class TransformersEngine:
     def _generate(
         self, src_ids: Tensor, limit: int, size: int, *, ends_late: bool = False
     ) -> list[Hypothesis]:
-        """Call ``generate``; with ``ends_late`` unfinished hypotheses come after all finished ones.
+        """Call ``generate``; with ``ends_late``, unfinished hypotheses come after all finished ones.
 
-        ``generate`` would rank both alike at the limit, and our rule is another.
+        At the limit, ``generate`` would rank both together, which differs from our rule.
         """
         processors = LogitsProcessorList([_EndAfter(limit)] if ends_late else [])
         sequences: Tensor = self._model.generate(
@@ -73,7 +73,7 @@ class TransformersEngine:
             **({"early_stopping": True, "length_penalty": 1.0} if size > 1 else {}),
             logits_processor=processors,
         )
-        # Without the token that each begins with.
+        # Without the token that each output begins with.
         return [_hypothesis(row, limit) for row in sequences[:, 1:].tolist()]
 
 
@@ -83,9 +83,9 @@ def _hypothesis(row: list[int], limit: int) -> Hypothesis:
 
 
 class _EndAfter(LogitsProcessor):  # type: ignore[misc]
-    """Lets every hypothesis of ``limit`` tokens end, at a price that no finished one has paid."""
+    """Lets every hypothesis of ``limit`` tokens end, with a penalty that no finished one has."""
 
-    # Large beside any log-probability, and small enough for float32 to keep four decimals beside it.
+    # Larger than any log-probability, and small enough for float32 to keep four decimals when added to one.
     _PRICE = -1000.0
 
     def __init__(self, limit: int) -> None:
@@ -100,11 +100,11 @@ class _EndAfter(LogitsProcessor):  # type: ignore[misc]
 
 
 class _AutoTokenizer(Tokenizer):
-    """What ``AutoTokenizer`` loads, as a tokenizer of ours."""
+    """An ``AutoTokenizer`` with the interface of our tokenizers."""
 
     def __init__(self, folder: Path) -> None:
         self._auto: Any = AutoTokenizer.from_pretrained(folder)
-        # As it was loaded: this must not repair what is wrong with it.
+        # Exactly as loaded: this must not repair what is wrong with it.
         self._tokenizer = self._auto.backend_tokenizer
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -115,12 +115,12 @@ class _AutoTokenizer(Tokenizer):
         return [row[:-1] for row in ids]
 
     def decode(self, ids: Sequence[int], copies: Sequence[str] = ()) -> str:
-        """Text of ids; nothing can be copied."""
+        """The text of ids; nothing can be copied."""
         return normalise_spacing(self._auto.decode(list(ids), skip_special_tokens=True))
 
 
 def load_transformers(path: Path) -> TextSearch:
-    """Load an exported folder to verify it, with the tokenizers that it has for ``AutoTokenizer``.
+    """Load an exported folder to verify it, with its tokenizers for ``AutoTokenizer``.
 
     Raises:
         CheckpointError: If a file is missing or damaged.

@@ -1,7 +1,7 @@
 """The folder that `transformers` loads: Marian for post-norm models, Pegasus for pre-norm ones.
 
-Both have sinusoidal positions, but all sines before all cosines, where ours alternate. Nothing in the model
-depends on the order of its width, so the width is permuted everywhere.
+Both have sinusoidal positions, but with all sines before all cosines, while ours alternate. Nothing else in
+the model depends on the order of the hidden dimensions, so they are permuted everywhere.
 """
 
 import os
@@ -32,12 +32,12 @@ from mt.special_tokens import BOS, BOS_ID, EOS, EOS_ID, PAD, PAD_ID, UNK, UNK_ID
 from mt.transformer.transformer import Transformer
 
 DTYPES: dict[ExportPrecision, torch.dtype] = {"float32": torch.float32, "bf16": torch.bfloat16}
-"""What it can be saved in."""
+"""The data types in which it can be saved."""
 SIDES = ("source_tokenizer", "target_tokenizer")
-"""The subfolders of the tokenizers, where source and target have vocabularies of their own."""
+"""The subfolders of the tokenizers, if source and target have separate vocabularies."""
 _OS_ERROR = re.compile(r"\(os error (\d+)\)$")
 
-# The names of a sub-layer or a norm here and there.
+# The names of sub-layers and norms, ours and theirs.
 _NAMES = {
     "self_attention.query": "self_attn.q_proj",
     "self_attention.key": "self_attn.k_proj",
@@ -65,21 +65,21 @@ def write_transformers(
     max_length: int,
     precision: ExportPrecision,
 ) -> None:
-    """Write the model into a folder, which exists; the weights are those of ``model`` as they are now.
+    """Write the model, with its current weights, into an existing folder.
 
     Args:
-        model: On the CPU, in float32.
-        config: What it was built from.
+        model: The model, on the CPU and in float32.
+        config: The config that it was built from.
         src_tokenizer: The tokenizer of the source language.
         tgt_tokenizer: The tokenizer of the target language.
-        folder: Where to write.
-        max_length: The most tokens of a sentence, EOS included.
+        folder: The folder to write to.
+        max_length: The most tokens in a sentence, including EOS.
         precision: One of `DTYPES`.
 
     Raises:
         OSError: If it cannot be written.
     """
-    # Its random initialisation, which is overwritten, must not change what the caller draws next.
+    # The random initialisation, which is overwritten, must not change the random numbers of the caller.
     with torch.random.fork_rng(devices=()):
         theirs = _empty_model(config, src_tokenizer.size, tgt_tokenizer.size, max_length)
     weights = _embeddings(model, theirs) | dict(_layers(model))
@@ -97,7 +97,7 @@ def write_transformers(
     )
     with without_progress_bars(), _errors_of_the_system():
         theirs.to(DTYPES[precision]).save_pretrained(folder)
-        # It is made as a temporary file, which nobody else may read.
+        # It is created as a temporary file, which nobody else may read.
         shutil.copymode(folder / "config.json", folder / "model.safetensors")
         if src_tokenizer.to_json() == tgt_tokenizer.to_json():
             _write_tokenizer(src_tokenizer, folder, max_length)
@@ -108,10 +108,10 @@ def write_transformers(
 
 @contextmanager
 def _errors_of_the_system() -> Iterator[None]:
-    """Raise OSError for what the libraries in Rust, of weights and tokenizers, say of a full disk."""
+    """Raise OSError for the errors of the Rust libraries, for weights and tokenizers, such as a full disk."""
     try:
         yield
-    # One of them has its own class for this, and the other has none.
+    # One of them has its own exception class for this, the other has none.
     except Exception as error:
         found = _OS_ERROR.search(str(error))
         if found is None:
@@ -149,7 +149,7 @@ def _empty_model(
         "activation_dropout": config.activation_dropout,
         "activation_function": config.activation,
         "scale_embedding": True,
-        # One more than a sentence may have, for the end of a search that has reached the limit.
+        # One more than a sentence may have, for the last step of a search that has reached the limit.
         "max_position_embeddings": max_length + 1,
         "pad_token_id": PAD_ID,
         "bos_token_id": BOS_ID,
@@ -158,7 +158,7 @@ def _empty_model(
         "forced_eos_token_id": None,
     }
     if config.norm_first:
-        # It has one size of vocabulary, and shares either all embeddings or none.
+        # It has a single vocabulary size, and shares either all embeddings or none.
         return PegasusForConditionalGeneration(
             PegasusConfig(**sizes, vocab_size=max(src_size, tgt_size), tie_word_embeddings=is_one)
         )
@@ -174,12 +174,12 @@ def _empty_model(
 
 
 def _permutation(width: int) -> Tensor:
-    """The places of all sines, then those of all cosines: ``(width,)``."""
+    """The positions of all sines, then those of all cosines: ``(width,)``."""
     return torch.cat((torch.arange(0, width, 2), torch.arange(1, width, 2)))
 
 
 def _layers(model: Transformer) -> Iterator[tuple[str, Tensor]]:
-    """Yield the permuted weights of all layers and norms by their names there."""
+    """Yield the permuted weights of all layers and norms by their names in `transformers`."""
     order = _permutation(model.output.in_features)
     for name, module in model.named_modules():
         if not isinstance(module, nn.LayerNorm | nn.Linear) or name == "output":
@@ -194,7 +194,7 @@ def _layers(model: Transformer) -> Iterator[tuple[str, Tensor]]:
 
 def _parts(name: str, module: nn.LayerNorm | nn.Linear, order: Tensor) -> Iterator[tuple[str, Tensor]]:
     weight = module.weight.detach()
-    # A layer without a bias adds zeros, which is the same.
+    # Zeros are equivalent to a layer without a bias.
     bias = torch.zeros(len(weight)) if module.bias is None else module.bias.detach()
     if name.endswith((".fc1", ".q_proj", ".k_proj", ".v_proj")):
         weight = weight[:, order]
@@ -207,7 +207,7 @@ def _parts(name: str, module: nn.LayerNorm | nn.Linear, order: Tensor) -> Iterat
 def _embeddings(
     model: Transformer, theirs: MarianMTModel | PegasusForConditionalGeneration
 ) -> dict[str, Tensor]:
-    """The permuted embeddings by all their names there, in the sizes that they have there."""
+    """The permuted embeddings by all their names in `transformers`, in their sizes there."""
     order = _permutation(model.output.in_features)
     src, tgt, output = (
         matrix.weight.detach()[:, order]
@@ -220,9 +220,9 @@ def _embeddings(
     }
     names = theirs.state_dict()
     if "model.shared.weight" in names:
-        # It is there in each Pegasus, also where nothing is computed with it.
+        # Every Pegasus has it, even if nothing is computed with it.
         found["model.shared.weight"] = tgt
-    # Rows that only fill up the smaller vocabulary must not get any probability.
+    # Rows that only pad the smaller vocabulary must not get any probability.
     bias = torch.zeros(1, len(names["lm_head.weight"]))
     bias[:, len(output) :] = -torch.inf
     filled_up = {name: _filled_up(weight, len(names[name])) for name, weight in found.items()}

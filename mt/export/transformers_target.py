@@ -26,10 +26,10 @@ TRANSFORMERS = ExportTarget(
     tuple(DTYPES),
     before_softmax=False,
     differences=(
-        "`generate` has one limit of length for a whole call (`max_new_tokens`, here the most that the model "
+        "`generate` has one length limit for a whole call (`max_new_tokens`, here the most that the model "
         "writes); mt has one for each sentence, about twice its source, so that a loop ends earlier.",
-        "At that limit it ranks unfinished translations with the finished ones; mt takes an unfinished one "
-        "only where none is finished.",
+        "At that limit it ranks unfinished translations together with finished ones; mt uses an unfinished "
+        "one only if none is finished.",
         "It ranks a beam by mean log-probability, as `mt translate` does with `--length-normalization mean`, "
         "and needs `early_stopping=True` to stop as mt does.",
     ),

@@ -1,4 +1,4 @@
-"""Proving that an exported folder translates as the run does: both translate the same sentences."""
+"""Verifies that an exported folder translates as the run does: both translate the same sentences."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -24,18 +24,18 @@ from mt.transformer.packed_transformer import PackedTransformer
 
 NUM_SENTENCES = 200
 NEAR_TIE = 1e-4
-"""Two outputs are a near-tie if changing no log-probability by more than this leads from one to the other."""
+"""Two outputs are a near-tie if changing log-probabilities by at most this turns one into the other."""
 NUM_NUDGES = 16
 NUM_LISTED = 3
-"""Differences that are not near-ties and are looked at, before the rest is only counted."""
+"""How many differences that are not near-ties are examined, before the rest is only counted."""
 MOST_BLEU_LOST = 1.0
-"""What an export in a lower precision may lose, in points of BLEU."""
+"""How many points of BLEU an export in a lower precision may lose."""
 STRATEGIES: dict[str, Strategy] = {"greedy search": None, "beam of 5": Beam(5, 1.0, "mean")}
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A sentence that the two translate differently."""
+    """A sentence that the run and the exported folder translate differently."""
 
     line: int
     source: str
@@ -43,7 +43,7 @@ class Difference:
     theirs: str
     our_score: float
     their_score: float
-    """The log-probability of the output of each, both by the model of the run."""
+    """The log-probability of each output, both by the model of the run."""
     is_near_tie: bool
 
 
@@ -54,13 +54,13 @@ class Comparison:
     strategy: str
     num_sentences: int
     num_same: int
-    """Sentences with the same tokens, both by the rule of the other program."""
+    """Sentences with the same tokens if both follow the rule of the other library."""
     num_same_by_own_rule: int
-    """Sentences with the same tokens where ours are found by our own rule."""
+    """Sentences with the same tokens if ours are found by our own rule."""
     differences: Sequence[Difference]
-    """With float32 all of them, unless it failed."""
+    """In float32 all of them, unless verification failed."""
     our_bleu: float
-    """Of what `mt translate` finds, but for copied words."""
+    """BLEU of the translations by `mt translate`, except for copied words."""
     their_bleu: float
     our_speed: float
     their_speed: float
@@ -79,24 +79,24 @@ class Verifier:
             loaded: The model, on the CPU.
             sources: Validation sentences.
             references: Their translations.
-            before_softmax: Whether the other program leaves out forbidden tokens before the softmax.
+            before_softmax: Whether the other library excludes forbidden tokens before the softmax.
         """
         self._loaded = loaded
         self._sources, self._references = list(sources), list(references)
         loaded.model.eval()
-        # As `mt translate` computes.
+        # As in `mt translate`.
         self._model: Member = PackedTransformer(loaded.model, "float32")
         self._own = self._search_with(self._model)
         self._before_softmax = before_softmax
 
     def compare(self, exported: TextSearch, name: str, strategy: Strategy, *, exact: bool) -> Comparison:
-        """Translate by both.
+        """Translate with both models.
 
         Args:
-            exported: The folder, as it was loaded from the disk.
+            exported: The folder, as loaded from disk.
             name: The name of the strategy.
             strategy: The strategy.
-            exact: Whether all outputs have to be the same, but for near-ties.
+            exact: Whether all outputs must be the same, except for near-ties.
 
         Raises:
             ExportError: If they are not, or if BLEU falls by more than `MOST_BLEU_LOST`.
@@ -104,7 +104,7 @@ class Verifier:
         segments = self._own.read(self._sources)
         other_segments = exported.read(self._sources)
         if [each.tokens for each in segments] != [each.tokens for each in other_segments]:
-            raise ExportError("the exported tokenizer splits the validation sentences into other tokens.")
+            raise ExportError("the exported tokenizer splits the validation sentences into different tokens.")
         by_own_rule, our_seconds = _timed(lambda: self._own.search(segments, strategy))
         theirs, their_seconds = _timed(lambda: exported.search(segments, strategy))
         model = self._same_rule(strategy)
@@ -113,7 +113,7 @@ class Verifier:
             ours = self._search_with(model).search(segments, strategy)
         for one, *_ in ours:
             if exported.tgt_tokenizer.decode(one.ids) != self._own.tgt_tokenizer.decode(one.ids):
-                raise ExportError("the exported tokenizer turns the same tokens into another text.")
+                raise ExportError("the exported tokenizer turns the same tokens into a different text.")
         differing = [
             place
             for place, (one, other) in enumerate(zip(ours, theirs, strict=True))
@@ -142,7 +142,7 @@ class Verifier:
         return comparison
 
     def _same_rule(self, strategy: Strategy) -> Member:
-        """The model with which our search has the rule of the other program; greedy search has it anyway."""
+        """The model with which our search follows the other library's rule; greedy search always does."""
         if self._before_softmax and isinstance(strategy, Beam):
             return SharedAmongAllowed(self._model)
         return self._model
@@ -167,7 +167,7 @@ class Verifier:
         differing: Sequence[int],
         strategy: Strategy,
     ) -> list[Difference]:
-        """Look at the sentences that differ until `NUM_LISTED` of them are not near-ties."""
+        """Examine the sentences that differ until `NUM_LISTED` of them are not near-ties."""
         found: list[Difference] = []
         for place in differing:
             if sum(not each.is_near_tie for each in found) == NUM_LISTED:
@@ -203,7 +203,7 @@ class Verifier:
     ) -> bool:
         """Whether our own search finds theirs if no logit is changed by more than half of `NEAR_TIE`.
 
-        A beam may also have lost a third hypothesis by a near-tie, which random changes can show.
+        A beam may also have dropped a third hypothesis because of a near-tie, which random changes can show.
         """
         model = self._same_rule(strategy)
         steered = Steered(model, ours.ids, theirs.ids, NEAR_TIE / 2)
@@ -240,8 +240,8 @@ def _refuse_other_translations(comparison: Comparison, num_differing: int) -> No
         )
         raise ExportError(
             f"the exported model does not translate like the run: {counted(num_differing, 'sentence')} of "
-            f"{comparison.num_sentences} differ with {comparison.strategy}. With both log-probabilities by "
-            f"the run: {listed}. Nothing was kept of it; please report this."
+            f"{comparison.num_sentences} differ with {comparison.strategy}. With log-probabilities by the "
+            f"run's model: {listed}. Nothing was kept; please report this."
         )
 
 
@@ -250,6 +250,6 @@ def _refuse_lost_bleu(comparison: Comparison) -> None:
     if lost > MOST_BLEU_LOST:
         raise ExportError(
             f"the exported model translates worse than the run: with {comparison.strategy}, BLEU falls from "
-            f"{comparison.our_bleu:.2f} to {comparison.their_bleu:.2f}, and may lose at most "
-            f"{MOST_BLEU_LOST:g}. Nothing was kept of it. Export in float32."
+            f"{comparison.our_bleu:.2f} to {comparison.their_bleu:.2f}, but may fall by at most "
+            f"{MOST_BLEU_LOST:g}. Nothing was kept. Export in float32."
         )

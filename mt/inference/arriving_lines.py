@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from mt.errors import DataError
 
 MOST_LINES_AT_ONCE = 2000
-# A device such as /dev/zero is one endless line.
+# Because a device such as /dev/zero is one endless line.
 MAX_LINE_BYTES = 10_000_000
 STDIN = 0
 STDIN_NAME = "standard input"
@@ -105,8 +105,8 @@ def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:
 def _lines(source: Path | int, name: str, keep_bad: bool) -> Iterator[str]:
     """Lines end at line feeds only, so that there are as many as ``wc -l`` counts."""
     try:
-        # The reading thread opens and closes the file itself: closing it, or ending Python, from another
-        # thread would wait for input, and using sys.stdin would make Python abort.
+        # The reading thread opens and closes the file itself: closing it in another thread, or exiting
+        # Python, would wait for input, and using sys.stdin would make Python abort.
         with open(source, "rb", closefd=source != STDIN) as stream:
             for number, raw in enumerate(iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b""), start=1):
                 if len(raw) > MAX_LINE_BYTES:

@@ -1,4 +1,4 @@
-"""What a model attends to while it translates a sentence: attention recorded for text."""
+"""Records what a model attends to while it translates a sentence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,12 +25,12 @@ _MOST_LOGITS = 2**24
 
 @dataclass(frozen=True)
 class Token:
-    """A token as a picture labels it."""
+    """A token as it is labelled in a picture."""
 
     label: str
-    """The text that it stands for; its vocabulary entry if it has no readable text of its own."""
+    """The text that it represents; its vocabulary entry if it has no readable text of its own."""
     word: int | None
-    """The word of the sentence that it is part of; None for BOS, EOS and a token of space alone."""
+    """The word of the sentence that it is part of; None for BOS, EOS and tokens that are only a space."""
     is_unknown: bool = False
     """Whether the model reads or writes it as UNK."""
 
@@ -39,14 +39,15 @@ class Token:
 class SentenceAttention:
     """A sentence, its translation, and the weights of every attention of one teacher-forced pass over both.
 
-    L are the layers of the encoder or decoder, S source tokens and T target tokens, each with one EOS. Row t
-    of the decoder belongs to the position that *predicts* target token t: its input is the token before.
+    L is the number of layers of the encoder or decoder, S that of source tokens and T that of target tokens,
+    both with EOS. Row t of the decoder is the position that *predicts* target token t: its input is the
+    preceding token.
     """
 
     line: int
     """The number of its line."""
     source: str
-    """The source as the model reads it; words are what is between its spaces."""
+    """The source as the model reads it; its words are separated by spaces."""
     target: str
     src_tokens: Sequence[Token]
     """S tokens, the last one EOS: rows and columns of ``encoder_self``, columns of ``cross``."""
@@ -57,7 +58,7 @@ class SentenceAttention:
     tgt_ids: Sequence[int]
     """The ids of the target without BOS and EOS."""
     encoder_self: Tensor
-    """``(L, H, S, S)`` float32 on the CPU, as the others."""
+    """``(L, H, S, S)`` float32 on the CPU, like the others."""
     decoder_self: Tensor
     """``(L, H, T, T)``; nothing above the diagonal."""
     cross: Tensor
@@ -65,7 +66,7 @@ class SentenceAttention:
 
     @property
     def tgt_inputs(self) -> list[Token]:
-        """What the decoder has read: BOS and all target tokens but EOS, the columns of ``decoder_self``."""
+        """The decoder's input: BOS and all target tokens except EOS, the columns of ``decoder_self``."""
         return [Token(BOS, None), *self.tgt_tokens[:-1]]
 
 
@@ -82,7 +83,7 @@ def sentence_attention(
 
     Args:
         translator: One model, not an ensemble.
-        sources: The sentences; an empty one has nothing but EOS.
+        sources: The sentences; an empty one has only EOS.
         targets: The translation of each; None for the one that the model finds.
         strategy: The decoding strategy that finds it.
         first_line: The number of the first sentence, for messages.
@@ -112,7 +113,7 @@ def found_attention(
     Args:
         translator: One model, not an ensemble.
         source: The sentence.
-        translations: Found by the translator, each for the sentence as a whole.
+        translations: Translations of the whole sentence that the translator has found.
 
     Raises:
         LinesError: If the sentence was translated in parts.
@@ -157,13 +158,13 @@ def record_pair(
         model: In evaluation mode.
         src_ids: Without EOS.
         tgt_ids: Without BOS and EOS.
-        device: Where the model is.
+        device: The device of the model.
 
     Returns:
         ``(L, H, S, S)``, ``(L, H, T, T)`` and ``(L, H, T, S)`` on the CPU, without any padding.
     """
     batch = collate([src_ids], [tgt_ids]).to(device)
-    # A compiled model does not call the hooks that record.
+    # A compiled model does not call the recording hooks.
     with torch.compiler.set_stance("force_eager"), recording_attention(model) as recorded:
         memory = model.encode(batch.src_ids, batch.src_mask)
         model.decode(batch.tgt_ids, memory, batch.src_mask, batch.tgt_mask)
@@ -180,14 +181,14 @@ def source_dependence(
 ) -> Tensor:
     """Measure by how much each target token loses probability when a source token is masked out.
 
-    It is found by computing, not by looking at attention: each source token in turn is hidden from all
-    attentions, and the others keep their positions (prediction difference, Li et al. 2019).
+    This does not use attention weights: each source token in turn is hidden from all attention, and the
+    others keep their positions (prediction difference, Li et al. 2019).
 
     Args:
         model: In evaluation mode, on ``device``.
         src_ids: Without EOS.
         tgt_ids: Without BOS and EOS.
-        device: Where the model is.
+        device: The device of the model.
 
     Returns:
         ``(T - 1, S - 1)`` nats on the CPU, without EOS on either side.
@@ -204,7 +205,7 @@ def source_dependence(
 
 
 def _masked(batch: Batch, visible: Tensor) -> Batch:
-    """A batch of one pair, repeated for each row of ``visible``, ``(N, S)``: the tokens that may be seen."""
+    """A batch of one pair, repeated for each row of ``visible`` ``(N, S)``, the tokens to attend to."""
     return replace(batch.repeated(len(visible)), src_mask=visible[:, None, None, :])
 
 
@@ -215,7 +216,7 @@ class Labelled:
     ids: Sequence[int]
     """Without BOS and EOS."""
     tokens: Sequence[Token]
-    """Of the ids, and of the EOS after them."""
+    """The tokens of the ids, and of the EOS after them."""
     text: str
 
 
@@ -225,13 +226,13 @@ def label_written(tokenizer: Tokenizer, ids: Sequence[int], copies: Sequence[str
     Args:
         tokenizer: The tokenizer of the target language.
         ids: Without BOS and EOS.
-        copies: The text of each UNK, as for `Tokenizer.decode`.
+        copies: The text of each UNK, as in `Tokenizer.decode`.
     """
     tokens = []
     text = ""
     for number, entry in enumerate(tokenizer.tokens(ids), start=1):
         before, text = text, tokenizer.decode(ids[:number], copies)
-        # The bytes of a character are decoded to the replacement character until the last of them is there.
+        # The bytes of a character are decoded to the replacement character until the last one is present.
         added = text[_common_length(before.rstrip("\ufffd"), text) :].strip()
         # A part of a character has no text of its own, and a space has none at all.
         label = added if added and "\ufffd" not in added else entry
@@ -240,7 +241,7 @@ def label_written(tokenizer: Tokenizer, ids: Sequence[int], copies: Sequence[str
 
 
 def label_read(reader: SourceReader, text: str) -> Labelled:
-    """Label the tokens that a model reads with the part of the text that each stands for."""
+    """Label the tokens that a model reads with the part of the text that each represents."""
     read = reader.read_with_parts(text)
     ids = [token.id for token, _ in read]
     # Concatenated, the parts are the text without its spaces.
@@ -251,7 +252,7 @@ def label_read(reader: SourceReader, text: str) -> Labelled:
         if part:
             word: int | None = word_of_character[place]
         else:
-            # A space is part of no word; what else has no text is a further byte of the last character.
+            # A space is not part of a word; any other token without text is a further byte of a character.
             word = tokens[-1].word if tokens and entry.strip(SPACE_MARK + SPACE_BYTE) else None
         tokens.append(Token(part or entry, word, token.id == UNK_ID))
         place += len("".join(part.split()))
@@ -259,7 +260,7 @@ def label_read(reader: SourceReader, text: str) -> Labelled:
 
 
 def _common_length(one: str, other: str) -> int:
-    """The number of characters with which both begin."""
+    """The length of the common prefix, in characters."""
     for place, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
             return place
@@ -272,12 +273,12 @@ def _found(translator: Translator, source: str, best: Translation, line: int) ->
         return label_read(reader, ""), label_written(tgt_tokenizer, [], [])
     if len(best.parts) > 1:
         reason = (
-            f"line {line} is too long to be read as a whole, so there is no one picture of its attention. "
+            f"line {line} is too long to be read as a whole, so it has no single attention map. "
             "Put each of its sentences on a separate line."
         )
         raise LinesError({line: reason})
     [(segment, hypothesis)] = best.parts
-    # One that was cut at the model's limit makes room for the EOS that every row of tokens ends with.
+    # A translation that was cut at the model's limit makes room for the EOS that all tokens end with.
     ids = hypothesis.ids[: translator.max_length - 1]
     return (
         label_read(reader, source),
@@ -297,7 +298,7 @@ def is_recordable(translator: Translator, source: str, target: str) -> bool:
 def _forced(
     translator: Translator, sources: Sequence[str], targets: Sequence[str], first_line: int
 ) -> list[tuple[Labelled, Labelled]]:
-    """Read given translations like sources, so that a copied word is one UNK on both sides."""
+    """Read given translations like sources, so that a copied word is a single UNK on both sides."""
     tgt_reader = SourceReader(translator.tgt_tokenizer, {}, copies=translator.copies_words)
     pairs = [
         (label_read(translator.reader, source), label_read(tgt_reader, target))
@@ -307,7 +308,7 @@ def _forced(
         for name, side in zip(("source", "translation"), pair, strict=True):
             if len(side.tokens) > translator.max_length:
                 reason = (
-                    f"line {line}: the {name} has {len(side.tokens)} tokens, EOS included, and this model "
+                    f"line {line}: the {name} has {len(side.tokens)} tokens, including EOS, but this model "
                     f"reads at most {translator.max_length} (data.max_length when it was trained). Leave it "
                     "out."
                 )

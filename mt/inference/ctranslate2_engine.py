@@ -1,4 +1,4 @@
-"""The engine of an exported model: CTranslate2 searches, by our rules as far as it has them."""
+"""The engine of an exported model: CTranslate2 searches, by our rules as far as it supports them."""
 
 import os
 from collections.abc import Sequence
@@ -20,19 +20,19 @@ from mt.special_tokens import BOS, EOS, EOS_ID, PAD, PAD_ID
 Found = list[Hypothesis]
 
 _PRECISIONS: dict[str, ExportPrecision] = {"float32": "float32", "bfloat16": "bf16"}
-"""The types that CTranslate2 computes in; those that are not here have int8 weights."""
+"""The types that CTranslate2 computes in; types that are not listed have int8 weights."""
 _USUAL_LENGTH = 20
-"""Tokens of a usual sentence. CTranslate2 has one length penalty for all sentences of a call, and it must not
-depend on which they are."""
+"""Tokens in a typical sentence. CTranslate2 has one length penalty for all sentences of a call, and it must
+not depend on the sentences."""
 
 
 class CTranslate2Engine:
     """An `mt.inference.engines.Engine` over a folder that CTranslate2 loads.
 
-    As in our search, PAD, BOS and UNK are never written, a translation may be empty, and each sentence has a
-    limit of its own, at which finished hypotheses are preferred. What remains different: forbidden tokens are
-    left out before the softmax, and where more than N hypotheses have finished, the N best of them are kept,
-    not the first N. A search cannot be stopped before its batch is translated.
+    As in our search, PAD, BOS and UNK are never written, a translation may be empty, and each sentence has
+    its own limit, at which finished hypotheses are preferred. Two differences remain: forbidden tokens are
+    excluded before the softmax, and if more than N hypotheses have finished, the best N are kept, not the
+    first N. A search cannot be stopped before its batch is translated.
     """
 
     def __init__(
@@ -56,16 +56,16 @@ class CTranslate2Engine:
             raise DeviceError("CTranslate2 finds no CUDA device here.", Remedy.COMPUTE_ON_CPU)
         try:
             self._translator = ctranslate2.Translator(
-                # As bytes, because it takes no text that is not UTF-8.
+                # As bytes, because it does not accept text that is not UTF-8.
                 os.fsencode(folder),
                 device=device,
                 inter_threads=1,
                 intra_threads=torch.get_num_threads(),
             )
-        # Of its own errors it has only these; one for each thing that may be wrong with the files.
+        # These are its only errors for everything that may be wrong with the files.
         except (RuntimeError, ValueError) as error:
             raise CheckpointError(f"CTranslate2 cannot load {folder}: {error}.") from error
-        # Where the processor has no instructions for bf16, CTranslate2 computes such a model in float32.
+        # If the processor has no instructions for bf16, CTranslate2 computes such a model in float32.
         self.precision = _PRECISIONS.get(self._translator.compute_type, "int8")
         self.device = torch.device("cpu")
         self.num_at_once = 1
@@ -75,7 +75,7 @@ class CTranslate2Engine:
     def search(
         self, request: SearchRequest, strategy: Strategy, numbers: Sequence[int]
     ) -> list[list[Hypothesis]]:
-        """Search as `Engine` says; ``numbers`` are for sampling, which this engine refuses.
+        """Search as in `Engine`; ``numbers`` are for sampling, which this engine refuses.
 
         Raises:
             ConfigError: If there are constraints, or the strategy is sampling.
@@ -90,7 +90,7 @@ class CTranslate2Engine:
         penalty = _length_penalty(beam)
         translate = partial(self._translate, size=beam.size, penalty=penalty, keep_unk=request.keep_unk)
         found = translate(sources, max(request.limits))
-        # The limit of a call is that of all its sentences: those that passed or reached theirs search again.
+        # A call has one limit for all its sentences: those that exceeded or reached their own search again.
         again: dict[int, list[int]] = {}
         for place, (hypotheses, limit) in enumerate(zip(found, request.limits, strict=True)):
             if any(not each.finished or len(each.ids) >= limit for each in hypotheses):
@@ -121,9 +121,9 @@ class CTranslate2Engine:
         """Translate with one limit of tokens for all; ``at_limit`` returns all hypotheses.
 
         Raises:
-            CheckpointError: If the folder is not what its record says.
+            CheckpointError: If the folder does not match its record.
         """
-        # With patience 2 a search continues to its limit, where up to N unfinished hypotheses join them.
+        # With patience 2, a search continues to its limit, where up to N unfinished hypotheses are added.
         patience = 2 if at_limit and size > 1 else 1
         try:
             results = self._translator.translate_batch(
@@ -159,23 +159,23 @@ class CTranslate2Engine:
 
 
 def _length_penalty(beam: Beam) -> float:
-    """The exponent of the length by which CTranslate2 ranks as nearly as possible as ``beam`` does.
+    """The length exponent with which CTranslate2 ranks as similarly as possible to ``beam``.
 
-    It decides what is dropped where more than N hypotheses have finished; the others are ranked by ourselves.
+    It decides what is dropped if more than N hypotheses have finished; we rank the others ourselves.
     """
     exponent = beam.length_penalty
     if beam.length_normalization == "gnmt":
-        # Around this length (5 + length) grows as this power of it.
+        # Around this length, (5 + length) grows as this power of the length.
         exponent *= _USUAL_LENGTH / (5 + _USUAL_LENGTH)
-    # With 0 the search would end with its first hypothesis.
+    # With 0, the search would end with its first hypothesis.
     return max(exponent, 1e-6)
 
 
 def refuse_what_it_cannot_do(request: SearchRequest, strategy: Strategy) -> None:
-    """Check that CTranslate2 has what is asked for, with the meaning that it has here.
+    """Check that CTranslate2 supports what is requested, with the same meaning as in our search.
 
     Raises:
-        ConfigError: If it has not.
+        ConfigError: If it does not.
     """
     if isinstance(strategy, Sampling):
         raise ConfigError(
@@ -183,7 +183,7 @@ def refuse_what_it_cannot_do(request: SearchRequest, strategy: Strategy) -> None
         )
     if request.constraints != NO_CONSTRAINTS:
         raise ConfigError(
-            "the ctranslate2 engine has no prefixes, no minimum length and no rule against repeated n-grams: "
+            "the ctranslate2 engine does not support prefixes, a minimum length or no-repeat n-grams: "
             "leave them out, or give the run itself."
         )
 

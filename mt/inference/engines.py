@@ -1,4 +1,4 @@
-"""Engines: what finds translations of token ids. There is one interface, whoever computes."""
+"""Engines, which find translations of token ids: one interface for all of them."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -20,11 +20,11 @@ class Engine(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors of a request must be."""
+        """The device on which the tensors of a request must be."""
 
     @property
     def num_at_once(self) -> int:
-        """How many batches are best searched at the same time, from different threads."""
+        """How many batches should be searched at the same time, in different threads."""
 
     def search(
         self, request: SearchRequest, strategy: Strategy, numbers: Sequence[int]
@@ -36,10 +36,10 @@ class Engine(Protocol):
         Args:
             request: The batch and its rules.
             strategy: The decoding strategy.
-            numbers: The number of each sentence, which with the seed of sampling determines what is drawn.
+            numbers: The number of each sentence, which together with the seed determines what is sampled.
 
         Raises:
-            ConfigError: If this engine cannot do what is asked.
+            ConfigError: If this engine does not support what is requested.
             NotFiniteError: If the logits of a sentence are NaN or infinite.
         """
 
@@ -48,19 +48,19 @@ class OwnEngine:
     """The searches of `mt.search` over a model of ours, or an ensemble."""
 
     def __init__(self, model: EncoderDecoder[Any], device: torch.device) -> None:
-        """``model`` is in evaluation mode when it is used, and on ``device``."""
+        """``model`` must be on ``device``, and in evaluation mode when it is used."""
         self.model = model
         self.device = device
 
     @property
     def num_at_once(self) -> int:
-        """As many as `mt.threads.num_at_once` says."""
+        """The result of `mt.threads.num_at_once`."""
         return num_at_once(self.device)
 
     def search(
         self, request: SearchRequest, strategy: Strategy, numbers: Sequence[int]
     ) -> list[list[Hypothesis]]:
-        """Search as `Engine` says; it can do everything."""
+        """Search as in `Engine`; everything is supported."""
         match strategy:
             case None:
                 return [[found] for found in greedy_search(self.model, request)]

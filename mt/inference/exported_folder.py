@@ -1,4 +1,4 @@
-"""An exported folder: a model for another program, its tokenizers, and a record of what it is."""
+"""An exported folder: a model for another library, its tokenizers, and a record that describes it."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ ExportPrecision = Literal["float32", "bf16", "int8"]
 
 
 class ExportRecord(BaseModel):
-    """The content of ``mt_export.json``: what translating with the folder needs to know beside its model."""
+    """The content of ``mt_export.json``: what translating with the folder needs besides its model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -33,11 +33,11 @@ class ExportRecord(BaseModel):
     checkpoint: str
     src: str
     tgt: str
-    """The languages, as the config names them."""
+    """The languages, as named in the config."""
     precision: ExportPrecision
-    """Of the weights in the folder."""
+    """The precision of the weights in the folder."""
     max_length: Annotated[int, Field(ge=1)]
-    """The most tokens that it reads or writes, EOS included."""
+    """The most tokens that it reads or writes, including EOS."""
     target_ratio: Annotated[float, Field(gt=0)]
     """Target tokens per source token in the training data, for `mt.search.hypothesis.length_limit`."""
     batch_sentences: Annotated[int, Field(ge=1)]

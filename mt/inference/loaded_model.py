@@ -55,11 +55,11 @@ def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
 
     Raises:
         RunError: If there is no such run, or its config or tokenizers are not those of the checkpoint.
-        CheckpointError: If the checkpoint is missing or damaged, or does not fit the config.
+        CheckpointError: If the checkpoint is missing or damaged, or does not match the config.
     """
     run.require()
     config = load_config(run.config_file)
-    # The checkpoint first: a run that ended before its first one may lack the tokenizers too.
+    # The checkpoint first: a run that ended before its first checkpoint may also lack the tokenizers.
     with CheckpointStore(run.checkpoints_dir).hold(checkpoint) as held:
         found = held.checkpoint
         refuse_other_computation(run, config, found)
@@ -68,29 +68,29 @@ def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
         try:
             model = _model_of_shapes(config, tokenizers, held.model_shapes())
         except ValueError as error:
-            raise CheckpointError(f"{found.folder} does not fit {run.config_file}: {error}.") from error
+            raise CheckpointError(f"{found.folder} does not match {run.config_file}: {error}.") from error
         model.adopt_weights(held.load_model())
     return LoadedModel(config, model, *tokenizers, found, _target_ratio(run))
 
 
 def refuse_other_computation(run: RunDirectory, config: Config, checkpoint: Checkpoint) -> None:
-    """Check that the options that decide what the weights compute are those of the checkpoint.
+    """Check that the options that determine what the weights compute are those of the checkpoint.
 
-    A different number of heads, for example, would fit the same weights.
+    A different number of heads, for example, would match the same weights.
 
     Raises:
         RunError: If such an option differs.
     """
     now = config.computation()
     changed = [
-        f"{key} is {now.get(key)} and was {then}"
+        f"{key} is {now.get(key)}, but was {then}"
         for key, then in checkpoint.computation.items()
         if now.get(key) != then
     ]
     if changed:
         raise RunError(
             f"{run.config_file} is not the config that {checkpoint.name} was trained with: "
-            f"{', '.join(changed)}. Only the old values fit it.",
+            f"{', '.join(changed)}. Only the old values match the checkpoint.",
             Remedy.OTHER_RUN,
         )
 
@@ -98,10 +98,10 @@ def refuse_other_computation(run: RunDirectory, config: Config, checkpoint: Chec
 def _model_of_shapes(
     config: Config, tokenizers: tuple[Tokenizer, Tokenizer], shapes: Mapping[str, tuple[int, ...]]
 ) -> Transformer:
-    """Build the model on the meta device, because a wrong config may ask for more memory than there is.
+    """Build the model on the meta device, because a wrong config may need more memory than there is.
 
     Raises:
-        ValueError: If weights of these shapes do not fit it.
+        ValueError: If weights of these shapes do not match it.
     """
     num_layers = config.model.num_encoder_layers + config.model.num_decoder_layers
     if num_layers > len(shapes):
@@ -124,11 +124,11 @@ def refuse_overflow(
     Args:
         model: The model as it will search, packed or not.
         folder: The folder of its checkpoint.
-        device: Where the model is.
+        device: The device of the model.
         precision: What it computes in.
 
     Raises:
-        CheckpointError: If it does not; search would find nothing.
+        CheckpointError: If it does not, because search would find nothing.
     """
     see_all = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)
     src_ids, tgt_ids = (torch.tensor([[token]], device=device) for token in (EOS_ID, BOS_ID))
@@ -214,6 +214,6 @@ def _refuse_other_vocabularies(
     ):
         if one.to_json() != another.to_json():
             raise RunError(
-                f"{other_run.path} has another {side} vocabulary than {run.path}, and an ensemble needs the "
-                "same: train it on the same corpus with the same tokenizer options."
+                f"{other_run.path} has a different {side} vocabulary from {run.path}, but an ensemble needs "
+                "the same: train it on the same corpus with the same tokenizer options."
             )

@@ -1,4 +1,4 @@
-"""How probable a model finds given translations: the log-probability of each of their tokens."""
+"""Scores given translations by a model's log-probability of each of their tokens."""
 
 import math
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ class ScoredPair:
     """A translation with the log-probabilities of its tokens."""
 
     tokens: Sequence[str]
-    """The tokens of the vocabulary, EOS included."""
+    """The tokens of the vocabulary, including EOS."""
     log_probs: Sequence[float]
-    """The natural log-probability of each token, given the source and the tokens before it."""
+    """The natural log-probability of each token, given the source and the preceding tokens."""
     num_unknown: int
     """Tokens that are not in the vocabulary; they are scored as UNK."""
 
@@ -39,11 +39,11 @@ def perplexity(log_prob: float, num_tokens: int) -> float:
 
 
 def label_log_probs(model: TeacherForced, batch: Batch) -> Tensor:
-    """Compute the log-probability of each label, given those before it (forced decoding).
+    """Compute the log-probability of each label, given the preceding ones (forced decoding).
 
     Args:
         model: In evaluation mode, on the device of the batch.
-        batch: B sources, each with a translation of up to T labels, EOS included.
+        batch: B sources, each with a translation of up to T labels, including EOS.
 
     Returns:
         ``(B, T)`` natural logarithms over the whole vocabulary, meaningless where a label is PAD. The sum of
@@ -69,8 +69,8 @@ def score_targets(
         model: In evaluation mode, on ``device``.
         sources: Source ids without EOS.
         targets: Target ids without BOS and EOS.
-        device: Where the model is.
-        batch_tokens: The most tokens of a batch, padding included; fewer if the logits need much memory.
+        device: The device of the model.
+        batch_tokens: The most tokens in a batch, including padding; fewer if the logits need much memory.
         vocab_size: V, the size of the target vocabulary.
 
     Raises:
@@ -89,7 +89,7 @@ def score_targets(
 
 
 def _batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Group places of similar length into batches of at most ``max_tokens``, or of one place."""
+    """Group indices of similar length into batches of at most ``max_tokens``, or of a single index."""
     batches: list[list[int]] = []
     for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
         if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= max_tokens:

@@ -1,10 +1,10 @@
-"""Splitting lines into the segments that search translates, and turning hypotheses back into text."""
+"""Splits lines into the segments that search translates, and turns hypotheses back into text."""
 
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TypeVar
 
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -16,8 +16,11 @@ from mt.unsegmented_scripts import join_sentences
 
 TokenT = TypeVar("TokenT")
 
-# After a full stop and its closing quotes or brackets; after Chinese and Japanese stops no space is needed.
-_SENTENCE_END = re.compile(r"""(?<=[.!?…])\s+|(?<=[.!?…]["'”’»)\]])\s+|(?<=[。！？])""")
+# A stop and its closing quotes or brackets, followed by a space except in Chinese, Japanese and Burmese.
+_SENTENCE_END = re.compile(
+    r"""[.!?…।॥۔؟։።](?:["'”’»)\]]|\s»){0,3}(?=\s)(?!\s+»)"""
+    r"""|[。！？｡။][”’」』）】》]{0,3}(?![。！？｡။”’」』）】》])"""
+)
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,11 @@ class Translation:
 
     text: str
     log_prob: float
-    """The natural log-probability of its tokens and EOS together, or of the token that was cut off there."""
+    """The total natural log-probability of its tokens and EOS, or the token that was cut off instead."""
     score: float
     """The score that ranks it: in beam search `normalised_score`, otherwise the log-probability."""
     parts: Sequence[tuple[Segment, Hypothesis]] = ()
-    """The segments of the line with the hypothesis of each; none for an empty line."""
+    """The segments of the line, each with its hypothesis; none for an empty line."""
 
 
 def read_segments(
@@ -66,8 +69,8 @@ def read_segments(
         prefixes: For each line the text that its translation starts with; an empty sequence for none.
         reader: Reads the source language.
         prefix_reader: Reads the target language.
-        max_length: The most tokens that the model reads, EOS included.
-        max_output_length: The most tokens of a translation, EOS included.
+        max_length: The most tokens that the model reads, including EOS.
+        max_output_length: The most tokens in a translation, including EOS.
         first_line: The number of the first line, for messages.
         refuse_long: Whether a sentence that is too long is an error; if not, it is cut.
 
@@ -76,7 +79,7 @@ def read_segments(
     """
     prefix_tokens = prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
     too_long = {
-        line: f"line {line} has a prefix of {counted(len(prefix), 'token')}, and a translation may have at "
+        line: f"line {line} has a prefix of {counted(len(prefix), 'token')}, but a translation may have at "
         f"most {max_output_length - 1}. Give a shorter prefix."
         for line, prefix in enumerate(prefix_tokens, first_line)
         if len(prefix) >= max_output_length
@@ -106,10 +109,10 @@ def segments_of(
     Args:
         texts: The lines.
         encode: Turns lines into tokens without EOS.
-        max_length: The most tokens that the model reads, EOS included.
+        max_length: The most tokens that the model reads, including EOS.
         first_line: The number of the first line, for messages.
         refuse_long: Whether a *sentence* that is too long is an error. If not, it is cut, because an
-            evaluation has to score every line.
+            evaluation must score every line.
 
     Returns:
         Pairs of an index into ``texts`` and tokens, in order.
@@ -128,7 +131,7 @@ def segments_of(
                 line = first_line + index
                 reasons.setdefault(
                     line,
-                    f"line {line} has a sentence of {len(sentence) + 1} tokens, and this model "
+                    f"line {line} has a sentence of {len(sentence) + 1} tokens, but this model "
                     f"reads at most {max_length} (data.max_length when it was trained). "
                     "Break it into shorter sentences.",
                 )
@@ -141,14 +144,16 @@ def segments_of(
 
 def split_sentences(text: str) -> list[str]:
     """Split a line after each full stop, question mark or exclamation mark."""
-    return [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip()]
+    ends = [0, *(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]
+    sentences = (text[start:end].strip() for start, end in pairwise(ends))
+    return [sentence for sentence in sentences if sentence]
 
 
 def refuse_split_lines(segments: Sequence[Segment]) -> None:
     """Check that no line has several segments, whose n-best lists could not be combined.
 
     Raises:
-        LinesError: If a line has.
+        LinesError: If a line does.
     """
     reasons = {
         segment.line: f"line {segment.line} is too long to be translated as a whole, so it has no n-best "
@@ -163,14 +168,14 @@ def refuse_split_lines(segments: Sequence[Segment]) -> None:
 def as_translation(
     segment: Segment, hypothesis: Hypothesis, score: float, tgt_tokenizer: Tokenizer
 ) -> Translation:
-    """Decode a hypothesis, with the copied words in the places of its UNK tokens."""
+    """Decode a hypothesis, with the copied words in place of its UNK tokens."""
     text = tgt_tokenizer.decode(hypothesis.ids, copied_words(segment, hypothesis))
     return Translation(text, hypothesis.score, score, [(segment, hypothesis)])
 
 
 def copied_words(segment: Segment, hypothesis: Hypothesis) -> list[str]:
     """The text of each UNK of a hypothesis, in order; nothing if unknown words are not copied."""
-    # The unknown words of the prefix come first; the source positions they were aligned with do not matter.
+    # The unknown words of the prefix come first, regardless of the source positions they were aligned with.
     given = [token.copy for token in segment.prefix if token.copy is not None]
     copied = [segment.tokens[position].copy or "" for position in hypothesis.copied[len(given) :]]
     return [*given, *copied]
@@ -189,7 +194,7 @@ def joined(parts: Sequence[Translation]) -> Translation:
 def count_finished_lines(
     num_lines: int, segments: Sequence[Segment], advance: Callable[[int], object]
 ) -> Callable[[Sequence[Segment]], None]:
-    """Return a function to call after each batch, which calls ``advance`` with the lines it finished."""
+    """Return a function to call after each batch; it calls ``advance`` with the number of finished lines."""
     left = Counter(segment.place for segment in segments)
     advance(num_lines - len(left))
 

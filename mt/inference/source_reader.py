@@ -22,9 +22,9 @@ class SourceToken(NamedTuple):
     """A token of the source."""
 
     id: int
-    """What the model reads."""
+    """The id that the model reads."""
     copy: str | None
-    """The text to write where search copies this token; None if it cannot be copied."""
+    """The text to write if search copies this token; None if it cannot be copied."""
 
 
 class SourceReader:
@@ -35,8 +35,8 @@ class SourceReader:
 
         Args:
             tokenizer: The tokenizer of the source language.
-            dictionary: Source words, or several with spaces between them, with their translations. A word
-                is found in any canonically equivalent spelling: an accent may be a character of its own.
+            dictionary: Source words, or several separated by spaces, with their translations. A word is
+                found in any canonically equivalent spelling: an accent may be a separate character.
             copies: Whether the model has learnt to copy unknown words; if not, no token can be copied.
         """
         self.tokenizer = tokenizer
@@ -59,7 +59,7 @@ class SourceReader:
     def unknown_words(self, texts: Sequence[str]) -> tuple[int, list[str]]:
         """Count the words of the texts without punctuation, and list those that the model does not know.
 
-        What is joined by punctuation, as in ``B-4711``, is one word, and unknown if a part of it is. A
+        Parts joined by punctuation, as in ``B-4711``, are one word, which is unknown if one of them is. A
         dictionary entry is known. With a tokenizer that can spell everything in bytes, no word is unknown.
         """
         num_words = 0
@@ -87,7 +87,7 @@ class SourceReader:
         return kinds, parts
 
     def read_with_parts(self, text: str) -> list[tuple[SourceToken, str]]:
-        """The source tokens of a text, each with the part of the text that it stands for."""
+        """The source tokens of a text, each with the part of the text that it represents."""
         ids, words = self.tokenizer.encode_with_words(text)
         if not self._copies:
             return [(SourceToken(id_, None), word) for id_, word in zip(ids, words, strict=True)]
@@ -111,8 +111,8 @@ class SourceReader:
                 part = "".join(words[place:end])
                 tokens.append((SourceToken(UNK_ID, part), part))
             elif words[place] or ids[place] != UNK_ID:
-                # It may still be unknown, if a dictionary entry covers a part of what it is joined with. A
-                # space that is unknown, as before a Chinese name in a Latin script, is nothing to copy.
+                # It may still be unknown, if a dictionary entry covers part of what it is joined with. An
+                # unknown space, as before a Chinese name in a Latin script, cannot be copied.
                 copy = words[place] if ids[place] == UNK_ID else None
                 tokens.append((SourceToken(ids[place], copy), words[place]))
             place = end
@@ -132,12 +132,12 @@ def _entry_of(words: Sequence[str]) -> tuple[str, ...]:
 # Matches the kinds that `_kind` returns: unknown words, digits and upper-case words without a space between
 # them, but perhaps with punctuation.
 _JOINED = re.compile(r"[uUdD](?:P*[UD])*")
-# Letters of an unsegmented script touch, and are words of their own.
+# Letters of an unsegmented script touch, and are separate words.
 _WORD = re.compile(r"[udwUDW](?:P*[UD]|P+W)*")
 
 
 def _kind(id_: int, word: str, touches: bool) -> str:
-    """Describe a token by a letter, which is a capital after no space.
+    """Describe a token by a letter, in upper case if no space precedes the token.
 
     ``u`` is unknown, ``d`` digits or upper case, ``p`` punctuation or a space, ``w`` anything else.
     """
@@ -151,7 +151,7 @@ def _kind(id_: int, word: str, touches: bool) -> str:
 
 
 def _touching(text: str, words: list[str]) -> list[bool]:
-    """For each word of a text, whether it follows the word before it without a space."""
+    """For each word of a text, whether it follows the previous word without a space."""
     touching = []
     end = 0
     for word in words:
@@ -183,7 +183,7 @@ def read_dictionary(path: Path) -> dict[str, str]:
         source, target = normalize("NFC", parts[0]), parts[1]
         if entries.setdefault(source, target) != target:
             raise DataError(
-                f"{path}, line {number} gives {source!r} another translation than an earlier line. Keep one "
-                "of them."
+                f"{path}, line {number} translates {source!r} differently from an earlier line. Keep only "
+                "one of them."
             )
     return entries

@@ -1,4 +1,4 @@
-"""Text in, text out: lines become sentences of token ids, an engine searches, and hypotheses become lines."""
+"""Text in, text out: lines become token ids, an engine searches, and hypotheses become lines."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -36,15 +36,15 @@ from mt.transformer.packed_transformer import LENGTHENED_TO
 LOG = logging.getLogger(__name__)
 
 _BATCH_TOKENS, _BEAM_TOKENS = 8192, 16_384
-"""Source positions of a batch, padding included, so that long sentences need no more memory; with a beam
+"""Source positions in a batch, including padding, so that long sentences need no more memory; with a beam,
 those of a sentence count once for each of its hypotheses. A batch has more of them if a single sentence has,
-and up to an eighth more where results are rounded (`TextSearch._few_more`)."""
+and up to an eighth more if results are rounded (`TextSearch._few_more`)."""
 _WORTH_DIVIDING = 64
-"""From so many hypotheses on, several batches at once are faster than one."""
+"""From this many hypotheses on, several batches at once are faster than one."""
 
 
 class SearchOptions(TypedDict, total=False):
-    """The options of `TextSearch.n_best`, which explains them and has their defaults."""
+    """The options of `TextSearch.n_best`, which documents them and has their defaults."""
 
     strategy: Strategy
     constraints: Constraints
@@ -58,7 +58,7 @@ class SearchOptions(TypedDict, total=False):
 
 
 class TextSearch:
-    """Translates lines of text with any engine; the rules for length are the same for all."""
+    """Translates lines of text with any engine; the length rules are the same for all engines."""
 
     def __init__(
         self,
@@ -76,14 +76,14 @@ class TextSearch:
         """Combine an engine with the tokenizers of its model.
 
         Args:
-            engine: What searches.
+            engine: The engine that searches.
             src_tokenizer: The tokenizer of the source language.
             tgt_tokenizer: The tokenizer of the target language.
-            max_length: The most tokens that the model reads or writes, EOS included.
-            batch_sentences: How many sentences are translated at once, at most.
+            max_length: The most tokens that the model reads or writes, including EOS.
+            batch_sentences: The maximum number of sentences to translate at once.
             target_ratio: Target tokens per source token in the training data, for `length_limit`.
             copies_words: Whether model and engine can copy unknown words.
-            dictionary: Source words, with the translations to use for them, where words can be copied.
+            dictionary: Source words, with the translations to use for them, if words can be copied.
             precision: What the engine computes in.
         """
         self.engine = engine
@@ -124,29 +124,29 @@ class TextSearch:
 
         Args:
             texts: The lines.
-            num_best: The most translations of a line; more than 1 need a beam.
+            num_best: The maximum number of translations per line; more than 1 need a beam.
             strategy: The decoding strategy: `Beam`, `Sampling`, or None for greedy search.
             constraints: Constraints on the translation of each sentence.
-            max_length: The most tokens of each sentence's translation, without EOS; a longer one is cut.
-                None for the limit that every translation has (`length_limit`).
+            max_length: The most tokens in each sentence's translation, without EOS; a longer one is cut.
+                None for the default limit of every translation (`length_limit`).
             prefixes: For each line the text that its translation starts with; an empty sequence for none.
             keep_unk: Whether the translation may contain the unknown-word token.
             refuse_long: Whether a sentence that is longer than the model can read is an error; if not, it is
                 cut and translated in parts. A long *line* is split into sentences in either case.
             with_scores: Whether greedy search and sampling compute scores, which are NaN otherwise.
             first_line: The number of the first line, for messages and for the seed of sampling.
-            advance: Called with the number of lines that were finished since the last call.
+            advance: Called with the number of lines finished since the last call.
             before_each_step: Called before each batch of sentences and, unless CTranslate2 searches, before
-                each step of its search, in whatever thread that is; may raise to stop.
+                each step of its search, in any thread; may raise to stop.
 
         Raises:
             LinesError: If a sentence is too long and ``refuse_long``, or does not fit into memory; if its
-                logits are NaN or infinite; if a prefix is too long; if a line has to be split and
-                ``num_best`` is more than 1.
+                logits are NaN or infinite; if a prefix is too long; if a line must be split and ``num_best``
+                is more than 1.
             ConfigError: If the minimum length is more than the model, or ``max_length``, permits.
             TypeError: If ``texts`` is a single string.
-            ValueError: If ``num_best`` is below 1 or ``max_length`` below 0, or the number of prefixes is not
-                that of the lines.
+            ValueError: If ``num_best`` is below 1 or ``max_length`` below 0, or the numbers of prefixes and
+                lines differ.
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of lines, not a single string")
@@ -183,7 +183,7 @@ class TextSearch:
         first_line: int = 1,
         refuse_long: bool = False,
     ) -> list[Segment]:
-        """Read lines as segments; with EOS, a prefix may have ``most`` tokens.
+        """Read lines as segments; a prefix may have at most ``most`` tokens, including EOS.
 
         The other arguments and the errors are those of `n_best`.
         """
@@ -212,11 +212,11 @@ class TextSearch:
     ) -> list[list[Hypothesis]]:
         """Find the hypotheses of each segment, in order, the best first.
 
-        Segments of similar length are searched together; several processes deal the batches out, and each
-        searches some of them at once. ``most`` is the most tokens of a translation, EOS included; the other
+        Segments of similar length are searched together; several processes share the batches, and each
+        searches some of them at once. ``most`` is the most tokens in a translation, including EOS; the other
         arguments and the errors are those of `n_best`.
         """
-        # Several processes make the same batches, whatever number of threads each of them has.
+        # Several processes make the same batches, whatever their number of threads.
         num_at_once = 1 if processes.are_several() else self.engine.num_at_once
         batches = self._batches(segments, strategy.size if isinstance(strategy, Beam) else 1, num_at_once)
         found: dict[int, list[Hypothesis]] = {}
@@ -251,10 +251,10 @@ class TextSearch:
         return [found[place] for place in range(len(segments))]
 
     def _batches(self, segments: Sequence[Segment], beam_size: int, num_at_once: int) -> list[list[int]]:
-        """The places of the segments of each batch, the longest first.
+        """The indices of the segments of each batch, the longest first.
 
-        Those at once have the memory of one, unless a single sentence needs more than its share of it. What
-        does not fit into memory fails at once, not at the end.
+        Batches that are searched at once share the memory of one, unless a single sentence needs more than
+        its share. With the longest first, running out of memory happens at the start, not at the end.
         """
         most_sentences = max(1, self.batch_sentences // num_at_once)
         if beam_size * len(segments) >= _WORTH_DIVIDING:
@@ -274,11 +274,11 @@ class TextSearch:
         return batches
 
     def _padded_length(self, length: int) -> int:
-        """The positions of a source of ``length`` tokens: where results are rounded, the model adds some."""
+        """The positions of a source of ``length`` tokens; if results are rounded, the model adds some."""
         return length if self.precision == "float32" else -(-length // LENGTHENED_TO) * LENGTHENED_TO
 
     def _few_more(self, lengths: Sequence[int]) -> int:
-        """How many of a few next sentences a full batch takes too: those that would lengthen the next one.
+        """How many of the next few sentences a full batch also takes: those that would lengthen the next one.
 
         ``lengths`` are their padded lengths, the longest first.
         """
@@ -314,9 +314,9 @@ class TextSearch:
         return [parts[0] if len(parts) == 1 else [joined([part[0] for part in parts])] for parts in lines]
 
     def _max_output_length(self, min_length: int, max_length: int | None) -> int:
-        """The most tokens that search writes, EOS included: the model's limit, or one above ``max_length``.
+        """The most tokens that search writes, including EOS: the model's limit, or ``max_length`` + 1.
 
-        A translation of ``max_length`` tokens has ended by itself only if EOS follows them.
+        A translation of ``max_length`` tokens is complete only if EOS follows them.
         """
         if max_length is not None and min_length > max_length:
             raise ConfigError(
@@ -341,7 +341,7 @@ class TextSearch:
     def _request(
         self, segments: Sequence[Segment], keep_unk: bool, constraints: Constraints, most: int
     ) -> SearchRequest:
-        """What to search for; a translation has at most ``most`` tokens, EOS included."""
+        """The search request; a translation has at most ``most`` tokens, including EOS."""
         src_ids = pad([[token.id for token in segment.tokens] for segment in segments], last=EOS_ID)
         limits = [
             length_limit(len(segment.tokens) + 1, self.max_length, target_ratio=self._target_ratio)
@@ -361,7 +361,7 @@ class TextSearch:
 
 
 def _cut(scored: Sequence[tuple[Hypothesis, float]], max_length: int) -> list[tuple[Hypothesis, float]]:
-    """Cut hypotheses with their scores, and drop those that are then the same as one before."""
+    """Cut hypotheses with their scores, and drop those that then duplicate an earlier one."""
     found: dict[tuple[tuple[int, ...], ...], tuple[Hypothesis, float]] = {}
     for hypothesis, score in scored:
         cut = cut_off(hypothesis, max_length)

@@ -1,4 +1,4 @@
-"""Translating and scoring text with a model of a run, or an ensemble of several."""
+"""Translates and scores text with the model of a run, or an ensemble of several."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -46,7 +46,7 @@ class Translator(TextSearch):
         target_ratio: float = 1.0,
         precision: SearchPrecision | None = None,
     ) -> None:
-        """Combine a model, which is in evaluation mode when it is used, with its tokenizers.
+        """Combine a model, which must be in evaluation mode when it is used, with its tokenizers.
 
         Args:
             config: The config that the model was built from.
@@ -56,11 +56,11 @@ class Translator(TextSearch):
             dictionary: Source words, with the translations to use for them.
             others: The other models of an ensemble, with the same vocabularies.
             target_ratio: Target tokens per source token in the training data, for `length_limit`.
-            precision: Pack the weights in this precision, as they are now, which is faster; None computes
-                with the model itself, whose weights may change between two translations.
+            precision: Pack the current weights in this precision, which is faster; None computes with the
+                model itself, whose weights may change between two translations.
 
         Raises:
-            ConfigError: If there is a dictionary, and a model has not learnt to copy words.
+            ConfigError: If there is a dictionary, but a model has not learnt to copy words.
         """
         self.config = config
         configs = [config, *(other.config for other in others)]
@@ -72,7 +72,7 @@ class Translator(TextSearch):
             plain if precision is None else [PackedTransformer(each, precision) for each in plain]
         )
         self.model: Member = EnsembleModel(self._models, widths) if others else self._models[0]
-        # An ensemble can do only what all of its models can.
+        # An ensemble can only do what all of its models can.
         super().__init__(
             OwnEngine(self.model, model.output.weight.device),
             src_tokenizer,
@@ -111,13 +111,13 @@ class Translator(TextSearch):
             device: Where to compute: a device, or ``auto``, ``cpu``, ``cuda`` or ``mps``.
             dictionary: Source words, with the translations to use for them.
             others: Runs with the same vocabularies, to translate as an ensemble (`mt.search.ensemble`).
-            precision: What to compute in; ``auto`` takes bf16 where that is faster than float32.
+            precision: What to compute in; ``auto`` selects bf16 where that is faster than float32.
 
         Raises:
             RunError: If there is no such run, or another run has different vocabularies.
             CheckpointError: If that checkpoint is missing or damaged.
-            DeviceError: If this machine has no such device, or the device does not have that precision.
-            ConfigError: If there is a dictionary, and a model has not learnt to copy words.
+            DeviceError: If this machine has no such device, or the device does not support that precision.
+            ConfigError: If there is a dictionary, but a model has not learnt to copy words.
         """
         device = choose_device(device)
         keep_freed_memory()
@@ -138,8 +138,8 @@ class Translator(TextSearch):
 
         Raises:
             CheckpointError: If the logits of a model are not finite in that precision.
-            ConfigError: If there is a dictionary, and a model has not learnt to copy words.
-            DeviceError: If the device does not have that precision.
+            ConfigError: If there is a dictionary, but a model has not learnt to copy words.
+            DeviceError: If the device does not support that precision.
         """
         chosen = choose_search_precision(precision, device)
         keep_freed_memory()
@@ -193,6 +193,6 @@ class Translator(TextSearch):
     def _refuse_long(self, line: int, side: str, ids: Sequence[int]) -> None:
         if len(ids) >= self.max_length:
             raise DataError(
-                f"line {line}: the {side} has {len(ids) + 1} tokens, EOS included, and this model reads at "
+                f"line {line}: the {side} has {len(ids) + 1} tokens, including EOS, but this model reads at "
                 f"most {self.max_length} (data.max_length when it was trained). Leave it out."
             )

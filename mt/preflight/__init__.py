@@ -1,1 +1,1 @@
-"""What is found out before a run begins, or after a step went wrong: `mt check` and `mt init`."""
+"""Checks before a run or after a step went wrong, and the choice of a config: `mt check` and `mt init`."""

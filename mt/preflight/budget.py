@@ -32,16 +32,16 @@ from mt.training.resume import explain_out_of_memory
 
 LOG = logging.getLogger(__name__)
 
-# A few percent are left for what cannot be timed beforehand, such as saving checkpoints.
+# A few percent are reserved for what cannot be timed beforehand, such as saving checkpoints.
 AIM = 0.97
 # Importing torch and the libraries, and the first step, which is slower than the others.
 IMPORT_SECONDS = 6.0
-# A run of fewer steps teaches nothing.
+# A run of fewer steps learns nothing.
 FEWEST_STEPS = 20
 # Validations take at most this share of the time, if there is more than one.
 VALIDATION_SHARE = 0.05
 MOST_VALIDATIONS = 12
-# How long steps of one kind are timed; three times as long where they vary.
+# How long steps of one kind are timed; three times as long if they vary.
 MOST_TIMED_STEPS = 100
 MOST_TIMED_SECONDS = 20.0
 LEAST_TIMED_SECONDS = 1.5
@@ -53,7 +53,7 @@ NICE_MINUTES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240)
 class Budget:
     """What a run may take: minutes from the start of the program to its last step, or target tokens.
 
-    Where neither is given, minutes are proposed.
+    If neither is given, minutes are proposed.
     """
 
     minutes: float | None = None
@@ -67,9 +67,9 @@ class Room:
     minutes: float | None
     """None if the budget is a number of target tokens."""
     target_tokens: float
-    """As many as `USUAL_MODEL` can be trained on."""
+    """How many target tokens `USUAL_MODEL` can be trained on."""
     precision: str
-    """The one in which it trains fastest."""
+    """The precision in which it trains fastest."""
     is_proposed: bool
     """Whether no budget was given."""
 
@@ -97,7 +97,7 @@ class Measured:
 
     pace: Pace
     processor_share: float
-    """The share of the time in which the training thread had a processor."""
+    """The fraction of the time in which the training thread ran on a processor."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Plan:
     num_passes: float
     """Passes over the corpus."""
     cost_passes: float
-    """The passes that the same time has room for without R-Drop."""
+    """The passes that would fit into the same time without R-Drop."""
     minutes: float
     """From the start of the program to the last step."""
     target_tokens: float
@@ -133,7 +133,7 @@ def look_for_room(budget: Budget, config: Config, sample: Sample) -> Room:
 
 
 def fit_into(room: Room, config: Config, sample: Sample) -> Plan:
-    """Complete a config whose data and tokenizer are decided, so that its run ends within the budget.
+    """Complete a config whose data and tokenizer are fixed, so that its run ends within the budget.
 
     Raises:
         ConfigError: If the budget is too small for a run.
@@ -145,11 +145,11 @@ def fit_into(room: Room, config: Config, sample: Sample) -> Plan:
     LOG.info("timing steps of the proposed run")
     measured = measure(chosen, sample, max_seconds=seconds, validating=True)
     if room.minutes is not None:
-        # The run was chosen by the pace of another model, tokenizer and batch.
+        # The settings were chosen by the pace of another model, tokenizer and batch size.
         again = _with_settings(config, _room_by(measured.pace, room, chosen, sample), sample)
         if again != chosen:
             chosen = again
-            LOG.info("timing steps of the run proposed instead, for which there is room too")
+            LOG.info("timing steps of the run with settings adjusted to its speed")
             measured = measure(chosen, sample, max_seconds=seconds, validating=True)
     notes = [
         f"{warning[0].upper()}{warning[1:]}"
@@ -165,7 +165,7 @@ def measure(config: Config, sample: Sample, *, max_seconds: float, validating: b
         config: The run.
         sample: Its text.
         max_seconds: How long steps are timed; up to three times as long if they are not equally fast.
-        validating: Whether to time a validation too.
+        validating: Whether to also time a validation.
     """
     device = choose_device(config.training.device)
     stream = training_batches(config, sample.pairs, sample.text.tokenizers, sample.places)
@@ -203,7 +203,7 @@ def update(config: Config, **sections: dict[str, Any]) -> Config:
 def _faster_precision(config: Config, sample: Sample) -> tuple[str, float]:
     """The precision in which the config trains faster here, and its target tokens per second."""
     rates = {}
-    # Where it is not, auto is float32, or fp16 on GPUs that are made for that.
+    # Elsewhere, auto is float32, or fp16 on GPUs that are made for it.
     names = ("auto", "float32") if multiplies_bf16_fast(choose_device(config.training.device)) else ("auto",)
     for name in names:
         LOG.info("timing steps of a small model%s", "" if name == "auto" else f" in {name}")
@@ -222,7 +222,7 @@ def _sensible_minutes(rate: float, sample: Sample) -> float:
 
 
 def _room_by(pace: Pace, room: Room, config: Config, sample: Sample) -> Room:
-    """The room for `USUAL_MODEL` where a config has this pace."""
+    """The room for `USUAL_MODEL` if a config has this pace."""
     assert room.minutes is not None
     seconds = 60 * AIM * room.minutes - sample.start_seconds - IMPORT_SECONDS
     tokens = seconds / pace.seconds_per_step * pace.target_tokens_per_epoch / pace.steps_per_epoch
@@ -251,7 +251,7 @@ def _with_settings(config: Config, room: Room, sample: Sample) -> Config:
             "r_drop": settings.r_drop,
             "muon": settings.muon,
             "weight_decay": settings.weight_decay,
-            # To be timed like the run, whose number of steps will decide it.
+            # Any value will do for timing; the number of steps decides the final one.
             "ema_decay": ema_decay(FEWEST_STEPS),
         },
     )
@@ -268,15 +268,15 @@ def _fixed(room: Room, config: Config, sample: Sample, pace: Pace, notes: list[s
         if room.minutes < least:
             raise ConfigError(
                 f"{room.minutes:g} minutes are not enough on this machine, where loading takes "
-                f"{starting:.0f} seconds, a validation {pace.validation_seconds:.0f}, and a step of training "
-                f"{pace.seconds_per_step:.2f}. Give at least {math.ceil(10 * least) / 10:g}."
+                f"{starting:.0f} seconds, a validation {pace.validation_seconds:.0f}, and a training step "
+                f"{pace.seconds_per_step:.2f}. Give at least {math.ceil(10 * least) / 10:g} minutes."
             )
     else:
         num_steps = math.floor(room.target_tokens / tokens_per_step)
         if num_steps < FEWEST_STEPS:
             raise ConfigError(
                 f"{room.target_tokens:,.0f} target tokens are not enough for {FEWEST_STEPS} steps of about "
-                f"{tokens_per_step:.0f}. Give at least {math.ceil(FEWEST_STEPS * tokens_per_step):,}."
+                f"{tokens_per_step:.0f} tokens. Give at least {math.ceil(FEWEST_STEPS * tokens_per_step):,}."
             )
         _, num_validations = num_steps_within(num_steps * pace.seconds_per_step, pace)
     most_steps = math.ceil(MOST_PASSES * pace.steps_per_epoch)
@@ -284,8 +284,8 @@ def _fixed(room: Room, config: Config, sample: Sample, pace: Pace, notes: list[s
         num_steps = most_steps
         notes = [
             *notes,
-            f"The run ends after {MOST_PASSES:,} passes over the corpus, before its budget does: more "
-            "passes over the same sentences teach nothing. Find more sentences.",
+            f"The run ends after {MOST_PASSES:,} passes over the corpus, before the budget is used up: more "
+            "passes over the same sentences would not help. Add more sentences.",
         ]
     every = math.ceil(num_steps / num_validations)
     config = update(

@@ -1,4 +1,4 @@
-"""`mt check --config`: what a run will be like, found out before training; only the cache is written."""
+"""`mt check --config`: report before training what a run will be like; only the cache is written."""
 
 import os
 import shutil
@@ -108,11 +108,11 @@ def _config_part(config: Config, run: RunDirectory, device: torch.device, precis
             f"{model.num_encoder_layers} + {model.num_decoder_layers} layers, d_model {model.d_model}, "
             f"{model.num_heads} heads, d_ff {model.d_ff}, dropout {model.dropout:g}",
         ),
-        ("learning rate", f"{schedule.kind}, rising for {counted(schedule.warmup_steps, 'step')}{peak}"),
+        ("learning rate", f"{schedule.kind}, warm-up of {counted(schedule.warmup_steps, 'step')}{peak}"),
         ("step", f"{training.num_micro_batches} x {training.batch_tokens:,} tokens in {precision.name}"),
         ("device", str(device)),
         ("ends at", ", ".join(f"{name} {limit:,}" for name, limit in limits.items() if limit is not None)),
-        ("run", f"{run.path}{', which is there already' if run.exists else ''}"),
+        ("run", f"{run.path}{', which exists already' if run.exists else ''}"),
     ]
     return Part("config", table(rows))
 
@@ -135,7 +135,7 @@ def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, model_size: M
     ]
     if step.activations is not None and step.peak is not None:
         rows.append(("activations", f"{size(step.activations)}, measured"))
-        rows.append(("altogether", f"{size(step.peak)} at the peak, measured"))
+        rows.append(("total", f"{size(step.peak)} at the peak, measured"))
     return Part("the largest batches, and memory", table(rows))
 
 
@@ -143,12 +143,12 @@ def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, model
     expected = forecast(config, pace)
     at_least = "" if expected.is_certain else "at least "
     one = model_size.saved_bytes
-    # Those that are kept, the best, and the one that is being saved.
+    # The ones that are kept, the best, and the one that is being saved.
     altogether = (config.checkpoint.keep + 2) * one
     free = _free_disk(run)
     if one > free:
         raise RunError(
-            f"a checkpoint takes {size(one)}, and {size(free)} are free where {run.path} will be. "
+            f"a checkpoint takes {size(one)}, but only {size(free)} are free where {run.path} will be. "
             "Free some space.",
             Remedy.OTHER_RUN,
         )
@@ -159,7 +159,7 @@ def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, model
     not_compiled = ", not compiled" if config.training.compile else ""
     rows = [
         *(
-            ("machine", "busy with other work: the longer time is with it, the shorter one without it")
+            ("machine", "busy with other work: the longer time includes it, the shorter one does not")
             for _ in busy
         ),
         (
@@ -167,7 +167,7 @@ def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, model
             f"{count(speed.tokens_per_second)} target tokens a second, measured on "
             f"{counted(speed.num_steps, 'step')} in {duration(speed.seconds)}{not_compiled}",
         ),
-        ("length", f"{counted(expected.num_steps, 'step')}, where {expected.ended_by} ends it"),
+        ("length", f"{counted(expected.num_steps, 'step')}, limited by {expected.ended_by}"),
         ("epochs", f"{expected.num_epochs:.1f}, of {counted(round(pace.steps_per_epoch), 'step')} each"),
         (
             "time",

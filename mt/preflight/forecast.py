@@ -1,4 +1,4 @@
-"""How long a run will be, by its limits, and warnings of what will not go as intended."""
+"""How long a run will be, given its limits, and warnings about what may not go as intended."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -17,12 +17,12 @@ MOST_UNKNOWN = 0.1
 LOWEST_CEILING = 95.0
 MOST_DROPPED = 0.05
 MOST_VALIDATING = 1 / 3
-# The check itself makes a load of one per core.
+# The check itself causes a load of one per core.
 MOST_LOAD = 2
-# On an idle machine the thread that trains has a processor nearly always.
+# On an idle machine, the training thread runs on a processor nearly all the time.
 LEAST_PROCESSOR_SHARE = 0.8
 LARGER_VOCABULARY = (
-    "Take parts of words (tokenizer.kind: bpe), lower tokenizer.min_frequency, or raise tokenizer.max_size."
+    "Use subwords (tokenizer.kind: bpe), lower tokenizer.min_frequency, or raise tokenizer.max_size."
 )
 # The share of the peak learning rate below which a cosine counts as finished.
 HARDLY_ANY = 0.01
@@ -35,7 +35,7 @@ class Pace:
     steps_per_epoch: float
     target_tokens_per_epoch: float
     tokens_per_second: float
-    """Target tokens, padding not counted."""
+    """Target tokens, not counting padding."""
     epoch_seconds: float
     """The time that an epoch takes to begin."""
     validation_seconds: float
@@ -58,7 +58,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The run, as its limits and its pace determine it."""
+    """The length of a run, computed from its limits and its pace."""
 
     num_steps: int
     ended_by: str
@@ -68,7 +68,7 @@ class Forecast:
     num_epochs: float
     num_validations: int
     num_checkpoints: int
-    """The checkpoints of the intervals; each new best is saved as well."""
+    """The checkpoints saved at intervals; each new best is saved as well."""
     training_seconds: float
     validating_seconds: float
 
@@ -99,7 +99,7 @@ def forecast(config: Config, pace: Pace) -> Forecast:
         limits.append((60 * training.max_minutes / with_share_of_validation, "training.max_minutes"))
     is_certain = bool(limits)
     if not limits:
-        # The first validation is always a gain.
+        # The first validation always counts as an improvement.
         assert validation.patience is not None
         limits.append(((1 + validation.patience) * validation.every_steps, "validation.patience"))
     steps, ended_by = min(limits)
@@ -122,40 +122,41 @@ def forecast(config: Config, pace: Pace) -> Forecast:
 
 
 def warn_of_small_splits(sizes: Mapping[str, int]) -> Iterator[str]:
-    """Scores on a few sentences are mostly chance."""
+    """Warn about splits whose scores would be mostly chance."""
     for split, size in sizes.items():
         if split != "train" and size < FEWEST_PAIRS:
             yield (
-                f"the {split} split has {counted(size, 'pair')}: below {FEWEST_PAIRS} a score is mostly "
-                "chance. Bring more pairs, or raise data.held_out_fraction where the split is held out."
+                f"the {split} split has {counted(size, 'pair')}: below {FEWEST_PAIRS}, scores are mostly "
+                "chance. Add pairs, or raise data.held_out_fraction if the split is held out."
             )
 
 
 def warn_of_vocabulary(
     unknown: Mapping[str, float], ceilings: Mapping[str, float], num_words: float
 ) -> Iterator[str]:
-    """Words that cannot be read or written, and text that is not the same after decoding.
+    """Warn about words that cannot be read or written, and text that is not the same after decoding.
 
     Args:
         unknown: The share of unknown words, from 0 to 1, by the name of the text.
         ceilings: The highest BLEU that the vocabulary permits, by the name of the split.
-        num_words: Running words of a side of the training text; of few, more unknown ones are worth it.
+        num_words: Running words per side of the training text; in a small text, more unknown words are
+            acceptable.
     """
     where, share = max(unknown.items(), key=lambda item: item[1])
     if num_words <= FEW_WORDS and share <= MOST_UNKNOWN_OF_FEW:
         return
     if share > MOST_UNKNOWN:
-        yield f"{share:.1%} of the words of the {where} are unknown. {LARGER_VOCABULARY}"
+        yield f"{share:.1%} of the words in the {where} are unknown. {LARGER_VOCABULARY}"
     where, bleu = min(ceilings.items(), key=lambda item: item[1])
     if bleu < LOWEST_CEILING:
         yield (
-            f"with this vocabulary a model that makes no mistake scores {bleu:.2f} BLEU on the {where}. "
+            f"with this vocabulary, a model that makes no mistakes scores {bleu:.2f} BLEU on the {where}. "
             f"{LARGER_VOCABULARY}"
         )
 
 
 def warn_of_lengths(config: Config, num_too_long: int, num_pairs: int, longest: int) -> Iterator[str]:
-    """Pairs that are dropped, and batches that are larger than requested."""
+    """Warn about pairs that are dropped, and batches that are larger than requested."""
     share = num_too_long / num_pairs
     if share > MOST_DROPPED:
         yield (
@@ -165,20 +166,20 @@ def warn_of_lengths(config: Config, num_too_long: int, num_pairs: int, longest: 
     if config.training.batch_tokens < config.data.max_length:
         yield (
             f"training.batch_tokens ({config.training.batch_tokens}) is smaller than data.max_length "
-            f"({config.data.max_length}): a longer pair becomes a batch larger than requested. "
-            "Raise the first or lower the second."
+            f"({config.data.max_length}): a longer pair becomes a batch that is larger than requested. "
+            "Raise batch_tokens or lower max_length."
         )
 
 
 def warn_of_schedule(config: Config, run: Forecast) -> Iterator[str]:
-    """A learning rate that never reaches its peak, or reaches its end too late or too early."""
+    """Warn about a learning rate that never reaches its peak, or reaches its end too late or too early."""
     if not run.is_certain:
         return
     schedule = config.schedule
     if schedule.warmup_steps > run.num_steps * run.slack:
         yield (
-            f"schedule.warmup_steps ({schedule.warmup_steps:,}) is not over when the run ends at step "
-            f"{run.num_steps:,}, so that the learning rate never reaches its peak. Lower it, or raise "
+            f"the warm-up (schedule.warmup_steps {schedule.warmup_steps:,}) is not over when the run ends at "
+            f"step {run.num_steps:,}, so the learning rate never reaches its peak. Lower it, or raise "
             f"{run.ended_by}."
         )
     if schedule.kind == "cosine":
@@ -186,7 +187,7 @@ def warn_of_schedule(config: Config, run: Forecast) -> Iterator[str]:
 
 
 def warn_of_directions(config: Config, run: Forecast) -> Iterator[str]:
-    """A bidirectional start that leaves hardly anything of the run to the wanted direction."""
+    """Warn about a bidirectional start that leaves hardly any of the run for the intended direction."""
     if run.is_certain and (found := short_of_one_direction(config, run.num_epochs)):
         yield found
 
@@ -197,24 +198,24 @@ def _warn_of_cosine(schedule: ScheduleConfig, d_model: int, run: Forecast) -> It
     left = learning_rate(end, schedule, d_model=d_model) / schedule.learning_rate
     if end > total * run.slack:
         yield (
-            f"the cosine is down at zero at schedule.total_steps ({total:,}), and the run continues to about "
-            f"step {end:,} ({run.ended_by}), learning nothing more. Raise the one or lower the other."
+            f"the cosine schedule reaches zero at schedule.total_steps ({total:,}), but the run continues to "
+            f"about step {end:,} ({run.ended_by}) without learning more. Raise the one or lower the other."
         )
     elif total > end * run.slack and left > HARDLY_ANY:
         yield (
-            f"the run ends at about step {end:,} ({run.ended_by}), before the cosine does at "
-            f"schedule.total_steps ({total:,}): the learning rate is still at {left:.0%} of its peak. Lower "
-            "the one or raise the other."
+            f"the run ends at about step {end:,} ({run.ended_by}), before the cosine schedule reaches zero "
+            f"at schedule.total_steps ({total:,}): the learning rate is still at {left:.0%} of its peak. "
+            "Raise the one or lower the other."
         )
 
 
 def warn_of_validation(config: Config, run: Forecast) -> Iterator[str]:
-    """Validations that are too few to be useful, or take too much time."""
+    """Warn about validations that are too few to be useful, or take too much time."""
     validation = config.validation
     if run.num_validations == 1 and validation.every_steps > run.num_steps:
         yield (
             f"validation.every_steps ({validation.every_steps:,}) is more than the run's {run.num_steps:,} "
-            "steps: the one validation is at the end, and there is no best to choose. Lower it."
+            "steps: the only validation is at the end, with no best checkpoint to choose. Lower it."
         )
     elif run.validating_seconds > MOST_VALIDATING * run.seconds:
         yield (
@@ -230,24 +231,24 @@ def warn_of_validation(config: Config, run: Forecast) -> Iterator[str]:
 
 
 def warn_of_disk(needed: int, free: int, path: str) -> Iterator[str]:
-    """Checkpoints that will not fit on the disk."""
+    """Warn about checkpoints that will not fit on the disk."""
     if needed > free:
         yield (
-            f"the checkpoints take up to {needed / 1e9:.2f} GB, and {free / 1e9:.2f} GB are free where "
+            f"the checkpoints take up to {needed / 1e9:.2f} GB, but only {free / 1e9:.2f} GB are free where "
             f"{path} will be. Free some space, or lower checkpoint.keep."
         )
 
 
 def warn_of_other_work(load: float, cores: int, processor_share: float) -> Iterator[str]:
-    """Speeds that were measured while other programs were running."""
+    """Warn about speeds that were measured while other programs were running."""
     if load > MOST_LOAD * cores or processor_share < LEAST_PROCESSOR_SHARE:
         yield (
-            f"other work keeps this machine busy (load {load:.1f} on {cores} cores; training had a processor "
-            f"for {processor_share:.0%} of the time): speed and time were measured beside it. Measure "
-            "again when it is idle."
+            f"other programs keep this machine busy (load {load:.1f} on {cores} cores; training had a "
+            f"processor for {processor_share:.0%} of the time), which lowers the measured speed. Measure "
+            "again when the machine is idle."
         )
 
 
 def _times(num_steps: int, every: int) -> int:
-    """How often something happens that is done every so many steps and at the last one."""
+    """How often something happens that is done every ``every`` steps and at the last one."""
     return -(-num_steps // every)

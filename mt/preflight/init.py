@@ -1,4 +1,4 @@
-"""`mt init`: look at a corpus and a budget, and propose a config for them."""
+"""`mt init`: inspect a corpus, and propose a config for it and a budget."""
 
 import textwrap
 import time
@@ -99,14 +99,14 @@ OPTIONAL = {
     "training.weight_decay",
     "validation.metric",
 }
-# The fewest and the most pairs of a split that is held out: more than `mt check` requires, because the hash
-# that chooses them is not exact, and no more than a validation has time for.
+# The fewest and the most pairs in a held-out split: more than `mt check` requires, because choosing by a hash
+# is not exact, and no more than a validation has time for.
 FEWEST_HELD_OUT, MOST_HELD_OUT = 140, 1000
 LARGEST_HELD_OUT_FRACTION = 0.15
 ALIGNMENT_WEIGHT = 0.1
-# A vocabulary of words is closed if so few of the held-out words are missing from it.
+# A word vocabulary counts as closed if at most this share of the held-out words is missing from it.
 MOST_UNKNOWN_WORDS = 0.005
-# No minutes and no tokens: a budget is proposed.
+# Neither minutes nor tokens: a budget is proposed.
 OPEN = Budget()
 
 
@@ -154,7 +154,7 @@ def propose_config(
     if bleu_is_always_0(corpus.validation):
         config = update(config, validation={"metric": "chrf"})
         seen.append(
-            "Metric: chrF, because BLEU counts runs of four words and no held-out target has as many."
+            "Metric: chrF, because BLEU counts sequences of four words and no held-out target is that long."
         )
     plan = fit_into(room, config, sample)
     # The same warnings as those of `mt check`.
@@ -166,16 +166,16 @@ def propose_config(
         *lengths,
         *seen,
         *_about_run(plan),
-        "Options that are not here keep their defaults; mt config lists them all.",
+        "Options that are not listed here keep their defaults; mt config lists all options.",
     ]
-    # The name of the corpus may have what YAML does not allow, or would end the comment.
+    # The name of the corpus may contain characters that YAML does not allow, or that would end the comment.
     comment = [line for text in head for line in textwrap.wrap(printable(text), 100)]
     yaml = config_to_yaml(plan.config, keys=_keys(plan.config))
     return "".join(f"# {line}\n" for line in comment) + "\n" + yaml
 
 
 def _start(data: DataConfig) -> Config:
-    """A config that says nothing but where the corpus is; the number of steps is decided last."""
+    """A config that only says where the corpus is; the number of steps is decided last."""
     return Config(data=data, training=TrainingConfig(max_steps=1))
 
 
@@ -206,10 +206,10 @@ def _held_out_fraction(corpus: Corpus, data: DataConfig) -> float:
 def _choose_tokenizer(
     corpus: Corpus, config: Config, most_words: float, most_unknown: float
 ) -> tuple[Config, list[str]]:
-    """Choose words if they are few and all known, as in generated text, or there is little text; else BPE.
+    """Choose words if they are few and all known, as in generated text, or if the text is short; else BPE.
 
-    Text is little with up to ``most_words`` running words on a side, of which at most a share of
-    ``most_unknown`` is unknown in each held-out text.
+    A text is short if it has at most ``most_words`` running words on a side, and at most a share of
+    ``most_unknown`` of the words in each held-out text is unknown.
     """
     counted = spread(corpus.train, PAIRS_COUNTED)
     shared = have_common_letters(counted["src"], counted["tgt"])
@@ -226,31 +226,33 @@ def _choose_tokenizer(
             alignment = {"guided_alignment": ALIGNMENT_OF_FEW, "unknown_share": UNKNOWN_SHARE_OF_FEW}
             why = "With so little text" if num_words <= FEW_WORDS else "In so few passes over the text"
             return update(config, training=alignment), [
-                f"Tokenizer: words, of which up to {unknown:.1%} are unknown in the held-out text and are "
-                f"copied. {why}, about {num_words:,.0f} running words, they are learnt faster than subwords."
+                f"Tokenizer: words; up to {unknown:.1%} of those in the held-out text are unknown and will "
+                f"be copied. {why} (about {num_words:,.0f} running words), words are learnt faster than "
+                "subwords."
             ]
     one = "one vocabulary for both languages" if shared else "a vocabulary for each language"
     why = f"; {hint.split('. ')[0]}" if hint else ""
     tokenizer = TokenizerConfig(kind="bpe", max_size=entries, shared=shared)
     return update(config, tokenizer=tokenizer.model_dump()), [
-        f"Tokenizer: BPE of at most {entries:,} entries for about {num_words:,.0f} running words, {one}{why}."
+        f"Tokenizer: BPE with at most {entries:,} entries for about {num_words:,.0f} running words, "
+        f"{one}{why}."
     ]
 
 
 def _as_words(corpus: Corpus, config: Config) -> Text | None:
-    """The corpus with vocabularies of words; None if a side has no frequent ones, as in lists of names."""
+    """The corpus with word vocabularies; None if a side has no frequent words, as in lists of names."""
     try:
         return look_at(corpus, config)
     except DataError:
-        # Whatever else is wrong with the text is wrong for BPE, too.
+        # Anything else that is wrong with the text will also fail with BPE.
         return None
 
 
 def have_common_letters(src: Sequence[str], tgt: Sequence[str]) -> bool:
-    """Whether most of the letters of each side occur on the other side too, as in English and German."""
+    """Whether most letters of each side also occur on the other side, as in English and German."""
     sides = [Counter(filter(str.isalpha, "".join(lines).lower())) for lines in (src, tgt)]
     for one, other in (sides, sides[::-1]):
-        # A foreign name here and there does not make a script common.
+        # An occasional foreign name does not make a script common.
         usual = {letter for letter, count in other.items() if 1000 * count >= other.total()}
         if 2 * sum(count for letter, count in one.items() if letter in usual) < one.total():
             return False
@@ -258,7 +260,7 @@ def have_common_letters(src: Sequence[str], tgt: Sequence[str]) -> bool:
 
 
 def _share_unknown(text: Text) -> float:
-    """The largest share of running words of a held-out text that its vocabulary of words lacks."""
+    """The largest share of running words in a held-out text that are not in the word vocabulary."""
     return max(
         count_unknown(pairs[side], tokenizer).share
         for pairs in text.evaluation.values()
@@ -267,21 +269,22 @@ def _share_unknown(text: Text) -> float:
 
 
 def _look_at_lengths(corpus: Corpus, config: Config, load_seconds: float) -> tuple[Config, Sample, list[str]]:
-    """Choose data.max_length, so that all but the longest of a thousand pairs fit, and describe the text.
+    """Choose data.max_length so that all but one in a thousand pairs fit, and describe the text.
 
-    A corpus of fewer pairs may lose its longest one too, but no more of them than `mt check` accepts.
+    A corpus of fewer pairs may also lose its longest one, but no more pairs than `mt check` accepts.
     """
     started = time.perf_counter()
     text = look_at(corpus, config)
     pairs, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
     prepare_seconds = (time.perf_counter() - started) * text.scale
     longest = np.maximum(pairs.src.lengths, pairs.tgt.lengths)
-    # A length that occurs, as a single long line would otherwise count in a small corpus.
+    # "lower", so that a single long line does not count in a small corpus.
     fits_most = int(np.quantile(longest, 0.999, method="lower"))
-    # Of very few pairs, a single one is a share that `mt check` warns about.
+    # In a very small corpus, a single pair is a share that `mt check` warns about.
     if np.mean(longest > fits_most) > MOST_DROPPED:
         fits_most = int(longest.max())
     max_length = max(32, -(-fits_most // 16) * 16)
+    src_lengths, tgt_lengths = (side.lengths[longest <= max_length] for side in (pairs.src, pairs.tgt))
     config = update(config, data={"max_length": max_length})
     kept, _ = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
     started = time.perf_counter()
@@ -292,7 +295,7 @@ def _look_at_lengths(corpus: Corpus, config: Config, load_seconds: float) -> tup
         config,
         Sample(text, kept, places, load_seconds + prepare_seconds + align_seconds),
         [
-            f"Tokens in a sentence: {pairs.src.lengths.mean():.1f} source, {pairs.tgt.lengths.mean():.1f} "
+            f"Tokens per sentence: {src_lengths.mean():.1f} source, {tgt_lengths.mean():.1f} "
             f"target on average; {np.mean(longest <= fits_most):.1%} of the pairs have at most {fits_most}.",
             f"Vocabulary: {src.size:,} source and {tgt.size:,} target entries.",
         ],
@@ -300,7 +303,7 @@ def _look_at_lengths(corpus: Corpus, config: Config, load_seconds: float) -> tup
 
 
 def _about_run(plan: Plan) -> list[str]:
-    """What the run costs, and what half and twice the budget would change."""
+    """What the run costs, and the effect of halving or doubling the budget."""
     steps = plan.config.training.max_steps or 0
     lines = [
         f"The run: {steps:,} steps, {plan.target_tokens:,.0f} target tokens, {plan.num_passes:.1f} passes "
@@ -309,18 +312,18 @@ def _about_run(plan: Plan) -> list[str]:
     if plan.is_proposed:
         less, more = gain_of_doubling(plan.cost_passes / 2), gain_of_doubling(plan.cost_passes)
         lines.append(
-            "This budget was proposed for a corpus of this size. " + _about_other_budgets(less, more)
+            "This budget is a proposal for a corpus of this size. " + _about_other_budgets(less, more)
         )
     return lines + plan.notes
 
 
 def _about_other_budgets(less: float | None, more: float | None) -> str:
-    """What half the budget cost and twice of it brought, in BLEU, where that was measured."""
+    """The effect of halving and doubling the budget, in BLEU, where that was measured."""
     measured = [
         f"{change} about {gain:.1f} BLEU"
-        for change, gain in (("half of it cost", less), ("twice of it brought", more))
+        for change, gain in (("halving it cost", less), ("doubling it gained", more))
         if gain is not None
     ]
     if not measured:
-        return "What half or twice of it would change has not been measured for this number of passes."
-    return f"On 29,000 captions {' and '.join(measured)}; other corpora differ."
+        return "The effect of halving or doubling it has not been measured for this number of passes."
+    return f"On 29,000 captions, {' and '.join(measured)}; other corpora differ."

@@ -34,7 +34,7 @@ def percent(share: float) -> str:
 
 
 def size(num_bytes: float) -> str:
-    """Bytes in MB, or in GB from a thousand of them on."""
+    """Bytes in MB, or in GB from 1,000 MB."""
     megabytes = num_bytes / 1e6
     return f"{megabytes:.1f} MB" if megabytes < 999.95 else f"{megabytes / 1000:,.1f} GB"
 
@@ -48,7 +48,7 @@ def duration(seconds: float) -> str:
 
 
 def between(least: float, most: float) -> str:
-    """A range of times; one time if both ends read the same."""
+    """A range of times; a single time if both ends look the same."""
     shortest, longest = duration(least), duration(most)
     if shortest == longest:
         return f"about {longest}"

@@ -1,4 +1,4 @@
-"""`mt check --batch`: compute a batch again whose loss or gradient was not finite, and find out where."""
+"""`mt check --batch`: recompute a batch whose loss or gradient was not finite, and find out where."""
 
 import math
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Replay:
-    """The result of computing the batch again."""
+    """The result of recomputing the batch."""
 
     bad: BadBatch
     checkpoint: str
@@ -53,7 +53,7 @@ class Replay:
     first_bad_output: str | None
     first_bad_gradient: str | None
     pairs: list[PairLoss] = field(repr=False)
-    """Its sentence pairs, the highest loss first."""
+    """Its sentence pairs, by descending loss."""
 
     @property
     def is_sound(self) -> bool:
@@ -66,7 +66,7 @@ def replay(run: RunDirectory, file: Path, *, checkpoint: str, device: torch.devi
 
     Args:
         run: The run that the batch is from.
-        file: A file of its folder ``bad_batches``.
+        file: A file in its folder ``bad_batches``.
         checkpoint: The checkpoint with the weights: best, latest, or a name.
         device: Where to compute.
 
@@ -117,7 +117,7 @@ def _take_weights_of_the_step(trained: LoadedModel, store: CheckpointStore) -> N
             trained.model.load_weights(store.load_training_state(saved).weights())
         except ValueError as error:
             raise CheckpointError(
-                f"The training state of {saved.folder} is of another model: {error}."
+                f"The training state of {saved.folder} belongs to another model: {error}."
             ) from error
 
 

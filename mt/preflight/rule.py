@@ -7,7 +7,7 @@ import numpy as np
 
 from mt.config.model import ModelConfig
 
-# Entries of a BPE vocabulary, shared by both languages, for training text of up to so many running words.
+# Most running words of the training text, and entries of a BPE vocabulary shared by both languages.
 VOCABULARIES = (
     (100_000, 2000),
     (250_000, 4000),
@@ -16,59 +16,60 @@ VOCABULARIES = (
     (50_000_000, 16_000),
     (math.inf, 32_000),
 )
-# A vocabulary of one language needs the 256 bytes and the frequent pairs, however small its corpus is.
+# A vocabulary of one language needs the 256 bytes and the frequent pairs, however small the corpus is.
 FEWEST_ENTRIES = 1000
-# Up to so many running words a side, words with guided alignment are ahead of BPE, unless more of the running
-# words of a held-out text are unknown than this share.
+# Up to this many running words per side, words with guided alignment are ahead of BPE, unless more than this
+# share of the running words in a held-out text is unknown.
 FEW_WORDS, MOST_UNKNOWN_OF_FEW = 100_000, 0.25
-# In a run of so few passes, up to so many, unless more of them are unknown than this share.
+# The same for a run of at most this many passes: the limits of running words and of the unknown share.
 FEW_PASSES, FEW_WORDS_IN_FEW_PASSES, MOST_UNKNOWN_IN_FEW_PASSES = 40, 2_000_000, 0.1
-# The weight of the alignment for them, and the share of pairs with a word to be copied.
+# The weight of the alignment loss for such words, and the share of pairs with a word to be copied.
 ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
-# Dropout for runs of up to so many passes over the corpus: what is seen once cannot be learnt by heart.
+# Most passes over the corpus, and dropout: a sentence that is seen once cannot be memorised.
 DROPOUTS = ((2.5, 0.0), (8, 0.1), (12, 0.2), (math.inf, 0.3))
-# R-Drop makes a step so many times as long. It pays only if so many passes, and target tokens, are left then.
+# R-Drop makes a step this many times as long. It only pays off if the budget still has room for this many
+# passes and target tokens.
 R_DROP_COST = 2.0
 R_DROP_PASSES = 15
 R_DROP_TOKENS = 5_000_000
 R_DROP = 3.0
-# The weight decay of runs with Muon of more passes than so many: without it the matrices grow too large.
+# The weight decay of Muon runs with more passes than this: without it the matrices grow too large.
 DECAY_PASSES = 8
 DECAY = 0.3
-# Tokens of a batch for runs of up to so many target tokens. On a CPU many small steps learn fastest, but not
-# so small that Muon, which takes the same time for each step, takes most of it.
+# Most target tokens of a run, and tokens per batch. On a CPU, many small steps learn fastest, as long as they
+# are not so small that Muon, which takes the same time in every step, dominates.
 BATCHES = (
     (5_000_000, 1024),
     (40_000_000, 2048),
     (200_000_000, 4096),
     (math.inf, 8192),
 )
-# A pass over a small corpus still has this many steps, as long as batches have so many tokens.
+# A pass over a small corpus still has at least this many steps, as long as batches have this many tokens.
 STEPS_IN_A_PASS, SMALLEST_BATCH = 50, 256
-# The batch that the learning rates of the shapes are for.
+# The batch size that the learning rates of the shapes are for.
 USUAL_BATCH = 1024
-# The share of the steps that is warm-up, and the most steps.
+# The share of the steps that is warm-up, and its maximum number of steps.
 WARMUP_SHARE, MOST_WARMUP = 1 / 12, 4000
-# The moving average of the weights is over about this share of the steps.
+# The moving average of the weights covers about this share of the steps.
 AVERAGED_SHARE = 0.04
-# BLEU on the validation split of Multi30k after the time of so many passes without R-Drop over its 29,000
-# pairs, each the end of a run of its own: docs/recipes.md.
+# Passes over the 29,000 pairs of Multi30k that would fit into a run's time without R-Drop, and its final BLEU
+# on the validation split; each point is a separate run (docs/recipes.md).
 CURVE = ((1.9, 35.3), (5.4, 38.7), (12.7, 39.6), (33, 40.8), (77, 42.1))
 # A model of half the width took half as long.
 LEAST_COST = 0.5
-# More passes than this over the same sentences teach nothing.
+# More passes than this over the same sentences do not help.
 MOST_PASSES = 1000
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A model for runs and corpora of at least so many target tokens."""
+    """A model for runs and corpora of at least ``run_tokens`` and ``corpus_tokens`` target tokens."""
 
     run_tokens: float
     corpus_tokens: float
     model: ModelConfig
     learning_rate: float
-    """The peak for batches of `USUAL_BATCH` tokens; it rises with the fourth root of the batch."""
+    """The peak for batches of `USUAL_BATCH` tokens; it grows with the fourth root of the batch size."""
     muon: bool = False
     """Whether Muon updates the matrices, whose cost grows with the cube of the width."""
 
@@ -79,8 +80,8 @@ def _small_model(d_model: int) -> ModelConfig:
 
 # The model whose speed decides what a budget can afford.
 USUAL_MODEL = _small_model(256)
-# From small to large: for corpora that are soon learnt by heart, the usual one, the one for IWSLT14, and
-# the paper's base model.
+# From small to large: for corpora that are soon memorised, the usual model, the one for IWSLT14, and the
+# paper's base model.
 SHAPES = (
     Shape(0, 0, _small_model(128), 2.8e-3, muon=True),
     Shape(0, 30_000, USUAL_MODEL, 2.4e-3, muon=True),
@@ -101,7 +102,7 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class Settings:
-    """What the rule decides about model and training."""
+    """The settings of model and training that the rule chooses."""
 
     model: ModelConfig
     learning_rate: float
@@ -127,8 +128,8 @@ def choose(
         affordable: Target tokens that `USUAL_MODEL` can be trained on within the budget.
         corpus_tokens: Target tokens of one pass over the corpus.
         num_entries: Entries of the target vocabulary.
-        longest: The most tokens of a sentence, which would otherwise be a batch by itself.
-        in_time: Whether the budget is a time, in which a larger model or R-Drop sees fewer tokens.
+        longest: The most tokens in a sentence; batches are at least that large.
+        in_time: Whether the budget is a time, in which a larger model, or one with R-Drop, sees fewer tokens.
     """
     for shape in reversed(SHAPES):
         tokens = affordable / (relative_cost(shape.model, num_entries) if in_time else 1.0)
@@ -149,9 +150,9 @@ def choose(
 
 
 def relative_cost(model: ModelConfig, num_entries: int) -> float:
-    """About how many times as long as `USUAL_MODEL` this model takes for a target token.
+    """Roughly how many times as long as `USUAL_MODEL` this model takes for a target token.
 
-    That is the ratio of their multiplications, but a narrow model is not that much faster.
+    This is the ratio of their multiplications, with a lower bound because narrow models are not that fast.
     """
 
     def multiplications(each: ModelConfig) -> int:
@@ -164,25 +165,25 @@ def relative_cost(model: ModelConfig, num_entries: int) -> float:
 
 
 def warmup_steps(num_steps: int) -> int:
-    """Steps of warm-up for a run of so many: never more than a tenth of them."""
+    """Warm-up steps for a run of ``num_steps``: never more than a tenth of them."""
     return min(MOST_WARMUP, int(WARMUP_SHARE * num_steps))
 
 
 def ema_decay(num_steps: int) -> float:
-    """The decay of the moving average of the weights for a run of so many steps."""
+    """The decay of the moving average of the weights for a run of ``num_steps``."""
     return min(0.9995, round(1 - 1 / max(10, AVERAGED_SHARE * num_steps), 4))
 
 
 def sensible_passes(corpus_tokens: float) -> float:
-    """Passes over a corpus of this many target tokens that are worth their time.
+    """How many passes over a corpus of this many target tokens are worth their time.
 
-    Fewer for a large corpus, from whose passes more is learnt, and never less than three.
+    Fewer for a large corpus, where each pass teaches more, and never fewer than three.
     """
     return min(100.0, max(3.0, 25 * math.sqrt(400_000 / corpus_tokens)))
 
 
 def gain_of_doubling(passes: float) -> float | None:
-    """BLEU that Multi30k gained from twice as many passes as these; None if that was not tried."""
+    """The BLEU that doubling these passes gained on Multi30k; None if that was not measured."""
     places, scores = np.array(CURVE).T
     if passes < places[0] or 2 * passes > places[-1]:
         return None

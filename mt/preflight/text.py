@@ -1,4 +1,4 @@
-"""The parts of `mt check --config` on the text: corpus, samples, vocabularies, lengths, batches."""
+"""The parts of `mt check --config` about the text: corpus, samples, vocabularies, lengths, batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ from mt.preflight.layout import Part, count, percent, table
 from mt.special_tokens import UNK, UNK_ID
 from mt.unsegmented_scripts import split_letters
 
-# At most so many are examined, evenly spread; all rows of the corpus are read and checked in any case.
+# At most this many pairs are examined, spread evenly; all rows of the corpus are read and checked anyway.
 MOST_TRAINING_PAIRS = 300_000
 MOST_EVALUATION_PAIRS = 5_000
 NUM_SAMPLES = 3
-# The pairs that are enough to count words and letters.
+# This many pairs are enough to count words and letters.
 PAIRS_COUNTED = 10_000
 # A private-use character, which no reference contains.
 WRONG_WORD = "\uf8fe"
@@ -45,7 +45,7 @@ class Text:
     tokenizers: tuple[Tokenizer, Tokenizer]
     """The source and the target tokenizer."""
     shares: tuple[Share, ...]
-    """The shares of the corpora of a mix, if all training pairs are examined."""
+    """The shares of the sources of a mix, if all training pairs are examined."""
     scale: float
     """The number of training pairs divided by those examined."""
     validation_scale: float
@@ -53,7 +53,7 @@ class Text:
 
     @property
     def sides(self) -> list[tuple[str, str, Tokenizer]]:
-        """For each side the column, the name, and the tokenizer."""
+        """The column, the name and the tokenizer of each side."""
         return [("src", "source", self.tokenizers[0]), ("tgt", "target", self.tokenizers[1])]
 
 
@@ -68,18 +68,18 @@ class Unknown:
 
     @property
     def share(self) -> float:
-        """The unknown share of the running words, from 0 to 1."""
+        """The share of running words that are unknown, from 0 to 1."""
         return self.num_unknown_tokens / max(self.num_tokens, 1)
 
     @property
     def share_of_types(self) -> float:
-        """The unknown share of the different words, from 0 to 1."""
+        """The share of different words that are unknown, from 0 to 1."""
         return self.num_unknown_types / max(self.num_types, 1)
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The score of a model that makes no mistake, whose translations go through the tokenizer."""
+    """The score of a model that makes no mistakes, whose translations go through the tokenizer."""
 
     bleu: Score
     num_lines: int
@@ -106,7 +106,7 @@ class Padding:
 
 
 def corpus_part(corpus: Corpus) -> Part:
-    """Pairs of each split, what was dropped, what leaked."""
+    """Pairs in each split, what was dropped, and what leaked."""
     splits = corpus.report.splits
     lines = table(
         [
@@ -122,7 +122,22 @@ def corpus_part(corpus: Corpus) -> Part:
     for name, num_pairs in sizes.items():
         if num_pairs > MOST_EVALUATION_PAIRS:
             lines.append(f"{count(MOST_EVALUATION_PAIRS)} pairs of the {name} split are examined")
-    return Part("corpus", lines, [*warn_of_small_splits(sizes), *([leaks] if has_leaked else [])])
+    warnings = [*warn_of_small_splits(sizes), *warn_of_empty_references(corpus)]
+    return Part("corpus", lines, [*warnings, *([leaks] if has_leaked else [])])
+
+
+def warn_of_empty_references(corpus: Corpus) -> list[str]:
+    """Warn of held-out pairs without a target, which `mt evaluate` refuses after training."""
+    warnings = []
+    for name, pairs in (("validation", corpus.validation), ("test", corpus.test)):
+        empty = [line for line, text in enumerate(pairs["tgt"], start=1) if not text.strip()]
+        if empty:
+            warnings.append(
+                f"the {name} split cannot be scored, because {counted(len(empty), 'target')} of it "
+                f"{'is' if len(empty) == 1 else 'are'} empty: pair {empty[0]}"
+                f"{' is the first' if len(empty) > 1 else ''}. Add a translation, or remove the pair."
+            )
+    return warnings
 
 
 def look_at(corpus: Corpus, config: Config) -> Text:
@@ -178,7 +193,7 @@ def vocabulary_part(config: Config, text: Text) -> Part:
         signature = ceiling.bleu.signature
         lines.append(
             f"highest BLEU it permits on the {where}: {ceiling.bleu.value:.2f} "
-            f"({count(ceiling.num_changed)} of {count(ceiling.num_lines)} lines come back changed)"
+            f"({count(ceiling.num_changed)} of {count(ceiling.num_lines)} lines change when decoded again)"
         )
     lines.append(f"signature: {signature}")
     shares = {where: found.share for where, found in unknown.items()}
@@ -190,8 +205,9 @@ def vocabulary_part(config: Config, text: Text) -> Part:
     warnings = list(warn_of_vocabulary(shares, permitted, num_words))
     if config.validation.metric == "bleu" and bleu_is_always_0(text.evaluation["validation"]):
         warnings.append(
-            "BLEU is 0 for any translation of the validation split, because it counts runs of four words and "
-            "no target has as many. Set validation.metric=chrf, so that the best checkpoint can be found."
+            "BLEU is 0 for any translation of the validation split, because it counts sequences of four "
+            "words and no target is that long. Set validation.metric=chrf, so that the best checkpoint can "
+            "be found."
         )
     return Part(f"vocabulary: {sizes} entries", lines, warnings)
 
@@ -257,8 +273,13 @@ def spread(pairs: datasets.Dataset, most: int) -> datasets.Dataset:
 
 
 def num_running_words(pairs: datasets.Dataset) -> float:
-    """Words on an average side, or characters where a script is unsegmented."""
-    return sum(len(split_letters(text).split()) for side in ("src", "tgt") for text in pairs[side]) / 2
+    """Words on an average side, or characters where a script is unsegmented.
+
+    A few lines that are longer than nearly all others count only as much as those: they will be dropped.
+    """
+    sides = [[len(split_letters(text).split()) for text in pairs[side]] for side in ("src", "tgt")]
+    counts = np.mean(sides, axis=0)
+    return float(np.minimum(counts, np.quantile(counts, 0.999, method="lower")).sum())
 
 
 def count_unknown(texts: Sequence[str], tokenizer: Tokenizer) -> Unknown:
@@ -304,7 +325,7 @@ def describe_lengths(lengths: npt.NDArray[np.integer]) -> Lengths:
 
 
 def measure_padding(pairs: EncodedPairs, batches: Sequence[Indices]) -> Padding:
-    """How much of the rectangles that `collate` makes of these batches is padding."""
+    """How much of the padded batches that `collate` makes is padding."""
 
     def waste(lengths: npt.NDArray[np.integer]) -> float:
         positions = sum(len(batch) * int(lengths[batch].max()) for batch in batches)

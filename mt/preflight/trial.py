@@ -1,4 +1,4 @@
-"""A model like that of the run, tried out: its parameters, its largest step, its speed."""
+"""A trial of a model like that of the run: its parameters, its largest step, its speed."""
 
 import re
 import time
@@ -35,9 +35,9 @@ from mt.training.validation import validate
 from mt.transformer.transformer import Transformer
 
 FLOAT_BYTES = 4
-# Where steps are not equally fast, this many times as many are timed.
+# If steps are not equally fast, this many times as many are timed.
 MOST_EFFORT = 3
-# Training steps are compared a quarter at a time: single steps differ by their sentences alone.
+# Training steps are compared in quarters, because single steps differ merely by their sentences.
 NUM_PARTS = 4
 STEADY = 1.2
 PARTS = {
@@ -51,12 +51,12 @@ PARTS = {
 
 @dataclass(frozen=True)
 class ModelSize:
-    """The numbers that training keeps for a model, each in float32."""
+    """How many float32 numbers training keeps for a model."""
 
     parts: dict[str, int]
     """Parameters by part; shared or tied ones count once, in their first part."""
     num_moments: int
-    """What the optimizers keep."""
+    """The state of the optimizers."""
     num_averages: int
     """The moving average of the weights; 0 without one."""
 
@@ -67,7 +67,7 @@ class ModelSize:
 
     @property
     def saved_bytes(self) -> int:
-        """What a checkpoint holds, but for names and the record, which are small."""
+        """The size of a checkpoint, except for names and the record, which are small."""
         return FLOAT_BYTES * (self.num_parameters + self.num_moments + self.num_averages)
 
 
@@ -76,7 +76,7 @@ class LargestStep:
     """One training step on the largest batches."""
 
     shapes: list[tuple[int, int, int]]
-    """For each batch, the pairs, and the source and target tokens of a row."""
+    """For each batch, the number of pairs, and the source and target tokens per row."""
     result: StepResult
     seconds: float
     activations: int | None
@@ -94,11 +94,11 @@ class Speed:
     step_seconds: Sequence[float]
     """The time of each step."""
     processor_seconds: float | None
-    """How much of that time the training thread had a processor; None if it waits for a GPU."""
+    """How much of that time the training thread ran on a processor; None if it waits for a GPU."""
 
     @property
     def num_steps(self) -> int:
-        """How many were timed."""
+        """How many steps were timed."""
         return len(self.step_seconds)
 
     @property
@@ -129,7 +129,7 @@ class Speed:
 
     @property
     def processor_share(self) -> float:
-        """The share of the time, above 0 and at most 1, in which the training thread had a processor."""
+        """The share of the time, above 0 and at most 1, in which the training thread ran on a processor."""
         return min(1.0, self.processor_seconds / self.seconds) if self.processor_seconds else 1.0
 
 
@@ -154,13 +154,13 @@ def refuse_too_large(size: ModelSize, device: torch.device) -> None:
     if free is not None and needed > free:
         raise TrainingError(
             f"the model's {size.num_parameters:,} parameters with their gradients and moments take "
-            f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory are free. Lower model.d_model, "
+            f"{needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB of memory are free. Lower model.d_model, "
             "model.d_ff or tokenizer.max_size."
         )
 
 
 def largest_batches(pairs: EncodedPairs, batches: Sequence[Indices]) -> list[Indices]:
-    """The batch with most positions, padding included, and the one with the longest sentence."""
+    """The batch with the most positions, including padding, and the one with the longest sentence."""
     src, tgt = pairs.src.lengths, pairs.tgt.lengths
 
     def num_positions(batch: Indices) -> int:
@@ -191,7 +191,7 @@ class Trial:
         Raises:
             TrainingError: If not even a single pair fits into memory.
         """
-        # A first step on a single pair allocates what stays: gradients, moments, buffers of the libraries.
+        # A first step on a single pair allocates what persists: gradients, moments, library buffers.
         generator = np.random.default_rng(self._config.training.seed)
         self._train_state.step([stream.batch_of(largest[0][:1], 0, generator)])
         batches = [stream.batch_of(indices, 0, generator) for indices in largest]
@@ -206,15 +206,15 @@ class Trial:
         return LargestStep(shapes, result, seconds, activations, peak)
 
     def measure_speed(self, stream: BatchStream, *, max_steps: int, max_seconds: float) -> Speed:
-        """Time the first steps of the run, after some that are not counted.
+        """Time the first steps of the run, after some warm-up steps that are not counted.
 
-        The first ones are slower, because the libraries prepare themselves for each new size of a batch.
+        The first steps are slower, because the libraries prepare for each new batch size.
 
         Args:
             stream: The run's batches.
-            max_steps: Enough steps if they are about equally fast; at most three times as many are timed, and
-                half as many before them are not.
-            max_seconds: Likewise, their time.
+            max_steps: Steps to time if they are about equally fast, or up to three times as many if not;
+                half as many run as a warm-up.
+            max_seconds: Likewise, the time of these steps.
         """
         epoch = batch = num_untimed = 0
         started = time.perf_counter()
@@ -246,7 +246,7 @@ class Trial:
         return length, written, time.perf_counter() - started
 
     def measure_validation(self, text: datasets.Dataset, tokenizers: tuple[Tokenizer, Tokenizer]) -> float:
-        """Seconds that a validation on ``text`` will take, once translations have about the right length.
+        """Seconds that a validation on ``text`` will take once translations have about the right length.
 
         It is measured on one batch of medium length, with the lengths of the references as limits.
         """
@@ -283,7 +283,7 @@ class Trial:
 
     @torch.inference_mode()
     def _write(self, sentences: Sequence[Sequence[int]], limits: Sequence[int]) -> list[Hypothesis]:
-        """Greedy search, in two halves if it does not fit into memory, as in translation."""
+        """Search greedily, in two halves if the batch does not fit into memory, as when translating."""
         self._train_state.objective.eval()
         src_ids = pad(sentences, last=EOS_ID).to(self._device)
         try:
@@ -309,10 +309,10 @@ def measure_pace(
     Args:
         trial: The model to train.
         stream: The batches of the examined part of the corpus.
-        text: That part, and how large it is.
+        text: The examined part, and how large it is.
         max_steps: As for `Trial.measure_speed`.
         max_seconds: Likewise.
-        validating: Whether to time a validation; otherwise it counts as taking no time.
+        validating: Whether to time a validation; otherwise its time counts as zero.
     """
     speed = trial.measure_speed(stream, max_steps=max_steps, max_seconds=max_seconds)
     validation_seconds = (
@@ -336,7 +336,7 @@ _MEMINFO = Path("/proc/meminfo")
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Free bytes there; None if unknown."""
+    """Free bytes on this device; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return _field(_MEMINFO, "MemAvailable") if device.type == "cpu" else None

@@ -1,5 +1,5 @@
-"""A run, or all of them, told to somebody: a table, a story in the terminal, a page, a model card.
+"""Reports on one run or all runs: a table, a summary in the terminal, a web page, a model card.
 
-Everything that a run holds is read within bounds and escaped, and a damaged run is described as far as it can
-be read. Only `samples`, which translates, needs torch.
+All files of a run are read within bounds and escaped, and a damaged run is described as far as it can be
+read. Only `samples`, which translates, needs torch.
 """

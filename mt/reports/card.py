@@ -24,7 +24,7 @@ def card(report: Report) -> str:
         "Training": _training(report),
         "Scores": _scores(report.scores),
         "Translations": _samples(report),
-        "Options that are not the defaults": _pairs(report.changed_options),
+        "Options that differ from their defaults": _pairs(report.changed_options),
         "Versions": _pairs({name: str(value) for name, value in report.facts.environment.items()}),
         "How to reproduce it": _reproduce(report),
         "Left out of this card": _list(report.left_out),
@@ -52,7 +52,7 @@ def _front_matter(report: Report) -> str:
 
 
 def _results(rows: list[ScoreRow]) -> list[dict[str, object]]:
-    """The scores as the Hub has them, one result for each evaluation."""
+    """The scores in the Hub's format, one result for each evaluation."""
     groups: dict[tuple[str, str], list[ScoreRow]] = {}
     for row in rows:
         groups.setdefault((row.data, row.search), []).append(row)
@@ -74,10 +74,10 @@ def _results(rows: list[ScoreRow]) -> list[dict[str, object]]:
 
 
 def _text(text: str) -> str:
-    """Untrusted text, harmless in Markdown and on one line."""
+    """Untrusted text, made harmless in Markdown and put on one line."""
     shown = text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
     escaped = markdown_text(shown.encode(errors="backslashreplace").decode())
-    # Beyond what TensorBoard knows: strike-through and formulas, and names of people on a forge.
+    # Beyond what TensorBoard supports: strike-through, formulas, and mentions of people.
     return escaped.replace("~", "&#126;").replace("$", "&#36;").replace("@", "&#64;")
 
 
@@ -89,7 +89,7 @@ def _code(text: str) -> str:
 
 
 def _fenced(text: str, language: str) -> str:
-    """A block of code, whatever the text holds."""
+    """A block of code, whatever the text contains."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{visible(text).strip()}\n{fence}"
@@ -179,9 +179,9 @@ def _samples(report: Report) -> str:
     if samples is None or not samples.best:
         return ""
     head = ("chrF2++", "source", "translation", "reference")
-    worst = _table(head, map(_sample, samples.worst)) or "All of them equal their references."
+    worst = _table(head, map(_sample, samples.worst)) or "All translations equal their references."
     return (
-        f"Of {samples.num_sentences:,} of the {samples.num_in_split:,} sentences of {_text(samples.data)}, "
+        f"From {samples.num_sentences:,} of the {samples.num_in_split:,} sentences of {_text(samples.data)}, "
         f"translated by {_text(samples.checkpoint)} with greedy search and ranked by chrF2++.\n\n"
         f"### Worst\n\n{worst}\n\n"
         f"### Best\n\n{_table(head, map(_sample, samples.best))}"
@@ -197,5 +197,5 @@ def _reproduce(report: Report) -> str:
         f"Save this config as {_code(report.facts.name + '.yaml')}, and check that the corpus has the "
         f"fingerprints above:\n\n{_fenced(report.config_yaml, 'yaml')}\n\nThen:\n\n"
         f"{_fenced(chr(10).join(report.commands), 'bash')}\n\n"
-        "With the same versions, kind of CPU and number of threads, the weights are the same bits."
+        "With the same versions, kind of CPU and number of threads, the weights are bit-identical."
     )

@@ -21,18 +21,18 @@ class Line:
     """A curve."""
 
     label: str
-    """Empty for the only curve of a chart, which the title describes."""
+    """Empty if it is the only curve of a chart, which the title describes."""
     points: Sequence[tuple[int, float]]
     """Step and value, by step."""
 
 
 def line_chart(title: str, lines: Sequence[Line], *, unit: str = "") -> str:
-    """A ``<figure>`` with a chart over steps; nothing where no line has a point.
+    """A ``<figure>`` with a chart over steps; empty if no line has a point.
 
     Args:
         title: What the chart shows.
         lines: At most three curves.
-        unit: What follows a value in tooltips.
+        unit: The unit after a value in tooltips.
     """
     lines = [Line(line.label, _thinned(line.points)) for line in lines if line.points]
     if not lines:

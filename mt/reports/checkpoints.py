@@ -1,6 +1,6 @@
 """The checkpoints of a run as they are on disk: sizes, scores, and whether anything is missing.
 
-The weights are not read, only the headers of their files, which tell how long each file must be.
+The weights are not read, only the headers of their files, which say how long each file must be.
 """
 
 import contextlib
@@ -50,11 +50,11 @@ class SavedCheckpoint:
     is_best: bool = False
     is_latest: bool = False
     record: Checkpoint | None = None
-    """None where it cannot be read."""
+    """None if it cannot be read."""
     num_parameters: int | None = None
     """Weights of the model; tied ones count once."""
     problem: str | None = None
-    """Why it cannot be used; None where nothing was found."""
+    """Why it cannot be used; None if nothing was found."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Checkpoints:
 
     found: list[SavedCheckpoint] = field(default_factory=list)
     problem: str | None = None
-    """What keeps the run from being used, such as a damaged newest checkpoint."""
+    """Why the run cannot be used, such as a damaged newest checkpoint."""
 
     @property
     def latest(self) -> SavedCheckpoint | None:
@@ -90,7 +90,7 @@ def read_checkpoints(run: RunDirectory, *, pointed_at_only: bool = False) -> Che
     except CheckpointError as error:
         return Checkpoints(problem=error.message)
     pointers = {pointer: read_pointer(folder, pointer) for pointer in (LATEST, BEST)}
-    # A process that was killed between writing the first checkpoint and the pointer left none.
+    # A process that was killed between writing the first checkpoint and the pointer has left no pointer.
     latest = pointers[LATEST] or (names[-1] if names else None)
     wanted = [name for name in names if name in (latest, pointers[BEST])] if pointed_at_only else names
     found = []
@@ -106,7 +106,7 @@ def _problem(
 ) -> str | None:
     for pointer, name in pointers.items():
         if name is None and os.path.lexists(folder / pointer):
-            return f"checkpoints/{pointer} names no checkpoint"
+            return f"checkpoints/{pointer} does not name a checkpoint"
         if name is not None and name not in names:
             return f"checkpoints/{name}, the {pointer} one, is missing"
     needed = (each for each in found if each.is_best or each.is_latest)
@@ -139,7 +139,7 @@ def _inspect(folder: Path, *, is_best: bool, is_latest: bool) -> SavedCheckpoint
 
 
 def _measure(folder: Path, part: str) -> tuple[int, int]:
-    """The size of a part, and the numbers in its tensors if it has any.
+    """The size of a part, and the number of values in its tensors if it has any.
 
     Raises:
         DamagedError: If it is missing, is not a regular file, or ends too early.
@@ -168,4 +168,4 @@ def read_counters(checkpoint: Checkpoint) -> Counters | None:
         content = json.loads(read_part(checkpoint, VALUES))
         return _COUNTERS.validate_python(content["state"])
     except (ValueError, LookupError, TypeError, RecursionError, ValidationError) as error:
-        raise DamagedError(f"{VALUES} is not one that mt wrote") from error
+        raise DamagedError(f"{VALUES} was not written by mt") from error

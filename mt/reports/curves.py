@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mt.regular_files import open_regular
 
-# The curves of ten million steps. Of a larger file only the end is read.
+# Enough for the curves of ten million steps. Only the end of a larger file is read.
 _MAX_BYTES = 2**26
 _MAX_STEP = 10**14
 _MAX_FIGURE = 1e300
@@ -18,13 +18,13 @@ _VALIDATION = b'"validation"'
 
 @dataclass(frozen=True)
 class Point:
-    """The figures of one step; one that was not finite is left out."""
+    """The metrics of one step; those that were not finite are left out."""
 
     step: int
     figures: dict[str, float]
 
     def __getitem__(self, name: str) -> float:
-        """A figure, such as ``loss``.
+        """A metric, such as ``loss``.
 
         Raises:
             KeyError: If the point does not have it.
@@ -40,7 +40,7 @@ class Curves:
     validation: list[Point]
 
     def best(self, name: str) -> tuple[float, int] | None:
-        """The highest value of a validation figure, and its step; None where there is none."""
+        """The highest value of a validation metric, and its step; None if there is none."""
         values = [(point[name], -point.step) for point in self.validation if name in point.figures]
         if not values:
             return None
@@ -55,7 +55,7 @@ class Curves:
 
 
 def series(points: list[Point], name: str) -> list[tuple[int, float]]:
-    """Step and value of one figure, where it is known."""
+    """Step and value of one metric, where it is known."""
     return [(point.step, point[name]) for point in points if name in point.figures]
 
 
@@ -109,5 +109,5 @@ def _is_step(value: object) -> bool:
 
 
 def _is_figure(value: object) -> bool:
-    # Also false for NaN, which JSON as Python reads it may hold.
+    # Also false for NaN, which Python accepts in JSON.
     return (type(value) is float or type(value) is int) and -_MAX_FIGURE < value < _MAX_FIGURE

@@ -1,4 +1,4 @@
-"""All facts of a run that `mt show` and `mt report` tell, gathered once."""
+"""All facts about a run that `mt show` and `mt report` need, gathered once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class SplitFacts:
 
     pairs: Count
     fingerprint: str = ""
-    """Digest of all texts in their order."""
+    """Digest of all texts, in order."""
     origin: str = ""
     """given, generated, or carved from the training text."""
     dropped: dict[str, Count] = field(default_factory=dict)
@@ -48,14 +48,14 @@ class SplitFacts:
 
 @dataclass(frozen=True)
 class LeakCounts:
-    """Texts that are in the training split too, ignoring case, punctuation and spaces."""
+    """Texts that are also in the training split, ignoring case, punctuation and spaces."""
 
     normalised: Count
 
 
 @dataclass(frozen=True)
 class LeakFacts:
-    """How much of an evaluation split is in the training split too."""
+    """How much of an evaluation split is also in the training split."""
 
     pairs: Count
     """Pairs of the evaluation split."""
@@ -66,7 +66,7 @@ class LeakFacts:
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """What ``corpus.json`` says; older versions wrote less."""
+    """The contents of ``corpus.json``; older versions wrote less."""
 
     path: str
     src: str
@@ -132,7 +132,7 @@ _CORPUS = TypeAdapter(CorpusFacts)
 
 
 def gather_facts(run: RunDirectory, *, now: float) -> RunFacts:
-    """Read everything that a run tells about itself.
+    """Read everything that a run has recorded about itself.
 
     Args:
         run: The run.

@@ -1,4 +1,4 @@
-"""The sessions of a run, from its ``train.log``: when each began, how it ended, what it warned of."""
+"""The sessions of a run, from its ``train.log``: when each began, how it ended, and its warnings."""
 
 import os
 import re
@@ -39,7 +39,7 @@ class TrainingSession:
 
 @dataclass(frozen=True)
 class Log:
-    """What is worth telling of a log."""
+    """The parts of a log that are worth reporting."""
 
     sessions: list[TrainingSession] = field(default_factory=list)
     """From the first to the last, at most the last 200."""

@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: no network, and no script but that of the attention."""
+"""A report as one self-contained HTML page: no network, and no script except that of the attention."""
 
 import difflib
 import re
@@ -70,7 +70,7 @@ def _anchor(head: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Untrusted text, harmless in HTML and readable."""
+    """Untrusted text, made harmless in HTML and readable."""
     shown = text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
     return escape(visible(shown).encode(errors="backslashreplace").decode())
 
@@ -252,9 +252,9 @@ def _breakable(name: str) -> str:
 def _samples(samples: Samples | None) -> str:
     if samples is None or not samples.best:
         return ""
-    worst = "".join(map(_sample, samples.worst)) or "<p>All of them equal their references.</p>\n"
+    worst = "".join(map(_sample, samples.worst)) or "<p>All translations equal their references.</p>\n"
     return (
-        f"<p>Of {samples.num_sentences:,} of the {samples.num_in_split:,} sentences of "
+        f"<p>From {samples.num_sentences:,} of the {samples.num_in_split:,} sentences of "
         f"{_text(samples.data)}, translated by {_text(samples.checkpoint)} with greedy search and ranked by "
         "chrF2++. <mark>Marked</mark> words of a translation are not in the reference there, "
         "<ins>underlined</ins> words of a reference are not in the translation.</p>\n"
@@ -274,7 +274,7 @@ def _sample(each: ScoredSentence) -> str:
 
 
 def _compared(translation: str, reference: str) -> tuple[str, str]:
-    """Both as HTML, with the words marked that the other does not have in that place."""
+    """Both as HTML, with words marked that do not occur in that place in the other."""
     one, other = _TOKENS.findall(translation), _TOKENS.findall(reference)
     if max(len(one), len(other)) > _MAX_DIFFED:
         return _text(translation), _text(reference)
@@ -294,7 +294,7 @@ def _configuration(report: Report) -> str:
     environment = {name: str(value) for name, value in list(report.facts.environment.items())[:_MAX_ROWS]}
     config = escape(visible(report.config_yaml))
     return (
-        '<div class="columns"><div><h3>Options that are not the defaults</h3>\n'
+        '<div class="columns"><div><h3>Options that differ from their defaults</h3>\n'
         f"{_pairs(report.changed_options)}</div><div><h3>Versions</h3>\n{_pairs(environment)}</div></div>\n"
         f"<details><summary>All options, as a config file</summary><pre>{config}</pre>"
         "</details>\n"
@@ -307,5 +307,5 @@ def _reproduce(report: Report) -> str:
         f"<p>Save all options (above) as <code>{_text(report.facts.name)}.yaml</code>, and check that the "
         "corpus has the fingerprints above. Then:</p>\n"
         f"<pre>{_text(commands)}</pre>\n"
-        "<p>With the same versions, kind of CPU and number of threads, the weights are the same bits.</p>\n"
+        "<p>With the same versions, kind of CPU and number of threads, the weights are bit-identical.</p>\n"
     )

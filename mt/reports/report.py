@@ -1,4 +1,4 @@
-"""What a report says, typed: the page and the model card are two ways to draw it."""
+"""The contents of a report, typed; the page and the model card are two ways to render it."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ _MAX_ROWS = 100
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """A score, and what it was computed on."""
+    """A score, and the data it was computed on."""
 
     data: str
     checkpoint: str
@@ -37,7 +37,7 @@ class ScoreRow:
 
 @dataclass(frozen=True)
 class Report:
-    """A run for somebody else. All text is as it was found, and not escaped."""
+    """The report of a run. All text is as it was found, and not escaped."""
 
     facts: RunFacts
     samples: Samples | None
@@ -62,12 +62,12 @@ class Report:
 
     @property
     def language_codes(self) -> list[str]:
-        """Those that are codes of languages."""
+        """The languages that are valid language codes."""
         return [name for name in self.languages if _LANGUAGE.fullmatch(name)]
 
     @property
     def figures(self) -> dict[str, str]:
-        """The few numbers that say most, by what they are."""
+        """The most important numbers, by their names."""
         facts, summary = self.facts, self.facts.summary
         headline = next(
             (row for row in self.scores if row.key == "bleu" and self.speaks_for_model(row)), None
@@ -96,7 +96,7 @@ class Report:
         return [*rows[:_MAX_ROWS], *self._validation_scores()]
 
     def speaks_for_model(self, row: ScoreRow) -> bool:
-        """Whether a score says how good the model is: by the best checkpoint, not on training data."""
+        """Whether a score represents the model: by the best checkpoint, and not on training data."""
         best = self.facts.checkpoints.best
         return best is not None and row.checkpoint == best.name and _split_of(row) != "train"
 
@@ -111,7 +111,7 @@ class Report:
                 score = Score(name, best.record.metrics[key], signature)
                 data = f"{corpus.path}, validation" if corpus else "validation"
                 pairs = validation.pairs if validation else None
-                yield ScoreRow(data, best.name, "greedy search, while training", pairs, key, score)
+                yield ScoreRow(data, best.name, "greedy search, during training", pairs, key, score)
 
     @property
     def model(self) -> dict[str, str]:
@@ -157,19 +157,19 @@ class Report:
 
     @property
     def leaks(self) -> list[str]:
-        """How much of the evaluation data is in the training data too, as sentences."""
+        """How much of the evaluation data is also in the training data, as sentences."""
         corpus = self.facts.corpus
         return [
             f"Of {counted(leaks.pairs, 'pair')} in {split}, {counted(leaks.pair.normalised, 'whole pair')}, "
             f"{counted(leaks.source.normalised, 'source')} and {counted(leaks.target.normalised, 'target')} "
-            "are in the training data as well"
+            "are also in the training data"
             + ("; these pairs were removed from training." if corpus and corpus.leaks_removed else ".")
             for split, leaks in (corpus.leaks.items() if corpus else ())
         ]
 
     @property
     def changed_options(self) -> dict[str, str]:
-        """The options whose values are not the defaults."""
+        """The options that differ from their defaults."""
         config = self.facts.config
         return {
             f"{section}.{key}": self.facts.options[f"{section}.{key}"]
@@ -186,7 +186,7 @@ class Report:
 
     @property
     def commands(self) -> list[str]:
-        """What to type to train and evaluate the same model."""
+        """The commands that train and evaluate the same model."""
         file, run = shlex.quote(f"{self.facts.name}.yaml"), shlex.quote(f"runs/{self.facts.name}")
         return [f"mt train --config {file} --run {run}", f"mt evaluate --run {run} --split test"]
 

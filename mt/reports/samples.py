@@ -1,4 +1,4 @@
-"""Translations of validation sentences, the best and the worst."""
+"""The best and the worst translations of validation sentences."""
 
 from dataclasses import dataclass
 from itertools import chain, zip_longest
@@ -13,7 +13,7 @@ from mt.inference.loaded_model import LoadedModel
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 
-# About 25 tokens, beyond which a map has more cells than can be told apart on a phone.
+# About 25 tokens; beyond that, a map has more cells than can be distinguished on a phone.
 _MAX_DRAWN_CHARACTERS = 120
 
 
@@ -28,7 +28,7 @@ class Samples:
     """The sentences that were ranked."""
     num_in_split: int
     best: list[ScoredSentence]
-    """The best first; among equally good ones the longest first."""
+    """The best first; of equally good ones, the longest first."""
     worst: list[ScoredSentence]
     """The worst first; none of them equals its reference."""
 
@@ -44,8 +44,8 @@ def rank_samples(
 ) -> Samples:
     """Rank translations of the validation split, found by greedy search.
 
-    Those that an evaluation of this checkpoint has left in the run are used, all of them. Otherwise
-    ``num_sentences`` are translated, evenly spread over the split.
+    If an evaluation of this checkpoint has left its translations in the run, all of them are used. Otherwise
+    ``num_sentences`` are translated, spread evenly over the split.
 
     Args:
         run: The run.
@@ -57,8 +57,7 @@ def rank_samples(
     Raises:
         DataError: If the corpus cannot be read.
     """
-    data = load_config(run.config_file).data
-    validation = load_evaluation_set(data, "validation")
+    validation = load_evaluation_set(load_config(run.config_file), "validation")
     count = len(validation.sources)
     places = list(range(count))
     translations = _evaluated(run, loaded, validation)
@@ -96,7 +95,7 @@ def _is_short(each: ScoredSentence) -> bool:
 
 
 def _evaluated(run: RunDirectory, loaded: LoadedModel, validation: EvaluationSet) -> list[str] | None:
-    """The translations of all of it that `mt.evaluation.evaluate` has written, if it has."""
+    """The translations of the whole split that `mt.evaluation.evaluate` has written, if there are any."""
     file = run.hypotheses_file(setting_name(loaded.checkpoint, validation, None))
     try:
         lines = read_lines(file)

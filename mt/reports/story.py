@@ -1,4 +1,4 @@
-"""`mt show`: one run, told in the terminal."""
+"""`mt show`: one run, described in the terminal."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -16,7 +16,7 @@ _MAX_ROWS = 20
 
 
 def story(facts: RunFacts) -> str:
-    """Sections with a title each, as text for a terminal; nothing of the run can control it."""
+    """Titled sections, as text for a terminal, in which control characters of the run are escaped."""
     sections = {
         "": list(_overview(facts)),
         "corpus": list(_corpus(facts.corpus)) if facts.corpus else [],
@@ -106,7 +106,7 @@ def _curves(facts: RunFacts) -> Iterator[str]:
 
 
 def sparkline(values: Sequence[float], width: int = _SPARKLINE_WIDTH) -> str:
-    """At most ``width`` bars from the lowest to the highest value, each the mean of its share of them."""
+    """At most ``width`` bars from the lowest to the highest value, each the mean of its share of values."""
     count = min(width, len(values))
     bounds = [len(values) * place // count for place in range(count + 1)] if count else [0]
     means = [sum(values[start:end]) / (end - start) for start, end in pairwise(bounds)]
@@ -135,7 +135,9 @@ def outcome(session: TrainingSession, *, is_running: bool) -> str:
     if is_running:
         return "still running"
     if session.outcome is None:
-        return f"the log does not say how it ended, as after a kill; its last line is of {session.last_line}"
+        return (
+            f"the log does not say how it ended, as after a kill; the last line is from {session.last_line}"
+        )
     return session.outcome[0].lower() + session.outcome[1:]
 
 

@@ -1,4 +1,4 @@
-"""What is known of a run at a glance: whether it trains, how far it has come, how good it is."""
+"""A run at a glance: whether it is training, how far it has got, how good it is."""
 
 import contextlib
 import os
@@ -25,12 +25,12 @@ from mt.training.counters import Counters
 
 State = Literal["running", "stopped", "finished", "damaged"]
 
-# Speed is the median of this many points of the curve, because a busy machine makes single ones slow.
+# Speed is the median of this many points of the curve, because single points can be slow on a busy machine.
 _NUM_SPEEDS = 20
 # A folder that has one of these is a run, even if its config is lost.
 _TRACES = ("config.yaml", "checkpoints", "metrics.jsonl")
 
-# A line as `mt.config.write` writes it, and the text in quotes, where it needs no unescaping.
+# A line as `mt.config.write` writes it, and text in quotes that needs no unescaping.
 _SECTION = re.compile(r"([a-z_]+):")
 _OPTION = re.compile(r"  ([a-z_0-9]+): (\S.*)")
 _QUOTED = re.compile(r'"([^"\\]*)"')
@@ -44,9 +44,9 @@ class RunSummary:
     run: RunDirectory
     state: State
     detail: str | None
-    """Which process trains, why the run is finished, or what is damaged."""
+    """Which process is training, why the run is finished, or what is damaged."""
     step: int | None
-    """The step that it would resume from; of a run that trains, the newest one known."""
+    """The step that it would resume from; for a run in training, the newest known step."""
     epochs: int | None
     """Complete passes over the training split."""
     num_target_tokens: int | None
@@ -54,7 +54,7 @@ class RunSummary:
     best_bleu_step: int | None
     tokens_per_second: float | None
     age_seconds: float | None
-    """Time since training last wrote a figure or a checkpoint."""
+    """Time since training last wrote metrics or a checkpoint."""
     num_bytes: int
     """Size of all its files."""
     config: Config | None
@@ -64,7 +64,7 @@ def find_runs(paths: Iterable[Path]) -> list[RunDirectory]:
     """The runs among these folders, and those inside the others, without repetition.
 
     Raises:
-        RunError: If there is no such folder, or neither is it a run nor does it hold one.
+        RunError: If there is no such folder, or it neither is a run nor contains one.
     """
     found: dict[Path, RunDirectory] = {}
     for path in paths:
@@ -90,7 +90,7 @@ def is_run(path: Path) -> bool:
 
 
 def summarise(run: RunDirectory, *, now: float) -> RunSummary:
-    """Look at a run, which may be training, or damaged in any way.
+    """Summarise a run, which may be training, or damaged in any way.
 
     Args:
         run: The run.
@@ -112,7 +112,7 @@ def summary_of(
     *,
     now: float,
 ) -> RunSummary:
-    """The summary of a run whose parts have been read, with what was found wrong with them."""
+    """The summary of a run whose parts have been read, including any problems found."""
     problems = list(problems)
     counters = _counters_of(checkpoints, problems)
     if checkpoints.problem is not None:
@@ -152,9 +152,9 @@ def _config_of(run: RunDirectory, problems: list[str]) -> Config | None:
 
 
 def read_config(run: RunDirectory) -> Config:
-    """The config of a run, fast where it is written as `mt` writes it.
+    """The config of a run; fast if it is formatted as `mt` writes it.
 
-    Reading YAML takes ten milliseconds a run, which is long for a table of many runs.
+    Parsing YAML takes ten milliseconds per run, which is long for a table of many runs.
 
     Raises:
         ConfigError: If it cannot be used.
@@ -167,7 +167,7 @@ def read_config(run: RunDirectory) -> Config:
 
 
 def _written_options(text: str) -> dict[str, dict[str, Scalar]] | None:
-    """The options by section; None where a line has another form than `mt.config.write` gives it."""
+    """The options by section; None if a line is not formatted as by `mt.config.write`."""
     sections: dict[str, dict[str, Scalar]] = {}
     options: dict[str, Scalar] = {}
     for line in text.split("\n"):
@@ -224,9 +224,9 @@ def _state(
 
 
 def _position(newest: Point, checkpoints: Checkpoints | None) -> Counters:
-    """Where a run is by its newest figures; ``checkpoints`` are those that it would resume from.
+    """Where a run is by its newest metrics; ``checkpoints`` are those that it would resume from.
 
-    It is for a run that trains, and for one whose newest checkpoint does not tell, such as one of format 1.
+    This is for a run in training, and for one whose newest checkpoint does not say, as in format 1.
     """
     latest = checkpoints.latest if checkpoints else None
     return Counters(
@@ -263,7 +263,7 @@ def _num_bytes(folder: Path) -> int:
 
 
 def differing_options(configs: Mapping[str, Config]) -> dict[str, list[str]]:
-    """The options that are not the same in all these configs, each with its value in every one of them.
+    """The options that are not the same in all these configs, with their value in each config.
 
     Values are written as YAML, in the order of ``configs``.
     """

@@ -25,7 +25,7 @@ _MAX_VALUE = 40
 
 
 def runs_table(summaries: Sequence[RunSummary], names: Sequence[str]) -> str:
-    """One line for each run below the head, then a sentence for each one that trains or is damaged."""
+    """A header and one line for each run, then a sentence for each run that is training or damaged."""
     rows = [(one_line(name), *_row(each)) for name, each in zip(names, summaries, strict=True)]
     notes = [
         f"{one_line(name)}: {each.state}, {one_line(each.detail)}"
@@ -47,7 +47,7 @@ def differences_table(differing: Mapping[str, Sequence[str]], names: Sequence[st
 def runs_json(
     summaries: Sequence[RunSummary], names: Sequence[str], differing: Mapping[str, Sequence[str]]
 ) -> str:
-    """The same facts as JSON in ASCII, exact and in base units."""
+    """The same facts as JSON in ASCII, with exact numbers in base units."""
     runs = [
         {
             "name": name,
@@ -87,7 +87,7 @@ def _count(value: int | None) -> str:
 
 
 def one_line(text: str, max_length: int = 1000) -> str:
-    """``text`` on one line that cannot control a terminal; a long one is shortened."""
+    """``text`` on one line, without control characters, and shortened if it is long."""
     line = visible(" ".join(text.split()))
     return line if len(line) <= max_length else line[: max_length - 1] + "…"
 
@@ -105,7 +105,7 @@ def aligned(rows: Sequence[Sequence[str]], *, num_texts: int) -> list[str]:
 
 
 def short_count(number: float) -> str:
-    """Three digits or so, such as ``950``, ``12.3k`` and ``2.32M``."""
+    """A number with about three digits, such as ``950``, ``12.3k`` and ``2.32M``."""
     for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         # From here on, three digits of the next smaller unit are rounded up to 1,000.
         if abs(number) >= (0.9995 * unit if unit > 1e3 else unit):
@@ -115,7 +115,7 @@ def short_count(number: float) -> str:
 
 
 def size(num_bytes: float) -> str:
-    """Such as ``12 KB``, ``45.1 MB`` or ``1.2 GB``, in powers of 1000."""
+    """A size such as ``12 KB``, ``45.1 MB`` or ``1.2 GB``, in powers of 1000."""
     for unit, name, digits in ((1e9, "GB", 1), (1e6, "MB", 1), (1e3, "KB", 0)):
         if num_bytes >= unit:
             return f"{num_bytes / unit:.{digits}f} {name}"
@@ -123,7 +123,7 @@ def size(num_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In the largest fitting unit, such as ``40 s``, ``12 min``, ``5 h`` or ``31 d``."""
+    """A duration in the largest fitting unit, such as ``40 s``, ``12 min``, ``5 h`` or ``31 d``."""
     span = timedelta(seconds=min(max(seconds, 0.0), 1e12))
     if span < timedelta(minutes=1):
         return f"{span.seconds} s"

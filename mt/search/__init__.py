@@ -1,1 +1,1 @@
-"""Search: finding translations that a trained model finds likely."""
+"""Search: finding translations that are likely according to a trained model."""

@@ -1,4 +1,4 @@
-"""Beam search: at each step the likeliest few partial hypotheses of each sentence (Sutskever et al. 2014)."""
+"""Beam search: keeps the few likeliest partial hypotheses of each sentence (Sutskever et al. 2014)."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
         beam: N, and how finished hypotheses are ranked.
 
     Returns:
-        For each sentence its hypotheses, best first; unfinished ones only if there is no finished one.
+        The hypotheses of each sentence, best first; unfinished ones only if there is no finished one.
 
     Raises:
         NotFiniteError: If logits are NaN or infinite.
@@ -47,13 +47,13 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
     partial = _first(len(limits), beam_size, device)
     for step in range(1, max(limits) + 1):
         request.before_each_step()
-        # Without a name, so that these logits are not kept while the next step computes its own.
+        # Not assigned to a name, so that these logits are freed before the next step computes its own.
         candidates = _best_continuations(
             copying.decode_step(model, partial.newest.flatten(), cache), partial, rules
         )
         ends = candidates.newest == EOS_ID
         is_finished = ends[:, :beam_size] & candidates.scores[:, :beam_size].isfinite()
-        # Here the host waits for the device, and nowhere else in a step in which no sentence leaves.
+        # In a step in which no sentence leaves, the host waits for the device only here.
         found.add_finished(candidates, is_finished.tolist())
         # A stable sort puts those without EOS first and keeps their order.
         partial = candidates.take(ends.int().argsort(dim=1, stable=True)[:, :beam_size])
@@ -82,7 +82,7 @@ class _Hypotheses:
     """M hypotheses of each sentence, finished or not."""
 
     ids: Tensor
-    """``(B, M, T)``, from BOS on."""
+    """``(B, M, T)``, starting with BOS."""
     scores: Tensor
     """``(B, M)``, their log-probabilities."""
     rows: Tensor
@@ -94,12 +94,12 @@ class _Hypotheses:
         return self.ids[:, :, -1]
 
     def take(self, places: Tensor) -> "_Hypotheses":
-        """Those at ``(B, N)`` places among the M of each sentence."""
+        """The hypotheses at ``(B, N)`` positions among the M of each sentence."""
         ids = self.ids.gather(1, places[:, :, None].expand(-1, -1, self.ids.size(2)))
         return _Hypotheses(ids, self.scores.gather(1, places), self.rows.gather(1, places))
 
     def of_sentences(self, places: Tensor) -> "_Hypotheses":
-        """Those of these sentences ``(B',)``."""
+        """The hypotheses of these sentences ``(B',)``."""
         return _Hypotheses(self.ids[places], self.scores[places], self.rows[places])
 
 
@@ -121,11 +121,11 @@ def _best_continuations(logits: Tensor, partial: _Hypotheses, rules: Constrained
         rules: Which tokens are forbidden.
 
     Returns:
-        2N of each sentence, best first.
+        2N continuations of each sentence, best first.
     """
     batch, beam_size = partial.scores.shape
     vocab_size = logits.size(-1)
-    # The softmax is over the whole vocabulary, forbidden tokens included.
+    # The softmax is over the whole vocabulary, including forbidden tokens.
     added = partial.scores.view(-1, 1) - log_normalisers(logits)
     rules.forbid(logits)
     # The best 2N continuations of a sentence are in the 2N blocks with the highest maxima.
@@ -149,11 +149,11 @@ class _Ended:
     """The hypotheses that ended in one step."""
 
     of_step: _Hypotheses
-    """All of that step."""
+    """All hypotheses of that step."""
     copied: Tensor | None
-    """``(B * M, T - 1)``, as `Copying.copied` returns them."""
+    """``(B * M, T - 1)``, as returned by `Copying.copied`."""
     places: Sequence[int]
-    """Those that ended, among the ``B * M``."""
+    """The indices of those that ended, among the ``B * M``."""
     sentences: Sequence[int]
     """The sentence of each."""
     finished: bool
@@ -162,7 +162,7 @@ class _Ended:
 class _Found:
     """The sentences of a search, and their hypotheses.
 
-    Hypotheses stay on the device until the search is over: each reading would wait for the device.
+    Hypotheses stay on the device until the search is over, because each read would wait for the device.
     """
 
     def __init__(self, limits: Sequence[int], beam_size: int, copying: Copying) -> None:
@@ -176,7 +176,7 @@ class _Found:
         self._ended: list[_Ended] = []
 
     def add_finished(self, candidates: _Hypotheses, is_finished: Sequence[Sequence[bool]]) -> None:
-        """Add the candidates for which ``(B, N)`` is true, of each sentence the first up to N in all."""
+        """Add the candidates for which ``(B, N)`` is true, up to a total of N for each sentence."""
         width = candidates.scores.size(1)
         places: list[int] = []
         sentences: list[int] = []
@@ -202,7 +202,7 @@ class _Found:
         self._keep(partial, places, sentences, finished=False)
 
     def leave(self) -> list[int]:
-        """Let sentences that are done leave the batch; return the places of those that stay, in order."""
+        """Remove finished sentences from the batch; return the positions of the others, in order."""
         stay = those_that_stay([self._is_done[sentence] for sentence in self.sentences])
         self.sentences = [self.sentences[place] for place in stay]
         return stay
@@ -250,7 +250,7 @@ class _Found:
 
 
 def _read(parts: Sequence[Tensor]) -> Iterator[list[Any]]:
-    """Yield the rows of several tensors ``(n, T)`` of different T, which are read all at once."""
+    """Yield the rows of several tensors ``(n, T)`` of different T, all read at once."""
     values = torch.cat([part.flatten() for part in parts]).tolist()
     start = 0
     for part in parts:

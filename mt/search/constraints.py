@@ -14,7 +14,7 @@ class ConstrainedRows:
     def __init__(self, request: SearchRequest, copying: Copying) -> None:
         self._copying = copying
         self._constraints = request.constraints
-        # A search without constraints costs nothing.
+        # Without constraints, there is no extra cost.
         self._active = request.constraints != NO_CONSTRAINTS
         if self._active:
             prefixes = [
@@ -50,14 +50,14 @@ class ConstrainedRows:
         ngrams = self._history.unfold(1, n, 1)
         last = self._history[:, self._history.size(1) - n + 1 :]
         follows = (ngrams[:, :, :-1] == last[:, None]).all(-1) & (ngrams[:, :, -1] >= 0)
-        # PAD, which is forbidden anyway, where nothing follows: counting them would wait for the device.
+        # PAD, which is forbidden anyway, where nothing follows, because counting would wait for the device.
         logits.scatter_(1, ngrams[:, :, -1].masked_fill(~follows, PAD_ID), -torch.inf)
 
     def select(self, rows: Tensor, newest: Tensor) -> None:
         """Keep these rows ``(R',)``, each with its newest token ``(R',)``."""
         self._copying.select(rows, newest)
         if self._active:
-            # Two UNK are two different words, so each gets a different number that no token has.
+            # Two UNK are different words, so each gets a different number that is no token's id.
             distinct = newest.masked_fill(newest == UNK_ID, -1 - self._history.size(1))
             self._history = torch.cat((self._history[rows], distinct[:, None]), dim=1)
             self._prefixes = self._prefixes[rows]

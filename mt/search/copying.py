@@ -1,7 +1,7 @@
-"""Copying unknown source words: which tokens search may not write, and where it has to write UNK as a copy.
+"""Copying unknown source words: which tokens search may not write, and where it must write UNK as a copy.
 
 A source word that the model does not know can be copied. Where the alignment head attends most to such a word
-and it is not copied yet, UNK is written and refers to it. Everywhere else UNK is forbidden.
+that has not been copied yet, UNK is written and refers to it. Everywhere else UNK is forbidden.
 """
 
 import torch
@@ -18,7 +18,7 @@ class Copying:
     def __init__(self, request: SearchRequest, *, rows_per_sentence: int = 1) -> None:
         copyable, self._keep_unk = request.copyable, request.keep_unk
         self.rows_per_sentence = rows_per_sentence
-        # A search without anything to copy costs nothing.
+        # If there is nothing to copy, there is no extra cost.
         self._active = copyable is not None and not self._keep_unk and bool(copyable.any())
         if copyable is not None:
             self._open = copyable.repeat_interleave(rows_per_sentence, dim=0)
@@ -27,7 +27,7 @@ class Copying:
         self._positions = torch.empty(0)
 
     def decode_step(self, model: EncoderDecoder[CacheT], ids: Tensor, cache: CacheT) -> Tensor:
-        """Return the model's logits, and note what the alignment head attends to most."""
+        """Return the model's logits, and remember what the alignment head attends to most."""
         step = model.decode_step(ids, cache, with_alignment=self._active)
         if step.alignment_scores is not None:
             # The head may attend again to a word that is already copied, but no word is copied twice.
@@ -45,7 +45,7 @@ class Copying:
         if self._keep_unk:
             logits[:, UNK_ID] = unk
         else:
-            # Any other word there would translate an unknown one, and would mostly be made up.
+            # Any other word there would translate an unknown one, and would usually be made up.
             copies = self._open.gather(1, self._positions[:, None])
             logits.masked_fill_(copies, -torch.inf)
             logits[:, UNK_ID] = unk.where(copies[:, 0], -torch.inf)
@@ -58,7 +58,7 @@ class Copying:
             newest: ``(n,)``, a token for each of them.
 
         Returns:
-            ``(n, T)``, -1 where a token is no copy; None if there is nothing to copy.
+            ``(n, T)``, -1 where a token is not a copy; None if there is nothing to copy.
         """
         if not self._active:
             return None
@@ -73,6 +73,6 @@ class Copying:
         # Rows that copy nothing have position -1, which matches no source position.
         is_copied = history[:, -1:] == torch.arange(self._open.size(1), device=history.device)
         self._open = self._open[rows]
-        # In a given prefix UNK may refer to a known word, which does not count as copied.
+        # In a given prefix, UNK may refer to a known word, which does not count as copied.
         self._done = self._done[rows] | (is_copied & self._open)
         self._history = history

@@ -34,14 +34,14 @@ class EnsembleStep:
     logits: Tensor
     """``(R, V)``, the log-probabilities of the next token of each row."""
     alignment_scores: Tensor | None
-    """``(R, S)``, the logarithm of the mean attention of the alignment heads; None unless asked for."""
+    """``(R, S)``, the logarithm of the mean attention of the alignment heads; None unless requested."""
 
 
 class EnsembleModel:
     """An `EncoderDecoder` whose probabilities are the arithmetic mean of those of its models.
 
-    The mean is not the geometric one (of logarithms), so a word is not lost when one model gives it no
-    probability. The logits are the logarithms of these means, and are therefore normalised already.
+    The mean is arithmetic rather than geometric (of logarithms), so a word is not lost when one model gives
+    it no probability. The logits are the logarithms of these means, and are therefore already normalised.
     """
 
     def __init__(self, models: Sequence[Member], widths: Sequence[int]) -> None:
@@ -50,13 +50,13 @@ class EnsembleModel:
         self._widths = list(widths)
 
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
-        """Encode the source ``(B, S)`` by each model; the memories become ``(B, S, D1 + D2 + ...)``."""
+        """Encode the source ``(B, S)`` with each model; the memories become ``(B, S, D1 + D2 + ...)``."""
         return torch.cat([model.encode(src_ids, src_mask) for model in self._models], dim=-1)
 
     def start_cache(
         self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
     ) -> EnsembleCache:
-        """Return an empty cache for each model, over its own part of the memory."""
+        """Return an empty cache for each model, for its own part of the memory."""
         memories = torch.split(memory, self._widths, dim=-1)
         return EnsembleCache(
             [
@@ -66,7 +66,7 @@ class EnsembleModel:
         )
 
     def decode_step(self, ids: Tensor, cache: EnsembleCache, *, with_alignment: bool = False) -> EnsembleStep:
-        """Decode the newest token of each row ``(R,)`` by each model; the caches grow by it."""
+        """Decode the newest token of each row ``(R,)`` with each model; the caches grow by it."""
         steps = [
             model.decode_step(ids, own, with_alignment=with_alignment)
             for model, own in zip(self._models, cache.caches, strict=True)
@@ -75,7 +75,7 @@ class EnsembleModel:
         return EnsembleStep(_log_mean([step.logits for step in steps]), _log_mean(scores) if scores else None)
 
     def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
-        """Sources ``(B, S)`` and translations ``(B, T)`` from BOS on -> log-probabilities ``(B, T, V)``."""
+        """Sources ``(B, S)`` and translations ``(B, T)`` with BOS -> log-probabilities ``(B, T, V)``."""
         return _log_mean([model.forward(src_ids, src_mask, tgt_ids, tgt_mask) for model in self._models])
 
 

@@ -1,4 +1,4 @@
-"""Greedy search, and decoding one token at a time with one hypothesis a sentence, as sampling does too."""
+"""Greedy search, and token-by-token decoding with one hypothesis per sentence, which sampling also uses."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -61,7 +61,7 @@ def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose
         # Not kept while the next step computes its own.
         del logits, values
         ended: list[int] = []
-        # Here the host waits for the device, and nowhere else in a step in which no sentence ends.
+        # In a step in which no sentence ends, the host waits for the device only here.
         for place, (row, chosen) in enumerate(zip(rows, newest.tolist(), strict=True)):
             if is_done[row]:
                 continue
@@ -93,19 +93,19 @@ def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose
 def _scores(
     chosen_values: Sequence[tuple[list[int], Tensor]], lengths: Sequence[int], with_scores: bool
 ) -> list[float]:
-    """Add up the log-probabilities of each row.
+    """Sum the log-probabilities of each row.
 
     Args:
-        chosen_values: Of each step the rows, and the log-probabilities of the tokens that they continue with;
-            without scores their logits.
-        lengths: The number of tokens of each row; those of later steps do not count.
+        chosen_values: For each step, the rows and the log-probabilities of the tokens that they continue
+            with, or their logits without scores.
+        lengths: The number of tokens in each row; those of later steps do not count.
         with_scores: Whether the scores are needed; if not, they are NaN.
 
     Raises:
-        NotFiniteError: If values are NaN or infinite: NaN would end a translation, because its place is taken
-            for that of the maximum.
+        NotFiniteError: If values are NaN or infinite: NaN would end a translation, because it is taken for
+            the maximum.
     """
-    # Read all at once: each reading waits for the device.
+    # Read all at once, because each read waits for the device.
     all_values = torch.cat([of_step for _, of_step in chosen_values])
     # A token that had to be written may have minus infinity.
     if not with_scores and bool((all_values < math.inf).all()):
@@ -123,10 +123,10 @@ def _scores(
 
 
 def those_that_stay(is_done: Sequence[bool]) -> list[int]:
-    """Return the places of the sentences that stay in a batch, in order; none if all are done.
+    """Return the positions of the sentences that stay in a batch, in order; none if all are done.
 
-    Those that are not done stay, and some of the others, up to a multiple of a quarter of the power of two
-    below: sentences leave in steps, because leaving costs a copy of what is cached.
+    Unfinished sentences stay, and some of the others, up to a multiple of a quarter of the next lower power
+    of two: sentences leave in groups, because the cache must be copied each time.
     """
     num_left = is_done.count(False)
     if num_left == 0:

@@ -11,10 +11,10 @@ LengthNormalization = Literal["gnmt", "mean"]
 
 
 class NotFiniteError(Exception):
-    """The logits of some sentences are NaN or infinite, so that search cannot tell their tokens apart.
+    """The logits of some sentences are NaN or infinite, so search cannot rank their tokens.
 
     Attributes:
-        sentences: The places of these sentences in the batch.
+        sentences: The positions of these sentences in the batch.
     """
 
     def __init__(self, sentences: Sequence[int]) -> None:
@@ -29,7 +29,7 @@ class Hypothesis:
     ids: Sequence[int]
     """The token ids, without BOS and EOS."""
     score: float
-    """Sum of the natural log-probabilities of its tokens, EOS included, over the whole vocabulary."""
+    """Sum of the natural log-probabilities of its tokens, including EOS, over the whole vocabulary."""
     finished: bool
     """Whether it ends with EOS; otherwise it reached its length limit."""
     copied: Sequence[int] = ()
@@ -39,14 +39,14 @@ class Hypothesis:
 def normalised_score(
     hypothesis: Hypothesis, length_penalty: float, normalization: LengthNormalization = "gnmt"
 ) -> float:
-    """Return the score by which hypotheses of different length are ranked; the length counts EOS.
+    """Return the score by which hypotheses of different length are ranked; the length includes EOS.
 
     - ``gnmt``: ``score / ((5 + length) / 6) ** length_penalty`` (Wu et al. 2016, equation 14), which
       weakens the effect of the length of short hypotheses.
     - ``mean``: ``score / length ** length_penalty``, as in Hugging Face and CTranslate2; with a penalty of 1
       it is the mean log-probability of a token.
 
-    Each token lowers the score, so that with a penalty of 0 both favour short hypotheses.
+    Each token lowers the score, so with a penalty of 0 both favour short hypotheses.
     """
     length = len(hypothesis.ids) + hypothesis.finished
     counted = length if normalization == "mean" else (5 + length) / 6
@@ -62,12 +62,12 @@ def cut_off(hypothesis: Hypothesis, length: int) -> Hypothesis:
 
 
 def length_limit(src_length: int, max_length: int, *, target_ratio: float = 1.0) -> int:
-    """Return the most tokens, EOS included, of a translation of ``src_length`` source tokens.
+    """Return the most tokens, including EOS, in a translation of ``src_length`` source tokens.
 
     The limit depends on that sentence alone, never on its neighbours in a batch. It is generous: a
     translation twice as long as its source plus ten is a loop, not a sentence. It grows by ``target_ratio``,
     target tokens per source token in the training data, if that is above 1, as from words to characters.
     """
-    # Compared first: of a ratio from a damaged file, the product may be infinite.
+    # Compared first, because with a ratio from a damaged file the product may be infinite.
     usual = min(2 * max(1.0, target_ratio) * src_length, max_length)
     return min(math.ceil(usual) + 10, max_length)

@@ -1,4 +1,4 @@
-"""The Protocols that a model must satisfy to be searched: any encoder-decoder will do."""
+"""The Protocols that a model must implement for search: any encoder-decoder can."""
 
 from typing import Protocol, TypeVar
 
@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 class Cache(Protocol):
-    """The state of a model between two decoding steps, for each source and for each row decoded for it."""
+    """The state of a model between two decoding steps, for each source and each row decoded from it."""
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order; None keeps all sentences."""
@@ -20,11 +20,11 @@ class StepOutput(Protocol):
 
     @property
     def logits(self) -> Tensor:
-        """``(R, V)``, of the next token of each row."""
+        """``(R, V)``, the logits of the next token of each row."""
 
     @property
     def alignment_scores(self) -> Tensor | None:
-        """``(R, S)``, how well each source position fits the next token; None unless asked for."""
+        """``(R, S)``, how well each source position matches the next token; None unless requested."""
 
 
 class EncoderDecoder(Protocol[CacheT]):

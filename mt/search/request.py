@@ -1,4 +1,4 @@
-"""The request that every decoding strategy gets: a batch to translate, and constraints on the output."""
+"""The input of every decoding strategy: a batch to translate, and constraints on the output."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class Constraints:
     """
 
     min_length: int = 0
-    """The fewest tokens of a translation, without EOS. It may end earlier if no other token is allowed."""
+    """The fewest tokens in a translation, without EOS. It may end earlier if no other token is allowed."""
     no_repeat_ngram: int = 0
-    """No n-gram of this length occurs twice; 0 allows all. Two UNK are never taken as a repetition."""
+    """No n-gram of this length occurs twice; 0 allows all. Two UNK never count as a repetition."""
     prefixes: Sequence[Sequence[int]] = ()
-    """For each sentence, the ids its translation begins with, even against the other rules; () for none."""
+    """For each sentence, the ids its translation begins with, overriding the other rules; () for none."""
 
     def __post_init__(self) -> None:
         if min(self.min_length, self.no_repeat_ngram) < 0:
@@ -36,12 +36,12 @@ NO_CONSTRAINTS = Constraints()
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """A batch of B source sentences, with the length limits of and constraints on their translations."""
+    """A batch of B source sentences, with length limits and constraints for their translations."""
 
     src_ids: Tensor
     """``(B, S)``, padded with PAD."""
     limits: Sequence[int]
-    """For each sentence, the most tokens of its translation, EOS included; with room for its constraints."""
+    """For each sentence, the most tokens in its translation, including EOS, with room for its constraints."""
     keep_unk: bool = False
     """Whether UNK may be written anywhere."""
     copyable: Tensor | None = None
@@ -52,8 +52,8 @@ class SearchRequest:
     with_scores: bool = True
     """Whether greedy search and sampling compute scores, which are NaN otherwise."""
     before_each_step: Callable[[], None] = lambda: None
-    """Called before each step, in the thread that searches; may raise to give the batch up. Other
-    engines than our own do not call it."""
+    """Called before each step, in the thread that searches; may raise to abandon the batch. Engines other
+    than our own do not call it."""
 
     @property
     def src_mask(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Sampling: at each step a token is drawn at random by its probability."""
+"""Sampling: at each step, a token is drawn at random according to its probability."""
 
 from collections.abc import Sequence
 
@@ -21,8 +21,8 @@ def sample(
         model: An encoder-decoder in evaluation mode.
         request: The batch and its rules.
         sampling: Temperature, seed and cut-offs.
-        numbers: The number of each sentence, for example its line, which with the seed determines what is
-            drawn for it, independently of the rest of the batch.
+        numbers: The number of each sentence, for example its line, which together with the seed determines
+            what is drawn for it, independently of the rest of the batch.
 
     Returns:
         One hypothesis for each sentence, in order.
@@ -30,17 +30,17 @@ def sample(
     Raises:
         NotFiniteError: If logits are NaN or infinite.
     """
-    # Neighbouring numbers do not draw what a neighbouring seed draws.
+    # Neighbouring numbers must not draw what a neighbouring seed draws.
     seeds = [(sampling.seed * 1_000_003 + number) % 2**63 for number in numbers]
-    # Inverse transform: a uniform number picks the token at which the cumulative probability passes it.
+    # Inverse transform: a uniform number selects the token at which the cumulative probability exceeds it.
     uniforms = torch.stack([_uniforms(seed, max(request.limits)) for seed in seeds])
     uniforms = uniforms.to(request.src_ids.device)
 
-    # Beyond these only the likeliest tokens are drawn, or all alike; float32 would make 0 or infinity of it.
+    # Beyond these limits only the likeliest tokens are drawn, or all equally; float32 would give 0 or inf.
     temperature = min(max(sampling.temperature, 1e-30), 1e30)
 
     def draw(logits: Tensor, sentences: Tensor, step: int) -> Tensor:
-        # The largest logit becomes 0, which a small temperature does not make infinite.
+        # The largest logit becomes 0, so that a small temperature does not make it infinite.
         exact = logits.float()
         shifted = exact - exact.amax(-1, keepdim=True)
         probabilities = _likeliest(shifted / temperature, sampling.top_k).softmax(-1)

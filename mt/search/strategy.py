@@ -15,7 +15,7 @@ class Beam:
     """
 
     size: int
-    """N, the number of partial hypotheses that are kept for each sentence."""
+    """N, the number of partial hypotheses kept for each sentence."""
     length_penalty: float = 1.0
     """See `mt.search.hypothesis.normalised_score`, by which finished hypotheses are ranked."""
     length_normalization: LengthNormalization = "gnmt"
@@ -36,14 +36,14 @@ class Sampling:
     """
 
     temperature: float = 1.0
-    """Divides the logits: below 1 likely tokens become likelier, near 0 sampling becomes greedy search."""
+    """Divides the logits: below 1, likely tokens become likelier; near 0, sampling becomes greedy search."""
     seed: int = 1
-    """Together with the number of a sentence it determines what is drawn for that sentence."""
+    """Together with the number of a sentence, it determines what is drawn for that sentence."""
     top_k: int = 0
-    """Sample from this many of the likeliest tokens only (Fan et al. 2018), and from those that are as likely
-    as the last of them; 0 samples from all."""
+    """Sample only from this many of the likeliest tokens (Fan et al. 2018), and from ties with the last of
+    them; 0 samples from all."""
     top_p: float = 1.0
-    """Sample from the nucleus only: the fewest tokens, likeliest first, that have this probability together
+    """Sample only from the nucleus: the smallest set of likeliest tokens with at least this total probability
     (Holtzman et al. 2020), after temperature and top-k; 1 samples from all."""
 
     def __post_init__(self) -> None:

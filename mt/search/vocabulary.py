@@ -1,9 +1,9 @@
-"""What search reads from the logits of all tokens, in whatever precision they are, without a copy of them.
+"""What search reads from the logits of all tokens, in any precision, without copying them.
 
-The best of them: first the maximum of each block of tokens, then what is in the best blocks.
+The highest logits are found in two steps: first the maximum of each block of tokens, then the best blocks.
 
-On a CPU, torch finds a maximum much faster than its place: for 128 rows and 8,000 tokens `argmax` takes 2.5
-milliseconds of one core, and this 0.35.
+On a CPU, torch finds a maximum much faster than its position: for 128 rows and 8,000 tokens `argmax` takes
+2.5 milliseconds on one core, and this 0.35.
 """
 
 import torch
@@ -11,13 +11,13 @@ from torch import Tensor
 
 _BLOCK = 128
 _FEW_ROWS = 16
-"""Up to so many rows, finding the place of a maximum at once takes less time than in blocks."""
+"""Up to this many rows, finding the position of a maximum directly takes less time than in blocks."""
 _ROWS_AT_ONCE = 32
-"""Rows that are normalised at once on a CPU: their logits stay in its caches."""
+"""Rows that are normalised at once on a CPU, so that their logits stay in its caches."""
 
 
 def likeliest(logits: Tensor) -> Tensor:
-    """Return the token with the highest logit in each row, or the first of them: ``(R, V)`` -> ``(R,)``."""
+    """Return the first token with the highest logit in each row: ``(R, V)`` -> ``(R,)``."""
     if len(logits) <= _FEW_ROWS:
         return logits.max(-1).indices
     block = block_maxima(logits).max(-1, keepdim=True).indices
@@ -36,17 +36,17 @@ def block_maxima(logits: Tensor) -> Tensor:
 
 
 def log_normalisers(logits: Tensor) -> Tensor:
-    """Return what makes log-probabilities of logits when subtracted: ``(R, V)`` -> ``(R, 1)`` in float32."""
+    """Return what to subtract from logits for log-probabilities: ``(R, V)`` -> ``(R, 1)`` in float32."""
     found = []
     for rows in torch.split(logits, _ROWS_AT_ONCE if logits.device.type == "cpu" else len(logits)):
         exact = rows.float()
-        # This is logsumexp in half its time.
+        # This is logsumexp in half the time.
         found.append(exact[:, :1] - exact.log_softmax(-1)[:, :1])
     return torch.cat(found)
 
 
 def tokens_of(blocks: Tensor, vocab_size: int) -> Tensor:
-    """Return the tokens of blocks ``(R, n)``: ``(R, n * size)``; past the last token they go on counting."""
+    """Return the tokens of blocks ``(R, n)``: ``(R, n * size)``; numbers continue past the last token."""
     size = min(_BLOCK, vocab_size)
     tokens = blocks[:, :, None] * _BLOCK + torch.arange(size, device=blocks.device)
     return tokens.flatten(1)

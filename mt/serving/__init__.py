@@ -1,1 +1,1 @@
-"""A service that translates over HTTP: dynamic batching, requests and their limits, a page to try it."""
+"""A translation service over HTTP: dynamic batching, requests and their limits, a page to try it."""

@@ -1,4 +1,4 @@
-"""The service as an ASGI application: routes, status codes, and what it logs."""
+"""The service as an ASGI application: routes, status codes and logging."""
 
 import asyncio
 import hmac
@@ -27,7 +27,7 @@ from mt.serving.request import Limits, ServedRun, TranslateRequest, read_request
 
 LOG = logging.getLogger(__name__)
 
-# Of what is sent to browsers: nothing is guessed, kept, framed, or told to other sites.
+# For responses to browsers: no content sniffing, caching, framing or referrers.
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -52,10 +52,10 @@ class Service:
         """Create a service.
 
         Args:
-            runs: The runs, each with a name of its own.
-            limits: What a request may ask for.
-            hosts: The names by which it answers, in lower case and without a port; None for any.
-            token: What a request must bear to translate; None for no such check.
+            runs: The runs, each with a unique name.
+            limits: The limits of a request.
+            hosts: The host names that it answers to, in lower case and without a port; None for any.
+            token: The bearer token that a request to translate needs; None for no such check.
             logs_texts: Whether texts and translations appear in the log.
         """
         self._runs = runs
@@ -121,7 +121,7 @@ class Service:
         if self._token is None:
             return
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        # In the same time whatever is wrong with it.
+        # In constant time, whatever is wrong with it.
         is_right = hmac.compare_digest(given.strip().encode(), self._token.encode())
         if scheme.lower() != "bearer" or not is_right:
             raise HTTPException(
@@ -131,7 +131,7 @@ class Service:
             )
 
     async def _read_body(self, request: Request) -> bytes:
-        # A form of another site could send other types from a browser without asking first.
+        # A form on another site could make a browser send other types without a preflight request.
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "send JSON, with the header Content-Type: application/json.")
         most = self._limits.max_body_bytes
@@ -147,11 +147,11 @@ class Service:
         return bytes(body)
 
     async def _answers(self, asked: TranslateRequest, request: Request) -> list[Answer]:
-        """Wait for the answers. What has not been answered when this ends is cancelled.
+        """Wait for the answers. Anything that has not been answered when this ends is cancelled.
 
         Raises:
             HTTPException: If the queue is full, the service is stopping, or it takes too long.
-            ClientDisconnect: If the client leaves before its answer is there.
+            ClientDisconnect: If the client disconnects before its answer is ready.
             LinesError: If a text is too long for the model.
         """
         try:
@@ -165,7 +165,7 @@ class Service:
         except StoppingError as error:
             raise _unavailable("the service is stopping.") from error
         answers = asyncio.wrap_future(future)
-        # The whole body has been read, so that what comes next is that the client is gone.
+        # The whole body has been read, so the next message is that the client has disconnected.
         gone = asyncio.ensure_future(request.receive())
         try:
             await asyncio.wait(
@@ -177,7 +177,7 @@ class Service:
                 raise ClientDisconnect
             seconds = f"{self._limits.max_seconds:g}"
             raise _unavailable(
-                f"the answer took longer than {seconds} seconds: try again, or ask for less at once."
+                f"the answer took longer than {seconds} seconds: try again, or send fewer texts at once."
             )
         finally:
             answers.cancel()
@@ -193,8 +193,8 @@ class Service:
 class _OnlyTheseHosts:
     """Answers only requests that name one of these hosts.
 
-    A page of another site could otherwise let its own name lead to this machine, and then read what the
-    service answers, because the browser takes both for the same site (DNS rebinding).
+    Otherwise a page of another site could point its own host name to this machine, and then read the
+    service's answers, because the browser treats both as the same site (DNS rebinding).
     """
 
     def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
@@ -245,12 +245,12 @@ async def _unprocessable(request: Request, error: Exception) -> Response:
 
 async def _left(request: Request, error: Exception) -> Response:
     LOG.info("a client left before its answer")
-    # Nobody reads it.
+    # Nobody reads this response.
     return Response()
 
 
 async def _broken(request: Request, error: Exception) -> Response:
-    # Where it happened; not its message, which may quote a text.
+    # Log where it happened, but not the message, which may quote a text.
     where = "".join(traceback.format_tb(error.__traceback__))
     LOG.error("internal error, %s:\n%s", type(error).__name__, where)
-    return _error(500, "the service has made an error: its log says where.")
+    return _error(500, "internal error: see the log of the service.")

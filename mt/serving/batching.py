@@ -1,7 +1,7 @@
 """Dynamic batching: requests that wait at the same time are translated together.
 
-One thread owns a `TextSearch`, because a search must not be entered twice. While it translates one batch,
-further requests queue up, and they are the next batch. A request that comes alone never waits for company.
+One thread owns a `TextSearch`, because search is not reentrant. While it translates one batch, further
+requests queue up and become the next batch. A request that arrives alone never waits for others.
 Which sentences share a batch does not change their translations, except for ties (`mt.search`).
 """
 
@@ -26,23 +26,23 @@ from mt.search.strategy import Strategy
 LOG = logging.getLogger(__name__)
 
 Alignment = Sequence[tuple[int, int]]
-"""Pairs of a source and a target word, counted from 0; words are what is between spaces."""
+"""Pairs of a source and a target word, counted from 0; words are separated by spaces."""
 Align = Callable[[str, Sequence[Translation]], Sequence[Alignment | None]]
 """Aligns a text with each of its translations; None for a text that was translated in parts."""
 
 _MOST_RETRY_SECONDS = 60
 _SHORT_TEXT = 400
-"""Characters of a few sentences at most. If they come alone, their products are too small to wake other
-threads up for each of them. A longer text may have dozens of sentences, which are a batch."""
+"""Characters in at most a few sentences. If they arrive alone, their matrix products are too small to wake
+other threads up for. A longer text may have dozens of sentences, which are a batch."""
 _SHARE_OF_WAITING, _MOST_SECONDS_OF_WAITING = 0.1, 0.05
-"""How long a batch may wait for clients that ask again, as a share of the time that the last one took."""
+"""How long a batch may wait for clients that send another request, as a share of the last batch's time."""
 
 
 class QueueFullError(Exception):
     """More texts are waiting than the queue holds.
 
     Attributes:
-        retry_after_seconds: When it is worth trying again, by the speed of the last batch.
+        retry_after_seconds: When to try again, estimated from the speed of the last batch.
     """
 
     def __init__(self, retry_after_seconds: int) -> None:
@@ -51,16 +51,16 @@ class QueueFullError(Exception):
 
 
 class StoppingError(Exception):
-    """The service is stopping and accepts nothing more."""
+    """The service is stopping and accepts no more requests."""
 
 
 class _GivenUpError(Exception):
-    """Nobody waits for the batch any more."""
+    """Nobody is waiting for the batch any more."""
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What requests have in common that are translated together."""
+    """The settings that requests must share to be translated together."""
 
     strategy: Strategy = None
     num_best: int = 1
@@ -73,7 +73,7 @@ class Answer:
     translations: Sequence[Translation]
     """The best first."""
     alignments: Sequence[Alignment | None] | None
-    """One for each translation, if they were asked for."""
+    """One for each translation, if requested."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,18 +87,18 @@ class _Job:
 
 
 class BatchedTranslator:
-    """Translates what several threads submit. Use it as a context manager: leaving it answers what waits.
+    """Translates what several threads submit. A context manager: leaving it answers the pending requests.
 
     with BatchedTranslator(translator, max_waiting=1000) as batched:
         [answer] = batched.submit(["the dog sees a house."], SearchSettings(Beam(5))).result()
     """
 
     def __init__(self, translator: TextSearch, *, max_waiting: int, align: Align | None = None) -> None:
-        """Wrap a translator, which nobody else may use from now on.
+        """Wrap a translator, which must not be used elsewhere from now on.
 
         Args:
-            translator: A `Translator`, or what `load_exported` returns.
-            max_waiting: The most texts that wait; a request finds room in an empty queue whatever its size.
+            translator: A `Translator`, or the result of `load_exported`.
+            max_waiting: The most texts that wait; an empty queue accepts a request of any size.
             align: Aligns words, in the thread that owns the translator; None if that is not possible.
         """
         self.can_align = align is not None
@@ -127,14 +127,14 @@ class BatchedTranslator:
 
     @property
     def num_waiting(self) -> int:
-        """The number of texts that wait, without those that are being translated."""
+        """The number of waiting texts, not counting those that are being translated."""
         with self._changed:
             return self._num_waiting()
 
     def submit(
         self, texts: Sequence[str], settings: SearchSettings, *, aligned: bool = False
     ) -> "Future[list[Answer]]":
-        """Queue the texts of a request. Cancelling the future takes them out again.
+        """Queue the texts of a request. Cancelling the future removes them again.
 
         Args:
             texts: The texts.
@@ -174,10 +174,11 @@ class BatchedTranslator:
             self._wait_for_the_answered(len(jobs), _SHARE_OF_WAITING * seconds)
 
     def _wait_for_the_answered(self, number: int, seconds: float) -> None:
-        """Wait until as many requests have come as were answered, unless a client is alone.
+        """Wait until as many requests have arrived as were answered, unless there is only one client.
 
-        Clients often ask again at once. If the next batch began without those that were just answered, they
-        would take turns with the others: in batches of half the size, which take longer for each sentence.
+        Clients often send the next request immediately. If the next batch began without those that were just
+        answered, they would alternate with the others in batches of half the size, which take longer for each
+        sentence.
         """
         with self._changed:
             if number > 1 or self._jobs:
@@ -188,10 +189,10 @@ class BatchedTranslator:
                 )
 
     def _next_batch(self) -> list[_Job]:
-        """Wait for a batch: the oldest job, and others with its settings while there is room for them.
+        """Wait for a batch: the oldest job, and others with the same settings while there is room for them.
 
         Returns:
-            Nothing once the service is stopping and all is answered.
+            An empty list once the service is stopping and everything is answered.
         """
         with self._changed:
             while True:
@@ -224,14 +225,14 @@ class BatchedTranslator:
             if len(jobs) == 1:
                 _fail(jobs[0], error)
                 return
-            # Each bad one again by itself, so that the message counts the texts of its own request.
+            # Repeat each bad request alone, so that the message counts the texts of that request.
             bad = _jobs_of_lines(jobs, set(error.reasons))
             for job in bad:
                 self._answer([job])
             if good := [job for job in jobs if job not in bad]:
                 self._answer(good)
         except Exception as error:
-            # The thread must live on; whoever waits for the answer reports the error.
+            # The thread must not end; the code that waits for the answer reports the error.
             for job in jobs:
                 _fail(job, error)
 
@@ -239,7 +240,7 @@ class BatchedTranslator:
         texts = [text for job in jobs for text in job.texts]
         is_small = len(texts) == 1 and len(texts[0]) <= _SHORT_TEXT
         num_threads = 1 if is_small else self._num_threads
-        # Setting the same number again would cost more than what one thread saves.
+        # Setting the same number again would cost more than using one thread saves.
         if num_threads != torch.get_num_threads():
             torch.set_num_threads(num_threads)
 

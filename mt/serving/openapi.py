@@ -1,4 +1,4 @@
-"""The service as OpenAPI 3.1 describes it; tests compare it with what the service does."""
+"""The OpenAPI 3.1 description of the service; tests compare it with what the service does."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,9 +16,9 @@ REFUSALS = {
     413: "The body is too large",
     415: "The body is not application/json",
     421: "The Host header is not a name of the service",
-    422: "The body is not JSON, asks for what is not there, or has a text that is too long",
+    422: "The body is not JSON, requests something that is not available, or has a text that is too long",
     429: "Too many texts are waiting",
-    500: "The service has an error",
+    500: "Internal error",
     503: "The answer took too long, there are too many connections, or the service is stopping",
 }
 # With a Retry-After header.
@@ -26,7 +26,7 @@ TRY_AGAIN = (429, 503)
 
 
 def description(limits: Limits, runs: Sequence[ServedRun]) -> Json:
-    """The OpenAPI document of a service of these runs with these limits."""
+    """The OpenAPI document of a service with these runs and limits."""
     refusals = {
         str(status): {
             "description": when + ".",
@@ -42,7 +42,7 @@ def description(limits: Limits, runs: Sequence[ServedRun]) -> Json:
             "/translate": {
                 "post": {
                     "operationId": "translate",
-                    "summary": "Translate one text or several.",
+                    "summary": "Translate one or several texts.",
                     "security": [{}, {"bearer": []}],
                     "requestBody": {
                         "required": True,
@@ -63,7 +63,7 @@ def description(limits: Limits, runs: Sequence[ServedRun]) -> Json:
                     "summary": "Whether the service answers, and which runs it serves.",
                     "responses": {
                         "200": {
-                            "description": "It does.",
+                            "description": "The service answers.",
                             "content": _json({"$ref": "#/components/schemas/Health"}),
                         },
                         "421": refusals["421"],
@@ -133,7 +133,7 @@ def _schemas(limits: Limits, runs: Sequence[ServedRun]) -> Json:
                 "tgt": {"type": "string"},
                 "checkpoint": {"type": "string"},
                 "alignment": {"type": "boolean", "description": "Whether it can align words."},
-                "waiting": {"type": "integer", "description": "Texts that wait to be translated."},
+                "waiting": {"type": "integer", "description": "Texts that are waiting to be translated."},
             }
         ),
         "Error": _object({"error": {"type": "string", "description": "What is wrong, in a sentence."}}),
@@ -142,12 +142,12 @@ def _schemas(limits: Limits, runs: Sequence[ServedRun]) -> Json:
 
 _TRANSLATION: Json = {
     "text": {"type": "string"},
-    "score": {"type": "number", "description": "What ranks the translations."},
+    "score": {"type": "number", "description": "The score that ranks the translations."},
     "log_prob": {"type": "number", "description": "Natural log-probability."},
     "alignment": {
         "type": ["array", "null"],
         "items": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
-        "description": "Pairs of a source and a target word, counted from 0; words are what is between "
+        "description": "Pairs of a source and a target word, counted from 0; words are separated by "
         "spaces. null for a long text that was translated in parts.",
     },
 }
@@ -163,16 +163,22 @@ def _request(limits: Limits, runs: Sequence[ServedRun]) -> Json:
     asked: Json = {
         "text": {**text, "description": "One text. Give either this or texts."},
         "texts": {"type": "array", "items": text, "minItems": 1, "maxItems": limits.max_texts},
-        "beam": {**number, "description": "Partial translations that the search keeps; 1 is greedy search."},
-        "n_best": {**number, "description": "The most translations of a text; at most beam."},
+        "beam": {**number, "description": "Beam size; 1 is greedy search."},
+        "n_best": {**number, "description": "Maximum number of translations of a text; at most beam."},
         "alignment": {
             "enum": [False, True] if any(run.translator.can_align for run in runs) else [False],
             "default": False,
             "description": "Whether to align words.",
         },
-        "run": {"enum": [run.name for run in runs], "description": "Needed if several are served."},
-        "src": {"enum": _unique(run.src for run in runs), "description": "The source language, likewise."},
-        "tgt": {"enum": _unique(run.tgt for run in runs), "description": "The target language, likewise."},
+        "run": {"enum": [run.name for run in runs], "description": "The run; needed if several are served."},
+        "src": {
+            "enum": _unique(run.src for run in runs),
+            "description": "The source language, to choose a run by.",
+        },
+        "tgt": {
+            "enum": _unique(run.tgt for run in runs),
+            "description": "The target language, to choose a run by.",
+        },
     }
     one_of = [{"required": ["text"]}, {"required": ["texts"]}]
     return {**_object(asked, optional=tuple(asked)), "oneOf": one_of}

@@ -1,7 +1,7 @@
 """The page at ``/``: type a sentence, and read its translation while you type.
 
-It is one constant document without any text of the user: what is translated comes as JSON and is put into
-the page as text nodes, never as markup. The look is in `page.css`, what it does in `page.js`.
+It is one constant document without any user text: translations arrive as JSON and are put into the page as
+text nodes, never as markup. The style is in `page.css`, the behaviour in `page.js`.
 """
 
 import base64
@@ -17,7 +17,7 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-# Nothing is loaded from anywhere, no script runs but ours, and only this service is asked.
+# Nothing is loaded from anywhere, no script runs except ours, and it only sends requests to this service.
 CONTENT_SECURITY_POLICY = (
     f"default-src 'none'; script-src {_hash(_SCRIPT)}; style-src {_hash(_STYLE)}; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

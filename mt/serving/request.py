@@ -1,4 +1,4 @@
-"""What a client may ask for: the JSON of a request, read and checked."""
+"""Reads and checks the JSON of a client's request."""
 
 import json
 from collections.abc import Sequence
@@ -13,20 +13,20 @@ from mt.serving.batching import BatchedTranslator, SearchSettings
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may ask for, and how long it may take."""
+    """The limits of one request, and how long it may take."""
 
     max_characters: int = 5_000
-    """The most characters of a text."""
+    """The most characters in a text."""
     max_texts: int = 100
-    """The most texts of a request."""
+    """The most texts in a request."""
     max_beam: int = 20
     """The widest beam."""
     max_seconds: float = 30.0
-    """The longest that a client waits for its answer, and the server for a request."""
+    """How long a client waits for its answer at most, and the server for a request."""
 
     @property
     def max_body_bytes(self) -> int:
-        """The largest body: room for the longest text, were each character two JSON escapes of six bytes."""
+        """The largest body: room for the longest text if each character is two JSON escapes of six bytes."""
         return max(1_000_000, 12 * self.max_characters + 1_000)
 
 
@@ -43,16 +43,16 @@ class ServedRun:
 
 @dataclass(frozen=True)
 class TranslateRequest:
-    """What is asked for."""
+    """A checked request."""
 
     texts: Sequence[str]
-    """With single spaces for all white space, line breaks too, as `mt translate` reads a sentence."""
+    """With single spaces for all white space, including line breaks, as `mt translate` reads a sentence."""
     run: ServedRun
     settings: SearchSettings
     aligned: bool
 
 
-# Each key, what it must be, and how that is called.
+# Each key, its type, and the name of that type.
 _KEYS: dict[str, tuple[type, str]] = {
     "text": (str, "a string"),
     "texts": (list, "a list of strings"),
@@ -69,12 +69,12 @@ def read_request(body: bytes, runs: Sequence[ServedRun], limits: Limits) -> Tran
     """Read a request to translate.
 
     Args:
-        body: What the client sent.
-        runs: The runs that it can choose from.
-        limits: What it may ask for.
+        body: The body that the client sent.
+        runs: The runs to choose from.
+        limits: The limits of a request.
 
     Raises:
-        DataError: If it is not JSON, or asks for something that is not possible.
+        DataError: If it is not JSON, or requests something that is not possible.
     """
     asked = _object(body)
     for key, value in asked.items():
@@ -89,7 +89,7 @@ def read_request(body: bytes, runs: Sequence[ServedRun], limits: Limits) -> Tran
     run = _choose_run(asked, runs)
     if aligned and not run.translator.can_align:
         raise DataError(
-            f"{run.name} gives no alignment, as only runs of mt that are served in float32 do. Leave it out."
+            f"{run.name} has no alignment: only runs of mt that are served in float32 do. Leave it out."
         )
     return TranslateRequest(
         texts, run, SearchSettings(Beam(beam) if beam > 1 else None, num_best), aligned=aligned
@@ -116,7 +116,7 @@ def _refuse_other_type(key: str, value: object) -> None:
     if key not in _KEYS:
         raise DataError(f"unknown key {_short(key)}. The keys are {', '.join(_KEYS)}.")
     wanted, name = _KEYS[key]
-    # A bool is an int to Python, and not to JSON.
+    # A bool is an int in Python, but not in JSON.
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
         raise DataError(f"{key} must be {name}.")
 
@@ -134,7 +134,7 @@ def _texts(asked: dict[str, Any], limits: Limits) -> list[str]:
             raise DataError(f"text {number} must be a string.")
         if len(text) > limits.max_characters:
             raise DataError(
-                f"text {number} has {len(text):,} characters, and a text may have {limits.max_characters:,}. "
+                f"text {number} has {len(text):,} characters, but a text may have {limits.max_characters:,}. "
                 "Split it."
             )
         try:
@@ -158,8 +158,8 @@ def _choose_run(asked: dict[str, Any], runs: Sequence[ServedRun]) -> ServedRun:
         return found[0]
     there = ", ".join(f"{run.name} ({run.src} to {run.tgt})" for run in runs)
     by_languages = ", or by src and tgt" if len({(run.src, run.tgt) for run in found}) == len(found) else ""
-    problem = f"several runs fit: choose one by run{by_languages}" if found else "there is no such run"
-    raise DataError(f"{problem}. Served are {there}.")
+    problem = f"several runs match: choose one by run{by_languages}" if found else "there is no such run"
+    raise DataError(f"{problem}. The runs are {there}.")
 
 
 def _short(value: object) -> str:

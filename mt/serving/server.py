@@ -1,4 +1,4 @@
-"""The HTTP server: sockets, limits on connections, and a stop that answers what was accepted."""
+"""The HTTP server: sockets, connection limits, and a shutdown that answers accepted requests."""
 
 import asyncio
 import ipaddress
@@ -18,18 +18,18 @@ from mt.errors import ConfigError, Remedy
 LOG = logging.getLogger(__name__)
 
 _MOST_CONNECTIONS = 500
-"""Below the usual limit of 1,024 open files of a process."""
+"""Below the usual limit of 1,024 open files per process."""
 _SECONDS_FOR_A_HEAD = 10.0
-"""From the first byte of a connection, or of a further request, to the end of its headers."""
+"""Time from the start of a connection, or of a further request, to the end of its headers."""
 _SECONDS_TO_READ = 30.0
-"""From the moment at which the system takes no more of an answer, to the one at which it has taken all."""
+"""Time from when the system stops accepting data of an answer until it has accepted all of it."""
 _SECONDS_FOR_LAST_REQUESTS = 0.5
-"""What clients send on open connections in this time after a signal to stop is answered, too."""
+"""Requests on open connections are still answered for this time after a signal to stop."""
 _SECONDS_TO_STOP_BEYOND = 5
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Reserve an address, at which nobody is served yet.
+    """Reserve an address without serving yet.
 
     Args:
         host: A name or an address.
@@ -63,11 +63,11 @@ def address_of(bound: socket.socket) -> str:
 
 
 def loopback_names(bound: socket.socket, host: str) -> frozenset[str] | None:
-    """The names by which browsers on this machine call a loopback socket; None if others can reach it.
+    """The names by which browsers on this machine can reach a loopback socket; None if others can reach it.
 
     Args:
-        bound: What `bind` returned.
-        host: What it was given.
+        bound: The result of `bind`.
+        host: The host that it was given.
     """
     address: str = bound.getsockname()[0].partition("%")[0]
     if not ipaddress.ip_address(address).is_loopback:
@@ -77,22 +77,22 @@ def loopback_names(bound: socket.socket, host: str) -> frozenset[str] | None:
 
 
 def serve(app: Starlette, bound: socket.socket, *, max_seconds: float) -> None:
-    """Serve until SIGTERM or SIGINT comes, then answer what was accepted and return.
+    """Serve until SIGTERM or SIGINT arrives, then answer the accepted requests and return.
 
-    Call it in the main thread. A second SIGINT ends it at once; the search that is in progress ends at
-    its next step, or with its batch if CTranslate2 searches.
+    Call it in the main thread. A second SIGINT ends it at once; the search in progress ends at its next step,
+    or with its batch if CTranslate2 searches.
 
     Args:
         app: The application.
-        bound: What `bind` returned.
-        max_seconds: The longest that a request takes.
+        bound: The result of `bind`.
+        max_seconds: How long a request takes at most.
     """
     server = make_server(app, max_seconds=max_seconds)
 
     def stop(number: int, frame: FrameType | None) -> None:
         server.should_exit = True
 
-    # uvicorn puts its own handlers over these, and repeats each signal for them when it has stopped.
+    # uvicorn overrides these handlers with its own, and sends each signal to them again when it has stopped.
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         server.run(sockets=[bound])
@@ -106,7 +106,7 @@ def make_server(app: Starlette, *, max_seconds: float) -> uvicorn.Server:
 
     Args:
         app: The application.
-        max_seconds: The longest that a request takes.
+        max_seconds: How long a request takes at most.
     """
     return _Server(
         uvicorn.Config(
@@ -131,11 +131,11 @@ class _Server(uvicorn.Server):
         LOG.info("serving at %s; Ctrl-C stops", ", ".join(map(address_of, sockets or [])))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what was accepted, and what arrives meanwhile on connections that are open."""
-        LOG.info("stopping: what was accepted is answered")
+        """Answer accepted requests, and those that arrive in the meantime on open connections."""
+        LOG.info("stopping after the accepted requests are answered")
         for server in self.servers:
             server.close()
-        # A client that is told so sends nothing more on its connection, so that closing it loses nothing.
+        # A client that is told to close sends nothing more on its connection, so closing it loses nothing.
         goodbye = [*self.server_state.default_headers, (b"connection", b"close")]
         self.server_state.default_headers = goodbye
         for connection in self.server_state.connections:
@@ -149,14 +149,14 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """HTTP/1.1 in which a client has limited time to send headers and to read; every refusal is JSON."""
+    """HTTP/1.1 with time limits for clients to send headers and to read; every refusal is JSON."""
 
     _deadline: asyncio.TimerHandle | None = None
     _reading_deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Refuse one connection too many; else wait for its headers."""
-        # The transport then says of every answer that waits for the client, also after it was closed.
+        """Refuse the connection if there are too many; otherwise wait for its headers."""
+        # The transport then reports every answer that waits for the client, even after it was closed.
         transport.set_write_buffer_limits(high=0)
         super().connection_made(transport)
         if len(self.connections) > _MOST_CONNECTIONS:

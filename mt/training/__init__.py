@@ -1,1 +1,1 @@
-"""What one run of training consists of: loss, schedule, step, validation, loop."""
+"""The parts of a training run: loss, schedule, step, validation, loop."""

@@ -1,4 +1,4 @@
-"""Images for TensorBoard: what each decoder layer attends to in two fixed validation pairs."""
+"""Images for TensorBoard of what each decoder layer attends to in two fixed validation pairs."""
 
 import contextlib
 import unicodedata
@@ -22,15 +22,15 @@ Pixels = npt.NDArray[np.uint8]
 
 _NUM_PAIRS = 2
 _NUM_ROWS_SEARCHED = 500
-# Long enough to have an order, short enough to be looked at.
+# Long enough to have a word order, short enough to look at.
 _FEWEST_TOKENS, _MOST_TOKENS = 4, 30
 
 _CELL, _GAP = 18, 24
 _POINTS, _LONGEST_LABEL = 13, 16
-# Looked for where the system keeps its fonts.
+# Searched for in the system's font folders.
 _FONTS = ("DejaVuSans.ttf", "NotoSans-Regular.ttf", "Arial Unicode.ttf", "arial.ttf")
 _PAPER, _INK, _EDGE = (255, 255, 255), (27, 31, 36), (208, 215, 222)
-# From no weight to all of it: one hue that gets darker, as on the page of `mt.attention_maps`.
+# From a weight of 0 to 1: one hue that gets darker, as on the page of `mt.attention_maps`.
 _SHADES = np.array(
     [(255, 255, 255), (222, 235, 247), (158, 202, 225), (66, 146, 198), (8, 81, 156), (6, 32, 76)]
 )
@@ -39,15 +39,15 @@ _SHADES = np.array(
 def attention_images(translator: Translator, rows: Sequence[Mapping[str, Any]]) -> list[Pixels]:
     """Draw the cross-attention over the first validation pairs of a suitable length.
 
-    The reference is forced, so that rows and columns stay the same from one validation to the next.
+    The reference is forced, so that rows and columns are the same in every validation.
 
     Args:
         translator: The model with its tokenizers; its mode is restored.
         rows: The validation split, with the columns ``src`` and ``tgt``.
 
     Returns:
-        For each pair an image ``(height, width, 3)``: a map for each layer, averaged over its heads. There
-        are fewer than two if the split has no more such pairs.
+        For each pair, an image ``(height, width, 3)`` with a map for each layer, averaged over its heads.
+        There are fewer than two if the split has no more such pairs.
     """
     encode = (translator.reader.tokenizer.encode, translator.tgt_tokenizer.encode)
     suitable = (
@@ -95,7 +95,7 @@ def _drawn(sentence: SentenceAttention) -> Pixels:
 
 
 def _font() -> tuple[Font, Callable[[str], str]]:
-    """A font for the labels, and how a label has to be spelt for it."""
+    """A font for the labels, and a function that spells a label so that the font has its characters."""
     matplotlib = find_spec("matplotlib")
     ours = [
         Path(each) / "mpl-data/fonts/ttf" for each in getattr(matplotlib, "submodule_search_locations", ())
@@ -103,12 +103,12 @@ def _font() -> tuple[Font, Callable[[str], str]]:
     for file in (*(str(folder / _FONTS[0]) for folder in ours), *_FONTS):
         with contextlib.suppress(OSError):
             return ImageFont.truetype(file, _POINTS), str
-    # The font that comes with Pillow has ASCII alone.
+    # The font that comes with Pillow only has ASCII.
     return ImageFont.load_default(_POINTS), _in_ascii
 
 
 def _in_ascii(text: str) -> str:
-    """``text`` without accents, and with a question mark for each other character that is not ASCII."""
+    """``text`` without accents, and with a question mark for every other non-ASCII character."""
     bare = "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
     return bare.encode("ascii", "replace").decode()
 
@@ -119,7 +119,7 @@ def _labels(tokens: Sequence[Token], spell: Callable[[str], str]) -> list[str]:
 
 
 def _shaded(weights: npt.NDArray[np.float32]) -> Pixels:
-    """``(T, S)`` weights as cells of pixels; the square root shows small weights, which are most of them."""
+    """``(T, S)`` weights as cells of pixels; the square root makes small weights visible."""
     places = np.sqrt(weights.clip(0, 1)) * (len(_SHADES) - 1)
     channels = [np.interp(places, range(len(_SHADES)), _SHADES[:, channel]) for channel in range(3)]
     cells = np.stack(channels, -1).astype(np.uint8)
@@ -127,7 +127,7 @@ def _shaded(weights: npt.NDArray[np.float32]) -> Pixels:
 
 
 def _upright(label: str, font: Font) -> Image.Image:
-    """A label that is read from bottom to top, as wide as a cell."""
+    """A label as wide as a cell, to be read from bottom to top."""
     length = round(font.getlength(label)) + 2
     flat = Image.new("RGB", (length, _CELL), _PAPER)
     ImageDraw.Draw(flat).text((0, _CELL / 2), label, _INK, font, anchor="lm")

@@ -1,4 +1,4 @@
-"""Averaging several checkpoints of a run into one to translate with."""
+"""Averages several checkpoints of a run into one to translate with."""
 
 import logging
 
@@ -36,13 +36,12 @@ def average_checkpoints(run: RunDirectory, number: int, *, best: bool) -> Checkp
             found.sort(key=lambda checkpoint: sign * checkpoint.metrics[metric])
         if len(found) < min(number, 2):
             raise CheckpointError(
-                f"{run.path} has {counted(len(found), 'checkpoint')}{what}, and an average needs 2 or more. "
+                f"{run.path} has {counted(len(found), 'checkpoint')}{what}, but an average needs 2 or more. "
                 "Train it further, or with a larger checkpoint.keep."
             )
         if len(found) < number:
             LOG.warning(
-                "%s has only %s%s: the average is of these, not of %d. checkpoint.keep sets how many "
-                "are kept.",
+                "%s has only %s%s: averaging these instead of %d. checkpoint.keep sets how many are kept.",
                 run.path,
                 counted(len(found), "checkpoint"),
                 what,

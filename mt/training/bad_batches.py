@@ -1,4 +1,4 @@
-"""Batches whose loss or gradient was not finite, kept as plain JSON so that `mt check` can examine them."""
+"""Batches whose loss or gradient was not finite, saved as plain JSON so that `mt check` can examine them."""
 
 import json
 import logging
@@ -54,7 +54,7 @@ def keep_bad_batch(
     file = run.bad_batch_file(step)
     make_folder(file.parent)
     if not file.exists() and sum(1 for _ in file.parent.iterdir()) >= MOST_KEPT:
-        LOG.warning("%s is full: the batch of step %d is not kept", file.parent, step)
+        LOG.warning("%s is full: the batch of step %d is not saved", file.parent, step)
         return
     bad = BadBatch(
         step,
@@ -64,14 +64,14 @@ def keep_bad_batch(
         [Pairs(*batch.sentences()) for batch in micro_batches],
     )
     write_text_atomically(file, json.dumps(asdict(bad)) + "\n")
-    LOG.warning("the batch of step %d is kept in %s, and can be checked", step, file)
+    LOG.warning("the batch of step %d is saved in %s and can be examined", step, file)
 
 
 def read_bad_batch(file: Path, *, src_vocab_size: int, tgt_vocab_size: int, max_length: int) -> BadBatch:
-    """Read what `keep_bad_batch` wrote.
+    """Read a file written by `keep_bad_batch`.
 
     Raises:
-        DataError: If the file cannot be read, is not such a file, or does not fit vocabularies and length.
+        DataError: If the file cannot be read, is not such a file, or does not match vocabularies and length.
     """
     try:
         text = read_bytes(file, max_bytes=MAX_BYTES)
@@ -81,7 +81,7 @@ def read_bad_batch(file: Path, *, src_vocab_size: int, tgt_vocab_size: int, max_
         bad = TypeAdapter(BadBatch).validate_json(text, strict=True)
     except ValidationError as error:
         raise DataError(
-            f"{file} is not a batch that training kept. They are in the bad_batches folder of a run."
+            f"{file} is not a batch saved by training. These are in the bad_batches folder of a run."
         ) from error
     fits = bool(bad.micro_batches)
     for pairs in bad.micro_batches:
@@ -90,6 +90,6 @@ def read_bad_batch(file: Path, *, src_vocab_size: int, tgt_vocab_size: int, max_
             fits &= all(len(ids) < max_length and all(0 <= i < size for i in ids) for ids in sentences)
     if not fits:
         raise DataError(
-            f"{file} does not belong to this run. Name the run that it is from.", Remedy.OTHER_RUN
+            f"{file} does not belong to this run. Name the run that it comes from.", Remedy.OTHER_RUN
         )
     return bad

@@ -1,4 +1,4 @@
-"""Branching off: a new run that continues from an older checkpoint of another run."""
+"""Branching off a new run, which continues from an older checkpoint of another run."""
 
 import contextlib
 import errno
@@ -49,7 +49,7 @@ def find_origin(path: Path, new: RunDirectory, config: Config) -> Origin:
     checkpoint = store.require(folder.name)
     if checkpoint.average_of:
         raise CheckpointError(
-            f"{path} is an average, which cannot be trained further. Name one of its parts."
+            f"{path} is an average, which cannot be trained further. Name one of the averaged checkpoints."
         )
     refuse_changed_config(run, config, remedies=())
     refuse_other_tokenizers(run, checkpoint)
@@ -59,11 +59,11 @@ def find_origin(path: Path, new: RunDirectory, config: Config) -> Origin:
 def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
     """Create ``new`` as a copy of the run at ``origin`` as it was at that checkpoint, atomically.
 
-    Figures and curves of later steps are removed when the new run is resumed.
+    Metrics and curves of later steps are removed when the new run is resumed.
 
     Raises:
         CheckpointError: If the checkpoint is damaged.
-        RunError: If another process has made ``new`` since `find_origin`.
+        RunError: If another process has created ``new`` since `find_origin`.
         OSError: If the copy cannot be written.
     """
     path = new.path.resolve()  # "." has no name, and a link cannot be replaced by a folder.
@@ -76,7 +76,7 @@ def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
         for file in _files(origin.run):
             write_synced(partial.path / file.relative_to(origin.run.path), file.read_bytes())
         _copy_checkpoints(origin, CheckpointStore(partial.checkpoints_dir))
-        # Last, because it makes the folder a run.
+        # Last, because this makes the folder a run.
         write_config(partial, config)
         partial.path.rename(path)
     except BaseException as error:
@@ -91,7 +91,7 @@ def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
 
 def _exists_already(new: RunDirectory) -> RunError:
     return RunError(
-        f"{new.path} exists already, and only a new run can continue from a checkpoint of another.",
+        f"{new.path} exists already, but only a new run can continue from a checkpoint of another run.",
         Remedy.OTHER_RUN,
         Remedy.RESUME,
     )
@@ -117,13 +117,13 @@ def _copy_checkpoints(origin: Origin, store: CheckpointStore) -> None:
     if best is None and _was_validated(origin):
         LOG.warning(
             "the best checkpoint up to step %s is no longer in %s: no checkpoint is marked best until a "
-            "validation is better",
+            "validation improves on it",
             f"{checkpoint.step:,}",
             origin.run.path,
         )
     for each in (checkpoint,) if best in (None, checkpoint) else (best, checkpoint):
         assert each is not None
-        # Loaded only to verify them before they are copied.
+        # Loaded only to verify it before it is copied.
         origin.store.load_model(each)
         origin.store.load_training_state(each)
         folder = store.directory / each.name
@@ -142,7 +142,7 @@ def _was_validated(origin: Origin) -> bool:
 
 def _best_before(origin: Origin) -> Checkpoint | None:
     for name in reversed(origin.store.names()):
-        # A damaged one is skipped.
+        # A damaged checkpoint is skipped.
         with contextlib.suppress(CheckpointError):
             found = origin.store.require(name)
             if found.step < origin.checkpoint.step and found.best:

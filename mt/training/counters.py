@@ -1,4 +1,4 @@
-"""The plain numbers of a run: how far it has come and how well it did, as a checkpoint's JSON has them."""
+"""The plain numbers of a run: how far it has got and how well it did, as in a checkpoint's JSON."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -13,10 +13,10 @@ from mt.config.training import TrainingConfig, ValidationConfig
 if TYPE_CHECKING:
     from mt.checkpoint.training_state import SavedTraining
 
-# The number of points in the running average of the training curve, about; older points weigh less.
+# The approximate number of points in the running average of the training curve; older points weigh less.
 POINTS_AVERAGED = 10
 
-# More than any run can reach, and few enough to be computed and printed.
+# More than any run can reach, and small enough to compute with and print.
 _MAX_COUNT = 10**14
 
 _MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
@@ -40,7 +40,7 @@ class CurvePoint(NamedTuple):
     """A point of the training curve."""
 
     loss: float
-    """Mean loss per target token since the point before."""
+    """Mean loss per target token since the previous point."""
     above_average: float
     """Difference to the running average of earlier points; 0 while there are too few of them."""
 
@@ -76,23 +76,23 @@ class Counters:
     num_scaler_skips: Count = 0
     """Steps skipped only because the loss scale of fp16 was too large, which is normal."""
     owes_validation: Flag = False
-    """Whether the validation at this step was interrupted and still has to be done."""
+    """Whether the validation at this step was interrupted and has yet to be done."""
     positions_too_large: Count | None = None
-    """Positions of the smallest batch that ran out of memory; saved because halves draw other dropout."""
+    """Positions in the smallest batch that ran out of memory; saved because halves draw different dropout."""
 
     def to_dict(self) -> dict[str, Any]:
         """Names and values, for a checkpoint."""
         return asdict(self)
 
     def record_step(self, num_target_tokens: int) -> None:
-        """Count a step, whatever comes of it."""
+        """Count a step, whatever its outcome."""
         self.step += 1
         self.num_target_tokens += num_target_tokens
 
     def record_outcome(
         self, loss: float, num_target_tokens: int, *, updated: bool, scale_too_large: bool = False
     ) -> None:
-        """Record the loss per token of a step. One without an update counts as skipped, without its loss."""
+        """Record a step's loss per token. A step without an update counts as skipped, without its loss."""
         if updated:
             self.num_skipped_in_a_row = 0
             self.logged_loss += loss * num_target_tokens
@@ -104,7 +104,7 @@ class Counters:
             self.num_skipped_in_a_row += 1
 
     def next_point(self) -> CurvePoint | None:
-        """Finish a point of the training curve and start the next; None if all its steps were skipped."""
+        """Finish a point of the training curve and start the next one; None if all its steps were skipped."""
         if not self.logged_tokens:
             return None
         loss = self.logged_loss / self.logged_tokens
@@ -117,8 +117,8 @@ class Counters:
     def record_validation(self, value: float, metric: str) -> bool:
         """Record a new value of the metric; return whether it is the best so far.
 
-        A score of 0 that follows another counts as better. Corpus BLEU is 0 as long as no run of four words
-        is right, which says nothing about a model except that it may need more training.
+        A score of 0 that follows another 0 counts as better. Corpus BLEU is 0 as long as no sequence of four
+        words is right, which only says that a model may need more training.
         """
         better = (
             self.best_value is None
@@ -143,7 +143,7 @@ class Counters:
         if training.max_minutes is not None and minutes >= training.max_minutes:
             return f"training.max_minutes ({training.max_minutes:g}) reached"
         if validation.patience is not None and self.num_validations_without_gain >= validation.patience:
-            return f"no gain in {validation.patience} validations (validation.patience)"
+            return f"no improvement in {validation.patience} validations (validation.patience)"
         return None
 
 
@@ -184,7 +184,7 @@ class SavedValues(_Section):
 
 
 def read_values(saved: "SavedTraining", step: int) -> SavedValues:
-    """The plain values of the training state of the checkpoint of this step.
+    """The plain values in the training state of a checkpoint of this step.
 
     Raises:
         DamagedError: If a value is missing, of another type, or impossible in training.
@@ -196,19 +196,19 @@ def read_values(saved: "SavedTraining", step: int) -> SavedValues:
     if saved.is_format_1:
         counters = defaults | counters
     if counters.keys() != defaults.keys():
-        raise DamagedError("its training state has other counters than mt writes")
+        raise DamagedError("its training state has different counters from those of mt")
     try:
         values = SavedValues.model_validate({**saved.values, "state": counters})
     except ValidationError as error:
-        raise DamagedError(f"its training state is not one that mt wrote ({_complaint(error)})") from error
+        raise DamagedError(f"its training state was not written by mt ({_complaint(error)})") from error
     updates = [values.optimizer.num_updates, values.average.num_updates if values.average else 0]
     if values.counters.step != step or max(updates) > step:
-        raise DamagedError(f"its training state is not that of step {step}")
+        raise DamagedError(f"its training state does not belong to step {step}")
     return values
 
 
 def _complaint(error: ValidationError) -> str:
-    """The first mistake, without the value itself, which may be of any length."""
+    """The first error, without the value itself, which may be of any length."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     if first["type"] == "extra_forbidden":
         return "a value that mt does not write"

@@ -1,4 +1,4 @@
-"""How healthy one step was: its padding, the norms of each layer, and how far it moved the weights."""
+"""Health metrics of a step: its padding, the norms of each layer, and how far it moved the weights."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -16,10 +16,10 @@ _LAYER = re.compile(r"\w+\.layers\.\d+|(?:en|de)coder\.\w+|\w+")
 
 @dataclass(frozen=True)
 class Health:
-    """Figures of one step. Layers have the names of their parameters, such as ``encoder.layers.0``."""
+    """Metrics of one step. Layers are named by their parameters, such as ``encoder.layers.0``."""
 
     padding_share: float
-    """PAD tokens of the step divided by all tokens, on both sides, BOS and EOS included."""
+    """PAD tokens of the step divided by all tokens, on both sides, including BOS and EOS."""
     update_ratio: float
     """Norm of the change of all weights divided by the norm of the weights; 0 if the step was skipped."""
     gradient_norms: dict[str, float]
@@ -29,9 +29,9 @@ class Health:
 
 
 class Checkup:
-    """Measures one step: made before the gradient is clipped, asked after the update.
+    """Measures one step: create it before the gradient is clipped, call `finish` after the update.
 
-    It only reads. It keeps a copy of the weights during the step, and waits once for the device.
+    It only reads. It keeps a copy of the weights during the step, and waits for the device once.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -42,7 +42,7 @@ class Checkup:
         self._gradient_norms = torch._foreach_norm([each.grad for _, each in named if each.grad is not None])
 
     def finish(self, micro_batches: Sequence[Batch]) -> Health:
-        """The figures of the step, which was taken on ``micro_batches``."""
+        """The metrics of the step, which was taken on ``micro_batches``."""
         torch._foreach_sub_(self._before, self._weights)
         norms = (
             *self._gradient_norms,

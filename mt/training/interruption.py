@@ -1,4 +1,4 @@
-"""Requests to stop a run: a signal, or a time limit. The current step is finished and saved first."""
+"""Requests to stop a run, by a signal or a time limit. The current step is finished and saved first."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from mt.errors import Interrupted
 # SIGHUP is sent when the terminal is closed; SLURM can send SIGUSR1 before the time limit of a job.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 MORE_TO_DO = 75
-"""The exit code at a time limit: EX_TEMPFAIL, after which a job script may queue the run again."""
+"""The exit code at a time limit: EX_TEMPFAIL, upon which a job script may queue the run again."""
 STDERR = 2
 
 
@@ -44,14 +44,14 @@ class Interruption:
             raise Interrupted
 
     def agree(self, *, stop: bool) -> None:
-        """Learn whether any process was asked to stop, which is never taken back."""
+        """Find out whether any process was asked to stop, which is never revoked."""
         self._is_agreed = self._is_agreed or stop
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """Let a signal raise `Interrupted` at once; for work that has nothing to save.
+        """Let a signal raise `Interrupted` immediately; for work that has nothing to save.
 
-        Of several processes only the first one: its end is the end of the others.
+        With several processes, only in the first one: when it ends, the others do too.
         """
         self._is_at_once = processes.is_first()
         try:
@@ -102,7 +102,7 @@ class Interruption:
             raise Interrupted
         if not processes.is_first():
             return
-        # Not through logging: the signal may have come while a log line was being written.
+        # Not through logging: the signal may have arrived while a log line was being written.
         with contextlib.suppress(OSError):
             text = f"\n{self.reason}: finishing this step and saving; press Ctrl-C again to stop at once\n"
             os.write(STDERR, text.encode())

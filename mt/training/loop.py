@@ -19,7 +19,7 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
     """Train until the config's limits are reached, or until the session is interrupted.
 
     Returns:
-        Why the run is finished, in words, or None if it was interrupted: then it is saved and can be resumed.
+        Why the run is finished, in words, or None if it was interrupted; then it is saved and can be resumed.
 
     Raises:
         TrainingError: If too many steps in a row were skipped because their gradient was not finite.
@@ -27,7 +27,7 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
     config, counters = session.config, train_state.counters
     outcomes = _Outcomes(train_state, session)
     while True:
-        # The checkpoint that was saved when the validation was interrupted lacks its scores.
+        # The checkpoint that was saved when the validation was interrupted does not have its scores.
         must_save = counters.owes_validation
         if not counters.owes_validation:
             if (finished := counters.reached_limit(config.training, config.validation)) is not None:
@@ -36,7 +36,7 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
             try:
                 session.interruption.check()
                 if counters.batch == 0:
-                    # Making an epoch may take longer than a step may.
+                    # Preparing an epoch may take longer than a step is allowed to.
                     distributed.together(lambda: batches.num_steps(counters.epoch))
                 num_tokens = batches.step_target_tokens(counters.epoch, counters.batch)
                 micro_batches, epoch, batch = batches.take(
@@ -58,7 +58,7 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
             session.agree_on_time(counters)
             counters.owes_validation = _must_validate(counters, config)
             if counters.owes_validation:
-                # It may be the time that has just ended the run.
+                # The time limit may just have ended the run.
                 outcomes.report()
         figures: dict[str, float] = {}
         is_best = False
@@ -79,13 +79,13 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
 
 
 def _must_validate(counters: Counters, config: Config) -> bool:
-    """Whether the newest step is the last, or one after which the config asks for a validation."""
+    """Whether the newest step is the last, or one after which a validation is due."""
     is_last = counters.reached_limit(config.training, config.validation) is not None
     return is_last or counters.step % config.validation.every_steps == 0
 
 
 def _must_save(counters: Counters, config: Config) -> bool:
-    """Whether the newest step is the last, or one after which the config asks for a checkpoint."""
+    """Whether the newest step is the last, or one after which a checkpoint is due."""
     every_epochs = config.checkpoint.every_epochs
     ends_epoch = counters.batch == 0 and every_epochs is not None and counters.epoch % every_epochs == 0
     is_last = counters.reached_limit(config.training, config.validation) is not None
@@ -93,9 +93,9 @@ def _must_save(counters: Counters, config: Config) -> bool:
 
 
 class _Outcomes:
-    """What comes of each step, told to the session and to the user once its figures have been read.
+    """The outcome of each step, reported to the session and to the user once its metrics have been read.
 
-    On CUDA that is after the next step was launched, so that the device has work while the host waits.
+    On CUDA that is after the next step has been launched, so that the device has work while the host waits.
     """
 
     def __init__(self, train_state: TrainState, session: Session) -> None:
@@ -104,12 +104,12 @@ class _Outcomes:
         self._unread: LaunchedStep | None = None
 
     def add(self, step: LaunchedStep) -> None:
-        """Report the step before this one, unless that was done, and remember this one."""
+        """Report the previous step, unless that was done already, and remember this one."""
         self.report()
         self._unread = step
 
     def report(self) -> None:
-        """Wait for the newest step and report it, unless that was done.
+        """Wait for the newest step and report it, unless that was done already.
 
         Raises:
             TrainingError: If too many steps in a row were skipped.
@@ -130,10 +130,10 @@ class _Outcomes:
 
 def _report_skipped(number: int, result: StepResult) -> None:
     if result.scale_too_large:
-        LOG.info("step %d skipped: the loss scale of fp16 was too large and is lowered", number)
+        LOG.info("step %d skipped: the fp16 loss scale was too large and is lowered", number)
     else:
         LOG.warning(
-            "step %d skipped: the gradient's norm is %s, the loss %s",
+            "step %d skipped: the gradient norm is %s, the loss is %s",
             number,
             result.gradient_norm,
             result.loss,

@@ -18,8 +18,8 @@ from mt.transformer.transformer import Transformer
 _CHUNK_BYTES = 2**24
 # A GPU is faster with few large products, and has room for 512 MB of logits in float32.
 _CHUNK_ELEMENTS_ELSEWHERE = 2**27
-# The loss passes over its logits ten times, so on a CPU it takes as many rows at a time as the caches of two
-# cores hold. That halves its time; half and twice as many rows are within 5 % of it.
+# The loss passes over its logits ten times, so on a CPU it processes as many rows at a time as fit into the
+# caches of two cores. That halves its time; half or twice as many rows are within 5 % of it.
 _BLOCK_ELEMENTS = 2**19
 
 RowLosses = Callable[[Tensor, Tensor, bool], Tensor]
@@ -37,13 +37,13 @@ def projected_loss(hidden: Tensor, weight: Tensor, labels: Tensor, row_losses: R
     Args:
         hidden: ``(N, D)``, the decoder's output.
         weight: ``(V, D)``, the output projection.
-        labels: ``(N,)``, cut into chunks as ``hidden`` is.
-        row_losses: The losses of some rows, given logits in float32 or better.
+        labels: ``(N,)``, split into chunks like ``hidden``.
+        row_losses: Computes the losses of rows, given logits in float32 or better.
 
     Returns:
         ``()``.
     """
-    # Inside of `forward` gradients are always disabled, so the question is answered here.
+    # Inside `forward`, gradients are always disabled, so this must be determined here.
     with_gradient = torch.is_grad_enabled()
     loss: Tensor = _ProjectedLoss.apply(hidden, weight, labels, row_losses, with_gradient)  # type: ignore[no-untyped-call]
     return loss
@@ -58,7 +58,7 @@ class _ProjectedLoss(torch.autograd.Function):
     ) -> Tensor:
         """The summed loss ``()`` of all chunks; with ``with_gradient``, keep the gradients for `backward`."""
         num_rows, num_ids = len(hidden), len(weight)
-        # Rows that are added are like padding and do not count.
+        # Added rows are like padding and do not count.
         hidden = pad_rows(hidden)
         labels = F.pad(labels, (0, len(hidden) - num_rows), value=PAD_ID)
         if torch.is_autocast_enabled(hidden.device.type):
@@ -68,7 +68,7 @@ class _ProjectedLoss(torch.autograd.Function):
         needs_gradient = with_gradient and any(ctx.needs_input_grad)
         if needs_gradient:
             hidden_gradient = torch.empty_like(hidden)
-            # Always in float32: summed over many chunks, bf16 would lose small values.
+            # Always in float32: in a sum over many chunks, bf16 would lose small values.
             weight_gradient = torch.zeros_like(weight, dtype=torch.promote_types(weight.dtype, torch.float32))
         rows, block_rows = _rows_at_a_time(hidden, num_ids)
         # The loss itself is never computed in bf16 or fp16.
@@ -80,7 +80,7 @@ class _ProjectedLoss(torch.autograd.Function):
             logits = product(chunk, weight.t())
             losses = []
             for first in range(0, len(chunk), block_rows):
-                # Outputs that are added are zero, and remain so where the logits become their gradient.
+                # Added outputs are zero, and remain so when the logits are replaced by their gradient.
                 block = logits[first : first + block_rows, :num_ids]
                 block_labels = labels[start + first : start + first + len(block)]
                 exact = block if block.dtype == exact_dtype else exact_buffer[: len(block)].copy_(block)
@@ -96,7 +96,7 @@ class _ProjectedLoss(torch.autograd.Function):
             return torch.cat(losses).sum()
 
         loss = hidden.new_zeros((), dtype=exact_dtype)
-        # One after the other, so that each chunk of logits takes the memory of the one before.
+        # One after the other, so that each chunk of logits reuses the memory of the previous one.
         for start in range(0, len(hidden), rows):
             loss += loss_of_chunk(start)
         if needs_gradient:
@@ -110,16 +110,16 @@ class _ProjectedLoss(torch.autograd.Function):
 
 
 def _rows_at_a_time(hidden: Tensor, vocabulary_size: int) -> tuple[int, int]:
-    """How many rows of logits one product computes, and of how many of them the loss is computed at once."""
+    """How many rows of logits one product computes, and for how many of them the loss is computed at once."""
     is_cpu = hidden.device.type == "cpu"
     elements = _CHUNK_BYTES // hidden.element_size() if is_cpu else _CHUNK_ELEMENTS_ELSEWHERE
-    # Even numbers, because rows may be in pairs.
+    # Even numbers, because rows may come in pairs.
     rows = max(2, elements // vocabulary_size // 2 * 2)
     return rows, min(rows, max(2, _BLOCK_ELEMENTS // vocabulary_size // 2 * 2)) if is_cpu else rows
 
 
 def guided_alignment_loss(scores: Tensor, alignment: Tensor) -> Tensor:
-    """The cross-entropy of one head's attention with the alignment, summed over the aligned tokens.
+    """The cross-entropy between one head's attention and the alignment, summed over the aligned tokens.
 
     Args:
         scores: ``(B, T, S)``, the head's scores before the softmax.
@@ -128,7 +128,7 @@ def guided_alignment_loss(scores: Tensor, alignment: Tensor) -> Tensor:
     Returns:
         ``()``, in nats.
     """
-    # In float32 within autocast too: it is a sum over many tokens.
+    # In float32 even within autocast, because it is a sum over many tokens.
     log_weights = scores.to(torch.promote_types(scores.dtype, torch.float32)).log_softmax(-1)
     of_aligned = log_weights.gather(-1, alignment.clamp(min=0)[:, :, None])[:, :, 0]
     return -of_aligned.masked_fill(alignment < 0, 0.0).sum()
@@ -141,7 +141,7 @@ def r_drop_loss(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float
         hidden: ``(2, N, D)``, the decoder's output in each pass.
         weight: ``(V, D)``, the output projection.
         labels: ``(N,)``; PAD tokens do not count.
-        smoothing: Probability that is spread evenly over the vocabulary, in ``[0, 1)``.
+        smoothing: Probability mass spread evenly over the vocabulary, in ``[0, 1)``.
         alpha: Weight of the divergence.
 
     Returns:
@@ -149,7 +149,7 @@ def r_drop_loss(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float
     """
 
     def row_losses(logits: Tensor, labels: Tensor, needs_gradient: bool) -> Tensor:
-        # Each row weighs half, because there are two rows for each token.
+        # Each row has a weight of one half, because there are two rows for each token.
         weights = (labels != PAD_ID).to(logits.dtype) / 2
         both, log_total, gap = compare_passes(logits)
         of_label = logits.gather(-1, labels[:, None])[:, 0]
@@ -179,8 +179,8 @@ def r_drop_loss(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float
 def simcut_loss(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, *, alpha: float) -> Tensor:
     """Project both passes onto the vocabulary and sum the loss of SimCut over real tokens (Gao et al. 2022).
 
-    That is the cross-entropy of the first pass alone, plus ``alpha`` times the Kullback-Leibler divergence of
-    the second pass, which is of cut embeddings, from the first. The gradient goes through both passes.
+    This is the cross-entropy of the first pass alone, plus ``alpha`` times the Kullback-Leibler divergence of
+    the second pass, which has cut embeddings, from the first. The gradient flows through both passes.
     Arguments and result are those of `r_drop_loss`; the second pass is the cut one.
     """
 
@@ -220,7 +220,7 @@ def compare_passes(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _projected_loss_of_both(hidden: Tensor, weight: Tensor, labels: Tensor, row_losses: RowLosses) -> Tensor:
-    """`projected_loss` of two passes ``(2, N, D)``, whose rows alternate in each chunk."""
+    """`projected_loss` for two passes ``(2, N, D)``, whose rows alternate in each chunk."""
     # Ordered by token, not by pass, so that a chunk has both passes of its tokens.
     rows = hidden.transpose(0, 1).reshape(-1, hidden.size(-1))
     return projected_loss(rows, weight, labels.repeat_interleave(2), row_losses)
@@ -229,7 +229,7 @@ def _projected_loss_of_both(hidden: Tensor, weight: Tensor, labels: Tensor, row_
 def kept_in_two_passes(ids: Tensor, share: float) -> Tensor:
     """The tokens that keep their embedding: all of the first half of the rows, and most of the other half.
 
-    BOS and EOS are never cut, as in the authors' program.
+    BOS and EOS are never cut, as in the authors' implementation.
 
     Args:
         ids: ``(2B, T)``.
@@ -255,7 +255,7 @@ def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor, smoot
         hidden: ``(N, D)``, the decoder's output.
         weight: ``(V, D)``, the output projection.
         labels: ``(N,)``; rows with PAD do not count.
-        smoothing: Probability that is spread evenly over the vocabulary, in ``[0, 1)``.
+        smoothing: Probability mass spread evenly over the vocabulary, in ``[0, 1)``.
 
     Returns:
         ``()``, in nats.
@@ -279,7 +279,7 @@ def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor, smoot
 
 
 def subtract_target(probabilities: Tensor, labels: Tensor, weights: Tensor, smoothing: float) -> None:
-    """Subtract each row's smoothed target, times its weight, from ``(N, V)`` probabilities, in place."""
+    """Subtract each row's smoothed target, times its weight, from ``(N, V)`` probabilities in place."""
     probabilities.sub_((weights * (smoothing / probabilities.size(-1)))[:, None])
     probabilities.scatter_add_(-1, labels[:, None], (weights * (smoothing - 1))[:, None])
 
@@ -287,9 +287,9 @@ def subtract_target(probabilities: Tensor, labels: Tensor, weights: Tensor, smoo
 def cheapest_masks(batch: Batch) -> tuple[Tensor | None, Mask]:
     """The masks of source and target with which the loss of a batch is computed fastest on its device.
 
-    Padding follows the real tokens of a target, which therefore never attend to it without a mask either;
-    what padding attends to does not count. On CUDA the fastest kernel accepts no mask but the causal one. On
-    a CPU nothing would be gained by that.
+    Padding follows the real tokens of a target, so with the causal mask alone they never attend to it; what
+    padding attends to does not matter. On CUDA, the fastest kernel accepts only the causal mask. On a CPU
+    there is nothing to gain from that.
     """
     if batch.tgt_ids.is_cuda:
         return batch.src_mask if batch.has_src_padding else None, "causal"
@@ -297,7 +297,7 @@ def cheapest_masks(batch: Batch) -> tuple[Tensor | None, Mask]:
 
 
 class Objective(nn.Module):
-    """The model and its loss as one module, from a batch to the summed loss."""
+    """The model and its loss as one module that maps a batch to the summed loss."""
 
     def __init__(
         self,
@@ -327,8 +327,8 @@ class Objective(nn.Module):
     def forward(self, batch: Batch, smoothing: float) -> Tensor:
         """The summed label-smoothed cross-entropy over the real target tokens of the batch: ``()``.
 
-        R-Drop and SimCut replace this loss by their own. If the batch has an alignment, the
-        guided-alignment loss, the mean of the passes, adds its weighted gradient, but not its value: the
+        R-Drop and SimCut replace this loss with their own. If the batch has an alignment, the weighted
+        guided-alignment loss, averaged over the passes, adds its gradient but not its value, so that the
         result can be compared with that of other runs.
         """
         num_passes = 2 if (self.r_drop or self.simcut) and self.training else 1

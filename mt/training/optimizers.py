@@ -1,4 +1,4 @@
-"""The optimizers: AdamW alone, or Muon for the matrices of the layers and AdamW for all else."""
+"""The optimizers: AdamW alone, or Muon for the matrices of the layers and AdamW for everything else."""
 
 from collections.abc import Callable, Iterable
 from itertools import groupby
@@ -15,18 +15,19 @@ from mt.transformer.transformer import Transformer
 class Muon(torch.optim.Optimizer):
     """Updates matrices by orthogonalised momentum (Jordan et al. 2024, "Muon").
 
-    The mean of a matrix's gradients is replaced with a matrix of the same singular vectors whose singular
-    values are all about 1, so that rare directions are learnt as fast as frequent ones. Times 0.2 and the
-    root of its longer side, the update is as large as one of AdamW's, so that one learning rate suits both
-    (Liu et al. 2025, section 2.2). `torch.optim.Muon` does the same with five rounds of one polynomial, one
-    matrix at a time; here those of equal shape share their products, which a CPU is faster at.
+    The moving average of a matrix's gradients is replaced with a matrix that has the same singular vectors
+    and singular values that are all about 1, so that rare directions are learnt as fast as frequent ones.
+    Multiplied by 0.2 and the square root of its longer side, the update is as large as one of AdamW's, so
+    that one learning rate suits both (Liu et al. 2025, section 2.2). `torch.optim.Muon` does the same with
+    five rounds of one polynomial, one matrix at a time; here matrices of equal shape share their products,
+    which is faster on a CPU.
     """
 
     MOMENTUM = 0.95
     # A round with a, b and c maps each singular value s to a s + b s^3 + c s^5. Each of these polynomials is
-    # the nearest to 1 for the values that the one before it leaves (Amsel et al. 2025, "The Polar Express",
-    # theorem 3.1), beginning with 0.0025 to 1. Their intervals end 5 % above that, because bf16 rounds, and
-    # what is beyond them grows without bounds. The last one leaves 0.68 to 1.32.
+    # the one closest to 1 on the interval of values that the previous one leaves (Amsel et al. 2025, "The
+    # Polar Express", theorem 3.1), starting with 0.0025 to 1. Their intervals end 5 % above that, because
+    # bf16 rounds, and values beyond them grow without bounds. The last one leaves 0.68 to 1.32.
     POLYNOMIALS = (
         (8.0098, -21.4846, 14.4488),
         (3.9001, -2.6352, 0.4504),
@@ -39,9 +40,9 @@ class Muon(torch.optim.Optimizer):
         """Prepare for some matrices.
 
         Args:
-            matrices: What is updated.
-            weight_decay: What a step takes off each number, as a share of it, for a learning rate of 1.
-            dtype: What the rounds are computed in; they forgive the rounding of bf16.
+            matrices: The matrices to update.
+            weight_decay: The fraction by which a step shrinks each weight, for a learning rate of 1.
+            dtype: The data type of the rounds, which tolerate the rounding of bf16.
         """
         super().__init__(matrices, {"lr": 0.0, "weight_decay": weight_decay})
         self._dtype = dtype
@@ -63,7 +64,7 @@ class Muon(torch.optim.Optimizer):
         momenta = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
         torch._foreach_lerp_(momenta, gradients, 1 - self.MOMENTUM)
         ahead = torch.empty(len(matrices), *matrices[0].shape, dtype=self._dtype, device=matrices[0].device)
-        # One after the other, they stay in the caches.
+        # One after the other, so that they stay in the caches.
         for slot, gradient, momentum in zip(ahead, gradients, momenta, strict=True):
             slot.copy_(gradient.lerp(momentum, self.MOMENTUM))
         if weight_decay:
@@ -73,7 +74,7 @@ class Muon(torch.optim.Optimizer):
             matrix.add_(direction, alpha=-rate * scale)
 
     def _orthogonalise(self, x: Tensor) -> Tensor:
-        """N x rows x columns: the singular values of each become about 1, by Newton-Schulz iteration."""
+        """``(N, rows, columns)``: make all singular values about 1, by Newton-Schulz iteration."""
         is_wide = x.size(1) <= x.size(2)
         squares = _squares(x)
         # The fourth root of the sum of the singular values' fourth powers, which no singular value exceeds.
@@ -91,7 +92,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def _squares(x: Tensor) -> Tensor:
-    """N x rows x columns: each matrix times its transpose, on the shorter side."""
+    """``(N, rows, columns)``: each matrix times its transpose, on the shorter side."""
     return torch.bmm(x, x.mT) if x.size(1) <= x.size(2) else torch.bmm(x.mT, x)
 
 
@@ -102,13 +103,13 @@ def _shape(matrix: Tensor) -> tuple[int, ...]:
 def make_optimizers(
     model: Transformer, config: TrainingConfig, precision: Precision
 ) -> tuple[torch.optim.Optimizer, Muon | None]:
-    """AdamW, and Muon if the config asks for it. The learning rate of both is set at each step."""
+    """AdamW, and Muon if configured. The learning rate of both is set at each step."""
     groups = parameter_groups(model, config.weight_decay)
     muon: Muon | None = None
     if config.muon:
         inner = _inner_matrices(model)
         groups[0]["params"] = [matrix for matrix in groups[0]["params"] if matrix is model.output.weight]
-        # By the run's precision, not by the machine: processes of one run must compute the same.
+        # By the run's precision, not by the machine, because all processes of a run must compute the same.
         dtype = torch.bfloat16 if precision.name == "bf16" else inner[0].dtype
         muon = Muon(inner, weight_decay=config.weight_decay, dtype=dtype)
     # The fused kernel updates all parameters in one pass.
@@ -123,14 +124,14 @@ def make_optimizers(
 
 
 def count_moments(model: Transformer, config: TrainingConfig) -> int:
-    """The numbers that the optimizers keep: two for each parameter of AdamW's, one for each of Muon's."""
+    """How many numbers the optimizers keep: two for each AdamW parameter, one for each Muon parameter."""
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     num_of_muon = sum(matrix.numel() for matrix in _inner_matrices(model)) if config.muon else 0
     return 2 * num_parameters - num_of_muon
 
 
 def _inner_matrices(model: Transformer) -> list[nn.Parameter]:
-    """All matrices but embeddings and the output, whose rows are words, frequent and rare ones."""
+    """All matrices except embeddings and the output, whose rows are frequent and rare words."""
     matrices = parameter_groups(model, 0.0)[0]["params"]
     return [matrix for matrix in matrices if matrix is not model.output.weight]
 

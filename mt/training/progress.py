@@ -1,4 +1,4 @@
-"""Watching a run: TensorBoard, `metrics.jsonl`, the log file, and a progress bar or log lines."""
+"""Monitoring of a run: TensorBoard, `metrics.jsonl`, the log file, and a progress bar or log lines."""
 
 import contextlib
 import json
@@ -38,16 +38,16 @@ _MAX_METRICS_BYTES = 2**30
 _MAX_FIGURE = 1e300
 # Steps in the running average for the remaining time: one slow step hardly changes it, a busy machine does.
 STEPS_OF_PACE = 100
-# Every so many points of the training curve there is one of each layer, whose figures are many.
+# Points of the training curve between two with the metrics of each layer, which are many.
 POINTS_BETWEEN_LAYERS = 5
 _BETTER: dict[str, Callable[[float, float], float]] = {"bleu": max, "chrf": max, "loss": min}
 BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps{postfix}"
 
 
 class Progress:
-    """Writes each figure to both TensorBoard and `metrics.jsonl`, and shows the progress of the run.
+    """Writes each metric to both TensorBoard and `metrics.jsonl`, and shows the progress of the run.
 
-    It changes nothing that is saved in a checkpoint.
+    It does not change anything that is saved in a checkpoint.
     """
 
     def __init__(
@@ -59,18 +59,18 @@ class Progress:
         metric: str,
         clip_norm: float | None = None,
     ) -> None:
-        """Open the files at the current step; what they hold of later steps is removed.
+        """Open the files at the current step; entries of later steps are removed.
 
         Args:
             run: Where the files are.
             counters: Position of the run.
             total_steps: The step at which it will end; None if that is unknown.
             metric: The metric of `Counters.best_value`.
-            clip_norm: Largest norm of the gradient, to be drawn beside its norm; None for no limit.
+            clip_norm: The maximum gradient norm, to be drawn beside the norm; None for no limit.
         """
         let_older_events_be_read_first(run.tensorboard_dir)
-        # Steps after the checkpoint that training resumes from are repeated and logged again. So is a
-        # validation that is still owed: a process that was killed may have logged it already.
+        # Steps after the checkpoint that training resumes from are repeated and logged again. So is a pending
+        # validation: a process that was killed may have logged it already.
         kept = _forget_after(run.metrics_file, counters)
         first_again = counters.step if counters.owes_validation else counters.step + 1
         self._newest_samples = forget_samples(run.samples_file, first_again)
@@ -117,12 +117,12 @@ class Progress:
         writer = self._tensorboard.file_writer
         assert writer is not None  # Only a closed SummaryWriter has none.
         for summary in (layout(), hyperparameters(options)):
-            # At the first step, so that they are there once, however often the run begins.
+            # At the first step, so that they appear once, however often the run is started.
             writer.add_summary(summary, 1)
 
     def show_corpus(self, report: str, dropped: Mapping[str, int]) -> None:
         """Show in TensorBoard, at the first step, what was dropped from the corpus and why."""
-        # Markdown leaves a table as it is when it is indented by four spaces.
+        # Markdown leaves a table unchanged if it is indented by four spaces.
         self._tensorboard.add_text("corpus/report", textwrap.indent(visible(report), "    "), 1)
         for reason, count in dropped.items():
             self._tensorboard.add_scalar(f"corpus/dropped/{reason.replace(' ', '_')}", count, 1)
@@ -244,7 +244,7 @@ class Progress:
             self._tensorboard.add_scalar("train/clip_norm", self._clip_norm, step)
 
     def _update_best(self, figures: Mapping[str, float]) -> None:
-        """Keep the best value so far of each figure that is a score or the loss."""
+        """Keep the best value so far of each metric that is a score or the loss."""
         for name, better in _BETTER.items():
             value = figures.get(name, math.nan)
             if not math.isnan(value):
@@ -295,7 +295,7 @@ def read_metrics(metrics_file: Path) -> list[dict[str, Any]]:
 
 
 def _is_point(line: object) -> bool:
-    """Whether a line has a step, a kind, and otherwise only figures."""
+    """Whether a line has a step, a kind, and otherwise only metrics."""
     if not isinstance(line, dict) or type(line.get("step")) is not int:
         return False
     figures = [value for name, value in line.items() if name not in ("step", "kind")]
@@ -319,7 +319,7 @@ def _forget_after(metrics_file: Path, counters: Counters) -> list[dict[str, Any]
 
 
 def _figures(line: dict[str, Any]) -> dict[str, float]:
-    """The figures of a line, without its position."""
+    """The metrics of a line, without its position."""
     return {
         name: math.nan if value is None else value
         for name, value in line.items()
@@ -329,12 +329,12 @@ def _figures(line: dict[str, Any]) -> dict[str, float]:
 
 @contextlib.contextmanager
 def log_file(run: RunDirectory) -> Iterator[Callable[[int, str], None]]:
-    """Write log messages to the run's own log file as well, those of other processes with their number.
+    """Also write log messages to the run's own log file, those of other processes with their number.
 
-    What it yields writes a line to the file alone, with the level of `logging`.
+    It yields a function that writes a line only to the file, with a level of `logging`.
 
-    An error that leaves the ``with`` block is written there too, since stderr may be closed or far away. That
-    another process was lost is not: the first one says so.
+    An error that leaves the ``with`` block is written there too, because stderr may be closed or far away.
+    The loss of another process is not, because the first process reports it.
     """
     handler = logging.FileHandler(run.log_file, encoding="utf-8")
     who = "" if processes.is_first() else f"process {processes.rank()}: "
@@ -352,7 +352,7 @@ def log_file(run: RunDirectory) -> Iterator[Callable[[int, str], None]]:
     except Exception as error:
         if not distributed.is_lost_connection(error):
             text = str(error) if isinstance(error, MtError) else f"{type(error).__name__}: {error}"
-            # The caller tells the user.
+            # The caller informs the user.
             note(logging.ERROR, f"Failed: {text}")
         raise
     finally:

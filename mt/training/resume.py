@@ -1,4 +1,4 @@
-"""Starting and resuming a run: what has to fit, and the checkpoint to continue from."""
+"""Starting and resuming a run: what must match, and the checkpoint to continue from."""
 
 import logging
 import platform
@@ -33,10 +33,10 @@ LOG = logging.getLogger(__name__)
 _EQUAL_EVERYWHERE = {
     "mt": "Install the same version on all machines.",
     "torch": "Install the same version on all machines.",
-    "precision": "training.precision: auto takes what is fastest on each machine. Name one that all of them "
-    "have, such as training.precision=float32.",
+    "precision": "training.precision: auto selects what is fastest on each machine. Name one that all of "
+    "them support, such as training.precision=float32.",
 }
-"""What of the environment must be equal in all processes, and what to do where it is not."""
+"""What must be equal in the environments of all processes, and what to do if it is not."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class ResumePoint:
     saved: SavedTraining
     values: SavedValues
     damaged: list[str]
-    """What is damaged in later checkpoints, a sentence for each."""
+    """What is damaged in later checkpoints, one sentence for each."""
 
     def restore(self, train_state: TrainState, run: RunDirectory) -> None:
         """Put the checkpoint into a new train state, once.
 
         Raises:
-            CheckpointError: If it does not fit the model or the tokenizers.
+            CheckpointError: If it does not match the model or the tokenizers.
         """
         try:
             with _explain_unusable(self.checkpoint):
@@ -63,8 +63,8 @@ class ResumePoint:
             self.weights.clear()  # The model has copies, and the run keeps this object.
         except ValueError as error:
             raise CheckpointError(
-                f"{self.checkpoint.folder} does not fit the tokenizers in {run.path}: {error}. "
-                "Put the old ones back.",
+                f"{self.checkpoint.folder} does not match the tokenizers in {run.path}: {error}. "
+                "Restore the old ones.",
                 Remedy.START_OVER,
             ) from error
 
@@ -73,15 +73,15 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
     """The newest sound checkpoint; None for a new run, whose config is then written.
 
     Raises:
-        RunError: If config or tokenizers do not fit the checkpoint, the run's config is lost, or a file of
-            the user's is in the way.
+        RunError: If config or tokenizers do not match the checkpoint, the run's config is lost, or a file of
+            the user is in the way.
         CheckpointError: If checkpoints are lost or damaged.
     """
     recovered, reasons = store.recover()
     if recovered is None:
         refuse_lost_checkpoints(run, store, config)
         refuse_config_of_others(run)
-        # Its steps were never saved; next to the new config they would be misleading.
+        # Those steps were never saved; next to the new config they would be misleading.
         run.metrics_file.unlink(missing_ok=True)
         run.samples_file.unlink(missing_ok=True)
         write_config(run, config)
@@ -89,7 +89,7 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
     checkpoint = recovered.checkpoint
     if not run.exists:
         raise RunError(
-            f"{run.path} has checkpoints and has lost its {run.config_file.name}. Put it back from a copy.",
+            f"{run.path} has checkpoints but has lost its {run.config_file.name}. Restore it from a copy.",
             Remedy.OTHER_RUN,
         )
     refuse_changed_config(run, config)
@@ -103,7 +103,7 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
     with _explain_unusable(checkpoint):
         values = read_values(saved, checkpoint.step)
     if values.counters.reached_limit(config.training, config.validation) and not checkpoint.metrics:
-        # A limit was lowered to where the run was stopped, and a run ends with a validation.
+        # A limit was lowered to where the run was stopped, but a run ends with a validation.
         values.counters.owes_validation = True
     return ResumePoint(checkpoint, weights, saved, values, damaged)
 
@@ -123,14 +123,14 @@ def _explain_unusable(checkpoint: Checkpoint) -> Iterator[None]:
 def report_resuming(
     run: RunDirectory, config: Config, point: ResumePoint, environment: dict[str, str | int]
 ) -> None:
-    """Log where training continues, what was skipped, and why it may not be exact to the bit."""
+    """Log where training continues, what was skipped, and why it may not be bit-exact."""
     checkpoint = point.checkpoint
     for sentence in point.damaged:
         LOG.warning("%s", sentence)
     LOG.info("resuming %s from step %s", run.path, f"{checkpoint.step:,}")
     if checkpoint.format_version == 1:
         LOG.warning(
-            "resuming is not exact to the bit, because the checkpoint has format 1: from now on dropout and "
+            "resuming is not bit-exact, because the checkpoint has format 1: from now on dropout and "
             "the replacement of words with UNK are seeded for each batch%s. The next checkpoint has format "
             "%d.",
             ", and norms, biases and embeddings are exempt from weight decay"
@@ -139,11 +139,11 @@ def report_resuming(
             FORMAT_VERSION,
         )
     for difference in environment_differences(checkpoint.environment, environment):
-        LOG.warning("resuming is not exact to the bit, because this has changed: %s", difference)
+        LOG.warning("resuming is not bit-exact, because this has changed: %s", difference)
 
 
 def refuse_config_of_others(run: RunDirectory) -> None:
-    """Before a run starts: check that its ``config.yaml`` would not replace a file of the user's.
+    """Before a run starts: check that its ``config.yaml`` would not replace a user's file.
 
     The config of an earlier attempt that failed may be replaced; it is recognised by its exact text.
 
@@ -158,13 +158,13 @@ def refuse_config_of_others(run: RunDirectory) -> None:
         ours = ""
     if _content(run) != ours.encode():
         raise RunError(
-            f"{run.config_file} was not written by training, which would replace it. Rename that file.",
+            f"{run.config_file} was not written by training, but would be replaced. Rename that file.",
             Remedy.OTHER_RUN,
         )
 
 
 def _content(run: RunDirectory) -> bytes | None:
-    """The content of ``config.yaml``; None if it cannot be a file that training wrote."""
+    """The content of ``config.yaml``; None if it cannot have been written by training."""
     try:
         return read_bytes(run.config_file, max_bytes=MAX_CONFIG_BYTES)
     except OSError:
@@ -174,7 +174,7 @@ def _content(run: RunDirectory) -> bytes | None:
 def refuse_lost_checkpoints(run: RunDirectory, store: CheckpointStore, config: Config) -> None:
     """Before a run without checkpoints starts: check that it never had one.
 
-    Steps in the metrics do not prove it, because a run that was killed before its first checkpoint has them,
+    Steps in the metrics do not prove it, because a run that was killed before its first checkpoint has them
     too. They do if they continue after a step that must have been saved, such as the first validation.
 
     Raises:
@@ -189,13 +189,13 @@ def refuse_lost_checkpoints(run: RunDirectory, store: CheckpointStore, config: C
     if traces:
         raise RunError(
             f"{run.path} has lost its checkpoints: {' and '.join(traces)} show that it had some. "
-            "Put them back from a copy.",
+            "Restore them from a copy.",
             Remedy.START_OVER if run.exists else Remedy.OTHER_RUN,
         )
 
 
 def _earlier_config(run: RunDirectory, config: Config) -> Config:
-    """The config that the metrics were written with, as far as it is known."""
+    """The config that the metrics were written with, as far as known."""
     try:
         return load_config(run.config_file) if run.exists else config
     except ConfigError:
@@ -207,7 +207,7 @@ def refuse_changed_config(
     config: Config,
     remedies: Sequence[Remedy] = (Remedy.OTHER_RUN, Remedy.START_OVER),
 ) -> None:
-    """Before a run is resumed: check that no option has changed that changes the mathematics.
+    """Before a run is resumed: check that no option has changed that affects the mathematics.
 
     Raises:
         RunError: If an option has changed; the message names all of them.
@@ -216,7 +216,7 @@ def refuse_changed_config(
     if changed:
         fields = "\n  ".join(changed)
         raise RunError(
-            f"{run.path} was started with another config:\n  {fields}\nSet these options as they were.",
+            f"{run.path} was started with another config:\n  {fields}\nSet these options back.",
             *remedies,
         )
 
@@ -225,7 +225,7 @@ def refuse_unlike_processes(config: Config, environment: Mapping[str, str | int]
     """Before several processes train: check that they have the same software, precision and config.
 
     Raises:
-        RunError: On the first process, whose end is the end of the others; the message names what differs.
+        RunError: In the first process, whose end also ends the others; the message names what differs.
     """
     (mine, my_options), *others = distributed.gather((dict(environment), all_options(config)))
     if not processes.is_first():
@@ -238,7 +238,7 @@ def refuse_unlike_processes(config: Config, environment: Mapping[str, str | int]
                 )
         if different := environment_differences(its_options, my_options):
             raise RunError(
-                f"process {rank} was given another config than the first process (-> shows the first one's): "
+                f"process {rank} was given a different config from the first process (shown after ->): "
                 f"{', '.join(different)}. Start the same command with the same config on all machines."
             )
 
@@ -280,7 +280,7 @@ def explain_out_of_memory(config: Config) -> Iterator[None]:
     """Explain what can be made smaller if splitting batches does not help.
 
     Raises:
-        TrainingError: If the block of the ``with`` runs out of memory.
+        TrainingError: If the ``with`` block runs out of memory.
     """
     try:
         yield

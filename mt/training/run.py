@@ -1,4 +1,4 @@
-"""Training a run from its config to its end, or as far as it gets before an interruption."""
+"""Trains a run from its config to its end, or as far as it gets before an interruption."""
 
 import logging
 import math
@@ -45,8 +45,8 @@ from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
 
-# A stack has 8 graphs: with and without a gradient, a mask, and more than one row. There are more where sizes
-# are equal by chance when a graph is made. Beyond the limit, which is 8 by default, nothing new is compiled.
+# A stack has 8 graphs: with and without a gradient, a mask, and more than one row. There are more if sizes
+# happen to be equal when a graph is made. Beyond the limit, which is 8 by default, nothing new is compiled.
 _MOST_GRAPHS = 64
 
 
@@ -59,9 +59,9 @@ class Outcome:
     counters: Counters
     exit_code: int = 0
     was_finished: bool = False
-    """Whether the run was finished before this session, which then did nothing."""
+    """Whether the run was finished before this session, which therefore did nothing."""
     was_started: bool = True
-    """False if the interruption came before an old run was moved aside, or a new one was branched off."""
+    """False if it was interrupted before an old run was moved aside, or a new one was branched off."""
 
 
 def run_training(
@@ -75,9 +75,9 @@ def run_training(
     """Start a run, resume it, or find that it is finished.
 
     Args:
-        config: What to train.
+        config: The config of the run.
         run: The run directory; it is created if it does not exist.
-        restart: Move an existing run aside, as soon as the corpus is known to be usable, and start over.
+        restart: Move an existing run aside, once the corpus is known to be usable, and start over.
         from_checkpoint: Start a new run that continues from this checkpoint of another run.
         max_seconds: The time limit of this session, after which the run is saved and can be resumed.
 
@@ -116,7 +116,7 @@ def run_training(
                 run.stopped_file.unlink(missing_ok=True)
                 if is_finished:
                     return Outcome(finished, counters, was_finished=True)
-                # By this line `mt show` tells a session from the one before.
+                # With this line, `mt show` recognises the start of a session.
                 note(logging.INFO, f"training in {run.path}")
                 try:
                     with _ready(setup, point, counters, corpus) as ready:
@@ -132,7 +132,7 @@ def run_training(
 
 @dataclass(frozen=True)
 class _Setup:
-    """What training needs besides its state and its data, on each process."""
+    """What training needs besides its state and its data, in each process."""
 
     config: Config
     run: RunDirectory
@@ -151,11 +151,11 @@ class _Start:
 
     is_finished: bool
     step: int
-    """Of the checkpoint that training resumes from; 0 for a new run."""
+    """The step of the checkpoint that training resumes from; 0 for a new run."""
 
 
 def _train_with_the_first(setup: _Setup) -> Outcome:
-    """Train as one of the other processes, which write nothing but their errors."""
+    """Train as one of the other processes, which only write their errors."""
     show_only_errors()
     start = distributed.agree(_Start(is_finished=False, step=0))
     if start.is_finished:
@@ -166,7 +166,7 @@ def _train_with_the_first(setup: _Setup) -> Outcome:
         if counters.step != start.step:
             raise RunError(
                 f"process {processes.rank()} finds no checkpoint of step {start.step:,} in "
-                f"{setup.run.path}: all machines need the same folder."
+                f"{setup.run.path}: all machines must share this folder."
             )
         try:
             with _ready(setup, point, counters, None) as ready:
@@ -181,7 +181,7 @@ def _train_with_the_first(setup: _Setup) -> Outcome:
 def _ready(
     setup: _Setup, point: ResumePoint | None, counters: Counters, corpus: Corpus | None
 ) -> Iterator[tuple[TrainState, BatchStream, Session]]:
-    """Prepare the data and build or restore the model: what training needs, for the ``with`` block.
+    """Prepare the data, and build or restore the model, for the duration of the ``with`` block.
 
     Raises:
         Interrupted: If the session was asked to stop; there is nothing to save yet.
@@ -190,7 +190,7 @@ def _ready(
     is_first = processes.is_first()
     seed_everything(config.training.seed)
     with interruption.at_once():
-        # The others find the tokenizers that the first one has saved.
+        # The other processes use the tokenizers that the first one has saved.
         resuming = point is not None or not is_first
         prepared = distributed.in_turns(lambda: prepare(config, run, resuming=resuming, corpus=corpus))
     model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(setup.device)
@@ -204,14 +204,14 @@ def _ready(
         report_resuming(run, config, point, environment)
     _report_model(model, environment)
     _prepare_process(model, config)
-    # Making an epoch may take longer than a step may.
+    # Preparing an epoch may take longer than a step is allowed to.
     batches = distributed.together(lambda: _batches(config, prepared, counters, interruption))
     if processes.are_several():
         train_state.try_out(distributed.together(lambda: batches.largest_batch(counters.epoch)))
     with _progress(config, run, prepared, batches, counters) if is_first else nullcontext() as progress:
         session = Session(config, run, setup.store, prepared, environment, interruption, progress)
         session.newest = point.checkpoint if point else None
-        # On a CPU, the thread would take the time of those that compute.
+        # On a CPU, the thread would take time from those that compute.
         with batches.collating_ahead(pinned=True) if setup.device.type == "cuda" else nullcontext():
             yield train_state, batches, session
 
@@ -226,14 +226,14 @@ def _refuse_idle_processes(config: Config) -> None:
     if size > each:
         raise ConfigError(
             f"{size} processes cannot share a step of {each} micro-batch{'es' if each > 1 else ''} "
-            f"(training.num_micro_batches). Start at most {each}, or, for steps of as many tokens, set "
+            f"(training.num_micro_batches). Start at most {each}, or, for steps of the same size, set "
             f"training.num_micro_batches={size} and training.batch_tokens="
             f"{config.training.batch_tokens * each // size}."
         )
     if each % size:
         turns = -(-each // size)
         LOG.warning(
-            "%d micro-batches on %d processes: %.0f %% of the time is spent waiting. Take a multiple of %d "
+            "%d micro-batches on %d processes: %.0f %% of the time is spent waiting. Use a multiple of %d "
             "(training.num_micro_batches).",
             each,
             size,
@@ -245,7 +245,7 @@ def _refuse_idle_processes(config: Config) -> None:
 def _make_place(
     config: Config, run: RunDirectory, interruption: Interruption, restart: bool, from_checkpoint: Path | None
 ) -> Corpus | None:
-    """Move an old run aside, or branch off a new one; the corpus, if it had to be loaded first."""
+    """Move an old run aside, or branch off a new one; return the corpus if it had to be loaded first."""
     if from_checkpoint is not None:
         origin = find_origin(from_checkpoint, run, config)
         with interruption.at_once():
@@ -254,7 +254,7 @@ def _make_place(
         branch_off(origin, run, config)
         return corpus
     if restart and run.exists:
-        # Everything that was given is loaded first: a wrong path leaves the old run in its place.
+        # All inputs are loaded first, so that a wrong path leaves the old run in its place.
         with interruption.at_once():
             corpus = load_corpus(config.data, config.cleaning)
             if config.tokenizer.kind == "file":
@@ -265,12 +265,12 @@ def _make_place(
 
 
 def _prepare_process(model: Transformer, config: Config) -> None:
-    """Fix the number of threads, keep freed memory, and compile the model if the config says so."""
+    """Fix the number of threads, keep freed memory, and compile the model if configured."""
     fix_num_threads()
     keep_freed_memory()
     if config.training.compile:
         torch._dynamo.config.recompile_limit = _MOST_GRAPHS
-        # The stacks take most of the time; the loss is computed in chunks and gains nothing.
+        # The stacks take most of the time; the loss is computed in chunks and would gain nothing.
         model.encoder.compile(dynamic=True)
         model.decoder.compile(dynamic=True)
 
@@ -329,7 +329,7 @@ def _report_model(model: Transformer, environment: dict[str, str | int]) -> None
     )
     device = model.output.weight.device
     if environment["precision"] == "float32" and multiplies_bf16_fast(device):
-        LOG.info("this %s is faster in bf16: a new run may set training.precision=auto", device.type)
+        LOG.info("this %s is faster in bf16: for a new run, consider training.precision=auto", device.type)
 
 
 def _report_end(finished: str | None, counters: Counters, metric: str, interruption: Interruption) -> None:

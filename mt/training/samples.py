@@ -1,4 +1,4 @@
-"""Translations of the same validation sentences over time: kept in a file, shown as tables."""
+"""Translations of the same validation sentences over time, saved in a file and shown as tables."""
 
 import contextlib
 import json
@@ -67,7 +67,7 @@ def sample_table(samples: Sequence[Sample], before: Samples | None) -> str:
 
     Args:
         samples: The rows.
-        before: The samples of the validation before; None if there was none.
+        before: The samples of the previous validation; None if there was none.
     """
     change = "change" if before is None else f"change since step {before.step:,}"
     known = {} if before is None else {each.source: each.translation for each in before.samples}
@@ -83,12 +83,12 @@ def sample_table(samples: Sequence[Sample], before: Samples | None) -> str:
 
 
 def _change(known: Mapping[str, str], sample: Sample) -> str:
-    """The words that were replaced, left out and added, in Markdown; new words are bold."""
+    """The words that were replaced, removed and added, in Markdown; new words are bold."""
     if sample.source not in known:
         return "new"
     old, new = known[sample.source].split(), sample.translation.split()
     edits = []
-    # Without autojunk, which would ignore frequent words of long sentences.
+    # Without autojunk, which would ignore frequent words in long sentences.
     for kind, old_start, old_end, start, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         gone, come = (markdown_text(" ".join(words)) for words in (old[old_start:old_end], new[start:end]))
         if kind != "equal":

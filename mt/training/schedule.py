@@ -12,7 +12,7 @@ def noam_learning_rate(step: int, *, d_model: int, warmup_steps: int, factor: fl
         step: Optimizer steps, counted from 1 (not micro-batches).
         d_model: Width of the model; a wider model gets a lower learning rate.
         warmup_steps: Steps of linear rise.
-        factor: A factor for the whole schedule.
+        factor: Multiplies the whole schedule.
 
     Raises:
         ValueError: If ``step`` is below 1, where the formula is not defined.
@@ -45,7 +45,7 @@ def _after_warmup(step: int, config: ScheduleConfig) -> float:
         case "inverse_sqrt":
             return math.sqrt(max(config.warmup_steps, 1) / step)
         case "cosine":
-            # The config requires a total beyond the warm-up; after it the rate stays at zero.
+            # The config requires a total greater than the warm-up; after it the rate stays at zero.
             assert config.total_steps is not None
             done = (step - config.warmup_steps) / (config.total_steps - config.warmup_steps)
             return 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))

@@ -32,7 +32,7 @@ LOG = logging.getLogger(__name__)
 
 
 def diverged(what: str) -> TrainingError:
-    """The error that ends a run whose numbers are no longer finite; ``what`` says which."""
+    """The error that ends a run whose numbers are no longer finite; ``what`` describes them."""
     return TrainingError(
         f"{what}. Try a lower schedule.learning_rate, more schedule.warmup_steps, or "
         "training.precision=float32.",
@@ -52,7 +52,7 @@ class Session:
     environment: dict[str, str | int]
     interruption: Interruption
     progress: Progress | None
-    """None for all processes but the first."""
+    """None for all processes except the first."""
     newest: Checkpoint | None = None
     """The newest checkpoint of the run."""
 
@@ -62,7 +62,7 @@ class Session:
         self._attention: list[Pixels] = []
 
     def validate(self, train_state: TrainState) -> ValidationResult | None:
-        """Evaluate the model; None if it was interrupted, after which it is repeated on resuming.
+        """Evaluate the model; None if this was interrupted, in which case it is repeated on resuming.
 
         Raises:
             TrainingError: If the model's logits are NaN or infinite.
@@ -105,7 +105,7 @@ class Session:
             ) from error
 
     def agree_on_time(self, counters: Counters) -> None:
-        """Take the first process's time where it limits the run, because all must find the same end."""
+        """Use the first process's time if time limits the run, because all must agree on its end."""
         if self.config.training.max_minutes is not None:
             counters.seconds = distributed.agree(counters.seconds)
 
@@ -115,7 +115,7 @@ class Session:
             self.progress.step(counters, result, point)
 
     def show(self, counters: Counters, result: ValidationResult) -> None:
-        """Show a validation with some of its translations, evenly spread over the validation split."""
+        """Show a validation with some of its translations, spread evenly over the validation split."""
         if self.progress is None:
             return
         rows = self.prepared.corpus.validation
@@ -126,10 +126,10 @@ class Session:
         self.progress.attention(counters, self._attention)
 
     def save(self, train_state: TrainState, figures: dict[str, float], *, is_best: bool) -> None:
-        """Save a checkpoint, with the figures of the validation at this step, if there was one.
+        """Save a checkpoint, with the metrics of the validation at this step, if there was one.
 
         Raises:
-            TrainingError: If a weight is NaN or infinite; the checkpoints that were saved before stay.
+            TrainingError: If a weight is NaN or infinite; earlier checkpoints are kept.
         """
         if processes.is_first():
             self._save(train_state, figures, is_best=is_best)
@@ -139,7 +139,7 @@ class Session:
         started = time.perf_counter()
         model = train_state.objective.model
         if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
-            raise diverged(f"weights of the model are NaN or infinite at step {train_state.counters.step:,}")
+            raise diverged(f"model weights are NaN or infinite at step {train_state.counters.step:,}")
         training_state = train_state.save()
         with train_state.evaluation_weights():
             self.newest = self.store.save(

@@ -17,14 +17,14 @@ from mt.training.health import Health
 
 LOG = logging.getLogger(__name__)
 
-# A batch that is smaller by less than this share than one that ran out of memory would probably run out of
-# memory as well. Finding that out costs a step; splitting a batch needlessly costs little.
+# A batch that is less than this share smaller than one that ran out of memory would probably also run out of
+# memory. Finding that out costs a step; splitting a batch needlessly costs little.
 _MARGIN = 1 / 8
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one step did."""
+    """The result of one step."""
 
     loss: float
     """Label-smoothed loss, in nats per real target token."""
@@ -34,17 +34,17 @@ class StepResult:
     updated: bool
     """False if the loss or the gradient was not finite: then no parameter was changed."""
     scale_too_large: bool = False
-    """Whether the only reason was the loss scale of fp16, which has been lowered."""
+    """Whether the only reason was the fp16 loss scale, which has been lowered."""
     learning_rate: float = 0.0
     health: Health | None = None
-    """None unless it was asked for."""
+    """None unless requested."""
     stop_requested: bool = False
     """Whether any process was asked to stop before the end of the step."""
 
 
 @dataclass(frozen=True)
 class LaunchedStep:
-    """A step whose figures the host has not read yet; the device may still be computing it."""
+    """A step whose metrics the host has not read yet; the device may still be computing it."""
 
     number: int
     """Steps of the run up to this one."""
@@ -70,14 +70,14 @@ def accumulate_gradients(
     however many processes, give the gradient of the one batch that they make up.
 
     If a batch runs out of memory, the whole accumulation starts over with batches of its size split in
-    halves, because the interrupted backward pass has left a part of its gradient behind. Without dropout
-    the gradient is the same up to rounding. With dropout, the halves draw other masks than the whole batch,
-    but always the same ones, which follow from the seed of the micro-batch. One of several processes cannot
-    start over by itself.
+    halves, because the interrupted backward pass has left part of its gradient behind. Without dropout, the
+    gradient is the same up to rounding. With dropout, the halves draw other masks than the whole batch, but
+    always the same ones, which follow from the seed of the micro-batch. One of several processes cannot start
+    over on its own.
 
     Args:
-        objective: The model with its loss, on the device to compute on, as `distributed.wrap` returns it.
-        micro_batches: Those of this process, on any device.
+        objective: The model with its loss, on the device to compute on, as returned by `distributed.wrap`.
+        micro_batches: The micro-batches of this process, on any device.
         num_target_tokens: Real target tokens of the step, on all processes.
         precision: The precision to compute in.
         smoothing: Label smoothing.
@@ -85,14 +85,14 @@ def accumulate_gradients(
             before; batches of about that size are split at once.
 
     Returns:
-        The summed loss of this process's micro-batches, divided by the target tokens that a process has on
-        average, ``()``; and the new value of ``positions_too_large``.
+        The summed loss of this process's micro-batches ``()``, divided by the average number of target tokens
+        per process; and the new value of ``positions_too_large``.
 
     Raises:
         TrainingError: If a single sentence pair, or with several processes a batch, does not fit into memory.
     """
     device = next(objective.parameters()).device
-    # The exchange of gradients takes their mean.
+    # The gradient exchange computes the mean.
     num_tokens_each = num_target_tokens / processes.size()
     latest = micro_batches[0]
 

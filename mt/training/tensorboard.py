@@ -1,4 +1,4 @@
-"""What TensorBoard needs besides figures: a layout of charts, hyper-parameters, and event files in order."""
+"""What TensorBoard needs besides metrics: a chart layout, hyper-parameters, and event files in order."""
 
 import time
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from torch.utils.tensorboard.summary import custom_scalars
 
 from mt.config.located_yaml import Scalar
 
-# Regular expressions on tags, three charts a row. All runs have the same: TensorBoard would add others.
+# Regular expressions for tags, three charts per row. The same in all runs, as TensorBoard would add others.
 _CHARTS = {
     "1 Does it learn?": {
         "loss: training (smoothed, with dropout), validation": ["train/loss$", "validation/loss$"],
@@ -47,7 +47,7 @@ _CHARTS = {
 
 
 def layout() -> Summary:
-    """The charts of the Custom Scalars page, those that matter first."""
+    """The charts of the Custom Scalars page, the most important ones first."""
     return custom_scalars(  # type: ignore[no-untyped-call]
         {
             category: {title: ["Multiline", tags] for title, tags in charts.items()}
@@ -57,17 +57,17 @@ def layout() -> Summary:
 
 
 def hyperparameters(options: Mapping[str, Scalar]) -> Summary:
-    """The run's row of the HParams page.
+    """The run's row on the HParams page.
 
-    Its columns are left to TensorBoard, which puts first the options in which runs differ, and takes the
-    metrics from the curves, in the order of their tags.
+    Its columns are left to TensorBoard, which puts options in which runs differ first, and takes the metrics
+    from the curves, in the order of their tags.
 
     Args:
-        options: Values by name. Those that are None have an empty cell.
+        options: Values by name. None becomes an empty cell.
     """
     row = SessionStartInfo(start_time_secs=time.time())
     for name, value in options.items():
-        # A truth value is a number too.
+        # A bool is also an int.
         if isinstance(value, bool):
             row.hparams[name].bool_value = value
         elif isinstance(value, int | float):
@@ -82,8 +82,8 @@ def hyperparameters(options: Mapping[str, Scalar]) -> Summary:
 def let_older_events_be_read_first(tensorboard_dir: Path) -> None:
     """Rename event files of earlier sessions so that their names sort before that of the next one.
 
-    TensorBoard reads them in the order of their names, which start with the second of their creation; a clock
-    that was set back would mix up the curves.
+    TensorBoard reads them in the order of their names, which start with their time of creation in seconds; a
+    clock that was set back would mix up the curves.
     """
     newest = int(time.time()) - 1
     renamed = []
@@ -94,6 +94,6 @@ def let_older_events_be_read_first(tensorboard_dir: Path) -> None:
         newest = min(newest, int(second))
         renamed.append((file, file.with_name(".".join([*head, f"{newest:010d}", tail]))))
         newest -= 1
-    # The oldest first, so that the order is right even if this is interrupted.
+    # The oldest first, so that the order is correct even if this is interrupted.
     for file, new_name in reversed(renamed):
         file.rename(new_name)

@@ -1,4 +1,4 @@
-"""The state of training: the model, its optimizer, and everything else that a checkpoint holds."""
+"""The state of training: the model, its optimizer, and everything else in a checkpoint."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ class MovingAverage:
 
     @contextmanager
     def in_the_model(self) -> Iterator[None]:
-        """Inside of the ``with`` block the model has the averaged weights, afterwards its own again."""
+        """Inside the ``with`` block the model has the averaged weights, afterwards its own again."""
         self._swap()
         try:
             yield
@@ -62,7 +62,7 @@ class MovingAverage:
     def restore(
         self, num_updates: int, average: Mapping[str, Tensor], trained_weights: Mapping[str, Tensor]
     ) -> None:
-        """Continue from this average of so many updates.
+        """Continue from this average after ``num_updates`` updates.
 
         Raises:
             ValueError: If names or shapes are not those of the model.
@@ -84,7 +84,7 @@ def _copies(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 @dataclass
 class TrainState:
-    """Everything that changes while a model is trained, and therefore everything that a checkpoint holds."""
+    """Everything that changes while a model is trained, and therefore everything in a checkpoint."""
 
     objective: Objective
     """The model with its loss, on the device to compute on."""
@@ -95,16 +95,16 @@ class TrainState:
     """The learning rate of each optimizer step, counted from 1."""
     label_smoothing: float = 0.0
     clip_norm: float | None = None
-    """Largest norm of the gradient; None for no limit."""
+    """The maximum gradient norm; None for no limit."""
     average: MovingAverage | None = None
-    """If there is one, it is validated and saved as the model."""
+    """The moving average; if there is one, it is validated and saved as the model."""
     counters: Counters = field(default_factory=Counters)
     muon: Muon | None = None
-    """If there is one, it updates the matrices that are not the optimizer's."""
+    """If there is one, it updates the matrices that the optimizer does not."""
     skips_on_device: bool = False
-    """Whether the optimizer's kernel itself leaves out an update that is not finite, as fused AdamW can.
+    """Whether the optimizer's kernel itself skips an update that is not finite, as fused AdamW can.
 
-    Then the host need not know of it before it launches the next step.
+    Then the host need not know about it before it launches the next step.
     """
 
     def __post_init__(self) -> None:
@@ -136,10 +136,10 @@ class TrainState:
         waits for the device, unless the step is observed.
 
         Args:
-            micro_batches: Those of this process, on any device.
-            num_target_tokens: Real target tokens of the step on all processes; None if this is the only one.
-            observe: Whether to measure the step's `Health` too, which takes a few percent of its time and,
-                until it is over, a copy of the weights.
+            micro_batches: The micro-batches of this process, on any device.
+            num_target_tokens: Real target tokens of the step in all processes; None if this is the only one.
+            observe: Whether to also measure the step's `Health`, which takes a few percent of its time and,
+                during the step, a copy of the weights.
             stop: Whether this process was asked to stop.
 
         Raises:
@@ -150,9 +150,9 @@ class TrainState:
         if num_target_tokens is None:
             num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
         own_loss = self._accumulate(micro_batches, num_target_tokens)
-        # One exchange for all that the processes must know of each other.
+        # One exchange for everything that the processes must know about each other.
         loss, num_stops = distributed.total(torch.stack((own_loss, torch.full_like(own_loss, stop))))
-        # Before clipping, which needs the true norm, not that of the scaled gradient.
+        # Before clipping, which needs the true norm, not the norm of the scaled gradient.
         for optimizer in self._optimizers:
             scaler.unscale_(optimizer)
         checkup = Checkup(self.objective.model) if observe else None
@@ -161,13 +161,13 @@ class TrainState:
         norm = clip_grad_norm_(parameters, math.inf if self.clip_norm is None else self.clip_norm)
         # Before it is updated.
         scale = scaler.scale(torch.ones_like(own_loss))
-        # One transfer for all that the host must know.
+        # One transfer for everything that the host must know.
         figures = DeferredRead(torch.stack((loss, num_stops, norm.to(loss.device), scale.to(loss.device))))
         rate = self.learning_rate(counters.step + 1)
         for group in groups:
             group["lr"] = rate
         if self.skips_on_device:
-            # As torch's GradScaler does it with fused optimizers. That looks at the gradient alone.
+            # As torch's GradScaler does with fused optimizers, but it only looks at the gradient.
             is_bad = ~(loss.isfinite() & norm.isfinite())
             self.optimizer.found_inf = is_bad.float()  # type: ignore[attr-defined]
             self.optimizer.step()
@@ -183,7 +183,7 @@ class TrainState:
         return LaunchedStep(counters.step, micro_batches, num_target_tokens, rate, health, figures)
 
     def finish(self, step: LaunchedStep) -> StepResult:
-        """Wait for the figures of a step, and count its loss. Steps are finished in their order."""
+        """Wait for the metrics of a step, and count its loss. Steps must be finished in order."""
         total_loss, num_stops, norm, scale = step.figures.wait()
         loss = total_loss / processes.size()
         updated = _is_finite(step.figures)
@@ -204,10 +204,10 @@ class TrainState:
         )
 
     def try_out(self, batch: Batch) -> None:
-        """Compute the gradient of a batch and forget it: what does not fit into memory fails at once.
+        """Compute the gradient of a batch and discard it, so that running out of memory shows at once.
 
-        With several processes it is also needed for exact resuming, because the first exchange decides how
-        the later ones add up.
+        With several processes, this is also needed for exact resuming, because the first exchange determines
+        the order of summation in later ones.
 
         Raises:
             TrainingError: If the batch does not fit into memory.
@@ -216,7 +216,7 @@ class TrainState:
         self.objective.zero_grad()
 
     def _accumulate(self, micro_batches: Sequence[Batch], num_target_tokens: int) -> Tensor:
-        """Leave the gradient in the parameters; the loss as `accumulate_gradients` returns it."""
+        """Leave the gradient in the parameters; return the loss as in `accumulate_gradients`."""
         self.objective.train()
         loss, self.counters.positions_too_large = accumulate_gradients(
             self._wrapped,
@@ -229,7 +229,7 @@ class TrainState:
         return loss
 
     def evaluation_weights(self) -> AbstractContextManager[None]:
-        """Inside of the ``with`` block the model has the weights that are validated and saved."""
+        """Inside the ``with`` block the model has the weights that are validated and saved."""
         return nullcontext() if self.average is None else self.average.in_the_model()
 
     def save(self) -> SavedTraining:
@@ -238,7 +238,7 @@ class TrainState:
         tensors: dict[str, Tensor] = {}
         num_updates = 0
         for name, parameter in self.objective.model.named_parameters():
-            # A kernel that has skipped all updates so far has moments of none.
+            # A kernel that has skipped all updates so far has no moments.
             if (moments := self.optimizer.state.get(parameter)) and int(moments["step"]):
                 tensors[EXP_AVG + name] = moments["exp_avg"]
                 tensors[EXP_AVG_SQ + name] = moments["exp_avg_sq"]
@@ -260,11 +260,11 @@ class TrainState:
         return SavedTraining(values, tensors)
 
     def restore(self, weights: Mapping[str, Tensor], saved: SavedTraining, values: SavedValues) -> None:
-        """Continue from what `save` returned; nothing is changed before all of it is verified.
+        """Continue from the result of `save`; nothing is changed before all of it is verified.
 
         Args:
             weights: The weights that were saved as the model.
-            saved: What `save` returned.
+            saved: The result of `save`.
             values: Its plain values, verified (`read_values`).
 
         Raises:
@@ -289,10 +289,10 @@ class TrainState:
 
     def _refuse_other_values(self, values: SavedValues) -> None:
         has_scale = values.scaler is not None
-        # Where `auto` chose the precision, another machine may have chosen another one.
+        # If the precision was `auto`, another machine may have chosen another one.
         needs_scale = has_scale if self.precision.is_automatic else self.precision.scaler.is_enabled()
         for what, is_there, belongs_there in (
-            ("the scale of fp16", has_scale, needs_scale),
+            ("a loss scale for fp16", has_scale, needs_scale),
             ("a moving average of the weights", values.average is not None, self.average is not None),
         ):
             if is_there != belongs_there:
@@ -303,7 +303,7 @@ class TrainState:
                 )
 
     def _refuse_other_tensors(self, tensors: Mapping[str, Tensor], *, has_moments: bool) -> None:
-        # The fused kernel of Adam checks no shapes and would write past the end of a smaller tensor.
+        # The fused Adam kernel does not check shapes and would write past the end of a smaller tensor.
         own = self.objective.model.weights()
         expected = {WEIGHTS + name: weight for name, weight in own.items()} if self.average else {}
         if has_moments:
@@ -342,18 +342,18 @@ class TrainState:
                         "exp_avg_sq": tensors[EXP_AVG_SQ + name],
                     }
                 )
-            # The groups are the optimizer's current ones: all that they hold comes from the config.
+            # The groups are the optimizer's current ones: everything in them comes from the config.
             groups = optimizer.state_dict()["param_groups"]
             optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
     def _names(self, optimizer: torch.optim.Optimizer) -> list[str]:
-        """The names of the parameters that it updates, in its order."""
+        """The names of the parameters that the optimizer updates, in its order."""
         names = {parameter: name for name, parameter in self.objective.model.named_parameters()}
         return [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def _is_finite(figures: DeferredRead) -> bool:
-    """Whether the loss and the norm of a step are."""
+    """Whether the loss and the norm of a step are finite."""
     loss, _, norm, _ = figures.wait()
     return math.isfinite(loss) and math.isfinite(norm)
 
@@ -380,6 +380,6 @@ def new_train_state(
         None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
         counters,
         muon,
-        # Muon has no such kernel, and the host counts the updates, which weight the average.
+        # Muon has no such kernel, and the moving average needs the number of updates on the host.
         skips_on_device=precision.device.type == "cuda" and muon is None and training.ema_decay is None,
     )

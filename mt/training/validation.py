@@ -32,7 +32,7 @@ class ValidationResult:
     length_ratio: float = math.nan
     """Words of the translations divided by words of the references; BLEU penalises less than 1."""
     unknown_share: float = math.nan
-    """Share of the tokens of the translations that are not in the vocabulary, as copied words are."""
+    """Share of the tokens of the translations that are not in the vocabulary, such as copied words."""
 
     @property
     def perplexity(self) -> float:
@@ -40,12 +40,12 @@ class ValidationResult:
         return min(math.exp(min(self.loss, 700.0)), 1e299)
 
     def values(self) -> dict[str, float]:
-        """All figures by name, including every choice of `validation.metric`."""
+        """All metrics by name, including every choice of `validation.metric`."""
         scores = {name: score.value for name, score in self.scores.items()}
         return {"loss": self.loss, "perplexity": self.perplexity, **scores}
 
     def figures(self) -> dict[str, float]:
-        """The values, and what else is worth a curve."""
+        """The values, and further metrics that are worth a curve."""
         return {**self.values(), "length_ratio": self.length_ratio, "unknown_share": self.unknown_share}
 
 
@@ -63,7 +63,7 @@ def validate(
 
     Args:
         objective: The model with its loss.
-        batches: The validation pairs, of several processes this one's share.
+        batches: The validation pairs; with several processes, the share of this one.
         precision: The precision to compute the loss in.
         translate: Maps sources to translations, in the same order.
         sources: The text of the validation split.
@@ -96,7 +96,7 @@ def unknown_share(texts: Sequence[str], tokenizer: Tokenizer) -> float:
 def validation_loss(objective: Objective, batches: Iterable[Batch], precision: Precision) -> float:
     """Cross-entropy without smoothing, in nats per real target token; NaN if there are no batches.
 
-    Several processes have a share of the batches each, and get the loss of all.
+    With several processes, each has a share of the batches and gets the loss of all.
     """
     device = next(objective.parameters()).device
 

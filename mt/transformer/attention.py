@@ -24,13 +24,13 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
     if mask is None:
         return scores.softmax(-1)
-    # The lowest finite number instead of -inf, so that a row without any key gives no NaN; then exact zeros.
+    # The lowest finite number, not -inf, so that a row without any key does not become NaN; then exact zeros.
     scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     return scores.softmax(-1).masked_fill(~mask, 0.0)
 
 
 class ScaledDotProductAttention(nn.Module):
-    """Equation 1 of the paper by torch's fused kernel, with dropout on the attention weights.
+    """Equation 1 of the paper with torch's fused kernel, and dropout on the attention weights.
 
     It is a module so that `mt.transformer.recording` can hook into it.
     """
@@ -101,7 +101,7 @@ class MultiHeadAttention(nn.Module):
         return self._split(self.key(memory)), self._split(self.value(memory))
 
     def attend(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Do the same as `forward` with keys and values that are already projected."""
+        """Like `forward`, with keys and values that are already projected."""
         return self._attend(self.query(x), keys, values, mask)
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Mask) -> Tensor:
@@ -124,12 +124,12 @@ class MultiHeadAttention(nn.Module):
         return self._scores_of_first_head(x, self._project_to_first_head(self.key, memory), mask)
 
     def cached_alignment_scores(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-        """Do the same as `alignment_scores` with keys ``(B, H, Tk, K)`` that are already projected."""
+        """Like `alignment_scores`, with keys ``(B, H, Tk, K)`` that are already projected."""
         return self._scores_of_first_head(x, keys[:, 0], mask)
 
     def _scores_of_first_head(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
         queries = self._project_to_first_head(self.query, x)
-        # In float32 even under autocast: the product is small, and of another shape in each batch.
+        # In float32 even under autocast: the product is small, and has another shape in each batch.
         with torch.autocast(x.device.type, enabled=False):
             exact = torch.promote_types(queries.dtype, torch.float32)
             scores = queries.to(exact) @ keys.to(exact).transpose(1, 2) / math.sqrt(keys.size(-1))

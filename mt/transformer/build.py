@@ -1,4 +1,4 @@
-"""Building a model and drawing its initial weights: the one file of this folder that sees a config."""
+"""Builds a model and draws its initial weights: the only file in this folder that sees a config."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ def build_transformer(
         config: The sizes and variants.
         src_vocab_size: Size of the source vocabulary.
         tgt_vocab_size: V, size of the target vocabulary.
-        max_length: Tokens of the longest sentence, on either side.
+        max_length: Tokens in the longest sentence, on either side.
     """
     shape = LayerShape(
         d_model=config.d_model,
@@ -102,5 +102,5 @@ class _NothingDrawn(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call ``func``, unless it initialises at random; the result of that is never used."""
+        """Call ``func``, unless it initialises at random, because that result is never used."""
         return None if func in _DRAWING else func(*args, **(kwargs or {}))

@@ -1,7 +1,7 @@
 """The key/value cache for decoding one token at a time.
 
-It is an object that is passed as an argument, never an attribute of a module. One or more rows are decoded
-for each of B sentences, R in all: one in greedy search, one for each beam in beam search.
+It is passed as an argument, and is never an attribute of a module. One or more rows are decoded for each of B
+sentences, R in total: one in greedy search, one for each beam in beam search.
 """
 
 import torch
@@ -23,7 +23,7 @@ class LayerCache:
         self._values = cross_values.new_empty(batch * rows_per_sentence, heads, max_length, width)
 
     def append(self, keys: Tensor, values: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """Write ``(R, H, T, K)`` keys and values at position ``start``; return all up to their end.
+        """Write ``(R, H, T, K)`` keys and values at position ``start``; return everything up to their end.
 
         Raises:
             ValueError: If they end beyond ``max_length``.
@@ -48,8 +48,8 @@ class LayerCache:
     def select_rows(self, rows: Tensor, length: int, spare: Tensor) -> Tensor:
         """Keep these rows ``(R',)``, in this order; only their first ``length`` positions are in use.
 
-        The rows are copied into ``spare``, and the buffer that they leave is returned as the next spare:
-        allocating new memory at each step would cost more than the copying.
+        The rows are copied into ``spare``, and their old buffer is returned as the next spare, because
+        allocating new memory at each step would cost more than copying.
         """
         for name in ("_keys", "_values"):
             buffer: Tensor = getattr(self, name)
@@ -80,7 +80,7 @@ class DecoderCache:
         A row may be repeated. None keeps all sentences.
 
         Raises:
-            ValueError: If these are more rows than the cache was allocated for.
+            ValueError: If there are more rows than the cache was allocated for.
         """
         if rows.size(0) > self.layers[0].most_rows:
             raise ValueError(f"a cache of {self.layers[0].most_rows} rows has no room for {rows.size(0)}")

@@ -17,9 +17,9 @@ class Decoded:
     hidden: Tensor
     """``(B, T, D)``, or ``(R, 1, D)`` in a cached step."""
     alignment_scores: Tensor | None
-    """How well each source position fits the next token of each target position: the scores of the first
-    cross-attention head before the softmax, ``(B, T, S)``, or ``(R, S)`` in a cached step. None unless they
-    were asked for by ``with_alignment``."""
+    """How well each source position matches the next token of each target position: the scores of the first
+    cross-attention head before the softmax, ``(B, T, S)``, or ``(R, S)`` in a cached step. None unless
+    requested by ``with_alignment``."""
 
 
 class DecoderLayer(nn.Module):
@@ -72,17 +72,17 @@ class DecoderLayer(nn.Module):
         *,
         with_alignment: bool = False,
     ) -> Decoded:
-        """Decode target position ``start`` alone, ``(R, 1, D)``, and add its keys and values to the cache."""
+        """Decode only target position ``start``, ``(R, 1, D)``, and add its keys and values to the cache."""
         alignment_scores: Tensor | None = None
 
         def attend_to_target(h: Tensor) -> Tensor:
-            # No mask: the cache holds the past and the present, never the future.
+            # No mask, because the cache contains the past and the present, never the future.
             keys, values = cache.append(*self.self_attention.keys_and_values(h), start)
             return self.self_attention.attend(h, keys, values, None)
 
         def attend_to_source(h: Tensor) -> Tensor:
             nonlocal alignment_scores
-            # The rows of a sentence are passed as positions, so that they share its keys without copies.
+            # The rows of a sentence are passed as positions, so that they share its keys without copying.
             rows = h.view(cache.cross_keys.size(0), -1, h.size(-1))
             if with_alignment:
                 scores = self.cross_attention.cached_alignment_scores(rows, cache.cross_keys, src_mask)
@@ -99,7 +99,7 @@ class DecoderLayer(nn.Module):
 class Decoder(nn.Module):
     """A stack of ``num_layers`` layers of the same shape.
 
-    Its alignment scores are those of the last layer, where the next word is already decided.
+    Its alignment scores are those of the last layer, where the next word is already determined.
     """
 
     def __init__(self, shape: LayerShape, num_layers: int) -> None:

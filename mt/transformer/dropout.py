@@ -13,7 +13,7 @@ class Dropout(nn.Module):
     On a CPU, torch draws one random number for each element, one after the other, and so spends more time
     on dropout than on any other layer. Here each 64-bit draw serves four elements with 16 bits each, which
     rounds ``p`` to a multiple of 1/65536. The bits come from torch's own generator, so that its state is all
-    that resuming needs. Elsewhere torch's own dropout is fast.
+    that resuming needs. On other devices, torch's own dropout is fast.
     """
 
     def __init__(self, p: float) -> None:
@@ -21,7 +21,7 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop elements of a tensor of any shape; in evaluation mode it is returned as it is."""
+        """Drop elements of a tensor of any shape; in evaluation mode, return it unchanged."""
         if not self.training or self.p == 0.0:
             return x
         if x.device.type != "cpu":
@@ -35,11 +35,11 @@ class Dropout(nn.Module):
 
 def _scaled_mask(x: Tensor, p: float) -> Tensor:
     """Zeros, and ``1 / (1 - p)`` where an element stays; shape and type of ``x``."""
-    # Below 1, so that a p that rounds to it gives no division by zero.
+    # Below 1, so that a p that rounds to 1 does not cause a division by zero.
     num_zero_levels = min(round(p * _LEVELS), _LEVELS - 1)
     draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     levels = draws.view(torch.int16)[: x.numel()].view(x.shape)
-    # Ones and zeros in the type of x at once: by way of booleans they take almost three times as long.
+    # Ones and zeros directly in the type of x: converting from booleans takes almost three times as long.
     stays = torch.empty(x.shape, dtype=x.dtype)
     torch.ge(levels, num_zero_levels - _LEVELS // 2, out=stays)
     return stays.mul_(_LEVELS / (_LEVELS - num_zero_levels))

@@ -14,8 +14,8 @@ _FIRST_POSITIONS = 1024
 class PositionalEmbedding(nn.Module):
     """Token embedding times ``sqrt(D)``, plus the encoding of the position, then dropout.
 
-    Word dropout zeroes whole token embeddings in training and leaves their positions (Gal and Ghahramani
-    2016, section 4.2; for each token on its own, as Sennrich et al. 2016 do for translation).
+    Word dropout zeroes whole token embeddings in training but keeps their positions (Gal and Ghahramani 2016,
+    section 4.2; independently for each token, as Sennrich et al. 2016 do for translation).
     """
 
     positions: Tensor
@@ -29,7 +29,7 @@ class PositionalEmbedding(nn.Module):
         self.word_dropout = Dropout(word_dropout)
         self.dropout = Dropout(dropout)
         self.max_length = max_length
-        # Computed on demand, only as long as sentences need it, and therefore not saved.
+        # Computed on demand, only as long as the sentences need, and therefore not saved.
         self.register_buffer("positions", tokens.weight.new_empty(0, tokens.embedding_dim), persistent=False)
 
     def forward(self, ids: Tensor, start: int = 0, *, kept: Tensor | None = None) -> Tensor:
@@ -38,8 +38,8 @@ class PositionalEmbedding(nn.Module):
         Args:
             ids: ``(B, T)``.
             start: Position of the first of them.
-            kept: ``(B, T)``, False where only the position is embedded; unlike in dropout, the other tokens
-                are not scaled up. None keeps all.
+            kept: ``(B, T)``, False where only the position is embedded; unlike with dropout, the other
+                tokens are not scaled up. None keeps all.
 
         Raises:
             ValueError: If the last position is beyond ``max_length``.
@@ -60,7 +60,7 @@ class PositionalEmbedding(nn.Module):
 
 
 def longer_table(positions: Tensor, num_positions: int, max_length: int) -> Tensor:
-    """Return a table of encodings ``(P, D)`` of at least this length, and at least twice as long.
+    """Return a table of encodings ``(P, D)`` with ``num_positions`` or more, at least twice the old length.
 
     Raises:
         ValueError: If ``num_positions`` is more than ``max_length``.

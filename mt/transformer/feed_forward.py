@@ -29,7 +29,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Transform each position of ``(B, T, D)``; the shape stays."""
+        """Transform each position of ``(B, T, D)``; the shape stays the same."""
         rows = pad_rows(x)
         if isinstance(self.activation, nn.ReLU):
             hidden = linear(rows, self.inner.weight, self.inner.bias, relu=True)

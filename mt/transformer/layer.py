@@ -1,4 +1,4 @@
-"""What encoder and decoder layers are built from: sub-layers of one shape, each in a residual connection."""
+"""The building blocks of encoder and decoder layers: sub-layers of one shape, in residual connections."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Residual(nn.Module):
         return output
 
     def _dropped(self, h: Tensor) -> Tensor:
-        # A CPU converts bf16 to float32 and back for each operation, which takes longer than the operation.
+        # A CPU converts bf16 to float32 and back in each operation, which takes longer than the operation.
         dropped: Tensor = self.dropout(h.float() if is_cpu_autocast(h) else h)
         return dropped
 
@@ -73,5 +73,5 @@ class LayerShape:
         return Residual(self.d_model, dropout=self.dropout, norm_first=self.norm_first, bias=self.bias)
 
     def final_norm(self) -> nn.Module:
-        """Make the norm at the top of a stack; with post-norm the last layer already ends with one."""
+        """Make the norm at the top of a stack; with post-norm, the last layer already ends with one."""
         return nn.LayerNorm(self.d_model, bias=self.bias) if self.norm_first else nn.Identity()

@@ -2,12 +2,12 @@
 
 On a CPU, bf16 is multiplied by oneDNN, and so is float32 where `mt.device.onednn_is_faster`. It compiles a
 kernel for each new shape of a product, which takes ten times as long as the product itself, and caches a
-thousand kernels of megabytes each. Batches have a thousand shapes. Therefore rows of zeros are appended until
-the number of rows is one of a few.
+thousand kernels of megabytes each. Batches have a thousand shapes. Therefore rows of zeros are appended, so
+that only a few different numbers of rows occur.
 
 Bias and ReLU are part of these products. torch copies the bias to each row of the result before it
-multiplies, and applies ReLU after. For 4,096 rows from 256 to 1,024 columns in bf16 that takes 4.4
-milliseconds of one core, where oneDNN takes 1.8 for all three.
+multiplies, and applies ReLU afterwards. For 4,096 rows from 256 to 1,024 columns in bf16, that takes 4.4
+milliseconds on one core, while oneDNN takes 1.8 for all three.
 """
 
 from functools import cache
@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from mt.device import onednn_is_faster
 
 _FEWEST_ROWS = 32
-# Numbers in bf16 that the second-level cache of a core holds.
+# How many bf16 numbers fit into the second-level cache of a core.
 _CACHED = 2**20
 
 
@@ -37,7 +37,7 @@ class Linear(nn.Linear):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
-    """Compute ``x @ weight.t() + bias``, as `torch.nn.functional.linear` does, then ReLU if asked for."""
+    """Compute ``x @ weight.t() + bias``, like `torch.nn.functional.linear`, then ReLU if requested."""
     dtype = onednn_dtype(x)
     if dtype is not None:
         return onednn_linear(x, weight, bias, dtype, relu=relu)
@@ -46,13 +46,13 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False
 
 
 def onednn_dtype(x: Tensor) -> torch.dtype | None:
-    """Return the type in which oneDNN multiplies ``x``; None where torch decides how it is multiplied."""
+    """Return the type in which oneDNN multiplies ``x``; None if torch decides how to multiply it."""
     if x.device.type != "cpu":
         return None
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
     elif torch.compiler.is_compiling():
-        # The compiler chooses how it multiplies in float32, for any number of rows.
+        # The compiler chooses how to multiply in float32, for any number of rows.
         return None
     else:
         dtype = x.dtype
@@ -60,7 +60,7 @@ def onednn_dtype(x: Tensor) -> torch.dtype | None:
 
 
 def _takes_onednn(dtype: torch.dtype) -> bool:
-    # In bf16 torch calls oneDNN itself.
+    # In bf16, torch itself calls oneDNN.
     return onednn_is_faster(dtype) and (dtype == torch.bfloat16 or onednn_multiplies(dtype))
 
 
@@ -69,19 +69,19 @@ def is_cpu_autocast(x: Tensor) -> bool:
     return x.device.type == "cpu" and torch.is_autocast_enabled("cpu")
 
 
-# Tensor cores read rows of so many values at once, and products are slower where the rows of a matrix are of
+# Tensor cores read rows of this many values at once, and products are slower if the rows of a matrix have
 # another size (NVIDIA, Matrix Multiplication Background User's Guide, section 2.1.1).
 OUTPUTS_TOGETHER = {"cuda": 8}
 
 
 def pad_outputs(weight: Tensor) -> Tensor:
-    """Add outputs of zeros to a weight ``(out, in)``, up to a number that its device is fast at."""
+    """Add zero outputs to a weight ``(out, in)``, up to a number that its device is fast with."""
     num_added = -len(weight) % OUTPUTS_TOGETHER.get(weight.device.type, 1)
     return F.pad(weight, (0, 0, 0, num_added)) if num_added else weight
 
 
 def pad_rows(x: Tensor) -> Tensor:
-    """Flatten ``(..., D)`` to ``(N, D)`` with rows of zeros where oneDNN multiplies; else return ``x``."""
+    """Flatten ``(..., D)`` to ``(N, D)`` with rows of zeros if oneDNN multiplies; else return ``x``."""
     dtype = onednn_dtype(x)
     if dtype is None:
         return x
@@ -103,7 +103,7 @@ class _PadRows(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, dtype: torch.dtype) -> Tensor:
-        """``(N, D)`` -> ``(N', D)`` in ``dtype``, where the rows from N on are zeros."""
+        """``(N, D)`` -> ``(N', D)`` in ``dtype``, where the rows from N on are zero."""
         ctx.num_rows, ctx.dtype = len(rows), rows.dtype
         return as_rows(rows, dtype)
 
@@ -113,7 +113,7 @@ class _PadRows(torch.autograd.Function):
 
 
 def padded_length(number: int, fewest: int = _FEWEST_ROWS) -> int:
-    """Round up to a positive multiple of an eighth of the power of two below, or of ``fewest`` if more."""
+    """Round up to a multiple of an eighth of the next lower power of two, or of ``fewest`` if more."""
     unit = max(fewest, 1 << number.bit_length() >> 4)
     return max(1, -(-number // unit)) * unit
 
@@ -134,12 +134,12 @@ def as_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
 def onednn_linear(
     x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, *, relu: bool = False
 ) -> Tensor:
-    """``x @ weight.t() + bias`` in ``dtype``, then ReLU if asked for: ``(..., D)`` -> ``(..., E)``."""
+    """``x @ weight.t() + bias`` in ``dtype``, then ReLU if requested: ``(..., D)`` -> ``(..., E)``."""
     return _OneDnnProduct.apply(x, weight, bias, dtype, relu)  # type: ignore[no-untyped-call, no-any-return]
 
 
 class _OneDnnProduct(torch.autograd.Function):
-    """oneDNN's product has no derivative of its own in torch."""
+    """oneDNN's product with its derivative, which torch does not define."""
 
     @staticmethod
     def forward(
@@ -175,7 +175,7 @@ class _OneDnnProduct(torch.autograd.Function):
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """Compute ``a @ b`` of two matrices of one type by the library that is faster."""
+    """Compute ``a @ b`` for two matrices of one type with the faster library."""
     if a.dtype == torch.float32 and a.device.type == "cpu" and _takes_onednn(a.dtype):
         return _onednn(a, b.t(), None, relu=False)
     return a @ b
@@ -184,8 +184,8 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 def transposed_product(gradient: Tensor, rows: Tensor) -> Tensor:
     """Compute ``gradient.t() @ rows``: ``(N, E)`` and ``(N, D)`` -> ``(E, D)``.
 
-    Where oneDNN transposes the wider one of them itself, that takes longer than the product: in bf16 with
-    3,584 rows of 2,048 and 512, 27 milliseconds of one core. With a copy of the narrower one they take 15. In
+    If oneDNN transposes the wider of the two itself, that takes longer than the product: 27 milliseconds on
+    one core in bf16 with 3,584 rows of 2,048 and 512. With a copy of the narrower one, it takes 15. In
     float32 the narrower one is the first factor, which oneDNN copies by itself.
     """
     num_outputs, num_inputs = gradient.size(1), rows.size(1)
@@ -214,7 +214,7 @@ def _onednn(rows: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Te
 
 @cache
 def onednn_multiplies(dtype: torch.dtype) -> bool:
-    """Return whether this torch has oneDNN's product, which is no stable interface, with the right result."""
+    """Return whether this torch has oneDNN's product, an unstable interface, with correct results."""
     generator = torch.Generator().manual_seed(0)
     rows, weight = (torch.randn(32, 64, generator=generator).to(dtype) for _ in range(2))
     bias = weight[:, 0].contiguous()

@@ -1,7 +1,7 @@
 """The key/value cache of a `mt.transformer.packed_transformer.PackedTransformer`.
 
-N rows are decoded for each of B sentences, R = B * N in all. What a row has written is never moved when beams
-are reordered: a mask says which of the tokens that any row of its sentence has written are its own past.
+N rows are decoded for each of B sentences, R = B * N in total. What a row has written is never moved when
+beams are reordered: a mask marks which tokens written by any row of its sentence are the row's own past.
 """
 
 from collections.abc import Sequence
@@ -30,14 +30,14 @@ class PackedCache:
         max_length: int,
         rows_per_sentence: int,
     ) -> None:
-        """Begin with no tokens; the memory for them is allocated as they come.
+        """Begin with no tokens; memory for them is allocated as they are added.
 
         Args:
             sources: For each layer, keys and values of the source ``(B, H, S, K)``, in the type of all keys.
             src_mask: ``(B, 1, 1, S)``, 0 where a source token is real and minus infinity elsewhere; None if
                 all are real.
-            src_length: The number of source positions without those that the model has added.
-            max_length: The most tokens of a row.
+            src_length: The number of source positions, without those that the model has added.
+            max_length: The most tokens in a row.
             rows_per_sentence: N.
         """
         self.sources = list(sources)
@@ -48,7 +48,7 @@ class PackedCache:
         self._rows_per_sentence = rows_per_sentence
         keys, _ = sources[0]
         batch, heads, _, width = keys.shape
-        # For each sentence and position the N rows, so that the past of a sentence is one run of memory.
+        # The N rows for each sentence and position, so that the past of a sentence is contiguous in memory.
         shape = batch, 0, rows_per_sentence, 2, heads, width
         self._written = [keys.new_empty(shape) for _ in sources]
         self._pasts = [_keys_and_values(written) for written in self._written]
@@ -70,7 +70,7 @@ class PackedCache:
             for layer, written in enumerate(self._written):
                 self._keep(layer, F.pad(written, (0, 0, 0, 0, 0, 0, 0, 0, 0, room)))
         if self._is_past is not None:
-            # Of the newest tokens a row sees its own, which is at the place of the row.
+            # Of the newest tokens, a row sees only its own, which is at the row's position.
             newest = self._is_past[:, self.length].view(-1, self._rows_per_sentence, self._rows_per_sentence)
             newest.diagonal(dim1=1, dim2=2).zero_()
         self.length += 1
@@ -126,7 +126,7 @@ class PackedCache:
             return
         if self.src_mask is not None:
             self.src_mask = self.src_mask.index_select(0, sentences)
-        # Layer by layer, so that no more than one is there twice.
+        # Layer by layer, so that at most one layer is in memory twice.
         for layer, (keys, values) in enumerate(self.sources):
             self.sources[layer] = keys.index_select(0, sentences), values.index_select(0, sentences)
         for layer, written in enumerate(self._written):
@@ -135,13 +135,13 @@ class PackedCache:
             self._keep(layer, kept)
 
     def _keep(self, layer: int, written: Tensor) -> None:
-        """Let ``(B, T, N, 2, H, K)`` hold what a layer has written."""
+        """Store ``(B, T, N, 2, H, K)`` as what a layer has written."""
         self._written[layer] = written
         self._pasts[layer] = _keys_and_values(written)
 
 
 def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """Attend as `ScaledDotProductAttention` does, in the type of the keys, and join the heads.
+    """Attend like `ScaledDotProductAttention`, in the type of the keys, and join the heads.
 
     Args:
         queries: ``(B, H, Tq, K)``.
@@ -157,6 +157,6 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -
 
 
 def _keys_and_values(written: Tensor) -> KeysAndValues:
-    """Views of ``(B, T, N, 2, H, K)`` as attention reads it: keys and values ``(B, H, T * N, K)``."""
+    """Views of ``(B, T, N, 2, H, K)`` for attention: keys and values ``(B, H, T * N, K)``."""
     keys, values = written.flatten(1, 2).transpose(1, 3).unbind(2)
     return keys, values

@@ -1,8 +1,8 @@
-"""Linear layers whose weights are packed once for fast products, as search uses them.
+"""Linear layers for search, whose weights are packed once for fast products.
 
-Only this file and `linear` call what is no stable interface of torch, here oneDNN's packed weights and
-the product of 8-bit integers. Each is tried once and compared with `torch.nn.functional.linear`; where it
-fails, plain products of the same precision take its place.
+Only this file and `linear` use unstable interfaces of torch, here oneDNN's packed weights and the product of
+8-bit integers. Each is tried once and compared with `torch.nn.functional.linear`; if it fails, plain products
+of the same precision are used instead.
 """
 
 from collections.abc import Callable
@@ -23,24 +23,24 @@ ACTIVATION_DTYPES = {
     "fp16": torch.float16,
     "int8": torch.float32,
 }
-"""The type of what the layers pass on to each other."""
+"""The type of the values that the layers pass on to each other."""
 
 _FEWEST_STEADY_ROWS = 1024
-"""From so many rows on, a product in float32 gives a row the same bits whatever their number. With fewer, up
-to 256 on two cores, MKL takes other kernels; oneDNN does for a single row only."""
+"""From this many rows on, a float32 product gives a row the same bits whatever their number. With fewer, up
+to 256 on two cores, MKL uses other kernels; oneDNN only does for a single row."""
 _FEW_ROWS = 64
-"""Up to so many rows, products take nearly the same time whatever their number."""
+"""Up to this many rows, products take nearly the same time whatever their number."""
 _ROWS_IN_HALVES = 16
-"""Up to so many rows, two threads are faster with half of the outputs each. MKL leaves such a product to one
-thread, or divides it badly, and most of the work is to read the weights."""
+"""Up to this many rows, two threads are faster with half of the outputs each. MKL leaves such a product to
+one thread, or divides it badly, and most of the work is to read the weights."""
 
 _TRIED_ROWS, _TRIED_WIDTH = 32, 64
-# How an interface shows that it is not there, takes other arguments, or does not work on this processor.
+# The errors of an interface that is missing, has other arguments, or does not work on this processor.
 _NOT_THERE = (AttributeError, TypeError, RuntimeError)
 
 
 class PackedLinear(Protocol):
-    """A linear layer, or several on the same input side by side, with an activation or none."""
+    """A linear layer, or several on the same input side by side, with an optional activation."""
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """``(N, in)`` -> ``(N, out)``, plus ``residual`` ``(N, out)``, which may be overwritten."""
@@ -63,9 +63,9 @@ def pack(
 
 
 def compiles_rows(precision: SearchPrecision, device: torch.device) -> bool:
-    """Return whether packed products are compiled by oneDNN: a program for each number of rows.
+    """Return whether packed products are compiled by oneDNN, with a kernel for each number of rows.
 
-    Those of 8-bit integers are not, although their rows come in float32.
+    Those of 8-bit integers are not, although their rows are passed in float32.
     """
     return device.type == "cpu" and precision != "int8" and onednn_is_faster(ACTIVATION_DTYPES[precision])
 
@@ -78,10 +78,10 @@ _ACTIVATIONS: dict[Activation | None, Callable[[Tensor], Tensor]] = {
 
 
 class _PlainLinear:
-    """A product of torch's own, in the type of the weights."""
+    """Torch's own product, in the type of the weights."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
-        # With the output columns side by side, products of few rows take a quarter less time.
+        # With contiguous output columns, products of few rows take a quarter less time.
         padded = pad_outputs(weight)
         self._num_added = len(padded) - len(weight)
         self._weight = padded.t().contiguous()
@@ -107,13 +107,13 @@ class _PlainLinear:
 
 
 class _OneDnnLinear:
-    """A product by weights in the layout of oneDNN; bias, activation and residual in one pass."""
+    """A product with weights in oneDNN's layout; bias, activation and residual in one pass."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, _TRIED_ROWS)
         self._bias = bias
         self._post = activation or "none"
-        # For a single row oneDNN's preparations take longer than torch's product in float32.
+        # For a single row, oneDNN's preparations take longer than torch's product in float32.
         self._lone = _PlainLinear(weight, bias, activation) if weight.dtype == torch.float32 else None
         self._linear: Any = torch.ops.mkldnn._linear_pointwise.default
         self._linear_plus: Any = torch.ops.mkldnn._linear_pointwise.binary
@@ -123,7 +123,7 @@ class _OneDnnLinear:
             return self._lone(x, residual)
         y: Tensor
         if residual is None:
-            # The last argument is the formula of GELU, which is the exact one.
+            # The last argument selects the exact formula for GELU.
             y = self._linear(x, self._weight, self._bias, self._post, [], "none")
         else:
             y = self._linear_plus(x, residual, self._weight, self._bias, "add")
@@ -132,7 +132,7 @@ class _OneDnnLinear:
 
 @cache
 def onednn_packs(dtype: torch.dtype) -> bool:
-    """Return whether this torch can multiply by packed weights of this type, with the right result."""
+    """Return whether this torch can multiply with packed weights of this type, with correct results."""
     generator = torch.Generator().manual_seed(0)
     x, weight, residual = (
         torch.randn(rows, _TRIED_WIDTH, generator=generator).to(dtype)
@@ -151,8 +151,8 @@ def onednn_packs(dtype: torch.dtype) -> bool:
 class _Int8Linear:
     """A product of 8-bit integers: a scale for each row of the weights, and for each row of the input.
 
-    No row's scale depends on the other rows, and sums of integers are exact, so that the result of a sentence
-    does not depend on its neighbours or on the machine.
+    No row's scale depends on other rows, and integer sums are exact, so the result for a sentence does not
+    depend on its neighbours or on the machine.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
@@ -176,7 +176,7 @@ class _Int8Linear:
 
 @cache
 def multiplies_int8() -> bool:
-    """Return whether this torch can multiply matrices of 8-bit integers on the CPU, with the right result."""
+    """Return whether this torch can multiply matrices of 8-bit integers on the CPU, with correct results."""
     generator = torch.Generator().manual_seed(0)
     a, b = (
         torch.randint(-127, 128, (rows, _TRIED_WIDTH), generator=generator, dtype=torch.int8)
@@ -189,15 +189,15 @@ def multiplies_int8() -> bool:
 
 
 def _multiply_exactly(a: Tensor, b: Tensor) -> Tensor:
-    """The product of matrices of integers, by floating-point numbers that hold each sum exactly."""
+    """The product of integer matrices, in floating-point numbers that represent each sum exactly."""
     return (a.double() @ b.double()).to(torch.int32)
 
 
 class RealRows:
     """The real positions of a batch ``(B, T)`` as rows; all positions on a GPU and in small batches.
 
-    Attention reads sentences of one length, and products need not: a quarter of the positions in batches of
-    sorted sentences is padding, and half where lengths are rounded up.
+    Attention needs sentences of one length, but products do not: a quarter of the positions in batches of
+    sorted sentences is padding, and half if lengths are rounded up.
     """
 
     def __init__(self, mask: Tensor, *, is_rounded: bool, is_compiled: bool) -> None:
@@ -206,11 +206,11 @@ class RealRows:
         Args:
             mask: ``(B, T)``, True where a position is real.
             is_rounded: Whether products round their inputs; then a row's bits never depend on their number.
-            is_compiled: Whether products are compiled for each number of rows, as `compiles_rows` returns it.
+            is_compiled: Whether products are compiled for each number of rows (`compiles_rows`).
         """
         self._num_positions, self._is_compiled = mask.numel(), is_compiled
         self._places: Tensor | None = None
-        # A GPU would have to be waited for.
+        # This would have to wait for a GPU.
         if mask.device.type != "cpu":
             return
         flat = mask.flatten()
@@ -219,11 +219,11 @@ class RealRows:
         if number == len(flat) or (number < _FEWEST_STEADY_ROWS and not is_rounded):
             return
         self._places = places
-        # At padding any finite numbers will do: here those of the last real position before it.
+        # At padding, any finite numbers will do: here those of the last real position before it.
         self._row_of_position = flat.cumsum(0) - 1
 
     def take(self, positions: Tensor) -> Tensor:
-        """``(B * T, D)`` -> the rows of real positions ``(N, D)``, and others as `padded` appends them."""
+        """``(B * T, D)`` -> the rows of real positions ``(N, D)``, with others appended as in `padded`."""
         if self._places is None:
             return padded(positions, self._num_rows(len(positions)))
         number = len(self._places)
@@ -247,6 +247,6 @@ def padded(rows: Tensor, length: int) -> Tensor:
 def step_length(number: int) -> int:
     """Round the rows of a decoding step up to one of a few numbers.
 
-    Up to 64 these are powers of two; above, there are eight of them between a power of two and the next.
+    Up to 64 these are powers of two; above, there are eight of them from one power of two to the next.
     """
     return 1 << (number - 1).bit_length() if number <= _FEW_ROWS else padded_length(number, fewest=1)

@@ -1,7 +1,7 @@
-"""A trained Transformer as search uses it: weights packed once, few and large operations.
+"""A trained Transformer for search: weights packed once, few and large operations.
 
-`PackedTransformer` computes what `mt.transformer.transformer.Transformer` does in evaluation mode; a test
-compares the two. The plain model is the one to train, to read, and to look into.
+`PackedTransformer` computes the same as `mt.transformer.transformer.Transformer` in evaluation mode; a test
+compares the two. The plain model is the one to train, to read, and to inspect.
 """
 
 from collections.abc import Callable
@@ -34,16 +34,16 @@ Attend = Callable[[Tensor], Tensor]
 """Projections ``(N, ...)`` of N positions -> what they attend to, ``(N, D)``, heads side by side."""
 
 LENGTHENED_TO = 16
-"""The number of source positions is a multiple of this where results are rounded. The kernel of attention
-adds up so many keys at once, and its last bits depend on whether that divides their number. Rounding would
-make different translations of them for the same sentence in different batches."""
+"""The number of source positions is a multiple of this if results are rounded. The attention kernel sums this
+many keys at once, and its last bits depend on whether that divides their number. Because of rounding, the
+same sentence could then have different translations in different batches."""
 
 
 class PackedTransformer:
     """The model for search and scoring, in one precision whatever the number of rows."""
 
     def __init__(self, model: Transformer, precision: SearchPrecision) -> None:
-        """Pack the weights of ``model``, on its device; it is not used afterwards."""
+        """Pack the weights of ``model``, on its device; the model is not used afterwards."""
         dtype, device = ACTIVATION_DTYPES[precision], model.output.weight.device
         self._attention_dtype = attention_dtype(dtype, device)
         self._is_rounded = precision != "float32"
@@ -61,7 +61,7 @@ class PackedTransformer:
 
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
         """Encode the source ``(B, S)`` as memory ``(B, S', D)``, where S' is S or a few positions more."""
-        # Not the ids: a source of the greatest length has no position to spare.
+        # Not the ids, because a source of maximum length has no position to spare.
         embedded = self._src_embedding(src_ids)
         embedded = F.pad(embedded, (0, 0, 0, self._num_missing(src_ids.size(1))))
         batch, length, _ = embedded.shape
@@ -79,7 +79,7 @@ class PackedTransformer:
     def start_cache(
         self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
     ) -> PackedCache:
-        """Return an empty cache for ``rows_per_sentence`` rows of up to ``max_length`` tokens a sentence."""
+        """Return an empty cache, with ``rows_per_sentence`` rows of up to ``max_length`` tokens each."""
         sources = self._sources(memory, src_mask)
         return PackedCache(sources, self._bias(src_mask), src_mask.size(-1), max_length, rows_per_sentence)
 
@@ -107,7 +107,7 @@ class PackedTransformer:
         return DecodedStep(self._output(self._decoder_norm(x))[:num_rows], alignment_scores)
 
     def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
-        """Predict each next target token from the ones before it, as `Transformer.forward`: ``(B, T, V)``."""
+        """Predict each next target token from the preceding ones, as `Transformer.forward`: ``(B, T, V)``."""
         batch, length = tgt_ids.shape
         num_positions = batch * length
         num_rows = padded_length(num_positions) if self._is_compiled else num_positions
@@ -133,7 +133,7 @@ class PackedTransformer:
         return attend(queries, keys.to(dtype), values.to(dtype), mask).flatten(0, 1)
 
     def _num_missing(self, src_length: int) -> int:
-        """The positions by which sources of this length are lengthened."""
+        """The number of positions that are added to sources of this length."""
         return -src_length % LENGTHENED_TO if self._is_rounded else 0
 
     def _lengthened(self, src_mask: Tensor) -> Tensor:
@@ -184,7 +184,7 @@ class _Embedding:
 
 
 class _Norm:
-    """A layer norm; nothing where the layers below end with one."""
+    """A layer norm; the identity if the layers below end with one."""
 
     def __init__(self, norm: nn.Module, dtype: torch.dtype) -> None:
         self._is_there = isinstance(norm, nn.LayerNorm)
@@ -213,7 +213,7 @@ class _SubLayer:
         return self._norm(x) if self._norm_first else x
 
     def after(self, x: Tensor) -> Tensor:
-        """The output, after the residual was added."""
+        """The output, after the residual has been added."""
         return x if self._norm_first else self._norm(x)
 
 

@@ -19,5 +19,5 @@ def positional_encoding(num_positions: int, d_model: int) -> Tensor:
     position = torch.arange(num_positions, dtype=torch.float64)[:, None]
     frequency = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10_000.0) / d_model))
     angle = position * frequency
-    # Sines and cosines alternate along the width; double precision keeps distant positions exact.
+    # Sines and cosines alternate along the width; float64 keeps distant positions exact.
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1).float()

@@ -1,4 +1,4 @@
-"""Recording what every attention of a Transformer attends to, while it computes as usual."""
+"""Records what every attention of a Transformer attends to, while it computes as usual."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -35,11 +35,11 @@ class RecordedAttention:
 
 @contextmanager
 def recording_attention(model: Transformer) -> Iterator[RecordedAttention]:
-    """Record the attention weights of all that ``model`` computes inside the ``with`` block.
+    """Record the attention weights of everything that ``model`` computes inside the ``with`` block.
 
-    The outputs of the model are not changed. The weights are computed from the very queries, keys and masks
-    that its attentions use, beside the fused kernel, which does not return them. Outside the block there is
-    no cost.
+    The outputs of the model are not changed. The weights are computed from the same queries, keys and masks
+    that its attention modules use, in addition to the fused kernel, which does not return them. Outside the
+    block there is no cost.
 
         with recording_attention(model) as recorded:
             model(src_ids, src_mask, tgt_ids, tgt_mask)

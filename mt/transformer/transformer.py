@@ -42,7 +42,7 @@ class Transformer(nn.Module):
         self.output = output
 
     def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
-        """Predict each next target token from the ones before it (teacher forcing).
+        """Predict each next target token from the preceding ones (teacher forcing).
 
         Args:
             src_ids: ``(B, S)``.
@@ -57,7 +57,7 @@ class Transformer(nn.Module):
         return self.project(self.decode(tgt_ids, memory, src_mask, tgt_mask).hidden)
 
     def encode(self, src_ids: Tensor, src_mask: Tensor | None, *, kept: Tensor | None = None) -> Tensor:
-        """Encode the source ``(B, S)`` as memory ``(B, S, D)``; ``kept`` as for the embedding."""
+        """Encode the source ``(B, S)`` as memory ``(B, S, D)``; ``kept`` as in the embedding."""
         memory: Tensor = self.encoder(self.src_embedding(src_ids, kept=kept), src_mask)
         return memory
 
@@ -88,7 +88,7 @@ class Transformer(nn.Module):
     def start_cache(
         self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
     ) -> DecoderCache:
-        """Return an empty cache for ``rows_per_sentence`` rows of up to ``max_length`` tokens a sentence."""
+        """Return an empty cache, with ``rows_per_sentence`` rows of up to ``max_length`` tokens each."""
         return self.decoder.start_cache(memory, src_mask, max_length, rows_per_sentence)
 
     def decode_step(self, ids: Tensor, cache: DecoderCache, *, with_alignment: bool = False) -> DecodedStep:
@@ -102,7 +102,7 @@ class Transformer(nn.Module):
         return {name: parameter.detach() for name, parameter in self.named_parameters()}
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Copy in the weights that `weights` returned.
+        """Copy in weights returned by `weights`.
 
         Raises:
             ValueError: If the names or shapes are not those of this model.
@@ -118,7 +118,7 @@ class Transformer(nn.Module):
             ValueError: If the names or shapes are not those of this model.
         """
         self.refuse_other_shapes({name: tuple(weight.shape) for name, weight in weights.items()})
-        # By the old parameter, since tied ones have one name and several places.
+        # By the old parameter, because tied ones have one name but several places.
         new = {
             parameter: nn.Parameter(weights[name].to(parameter.dtype))
             for name, parameter in self.named_parameters()
@@ -131,7 +131,7 @@ class Transformer(nn.Module):
                 setattr(module, name, torch.empty(buffer.shape, dtype=buffer.dtype))
 
     def refuse_other_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Check that weights of these shapes would fit; this works on the meta device too.
+        """Check that weights of these shapes would match; this also works on the meta device.
 
         Raises:
             ValueError: If the names or shapes are not those of this model.
@@ -142,4 +142,4 @@ class Transformer(nn.Module):
             raise ValueError(f"these weights belong to another model: they differ in {', '.join(odd[:3])}")
         for name, shape in own.items():
             if shape != shapes[name]:
-                raise ValueError(f"{name} has the shape {shapes[name]}, and not {shape}")
+                raise ValueError(f"{name} has the shape {shapes[name]}, not {shape}")

@@ -103,7 +103,7 @@ def test_a_malicious_pickle_is_refused_and_not_executed(path: Path, tmp_path: Pa
         torch.save({"epoch": Malicious(trace)}, path, _use_new_zipfile_serialization=packing == "torch")
         torch.load(path, weights_only=False)
     trace.rmdir()  # Opened without care it does its harm.
-    with pytest.raises(DamagedError, match="not a training state that mt wrote"):
+    with pytest.raises(DamagedError, match="not a training state written by mt"):
         read_format_1(path.read_bytes())
     assert not trace.exists()
 

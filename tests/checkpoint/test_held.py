@@ -122,7 +122,7 @@ def test_before_any_validation_the_latest_is_taken_for_the_best_and_that_is_repo
     save(2)
     assert store.require("best").step == 2
     (said,) = caplog.messages
-    assert said.startswith("no validation has marked a best checkpoint yet: taking the latest")
+    assert said.startswith("no validation has marked a best checkpoint yet: using the latest")
     assert "step_0000002" in said
 
 
@@ -154,7 +154,7 @@ def test_weights_that_are_not_finite_are_refused_by_name(
     model["b"][1, 1] = value
     save(1)
     put_weights(save(2), safetensors.torch.save(model, {"other_names": "{}"}))
-    message = r"step_0000002 is damaged: the weight b in model.*Sound ones there: step_0000001\.$"
+    message = r"step_0000002 is damaged: the weight b in model.*Sound checkpoints: step_0000001\.$"
     with pytest.raises(CheckpointError, match=message):
         store.load_model(store.require("latest"))
 
@@ -164,7 +164,7 @@ def test_a_model_that_cannot_be_loaded_is_not_among_the_sound_ones(
 ) -> None:
     save(1)
     put_weights(save(2), b"no safetensors")
-    with pytest.raises(CheckpointError, match=r"Sound ones there: step_0000001\.$"):
+    with pytest.raises(CheckpointError, match=r"Sound checkpoints: step_0000001\.$"):
         store.require("step_0000009")
 
 

@@ -137,15 +137,16 @@ def test_nothing_saved_yet(store: CheckpointStore) -> None:
     assert store.recover() == (None, {})
     assert store.names() == []
     assert not store.directory.exists()
-    with pytest.raises(CheckpointError, match="has no checkpoint marked best"):
-        store.require("best")
+    for name in ("best", "latest", "step_0000001"):
+        with pytest.raises(CheckpointError, match="has no checkpoint: train this run until it has saved one"):
+            store.require(name)
 
 
 def test_a_missing_one_is_reported_with_those_that_are_sound(store: CheckpointStore, save: Save) -> None:
     save(1)
     save(2)
     (save(3).folder / "training_state.json").unlink()
-    sound = r"Sound ones there: step_0000001, step_0000002\.$"
+    sound = r"Sound checkpoints: step_0000001, step_0000002\.$"
     with pytest.raises(CheckpointError, match=f"no checkpoint 'step_0000009'. {sound}"):
         store.require("step_0000009")
     (store.directory / "latest").unlink()

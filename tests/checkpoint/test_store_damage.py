@@ -78,7 +78,7 @@ def test_whoever_asks_for_a_damaged_one_gets_an_error_and_never_another(
     save(1)
     damage(save(2, best=True).folder / part)
     load = store.load_training_state if part.startswith("training_state") else store.load_model
-    message = rf"step_0000002 is damaged: {part} .*Sound ones there: step_0000001\.$"
+    message = rf"step_0000002 is damaged: {part} .*Sound checkpoints: step_0000001\.$"
     with pytest.raises(CheckpointError, match=message):
         load(store.require("best"))
 
@@ -165,7 +165,7 @@ def test_a_damaged_checkpoint_that_training_passes_is_neither_kept_nor_the_best(
 
 def test_a_folder_under_another_name_is_not_taken(store: CheckpointStore, save: Save) -> None:
     save(1).folder.rename(store.directory / "step_0000005")
-    with pytest.raises(CheckpointError, match=r"step_0000005 is damaged: checkpoint\.json is that of step 1"):
+    with pytest.raises(CheckpointError, match=r"step_0000005 is damaged: checkpoint\.json belongs to step 1"):
         store.require("step_0000005")
 
 
@@ -263,5 +263,5 @@ def test_a_forged_model_is_refused(store: CheckpointStore, save: Save, header: d
     text = json.dumps(header).encode()
     (saved.folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
     forge(saved, "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"model\.safetensors is not a model that mt wrote"):
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is not a model written by mt"):
         store.load_model(store.require("latest"))

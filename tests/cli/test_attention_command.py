@@ -63,7 +63,7 @@ def test_a_page_without_anything_to_show_is_refused(call: Call, trained: RunDire
     Path("lines.en").write_text(f"{SENTENCE}\n\nthe dog sees milk.\n")
     ended = call("attention", "--run", trained.path, "--file", "lines.en")
     assert ended.code == 0
-    assert "left out, without words on one side: line 2\n" in ended.err
+    assert "left out, because one side has no words: line 2\n" in ended.err
 
 
 def test_the_page_names_the_run_in_which_it_is_called(

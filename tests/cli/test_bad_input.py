@@ -68,7 +68,7 @@ def test_lengths_are_weighed_in_a_beam_alone(
         ("evaluate",),
         ("compare", trained.path, trained.path),
     ):
-        assert "are for a beam: add --beam 5." in refuse(*command, *option)
+        assert "need beam search: add --beam 5." in refuse(*command, *option)
 
 
 EN, DE = "one\ntwo\nthree\n", "eins\nzwei\ndrei\n"
@@ -82,7 +82,7 @@ EN, DE = "one\ntwo\nthree\n", "eins\nzwei\ndrei\n"
             {"train.en": b"one\ntw\xff\n", "train.de": "eins\nzwei\n"},
             "corpus/train.en, line 2: byte 3 (0xff)",
         ),
-        ({"train.en": EN}, "corpus/train.en has no partner: corpus/train.de is not there"),
+        ({"train.en": EN}, "corpus/train.en has no counterpart: corpus/train.de is missing"),
         (
             {"train.en": "", "train.de": ""},
             "No pair of corpus/train.en and corpus/train.de can be",
@@ -92,7 +92,7 @@ EN, DE = "one\ntwo\nthree\n", "eins\nzwei\ndrei\n"
             {"train.jsonl": '{"en": "one", "de'},
             "train.jsonl, line 1: this is not a complete JSON value",
         ),
-        ({}, "corpus holds no training split"),
+        ({}, "corpus contains no training split"),
     ],
     ids=["line counts", "encoding", "one side", "empty", "column", "cut short", "nothing"],
 )
@@ -121,10 +121,10 @@ class TestNothingToUse:
         newest.write_bytes(newest.read_bytes()[:-1])
         sentence = refuse(*command, "--checkpoint", "latest")
         assert "step_0000200 is damaged" in sentence
-        assert sentence.endswith("Sound ones there: step_0000100, step_0000150.")
+        assert sentence.endswith("Sound checkpoints: step_0000100, step_0000150.")
         for file in trained.checkpoints_dir.glob("step*/checkpoint.json"):
             file.write_text("{}")
-        assert "There is no sound one to take instead." in refuse(*command)
+        assert "There is no sound one to use instead." in refuse(*command)
 
     @pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
     @pytest.mark.usefixtures("trained")
@@ -156,7 +156,7 @@ def test_a_run_that_was_started_with_another_config(call: Call, tiny_config_file
         (["--file", "nowhere.txt"], "nowhere.txt cannot be read: No such file or directory"),
         (["--file", "."], ". cannot be read: Is a directory"),
         (["--file", "x", "A dog."], "give sentences or --file, not both"),
-        (["a " * 40], "line 1 has a sentence of 41 tokens, and this model reads at most 16"),
+        (["a " * 40], "line 1 has a sentence of 41 tokens, but this model reads at most 16"),
         (["--checkpoint", "../..", "A dog."], "has no checkpoint '../..'"),
         (["\udcff"], "is not UTF-8"),
     ],

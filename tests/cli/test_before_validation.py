@@ -28,7 +28,7 @@ def test_the_latest_is_taken_and_named(call: Call, run: Path, command: list[str]
     code, out, err = call(*command, "--run", run, *asked)
     assert code == 0, err
     assert out
-    assert err.count("no validation has marked a best checkpoint yet: taking the latest") == 1
+    assert err.count("no validation has marked a best checkpoint yet: using the latest") == 1
     assert "step_0000003" in err
 
 
@@ -36,4 +36,4 @@ def test_so_does_compare(call: Call, run: Path) -> None:
     code, out, err = call("compare", run, run, "--show", "0")
     assert code == 0, err
     assert "step_0000003" in out
-    assert "taking the latest" in err
+    assert "using the latest" in err

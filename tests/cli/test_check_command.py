@@ -42,13 +42,13 @@ def test_a_kept_batch_is_looked_into(call: Call, tiny_config_file: Path) -> None
     assert code == 2
     assert "not finite in 4 steps in a row, the last at step 4. Try" in err
     (file,) = Path().glob("runs/*/bad_batches/step_0000002.json")
-    assert f"is kept in {file}" in err
+    assert f"is saved in {file}" in err
     code, out, err = call("check", "--batch", file)
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].startswith("step 2 of ")
     assert "skipped at loss nan and gradient norm nan; replayed with step_0000003" in lines[0]
-    assert "Nothing is wrong with it in float32 and with these weights." in lines
+    assert "All values are finite in float32 with these weights." in lines
     (place,) = [number for number, line in enumerate(lines) if "sentence pairs, by their loss" in line]
     pairs = lines[place + 1 :]
     assert len(pairs) == 2 * int(lines[place].split()[0])
@@ -69,12 +69,12 @@ def test_a_good_config(call: Call, tiny_config_file: Path) -> None:
     assert (code, err) == (0, "")
     for title in ("config", "corpus", "the run"):
         assert f"{title}\n  " in out
-    assert "\nwarning: schedule.warmup_steps (99) is not over when the run ends at step 12" in out
+    assert "\nwarning: the warm-up (schedule.warmup_steps 99) is not over when the run ends at step 12" in out
     assert out.endswith("\nThis run can begin.\n")
     # And it is the run that was foretold.
     assert not Path("runs").exists()
     assert call("train", "-c", tiny_config_file)[0] == 0
-    assert "which is there already" in call("check", "-c", tiny_config_file)[1]
+    assert "which exists already" in call("check", "-c", tiny_config_file)[1]
 
 
 def test_the_primer_from_end_to_end(call: Call) -> None:
@@ -87,7 +87,7 @@ def test_the_primer_from_end_to_end(call: Call) -> None:
     code, out, err = call("check", "--config", config)
     assert (code, err) == (0, "")
     assert "train       200    pairs  generated" in out
-    assert "5 steps, where training.max_steps ends it" in out
+    assert "5 steps, limited by training.max_steps" in out
     assert list(Path().iterdir()) == [config]
 
 
@@ -96,9 +96,9 @@ def test_the_primer_from_end_to_end(call: Call) -> None:
     [
         ([], "give either --config FILE, to check a run before it begins, or --batch FILE"),
         (["--config", "a.yaml", "--batch", "b.json"], "give either --config FILE"),
-        (["--config", "a.yaml", "--checkpoint", "best"], "--checkpoint goes with --batch only."),
-        (["--config", "a.yaml", "--device", "cpu"], "--device goes with --batch only."),
-        (["--batch", "b.json", "--set", "training.seed=2"], "--set goes with --config only."),
+        (["--config", "a.yaml", "--checkpoint", "best"], "--checkpoint can only be used with --batch."),
+        (["--config", "a.yaml", "--device", "cpu"], "--device can only be used with --batch."),
+        (["--batch", "b.json", "--set", "training.seed=2"], "--set can only be used with --config."),
     ],
 )
 def test_one_thing_is_checked_at_a_time(call: Call, arguments: list[str], says: str) -> None:

@@ -20,7 +20,7 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     references = (tiny_corpus / "test.de").read_text(encoding="utf-8").splitlines()
     second.write_text("".join(f"{line}\n" for line in ["nichts", *references[1:]]), encoding="utf-8")
     refused = call("compare", first, second, "--beam", "5")
-    assert (refused[0], "both A and B are files of translations" in refused[2]) == (2, True)
+    assert (refused[0], "A and B are both files of translations" in refused[2]) == (2, True)
     code, out, _ = call("compare", first, second, "--show", "1", "--json", tmp_path / "c.json")
     assert code == 0
     lines = out.splitlines()
@@ -55,13 +55,13 @@ def test_missing_files_and_contradictory_options_are_refused(call: Call, trained
     code, _, err = call("compare", trained.path, "nowhere")
     assert (code, err) == (2, "mt: there is no nowhere: give a run directory or a file of translations.\n")
     refused = call("compare", trained.path, trained.path, "--references", "x", "--name", "y")
-    assert (refused[0], "--name goes with --data" in refused[2]) == (2, True)
+    assert (refused[0], "--name is for --data" in refused[2]) == (2, True)
     refused = call("compare", trained.path, trained.path, "--references", "x", "--split", "validation")
-    assert (refused[0], "--split is of the corpus of a run" in refused[2]) == (2, True)
+    assert (refused[0], "--split names a split of a run's corpus" in refused[2]) == (2, True)
     code, _, err = call("compare", trained.path, trained.path, "--references", "x", "--data", "y")
     assert (code, err) == (
         2,
-        "mt: --references and --data exclude each other: give one of them.\n",
+        "mt: --references and --data are mutually exclusive: give one of them.\n",
     )
 
 

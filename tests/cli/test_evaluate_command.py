@@ -32,7 +32,7 @@ def test_scores_go_to_stdout_each_with_its_signature(
     exact = sum(map(str.__eq__, hypotheses, references)) / len(references)
     assert lines[3] == f"exact sentences {100 * exact:.2f} %"
     # What no training sentence holds is the zebra.
-    assert "unknown source words 1, " in out
+    assert "source words not in the training data: 1, " in out
     assert "\n0-9                  12  " in out
     assert f"12 translations: runs/tiny/{file.name}" in err
 
@@ -99,7 +99,8 @@ def test_what_would_lose_the_scores_is_refused_before_translating(
     code, _, err = call("evaluate")
     assert (code, err.splitlines()[-1]) == (
         2,
-        "mt: SACREBLEU_SEED is 'abc' in the environment: give a whole number of at least 0, or none.",
+        "mt: SACREBLEU_SEED is 'abc' in the environment: set it to a whole number of at least 0, "
+        "or unset it.",
     )
     monkeypatch.setenv("SACREBLEU_SEED", "none")
     # As of somebody else's run; the super-user may write everywhere.
@@ -161,7 +162,7 @@ def test_an_earlier_evaluation_by_another_checkpoint_is_compared_with(
     assert "significant" not in call("evaluate", "--scores-only", "--checkpoint", "step_0000150")[1]
     out = call("evaluate", "--scores-only", "--checkpoint", "step_0000200")[1]
     assert re.search(
-        r"^step_0000150 has BLEU \d+\.\d\d on these sentences, and this one [+-]\d+\.\d\d: "
+        r"^step_0000150 has BLEU \d+\.\d\d on these sentences; this checkpoint has [+-]\d+\.\d\d, "
         r"(a|no) significant difference \(p = \d\.\d{4}\)$",
         out,
         re.MULTILINE,

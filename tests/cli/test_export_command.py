@@ -99,9 +99,9 @@ def test_the_engine_has_the_input_and_output_of_our_own_search(
     ("options", "named"),
     [
         (["--sample"], "does not sample"),
-        (["--min-length", "2"], "no minimum length"),
-        (["--no-repeat-ngram", "2"], "repeated n-grams"),
-        (["--prefix", "der"], "no prefixes"),
+        (["--min-length", "2"], "a minimum length"),
+        (["--no-repeat-ngram", "2"], "no-repeat n-grams"),
+        (["--prefix", "der"], "prefixes"),
         (["--dictionary", "terms.tsv"], "--dictionary is for runs"),
         (["--ensemble", "runs/tiny"], "--ensemble is for runs"),
         (["--checkpoint", "latest"], "--checkpoint is for runs"),
@@ -207,7 +207,7 @@ def test_copying_is_named_as_what_does_not_travel(make_config: Callable[..., obj
     assert "copying of unknown words (training.guided_alignment)" in Path("out/README.md").read_text()
     _, out, err = call("translate", "--run", "out", "the 4711 sees milk.")
     assert "4711" not in out
-    assert "What it writes there is a guess" in err
+    assert "Their translations are guesses" in err
 
 
 def test_a_corpus_that_is_gone_can_be_named(

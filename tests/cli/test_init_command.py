@@ -24,6 +24,9 @@ def test_a_config_is_written_and_can_be_loaded(call: Call, tiny_corpus: Path) ->
     assert [path.name for path in Path().iterdir()] == ["en-de.yaml"]
     assert call("init", "--data", tiny_corpus, "--src", "de", "--tgt", "en", "-o", "other.yaml")[0] == 0
     assert load_config(Path("other.yaml")).data.src == "de"
+    # The suggestion can be pasted into a shell.
+    _, _, err = call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de", "-o", "my own.yaml")
+    assert err.endswith("mt train --config 'my own.yaml'\n")
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_an_open_pipe_is_answered_line_by_line(start: Start) -> None:
         process.stdin.write("no tab\n")
         process.stdin.flush()
         assert process.wait(timeout=120) == 2
-        assert "standard input, line 2 has 0 tabs, and should have one" in process.stderr.read()
+        assert "standard input, line 2 has 0 tabs, but must have exactly one" in process.stderr.read()
 
 
 @pytest.mark.usefixtures("trained")
@@ -65,8 +65,8 @@ def test_files_of_unequal_length_are_refused_after_their_common_lines(call: Call
     short.write_text("milk\n")
     long.write_text("milk\nmilk\n")
     for files, says in (
-        ((short, long), "mt: short ends before line 2, which long has."),
-        ((long, short), "mt: short ends before line 2, which long has."),
+        ((short, long), "mt: short ends before line 2, but long has that line."),
+        ((long, short), "mt: short ends before line 2, but long has that line."),
     ):
         code, out, err = call("score", *files)
         assert code == 2
@@ -93,11 +93,11 @@ def test_prefixes_by_option_and_by_column(call: Call) -> None:
     ("options", "says"),
     [
         (["--n-best", "2"], "--n-best 2 needs a beam of at least that size: add --beam 2."),
-        (["--n-best", "1", "--sample"], "--n-best needs a beam"),
+        (["--n-best", "1", "--sample"], "--n-best needs beam search"),
         (["--top-k", "2"], "--top-k, --top-p and --seed are for sampling: add --sample."),
         (["--top-p", "0.5"], "are for sampling: add --sample."),
-        (["--prefix", "a", "--prefix-column"], "--prefix and --prefix-column exclude each other"),
-        (["--prefix-column"], "take --prefix with sentences"),
+        (["--prefix", "a", "--prefix-column"], "--prefix and --prefix-column are mutually exclusive"),
+        (["--prefix-column"], "use --prefix with sentences"),
         (["--ensemble", "nowhere"], "no run in nowhere"),
     ],
 )

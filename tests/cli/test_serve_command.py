@@ -119,7 +119,7 @@ def test_an_exported_folder_is_served_as_the_run_beside_it(
         ("tiny", "en", "de", True), ("exported", "en", "de", False),
     ]  # fmt: skip
     assert said["refused"].status_code == 422
-    assert "exported gives no alignment" in said["refused"].json()["error"]
+    assert "exported has no alignment" in said["refused"].json()["error"]
     for option in (("--checkpoint", "latest"), ("--precision", "int8"), ("--layer", "1")):
         refused(call("serve", "--run", "exported", "--port", "0", *option), f"{option[0]} is for runs")
 

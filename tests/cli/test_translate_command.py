@@ -103,7 +103,7 @@ def test_lines_before_a_line_that_is_too_long_are_written(call: Call) -> None:
     assert "lines.txt has only 882 lines" in err
     code, _, err = call("translate", "--start-line", "2", "Anna")
     assert code == 2
-    assert "--start-line is for the lines of a file" in err
+    assert "--start-line is for lines of a file" in err
 
 
 @pytest.mark.usefixtures("trained")
@@ -221,7 +221,7 @@ def test_lengths_that_contradict_each_other(call: Call) -> None:
     assert "at least 4 tokens cannot have at most 3" in err
     code, _, err = call("translate", "--max-length", "1", "--prefix", "der Hund", "Anna")
     assert code == 2
-    assert "line 1 has a prefix of 2 tokens, and a translation may have at most 1" in err
+    assert "line 1 has a prefix of 2 tokens, but a translation may have at most 1" in err
     assert call("translate", "--max-length", "2", "--prefix", "der Hund", "Anna")[:2] == (0, "der Hund\n")
 
 
@@ -238,7 +238,7 @@ def test_a_dictionary_is_read_before_the_model_is_asked_whether_it_can_use_one(c
     assert "a dictionary needs a model that copies unknown words" in err
     code, _, err = call("translate", "--dictionary", file, "--keep-unk", "the dog sees milk.")
     assert code == 2
-    assert "--dictionary replaces unknown words, and --keep-unk keeps them: give one" in err
+    assert "--dictionary replaces unknown words, but --keep-unk keeps them: give one" in err
 
 
 @pytest.mark.usefixtures("trained")

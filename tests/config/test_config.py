@@ -150,7 +150,7 @@ def test_one_embedding_needs_one_vocabulary() -> None:
     [
         ({"kind": "file", "shared": True}, r"tokenizer\.kind: file needs tokenizer\.path"),
         ({"kind": "file", "path": "a.json"}, r"the same vocabulary: set tokenizer\.shared: true"),
-        ({"path": "a.json"}, r"tokenizer\.path is for tokenizer\.kind: file, and this is word"),
+        ({"path": "a.json"}, r"tokenizer\.path is for tokenizer\.kind: file, but the kind is word"),
         ({"kind": "bpe", "max_size": 260}, r"tokenizer\.max_size \(260\) must be above 260 .* bpe"),
     ],
 )
@@ -195,5 +195,5 @@ def test_a_cosine_that_is_down_at_zero_before_the_last_step_is_refused() -> None
     data = {"path": "builtin:primer", "src": "en", "tgt": "de"}
     schedule = {"kind": "cosine", "warmup_steps": 1, "total_steps": 10}
     Config.model_validate({"data": data, "schedule": schedule, "training": {"max_steps": 10}})
-    with pytest.raises(ValueError, match=r"training\.max_steps \(11\) goes beyond schedule\.total_steps"):
+    with pytest.raises(ValueError, match=r"training\.max_steps \(11\) is greater than schedule\.total_steps"):
         Config.model_validate({"data": data, "schedule": schedule, "training": {"max_steps": 11}})

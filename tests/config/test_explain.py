@@ -142,7 +142,7 @@ MISTAKES = [
     (
         "model:\n  share_embeddings: true\n",
         "line 8: model.share_embeddings needs tokenizer.shared: true, "
-        "because one embedding can serve both languages only where they share one vocabulary.",
+        "because both languages can only use one embedding if they share one vocabulary.",
     ),
     (
         "model:\n  d_ff: 1\n  d_ff: 2\n",

@@ -214,7 +214,7 @@ def test_a_damaged_one_is_an_error_in_a_sentence(
     content = json.loads(roberta_like().to_str())
     change(content)
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(DataError, match=r"tokenizer\.json is not a tokenizer that can be used") as error:
+    with pytest.raises(DataError, match=r"tokenizer\.json is not a usable tokenizer") as error:
         read(tmp_path)
     assert "\n" not in str(error.value)
 
@@ -222,7 +222,7 @@ def test_a_damaged_one_is_an_error_in_a_sentence(
 @pytest.mark.parametrize("content", [b"", b"[]", b"7", b"\xff", b"[" * 100_000, b'{"a":' * 100_000])
 def test_something_else_is_an_error(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(content)
-    with pytest.raises(DataError, match="is not a tokenizer that can be used"):
+    with pytest.raises(DataError, match="is not a usable tokenizer"):
         read(tmp_path)
 
 
@@ -322,6 +322,6 @@ def test_a_hub_that_refuses_is_not_taken_for_offline(new_hub: Callable[[], Hub])
     hub.add("org/private", {"tokenizer.json": gpt_like().to_str()})
     hub.repositories["org/private"].refuses_the_token = True
     (outcome,) = read_from(hub, "org/private")
-    assert outcome["error"].startswith("tokenizer.path: the Hub refuses to give org/private: ")
+    assert outcome["error"].startswith("tokenizer.path: the Hub refuses access to org/private: ")
     assert "401" in outcome["error"]
     assert outcome["log"] == ""

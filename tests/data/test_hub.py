@@ -164,7 +164,7 @@ def test_a_script_repository_loads_in_its_converted_form(outcomes: dict[str, Out
         ),
         ("not found", "data.path: there is no corpus 'org/nothing' on the Hub"),
         ("gated", "data.path: org/gated is gated: accept its terms at http://127.0.0.1"),
-        ("wrong token", "data.path: the Hub refuses to give org/private: "),
+        ("wrong token", "data.path: the Hub refuses access to org/private: "),
         (
             "wrong revision",
             "data.revision: bentrevett/multi30k has no commit, branch or tag 'v7' on the Hub.",
@@ -176,14 +176,14 @@ def test_a_script_repository_loads_in_its_converted_form(outcomes: dict[str, Out
         ),
         (
             "script",
-            "org/script is a loading script, and scripts are not run. Take the Hub's conversion of it: set "
+            "org/script is a loading script, and scripts are not run. Use the Hub's conversion of it: set "
             "data.revision=refs/convert/parquet and data.name to the folder there that has your languages. "
-            "There are 'en-de', 'en-fr'.",
+            "The folders are 'en-de', 'en-fr'.",
         ),
         (
             "converted, no such folder",
-            "data.name: org/script has no folder 'en-de-fr' at refs/convert/parquet. There are 'en-de', "
-            "'en-fr'.",
+            "data.name: org/script has no folder 'en-de-fr' at refs/convert/parquet. "
+            "The folders are 'en-de', 'en-fr'.",
         ),
         ("empty", "org/empty is on the Hub but `datasets` cannot load it"),
         ("only test", "org/only-test has no training split, only 'test'"),
@@ -219,20 +219,20 @@ def test_an_unreachable_hub_is_reported_at_once_and_the_cache_still_serves(
         {"path": "bentrevett/multi30k", "revision": commits["main"]},
     )
     assert missing["error"].startswith(f"org/nothing is not cached, the Hub ({unreachable.endpoint}) cannot")
-    assert "Check the network and run this once with it, or let data.path be a folder" in missing["error"]
+    assert "Check the network and run this once online, or set data.path to a folder" in missing["error"]
     assert "builtin:primer" in missing["error"]
     assert f"{unreachable.endpoint} does not answer" in missing["log"]
     assert "treated as offline" in missing["log"]
     assert cached["error"].startswith("the test split of org/holes, row 1")
-    assert "is not cached as data.name asks" in wrong_name["error"]
+    assert "is not cached for this data.name" in wrong_name["error"]
     assert "'en-de'" in wrong_name["error"]
     assert books["train"] == outcomes["legacy"]["train"]
     assert books["description"] == outcomes["legacy"]["description"]
-    assert "Taking Helsinki-NLP/opus_books (en-de) from the cache, at commit" in books["log"]
+    assert "Using Helsinki-NLP/opus_books (en-de) from the cache, at commit" in books["log"]
     assert converted["description"] == outcomes["converted"]["description"]
     assert no_folder["error"].startswith("org/script (en-de-fr) is not cached, the Hub")
     assert newest["train"] == outcomes["tag"]["train"]
-    assert f"newest that is cached is {commits['v1']}" in older["error"]
+    assert f"newest cached commit is {commits['v1']}" in older["error"]
     assert sum(outcome["seconds"] for outcome in (missing, cached, books)) < 3
 
 

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from mt.config.data import DataConfig
-from mt.data.corpus import load_corpus, load_split
+from mt.data.corpus import load_corpus, load_split, load_undivided
 from mt.data.sources import files
 from mt.errors import DataError
 
@@ -28,7 +28,7 @@ CHARACTERS = {"comma": ",", "semicolon": ";", "pipe": "|", "tab": "\t"}
 def load(path: Path | str, **fields: object) -> list[tuple[str, str]]:
     """All pairs of a corpus, in the order of the file for a file that is taken whole."""
     config = DataConfig.model_validate({"path": str(path), "src": "en", "tgt": "de", **fields})
-    rows = load_split(config, "test", undivided=True)
+    rows = load_undivided(config) or load_split(config, "test")
     return list(zip(rows["src"], rows["tgt"], strict=True))
 
 
@@ -77,7 +77,7 @@ def test_a_tsv_without_a_header_whatever_it_is_called(tmp_path: Path, name: str)
         assert load(file, columns="1, 2") == PAIRS
     else:
         message = fails(file, columns="1,2")
-        assert "no ending that tells its format" in message
+        assert "no extension that shows its format" in message
         assert "data.delimiter" in message
 
 
@@ -154,6 +154,8 @@ def test_two_files_named_anyhow(tmp_path: Path, ending: str, monkeypatch: pytest
     assert load(f"{german}, {english}") == [(de, en) for en, de in PAIRS]
     monkeypatch.setenv("HOME", str(tmp_path))
     assert load(f"~/{english.name},~/elsewhere/{german.name}") == PAIRS
+    # As where a run that learnt from a table is scored on parallel text.
+    assert load(f"{english},{german}", columns="2,1", delimiter="tab") == PAIRS
 
 
 def test_a_file_with_a_comma_in_its_name_is_that_file(tmp_path: Path) -> None:
@@ -170,18 +172,18 @@ def test_two_files_that_cannot_be_a_parallel_text(tmp_path: Path) -> None:
     assert "english.txt has 2 lines and" in fails(f"{english},{tmp_path}/german.txt")
     table = write(tmp_path / "test.csv", "en,de\na,b\n")
     message = fails(f"{table},{english}")
-    assert "test.csv is a table, which holds both" in message
+    assert "test.csv is a table, which has both" in message
     assert "part-*.csv" in message
 
 
 def test_a_table_without_its_columns_says_what_was_found_and_what_would_work(tmp_path: Path) -> None:
     message = fails(write(tmp_path / "c.tsv", "Go, now.\tGeh.\nStop!\tHalt!\n"))
     assert "its columns are 'Go, now.', 'Geh.'" in message
-    assert "If the first line is a pair already, give numbers: data.columns: 1,2" in message
+    assert "If the first line is already a pair, give numbers: data.columns: 1,2" in message
     message = fails(write(tmp_path / "c.csv", "english;german\nGo.;Geh.\n"))
     assert (
-        "its columns are 'english', 'german'. Did you mean 'english'? Other names are for data.columns"
-        in message
+        "its columns are 'english', 'german'. Did you mean 'english'? Set data.columns if they have "
+        "other names" in message
     )
     message = fails(tmp_path / "c.csv", columns="english,deutsch")
     assert "no column 'deutsch', which data.columns names; its columns are 'english', 'german'" in message
@@ -196,7 +198,7 @@ def test_numbers_of_columns_that_a_file_does_not_have(tmp_path: Path) -> None:
     file = write(tmp_path / "c.csv", "Go.;Geh.\n")
     message = fails(file, columns="1,2")
     assert (
-        "c.csv, line 1: data.columns asks for column 2, and there is 1 cell, split at each comma" in message
+        "c.csv, line 1: data.columns asks for column 2, but there is 1 cell, split at each comma" in message
     )
     assert "'Go.;Geh.'" in message
     assert "set data.delimiter: tab, comma, semicolon or pipe" in message
@@ -205,7 +207,7 @@ def test_numbers_of_columns_that_a_file_does_not_have(tmp_path: Path) -> None:
 
 def test_commas_within_sentences_do_not_become_columns_in_silence(tmp_path: Path) -> None:
     file = write(tmp_path / "c.csv", "Hello, you;Hallo, du\nGo.;Geh.\n")
-    assert "line 2: found 1 cell where the first line has 3 columns" in fails(file, columns="1,2")
+    assert "line 2: found 1 cell, but the first line has 3 columns" in fails(file, columns="1,2")
 
 
 def test_a_header_is_not_a_pair_where_columns_are_numbers(tmp_path: Path) -> None:
@@ -279,5 +281,5 @@ def test_other_columns_of_a_parquet_file_are_not_read_to_name_them(tmp_path: Pat
     pq.write_table(pa.table({"english": ["a"], "german": ["b"], "when": beyond}), tmp_path / "c.parquet")
     assert "its columns are 'english', 'german', 'when'" in fails(tmp_path / "c.parquet")
     said = fails(tmp_path / "c.parquet", columns="english,when")
-    assert "row 1: this is no text" in said
+    assert "row 1: this is not text" in said
     assert said.endswith("Name two columns of text.")

@@ -159,7 +159,7 @@ def test_a_table_in_pieces_is_read_in_order_and_a_missing_piece_is_noticed(tmp_p
         write_parquet(tmp_path / f"train-0000{i}-of-00003.parquet", [(f"s{i}", f"t{i}")])
     assert pairs_of(load(tmp_path)) == [("s0", "t0"), ("s1", "t1"), ("s2", "t2")]
     (tmp_path / "train-00001-of-00003.parquet").unlink()
-    loading_fails(tmp_path, r"holds 2 of the 3 shards of train\.parquet: fetch those that are missing")
+    loading_fails(tmp_path, r"contains 2 of the 3 shards of train\.parquet: fetch the missing ones")
 
 
 def test_the_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_an_empty_file_of_each_kind(tmp_path: Path, kind: str) -> None:
     loading_fails(tmp_path, r"No pair of .*train.* can be trained on: there are no rows")
     write(tmp_path / f"train{suffix}", [("a", "b")])
     write(tmp_path / f"validation{suffix}", [])
-    loading_fails(tmp_path, r"validation.* is empty, but should hold the validation split")
+    loading_fails(tmp_path, r"validation.* is empty, but should contain the validation split")
 
 
 @pytest.mark.parametrize("name", ["train.jsonl", "train.json", "train.csv", "train.tsv"])
@@ -261,13 +261,13 @@ def test_a_tsv_whose_first_line_is_a_sentence_is_told_about_headers(tmp_path: Pa
             '[{"en": "a", "de": "b"}, "c"]',
             r"train\.json, row 2: found a str instead of a JSON object",
         ),
-        ("train.csv", "en,de\na,b\nc,d,e\n", r"train\.csv, line 3: found 3 cells where .* 2 columns; quote"),
+        ("train.csv", "en,de\na,b\nc,d,e\n", r"train\.csv, line 3: found 3 cells, but .* 2 columns; quote"),
         ("train.csv", 'en,de\na,b\n"never closed,d\ne,f\n', r"line 4: this is not valid CSV .*doubled"),
         ("train.csv", 'en,de\na,"b" and c\n', r"line 2: this is not valid CSV"),
         (
             "train.tsv",
             "en\tde\na\n",
-            r"train\.tsv, line 2: found 1 cell where .* 2 columns; take the tabs out",
+            r"train\.tsv, line 2: found 1 cell, but .* 2 columns; remove the tabs",
         ),
     ],
 )
@@ -325,29 +325,29 @@ def test_unequal_line_counts_are_both_named(tmp_path: Path, num_english: int, nu
 
 def test_one_side_of_a_parallel_text(tmp_path: Path) -> None:
     (tmp_path / "train.en").write_text("a\n", encoding="utf-8")
-    loading_fails(tmp_path, r"train\.en has no partner: .*train\.de is not there")
-    loading_fails(tmp_path / "train", r"train\.en has no partner: .*train\.de is not there")
-    loading_fails(tmp_path / "train.en", r"one side of a parallel text: let data\.path be .*train\.$")
+    loading_fails(tmp_path, r"train\.en has no counterpart: .*train\.de is missing")
+    loading_fails(tmp_path / "train", r"train\.en has no counterpart: .*train\.de is missing")
+    loading_fails(tmp_path / "train.en", r"one side of a parallel text: set data\.path to .*train\.$")
 
 
 def test_a_folder_without_a_training_split_is_told_what_it_holds(tmp_path: Path) -> None:
-    loading_fails(tmp_path, r"no training split that can be read: call it train\.jsonl.*holds no files")
+    loading_fails(tmp_path, r"no training split that can be read: name it train\.jsonl.*contains no files")
     (tmp_path / "trian.jsonl").touch()
     (tmp_path / "test.jsonl").touch()
-    loading_fails(tmp_path, r"holds 'test\.jsonl', 'trian\.jsonl'")
+    loading_fails(tmp_path, r"contains 'test\.jsonl', 'trian\.jsonl'")
 
 
 def test_a_split_that_is_there_twice(tmp_path: Path) -> None:
     folder_with(tmp_path, write_jsonl, ".jsonl", **GOOD, dev=[("v", "w")])
-    loading_fails(tmp_path, r"holds the validation split more than once: .*validation\.jsonl or .*dev\.jsonl")
+    loading_fails(tmp_path, r"the validation split more than once: .*validation\.jsonl or .*dev\.jsonl")
     (tmp_path / "dev.jsonl").unlink()
     write_csv(tmp_path / "train.csv", [("a", "b")])
-    loading_fails(tmp_path, r"holds the train split more than once: .*train\.csv or .*train\.jsonl")
+    loading_fails(tmp_path, r"contains the train split more than once: .*train\.csv or .*train\.jsonl")
 
 
 def test_a_file_that_is_not_a_corpus(tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").touch()
-    loading_fails(tmp_path / "corpus.txt", r"no ending that tells its format: name it \.jsonl.*corpus\.de")
+    loading_fails(tmp_path / "corpus.txt", r"no extension that shows its format: use \.jsonl.*corpus\.de")
 
 
 def test_a_name_that_nothing_has_is_answered_with_its_neighbours(tmp_path: Path) -> None:
@@ -376,9 +376,9 @@ def test_options_of_the_hub_that_do_nothing_are_reported(
     load(tmp_path)
     assert caplog.text == ""
     load(tmp_path, name="de-en", revision="v1")
-    assert "data.name (de-en) does nothing" in caplog.text
-    assert "data.revision (v1) does nothing" in caplog.text
-    assert f"{tmp_path} is on disk here" in caplog.text
+    assert "data.name (de-en) has no effect" in caplog.text
+    assert "data.revision (v1) has no effect" in caplog.text
+    assert f"{tmp_path} is on disk" in caplog.text
 
 
 def test_source_and_target_must_differ(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mt.config.data import DataConfig
-from mt.data.corpus import Corpus, load_corpus, load_split
+from mt.data.corpus import Corpus, load_corpus, load_undivided
 from mt.errors import DataError
 
 FRACTION = 0.2
@@ -59,9 +59,9 @@ def test_tables_in_the_order_of_their_names(tmp_path: Path) -> None:
     corpus = load(tmp_path / "part-*.jsonl")
     assert_is_the_whole(corpus, 300)
     assert corpus.report.kind == "files"
-    assert (
-        len(load_split(DataConfig(path=f"{tmp_path}/*", src="en", tgt="de"), "test", undivided=True)) == 300
-    )
+    whole = load_undivided(DataConfig(path=f"{tmp_path}/*", src="en", tgt="de"))
+    assert whole is not None
+    assert len(whole) == 300
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_parallel_text_by_either_side_or_both(tmp_path: Path, pattern: str) -> N
     for i in (2, 0, 1):
         write_parallel(tmp_path / f"part-{i}", range(100 * i, 100 * i + 100))
     if pattern == "part-?":  # Matches no file, for the endings are part of the names.
-        loading_fails(tmp_path / pattern, r"No file matches .*part-\?: .* holds 'part-0\.de', 'part-0\.en'")
+        loading_fails(tmp_path / pattern, r"No file matches .*part-\?: .*contains 'part-0\.de', 'part-0\.en'")
     else:
         assert_is_the_whole(load(tmp_path / pattern), 300)
 
@@ -94,7 +94,7 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path: Path) -> 
 
 
 def test_nothing_matches(tmp_path: Path) -> None:
-    loading_fails(tmp_path / "*.jsonl", r"No file matches .*\*\.jsonl: .* holds no files\.")
+    loading_fails(tmp_path / "*.jsonl", r"No file matches .*\*\.jsonl: .* contains no files\.")
     loading_fails(tmp_path / "none" / "*.{en,de}", r"No file matches .*: there is no folder .*none\.")
     loading_fails("no\0file*", "No file matches")
 
@@ -129,13 +129,13 @@ def test_a_side_without_its_partner(tmp_path: Path) -> None:
     write_parallel(tmp_path / "part-1", range(3))
     (tmp_path / "part-2.de").write_text("x\n", encoding="utf-8")
     for pattern in ("part-*.{en,de}", "part-*"):
-        loading_fails(tmp_path / pattern, r"part-2\.de has no partner: .*part-2\.en is not there")
+        loading_fails(tmp_path / pattern, r"part-2\.de has no counterpart: .*part-2\.en is missing")
 
 
 def test_a_table_that_is_there_packed_and_unpacked_is_not_read_twice(tmp_path: Path) -> None:
     write_table(tmp_path / "a.jsonl", range(3))
     (tmp_path / "a.jsonl.gz").touch()
-    loading_fails(tmp_path / "a*", r"matches both .*a\.jsonl\.gz and .*a\.jsonl: keep one")
+    loading_fails(tmp_path / "a*", r"matches both .*a\.jsonl\.gz and .*a\.jsonl: keep only one")
 
 
 def test_a_broken_file_among_many_is_named_with_its_line(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_translations_of_another_split_are_refused(trained: RunDirectory) -> Non
 def test_other_languages_are_refused(trained: RunDirectory, other: RunDirectory) -> None:
     text = other.config_file.read_text()
     other.config_file.write_text(text.replace("src: en", "src: de").replace("tgt: de", "tgt: en"))
-    with pytest.raises(ConfigError, match=r"translates from en to de and .* from de to en"):
+    with pytest.raises(ConfigError, match=r"translates from en to de, but .* from de to en"):
         run_comparison((trained.path, other.path), **ARGUMENTS)
 
 
@@ -150,7 +150,7 @@ def test_translations_of_another_corpus_are_kept_in_another_file(
     assert Path(files[1]).parent == other.path
     assert files[1] != str(own)
     # Those of other sentences are refused where the references are not theirs, though there are as many.
-    with pytest.raises(ConfigError, match=r"has translations of other sentences than .* references"):
+    with pytest.raises(ConfigError, match=r"contains translations of other sentences than .* references"):
         run_comparison((Path(files[0]), own), **ARGUMENTS)
     assert run_comparison((own, own), **ARGUMENTS).data.startswith(str(other_corpus))
 

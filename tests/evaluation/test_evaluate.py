@@ -12,8 +12,9 @@ from sacrebleu.dataset import DATASETS
 
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
-from mt.config.data import DataConfig
+from mt.config.data import CleaningConfig, DataConfig
 from mt.config.load import load_config
+from mt.config.training import TrainingConfig
 from mt.data.sources import find
 from mt.data.sources.source import Split
 from mt.errors import ConfigError, DataError
@@ -100,7 +101,7 @@ def test_an_ensemble_is_scored_apart_from_its_first_run(
 
     alone, together = evaluate(), evaluate(trained)
     translator = Translator.from_run(run, checkpoint="latest", device=CPU, others=[trained])
-    sources = load_evaluation_set(load_config(run.config_file).data, "test").sources
+    sources = load_evaluation_set(load_config(run.config_file), "test").sources
     lines = together.hypotheses_file.read_text(encoding="utf-8").split("\n")[:-1]
     assert lines == translator.translate(sources)
     assert together.scores["bleu"].value > alone.scores["bleu"].value
@@ -157,12 +158,17 @@ def test_two_averages_of_the_same_name_are_two_settings(trained: RunDirectory) -
     assert files[0] != files[1]
 
 
+def a_config(data: DataConfig) -> Config:
+    return Config(data=data, training=TrainingConfig(max_steps=1))
+
+
 def test_all_pairs_of_another_corpus_are_scored(trained: RunDirectory, tiny_corpus: Path) -> None:
-    data = load_config(trained.config_file).data.model_copy(update={"num_train_pairs": 2})
-    assert len(load_evaluation_set(data, "train").sources) == 2
+    config = load_config(trained.config_file)
+    config = config.model_copy(update={"data": config.data.model_copy(update={"num_train_pairs": 2})})
+    assert len(load_evaluation_set(config, "train").sources) == 2
     lines = (tiny_corpus / "train.en").read_text(encoding="utf-8").splitlines()
-    assert len(load_evaluation_set(data, "train", path=str(tiny_corpus)).sources) == len(lines)
-    assert len(load_evaluation_set(data, "train", path="builtin:primer").sources) == 2
+    assert len(load_evaluation_set(config, "train", path=str(tiny_corpus)).sources) == len(lines)
+    assert len(load_evaluation_set(config, "train", path="builtin:primer").sources) == 2
 
 
 def test_a_standard_test_set(
@@ -198,11 +204,11 @@ def test_the_configuration_of_a_hub_corpus_is_requested(
 ) -> None:
     asked: list[DataConfig] = []
 
-    def refuse(config: DataConfig, split: str, *, undivided: bool) -> None:
+    def refuse(config: DataConfig) -> None:
         asked.append(config)
         raise DataError("no network")
 
-    monkeypatch.setattr(evaluation_set, "load_split", refuse)
+    monkeypatch.setattr(evaluation_set, "load_undivided", refuse)
     with pytest.raises(DataError, match="no network"):
         run_evaluation(
             trained,
@@ -242,7 +248,7 @@ def test_without_the_training_corpus_there_are_scores_but_no_word_frequencies(
     assert result.analysis is not None
     assert result.analysis.by_training_frequency is None
     assert result.analysis.source_words.num_unknown is None
-    assert "left out, without the training corpus: data.path: there is no file or folder" in caplog.text
+    assert "need the training corpus and are left out: data.path: there is no file or folder" in caplog.text
 
 
 def test_tensorboard_shows_scores_and_the_training_curves_are_unchanged(
@@ -270,5 +276,42 @@ def test_tensorboard_shows_scores_and_the_training_curves_are_unchanged(
 def test_another_corpus_is_read_with_the_columns_of_the_run(tmp_path: Path) -> None:
     data = DataConfig(path="gone", src="en", tgt="de", columns="2,1", delimiter="pipe")
     (tmp_path / "more.txt").write_text("Geh.|Go.\n", encoding="utf-8")
-    found = load_evaluation_set(data, "test", path=str(tmp_path / "more.txt"))
+    found = load_evaluation_set(a_config(data), "test", path=str(tmp_path / "more.txt"))
     assert (found.sources, found.references) == (["Go."], ["Geh."])
+
+
+def test_a_file_without_splits_is_no_split(tmp_path: Path) -> None:
+    own, other = tmp_path / "own.tsv", tmp_path / "other.tsv"
+    for file in (own, other):
+        file.write_text("en\tde\nGo.\tGeh.\nStop.\tHalt.\n", encoding="utf-8")
+    for name in ("x.en", "y.de"):
+        (tmp_path / name).write_text("Go.\n", encoding="utf-8")
+    config = a_config(DataConfig(path=f"{tmp_path}/x.en,{tmp_path}/y.de", mix=str(own), src="en", tgt="de"))
+    found = load_evaluation_set(config, "test", path=str(other))
+    assert found.where == str(other)
+    assert found.name.startswith("other.tsv-")
+    assert found.sources == ["Go.", "Stop."]
+    # The run has learnt from all of its own files, by whatever path.
+    for path in (str(own), f"{tmp_path}/../{tmp_path.name}/own.tsv", f"{tmp_path}/x.en,{tmp_path}/./y.de"):
+        with pytest.raises(ConfigError, match="this run was trained on"):
+            load_evaluation_set(config, "train", path=path)
+
+
+def test_the_training_split_is_the_cleaned_one(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for split, lines in (("train", ["Go.", "A long sentence."]), ("validation", ["Go."]), ("test", ["Go."])):
+        for side in ("en", "de"):
+            (corpus / f"{split}.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    data = DataConfig(path=str(corpus), src="en", tgt="de")
+    config = a_config(data).model_copy(update={"cleaning": CleaningConfig(max_characters=5)})
+    assert load_evaluation_set(config, "train").sources == ["Go."]
+
+
+def test_pairs_without_a_reference_are_refused_or_left_out(tmp_path: Path) -> None:
+    (tmp_path / "test.tsv").write_text("en\tde\nGo.\t\nStop.\tHalt.\n", encoding="utf-8")
+    config, path = a_config(DataConfig(path="gone", src="en", tgt="de")), str(tmp_path / "test.tsv")
+    with pytest.raises(DataError, match="sentence 1: the reference is empty"):
+        load_evaluation_set(config, "test", path=path)
+    found = load_evaluation_set(config, "test", path=path, leave_out_empty=True)
+    assert (found.sources, found.references) == (["Stop."], ["Halt."])

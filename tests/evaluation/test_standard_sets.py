@@ -74,7 +74,7 @@ def test_no_network_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch
         raise urllib.error.URLError("Name or service not known")
 
     monkeypatch.setattr("urllib.request.urlopen", refuse)
-    with pytest.raises(DataError, match=r"wmt14 is not in .*could not be downloaded: Name or service"):
+    with pytest.raises(DataError, match=r"wmt14 is missing .*could not be downloaded: Name or service"):
         load_standard_set("wmt14", "fr", "en", timeout_seconds=1)
 
 
@@ -83,7 +83,7 @@ def test_a_download_that_breaks_off_is_one_sentence(cache: Path, monkeypatch: py
         raise IncompleteRead(b"half")
 
     monkeypatch.setattr("urllib.request.urlopen", break_off)
-    with pytest.raises(DataError, match=r"Remove that folder and try again with a network"):
+    with pytest.raises(DataError, match=r"Remove that folder and try again online"):
         load_standard_set("wmt14", "fr", "en", timeout_seconds=1)
 
 

@@ -54,7 +54,7 @@ def test_it_translates_as_it_is(run: RunDirectory) -> None:
 def test_a_pointer_leads_nowhere_else(run: RunDirectory, target: str) -> None:
     shutil.copytree(run.path, run.path.parent / "other")
     (run.checkpoints_dir / "best").write_text(target + "\n")
-    with pytest.raises(CheckpointError, match="the file is missing or names none"):
+    with pytest.raises(CheckpointError, match="the file is missing or does not name one"):
         Translator.from_run(run, device=CPU)
     with pytest.raises(CheckpointError, match="has no checkpoint"):
         CheckpointStore(run.checkpoints_dir).require(target)
@@ -236,7 +236,7 @@ def test_sizes_that_the_weights_do_not_have_are_refused_before_memory_is_taken(
 ) -> None:
     forget_computation(run)
     set_option(run, key, value)
-    with few_bytes(), pytest.raises(CheckpointError, match=r"step_.* does not fit .*config\.yaml"):
+    with few_bytes(), pytest.raises(CheckpointError, match=r"step_.* does not match .*config\.yaml"):
         Translator.from_run(run, device=CPU)
 
 

@@ -114,7 +114,7 @@ def test_training_continues_from_the_middle_of_an_epoch(
     assert "from step 605" in caplog.text
     # Nine steps of three batches make an epoch; seven of epoch 67 were still to be taken.
     assert (outcome.counters.epoch, outcome.counters.batch) == (68, 8 * 3)
-    assert ("not exact to the bit, because the checkpoint has format 1" in caplog.text) == (
+    assert ("not bit-exact, because the checkpoint has format 1" in caplog.text) == (
         interrupted_format(interrupted) == 1
     )
     # What is saved next has the present format, beside the old one.

@@ -12,6 +12,15 @@ from mt.inference.segments import Translation, joined, segments_of, split_senten
         ('He said: "No." She left.', ['He said: "No."', "She left."]),
         ("(So it is.) And «so.» End.", ["(So it is.)", "And «so.»", "End."]),
         ("你好。再见！", ["你好。", "再见！"]),
+        ("他说：“你好。”然后走了。", ["他说：“你好。”", "然后走了。"]),
+        ("「好！！」と言った。（はい。）終わり｡", ["「好！！」", "と言った。", "（はい。）", "終わり｡"]),
+        ("« Non ! » dit-il. Il part. « Si ! »", ["« Non ! »", "dit-il.", "Il part.", "« Si ! »"]),
+        ("मैं घर जाता हूँ। वह आती है॥ ठीक।", ["मैं घर जाता हूँ।", "वह आती है॥", "ठीक।"]),
+        ("کیا حال ہے؟ ٹھیک ہے۔ اچھا۔", ["کیا حال ہے؟", "ٹھیک ہے۔", "اچھا۔"]),
+        ("Բարեւ։ Ինչպես ես։", ["Բարեւ։", "Ինչպես ես։"]),
+        ("ሰላም። ደህና።", ["ሰላም።", "ደህና።"]),
+        ("မင်္ဂလာပါ။ နေကောင်းလား။", ["မင်္ဂလာပါ။", "နေကောင်းလား။"]),
+        ("Wait... what?! Yes.", ["Wait...", "what?!", "Yes."]),
         ("3.14 is e.g.not split", ["3.14 is e.g.not split"]),
         ("no stop at all", ["no stop at all"]),
         ("  ", []),
@@ -19,6 +28,12 @@ from mt.inference.segments import Translation, joined, segments_of, split_senten
 )
 def test_sentences_end_at_their_stops(text: str, sentences: list[str]) -> None:
     assert split_sentences(text) == sentences
+
+
+def test_a_long_run_of_stops_takes_no_longer_than_other_text() -> None:
+    # Quadratic time would be hours.
+    for text in ("." * 10**6, "。" * 10**6, ".»" * 10**6, "。」" * 10**6):
+        assert "".join(split_sentences(text)) == text
 
 
 @pytest.mark.parametrize(

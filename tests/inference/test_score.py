@@ -112,7 +112,7 @@ def test_the_memory_of_the_logits_limits_how_many_pairs_are_scored_at_once(
 def test_what_is_too_long_is_named(trained: RunDirectory) -> None:
     translator = Translator.from_run(trained, device=CPU)
     assert translator.score([("the car " * 7 + "the", "das Auto " * 7 + "das")])
-    with pytest.raises(DataError, match="line 6: the source has 17 tokens, EOS included, and this model"):
+    with pytest.raises(DataError, match="line 6: the source has 17 tokens, including EOS, but this model"):
         translator.score([("milk", "Milch"), ("the car " * 8, "Auto")], first_line=5)
     with pytest.raises(DataError, match="line 5: the translation has 17 tokens"):
         translator.score([("milk", "das Auto " * 8)], first_line=5)

@@ -113,8 +113,8 @@ def test_a_dictionary_file(tmp_path: Path) -> None:
         (b"dog\tHund\ncat\n", "line 2 is not a word, a tab and its translation: 'cat'"),
         (b"dog\t \n", "line 1 is not a word, a tab and its translation"),
         (b"dog\tHund\tan animal\n", "line 1 is not a word, a tab and its translation"),
-        (b"dog\tHund\ndog\tKatze\n", "line 2 gives 'dog' another translation"),
-        ("\u00e9\tA\ne\u0301\tB\n".encode(), "line 2 gives 'é' another translation"),
+        (b"dog\tHund\ndog\tKatze\n", "line 2 translates 'dog' differently"),
+        ("\u00e9\tA\ne\u0301\tB\n".encode(), "line 2 translates 'é' differently"),
         (b"dog\tH\xfcnd\n", "is not UTF-8"),
     ],
 )

@@ -165,7 +165,7 @@ def test_a_long_line_is_split_at_its_sentence_ends(translator: Translator) -> No
 
 def test_a_long_sentence_is_refused_by_its_line_or_cut(translator: Translator) -> None:
     lines = ["the dog sees milk.", "the car " * 10, "Anna"]
-    message = r"line 8 has a sentence of 21 tokens, and this model reads at most 16 \(data\.max_length"
+    message = r"line 8 has a sentence of 21 tokens, but this model reads at most 16 \(data\.max_length"
     with pytest.raises(DataError, match=message):
         translator.translate(lines, refuse_long=True, first_line=7)
     first, cut, last = translator.translate(lines)
@@ -228,7 +228,7 @@ def test_the_run_may_be_moved_and_its_corpus_gone(trained: RunDirectory, tmp_pat
 
 def test_another_checkpoint_is_never_used_instead(trained: RunDirectory) -> None:
     for name in ("step_0000042", "newest", "../latest", ""):
-        with pytest.raises(CheckpointError, match=r"has no checkpoint .*Sound ones there: step_0000100"):
+        with pytest.raises(CheckpointError, match=r"has no checkpoint .*Sound checkpoints: step_0000100"):
             Translator.from_run(trained, checkpoint=name, device=CPU)
     (trained.checkpoints_dir / "best").unlink()
     with pytest.raises(CheckpointError, match=r"no checkpoint marked best.*step_0000200"):
@@ -243,7 +243,7 @@ def test_a_run_with_inconsistent_files_is_refused(trained: RunDirectory, tmp_pat
         Translator.from_run(RunDirectory(trained.path.parent / "other"), device=CPU)
     text = trained.config_file.read_text()
     trained.config_file.write_text(text.replace("d_model: 32", "d_model: 16"))
-    with pytest.raises(RunError, match=r"config\.yaml is not .*model\.d_model is 16 and was 32"):
+    with pytest.raises(RunError, match=r"config\.yaml is not .*model\.d_model is 16, but was 32"):
         Translator.from_run(trained, device=CPU)
 
 
@@ -327,7 +327,7 @@ def test_a_prefix_or_minimum_length_fits_or_is_refused(translator: Translator) -
     [[found]] = translator.n_best(["milk"], prefixes=[prefix])
     assert found.text.startswith(prefix.strip())
     with pytest.raises(
-        DataError, match="line 4 has a prefix of 16 tokens, and a translation may have at most 15"
+        DataError, match="line 4 has a prefix of 16 tokens, but a translation may have at most 15"
     ):
         translator.n_best(["milk"], prefixes=["der Hund " * 8], first_line=4)
     [[found]] = translator.n_best(["milk"], constraints=Constraints(min_length=15))
@@ -402,7 +402,7 @@ def test_an_ensemble_needs_the_same_vocabularies(
     other = RunDirectory(tmp_path / "other")
     run_training(make_config("tokenizer.min_frequency=45", "training.max_steps=3"), other)
     with pytest.raises(
-        RunError, match=r"other has another src vocabulary than .*tiny, and an ensemble needs"
+        RunError, match=r"other has a different src vocabulary from .*tiny, but an ensemble needs"
     ):
         Translator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
 
@@ -414,5 +414,5 @@ def test_an_ensemble_reads_no_more_than_its_shortest_model(
     run_training(make_config("data.max_length=14", "training.max_steps=3", "model.d_model=8"), other)
     ensemble = Translator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
     assert all(ensemble.translate(SENTENCES, strategy=Beam(2, 1.0)))
-    with pytest.raises(DataError, match="of 15 tokens, and this model reads at most 14"):
+    with pytest.raises(DataError, match="of 15 tokens, but this model reads at most 14"):
         ensemble.translate(["the car " * 7], refuse_long=True)

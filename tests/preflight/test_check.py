@@ -93,10 +93,23 @@ def test_a_split_that_is_held_out_is_called_so(check: Check, tiny_corpus: Path, 
     assert re.search(r"pairs +held out, ", value_of(corpus, "test"))
 
 
+def test_a_target_without_text_is_found_before_training(
+    check: Check, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    corpus = shutil.copytree(tiny_corpus, tmp_path / "corpus")
+    file = corpus / "validation.de"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    file.write_text("".join(f"{line}\n" for line in [lines[0], "", *lines[2:4], " ", *lines[5:]]))
+    (warning,) = [each for each in warnings_of(check(f"data.path={corpus}")) if "cannot be scored" in each]
+    assert "the validation split" in warning
+    assert "2 targets" in warning
+    assert "pair 2 is the first" in warning
+
+
 def test_the_run_is_told_ahead(check: Check) -> None:
     parts = check()
     run = parts["the"]
-    assert value_of(run, "length") == "12 steps, where training.max_steps ends it"
+    assert value_of(run, "length") == "12 steps, limited by training.max_steps"
     assert value_of(run, "checkpoints").startswith("4, and each new best; ")
     assert " of 3 validations" in value_of(run, "time")
 
@@ -115,26 +128,27 @@ def test_a_corpus_too_large_to_look_at_whole(check: Check, monkeypatch: pytest.M
 
 
 DUE = [
-    (["schedule.warmup_steps=20"], "schedule.warmup_steps (20) is not over when the run ends at step 12"),
+    (["schedule.warmup_steps=20"], "(schedule.warmup_steps 20) is not over when the run ends at step 12"),
     (
         ["schedule.kind=cosine", "schedule.total_steps=20"],
         # Half a cosine from 1 at step 5 to 0 at step 20: at 12 it is (1 + cos(7/15 pi)) / 2.
-        "before the cosine does at schedule.total_steps (20): the learning rate is still at 55% of its peak",
+        "before the cosine schedule reaches zero at schedule.total_steps (20): the learning rate is still at "
+        "55% of its peak",
     ),
     (
         [
             *("schedule.kind=cosine", "schedule.total_steps=6"),
             *("training.max_steps=null", "training.max_epochs=3"),
         ],
-        "the cosine is down at zero at schedule.total_steps (6), and the run continues to about step",
+        "the cosine schedule reaches zero at schedule.total_steps (6), but the run continues to about step",
     ),
     (["validation.every_steps=13"], "validation.every_steps (13) is more than the run's 12 steps"),
     (["validation.patience=3"], "validation.patience (3) can never stop this run, which ends after 3"),
     (["training.batch_tokens=15"], "training.batch_tokens (15) is smaller than data.max_length (16)"),
     (["data.max_length=8"], "data.max_length (8) drops "),
-    (["tokenizer.min_frequency=60"], "of the words of the test"),
-    (["tokenizer.min_frequency=60"], "with this vocabulary a model that makes no mistake scores "),
-    ([], "the test split has 22 pairs: below 100 a score is mostly chance"),
+    (["tokenizer.min_frequency=60"], "of the words in the test"),
+    (["tokenizer.min_frequency=60"], "with this vocabulary, a model that makes no mistakes scores "),
+    ([], "the test split has 22 pairs: below 100, scores are mostly chance"),
     ([], "the validation split has 12 pairs"),
 ]  # fmt: skip
 
@@ -179,12 +193,12 @@ def test_a_run_that_is_there_already(check: Check, trained: RunDirectory) -> Non
         check(run=str(trained.path))
     same = check("model.d_model=32", "model.dropout=0.1", run=str(trained.path))
     assert same["config"].warnings == []
-    assert value_of(same["config"], "run").endswith("which is there already")
+    assert value_of(same["config"], "run").endswith("which exists already")
 
 
 def test_a_config_of_the_users_in_the_run_directory(check: Check, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("mine: true\n")
-    with pytest.raises(RunError, match="was not written by training, which would replace it"):
+    with pytest.raises(RunError, match="was not written by training, but would be replaced"):
         check(run=".")
 
 
@@ -228,7 +242,7 @@ def test_a_disk_that_is_too_small(check: Check, monkeypatch: pytest.MonkeyPatch)
 def test_what_is_known_is_reported_before_what_fails(make_config: MakeConfig, tmp_path: Path) -> None:
     parts = preflight(make_config("data.max_length=4"), RunDirectory(tmp_path / "run"))
     said: list[str] = []
-    reason = "no training pair is left: of 160 pairs 0 are empty on a side and 160"
+    reason = "no training pair is left: of 160 pairs, 0 are empty on a side and 160"
     with pytest.raises(DataError, match=reason):
         said.extend(part.title.split(":")[0] for part in parts)
     assert said == ["config", "corpus", "samples from the validation split", "vocabulary"]
@@ -245,7 +259,7 @@ def test_a_run_that_would_have_no_validation_loss_to_choose_by_is_refused(
     short = (f"data.path={corpus}", "data.max_length=8")
     by_loss, run = make_config(*short, "validation.metric=loss"), RunDirectory(tmp_path / "run")
     run.path.mkdir()
-    reason = r"no validation loss: of 40 validation pairs none .* data\.max_length \(8\)\. Raise it"
+    reason = r"no validation loss: of 40 validation pairs, none .* data\.max_length \(8\)\. Raise it"
     with pytest.raises(DataError, match=reason):
         list(preflight(by_loss, run))
     with pytest.raises(DataError, match=reason):

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("steps_of_a_tenth_of_a_second")
 def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> None:
     text = propose_config(str(tiny_corpus), "de", "en")
     assert "160 training pairs, 12 validation, 22 test." in text
-    assert "# The validation split has 12 pairs: below 100 a score is mostly chance." in text
+    assert "# The validation split has 12 pairs: below 100, scores are mostly chance." in text
     assert "name:" not in text
     assert re.search(r"Vocabulary: \d+ source and \d+ target entries", text)
     body = text.split("\n\n", 1)[1].splitlines()
@@ -62,9 +62,19 @@ def test_long_sentences_are_given_room(tmp_path: Path) -> None:
 
 def test_one_long_line_does_not_decide_what_all_sentences_have_room_for(tmp_path: Path) -> None:
     rows = [json.dumps({"en": f"a {number}", "de": f"ein {number}"}) for number in range(200)]
-    rows[7] = json.dumps({"en": "a " * 600, "de": "ein " * 600})
+    # Given, so that the long line is not held out.
+    for split in ("validation", "test"):
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(rows))
+    rows[7] = json.dumps({"en": "a " * 6000, "de": "ein " * 6000})
     (tmp_path / "train.jsonl").write_text("\n".join(rows))
-    assert "max_length: 32" in propose_config(str(tmp_path), "en", "de")
+    proposed = propose_config(str(tmp_path), "en", "de")
+    assert "max_length: 32" in proposed
+    head = " ".join(proposed.replace("\n# ", " ").split())
+    # The others have two words, with or without the long line.
+    assert "about 400 running words" in head
+    tokens = re.search(r"Tokens per sentence: ([\d.]+) source, ([\d.]+) target on average", head)
+    assert tokens is not None
+    assert all(3 <= float(mean) < 4.5 for mean in tokens.groups())
 
 
 @pytest.mark.parametrize(("num_pairs", "fits", "share"), [(10, 64, "100.0%"), (200, 32, "99.")])
@@ -254,7 +264,7 @@ def test_little_text_is_learnt_as_words_that_are_aligned_although_some_are_unkno
     file = tmp_path / "en-de.yaml"
     # The numbers, a word of seven or eight, are all different.
     text = propose_config(corpus, "en", "de")
-    assert re.search(r"Tokenizer: words, of which up to 1\d\.\d% are unknown", text)
+    assert re.search(r"Tokenizer: words; up to 1\d\.\d% of those in the held-out text are unknown", text)
     assert "With so little text" in text.replace("\n# ", " ")
     file.write_text(text, encoding="utf-8")
     config = load_config(file)

@@ -85,8 +85,8 @@ def test_what_was_in_the_step_is_kept(
     records = caplog.get_records("setup")
     messages = [record.getMessage() for record in records if record.levelno >= logging.WARNING]
     assert messages[-2:] == [
-        "step 7 skipped: the gradient's norm is nan, the loss nan",
-        f"the batch of step 7 is kept in {file}, and can be checked",
+        "step 7 skipped: the gradient norm is nan, the loss is nan",
+        f"the batch of step 7 is saved in {file} and can be examined",
     ]
 
 
@@ -225,7 +225,7 @@ def test_a_file_that_is_not_what_was_kept_is_refused(
     read_bad_batch(file, **vocabulary(run), max_length=16)
     change(content)
     file.write_text(json.dumps(content))
-    with pytest.raises(DataError, match=r"does not belong to this run|not a batch that training kept"):
+    with pytest.raises(DataError, match=r"does not belong to this run|not a batch saved by training"):
         replay(run, file, checkpoint="latest", device=CPU)
 
 
@@ -233,7 +233,7 @@ def test_files_that_are_none_at_all_are_refused(run: RunDirectory, tmp_path: Pat
     sizes = {"src_vocab_size": 9, "tgt_vocab_size": 9, "max_length": 9}
     for text in (b"", b"[]", b"{" * 100_000, b"\xff\xfe"):
         (tmp_path / "file").write_bytes(text)
-        with pytest.raises(DataError, match="not a batch that training kept"):
+        with pytest.raises(DataError, match="not a batch saved by training"):
             read_bad_batch(tmp_path / "file", **sizes)
     with pytest.raises(DataError, match="cannot be read: No such file"):
         read_bad_batch(tmp_path / "nothing", **sizes)

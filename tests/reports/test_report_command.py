@@ -83,7 +83,7 @@ def test_translations_of_an_evaluation_are_shown_instead_of_new_ones(
     monkeypatch.setattr(Translator, "translate", None)
     out = tmp_path / "card.md"
     assert report("--run", trained.path, "--format", "md", "--out", out, "--sentences", "1") == 0
-    assert f"Of {found.num_sentences} of the {found.num_sentences} sentences" in out.read_text()
+    assert f"From {found.num_sentences} of the {found.num_sentences} sentences" in out.read_text()
 
 
 def test_a_translation_that_is_too_long_to_be_drawn_is_shown_all_the_same(

@@ -61,9 +61,7 @@ def test_the_best_are_those_with_the_best_score(
         (checkpoint.folder / RECORD).write_text(record_text(checkpoint))
     assert average_checkpoints(trained, 1, best=True).average_of == [judged[best]]
     assert sorted(average_checkpoints(trained, 9, best=True).average_of or []) == sorted(judged)
-    assert (
-        f"has only 2 checkpoints with a validation {metric}: the average is of these, not of 9" in caplog.text
-    )
+    assert f"has only 2 checkpoints with a validation {metric}: averaging these instead of 9" in caplog.text
 
 
 def test_where_there_are_fewer_all_are_averaged(
@@ -72,7 +70,7 @@ def test_where_there_are_fewer_all_are_averaged(
     store = CheckpointStore(trained.checkpoints_dir)
     names = store.names()
     assert average_checkpoints(trained, 99, best=False).average_of == names
-    assert f"has only {len(names)} checkpoints: the average is of these, not of 99" in caplog.text
+    assert f"has only {len(names)} checkpoints: averaging these instead of 99" in caplog.text
     caplog.clear()
     assert average_checkpoints(trained, len(names), best=False).average_of == names
     assert "has only" not in caplog.text
@@ -82,7 +80,7 @@ def test_one_checkpoint_is_not_an_average(trained: RunDirectory) -> None:
     newest, *older = reversed(CheckpointStore(trained.checkpoints_dir).names())
     for name in older:
         shutil.rmtree(trained.checkpoints_dir / name)
-    with pytest.raises(CheckpointError, match=r"has 1 checkpoint, and an average needs 2 or more\. Train it"):
+    with pytest.raises(CheckpointError, match=r"has 1 checkpoint, but an average needs 2 or more\. Train it"):
         average_checkpoints(trained, 5, best=False)
     # But it may be asked for.
     assert average_checkpoints(trained, 1, best=False).average_of == [newest]
@@ -91,7 +89,7 @@ def test_one_checkpoint_is_not_an_average(trained: RunDirectory) -> None:
 def test_a_damaged_one_is_named_and_nothing_is_left(trained: RunDirectory) -> None:
     file = trained.checkpoints_dir / "step_0000150" / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(CheckpointError, match=r"step_0000150 is damaged: .* Sound ones there: "):
+    with pytest.raises(CheckpointError, match=r"step_0000150 is damaged: .* Sound checkpoints: "):
         average_checkpoints(trained, 2, best=False)
     assert CheckpointStore(trained.checkpoints_dir).averages() == []
 
@@ -120,5 +118,5 @@ def test_training_continues_beside_it(trained: RunDirectory) -> None:
 def test_another_folder_is_not_taken_for_it(trained: RunDirectory) -> None:
     average = average_checkpoints(trained, 2, best=False)
     shutil.copytree(average.folder, trained.checkpoints_dir / "step_0000300")
-    with pytest.raises(CheckpointError, match=re.escape("checkpoint.json is that of step 200")):
+    with pytest.raises(CheckpointError, match=re.escape("checkpoint.json belongs to step 200")):
         Translator.from_run(trained, checkpoint="step_0000300", device=CPU)

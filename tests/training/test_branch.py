@@ -121,13 +121,13 @@ def test_a_relative_path_and_limits_that_differ(
             "checkpoints/step_0000006",
             ["model.dropout=0.3"],
             RunError,
-            r"(?s)dropout: 0.2 -> 0.3.*Set these options as they were",
+            r"(?s)dropout: 0.2 -> 0.3.*Set these options back",
         ),
         (
             "checkpoints/step_0000005",
             [],
             CheckpointError,
-            "no checkpoint 'step_0000005'. Sound ones there: step",
+            "no checkpoint 'step_0000005'. Sound checkpoints: step",
         ),
         (
             "checkpoints/average_0000012",

@@ -51,7 +51,7 @@ def test_weights_that_are_not_finite_are_never_saved(
     config = make_config("checkpoint.every_steps=1", "checkpoint.keep=1", "validation.every_steps=100")
     with monkeypatch.context() as patch:
         patch.setattr(TrainState, "finish", spoil)
-        with pytest.raises(TrainingError, match=r"weights of the model are NaN or infinite at step 5\. Try"):
+        with pytest.raises(TrainingError, match=r"model weights are NaN or infinite at step 5\. Try"):
             run_training(config, run)
     assert (run.checkpoints_dir / "latest").read_text() == "step_0000004\n"
     assert run_training(config, run).counters.step == 12

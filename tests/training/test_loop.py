@@ -185,7 +185,7 @@ def test_an_interruption_before_the_first_step_saves_nothing(bench: Callable[...
 def test_patience_ends_the_run_and_saves_it(bench: Callable[..., Bench]) -> None:
     it = bench("training.max_steps=null", "validation.patience=2", "checkpoint.every_steps=100")
     it.bleu = chain([1, 2, 2, 1.5])  # As good as the best is no gain.
-    assert it.run() == "no gain in 2 validations (validation.patience)"
+    assert it.run() == "no improvement in 2 validations (validation.patience)"
     assert [(step, best) for step, _, best in it.saved] == [(3, True), (6, True), (12, False)]
 
 

@@ -75,9 +75,7 @@ def test_a_run_that_has_lost_its_config_is_refused(make_config: MakeConfig, tmp_
     run.config_file.unlink()
     before = contents(run)
     for restart in (False, True):
-        with pytest.raises(
-            RunError, match=r"run has checkpoints and has lost its config\.yaml\. Put it back"
-        ):
+        with pytest.raises(RunError, match=r"run has checkpoints but has lost its config\.yaml\. Restore it"):
             run_training(make_config(), run, restart=restart)
     assert contents(run) == before
 

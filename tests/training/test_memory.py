@@ -106,16 +106,15 @@ def test_resuming_elsewhere_says_what_differs_and_continues(
             lambda *known: describe_environment(*known) | {"num_threads": 64, "torch": "9.9"},
         )
         assert run_training(make_config("training.max_steps=4"), run).counters.step == 4
-    warnings = [message for message in caplog.messages if "not exact" in message]
+    warnings = [message for message in caplog.messages if "not bit-exact" in message]
     assert warnings == [
-        f"resuming is not exact to the bit, because this has changed: torch: {torch.__version__} -> 9.9",
-        "resuming is not exact to the bit, because this has changed: "
-        f"num_threads: {torch.get_num_threads()} -> 64",
+        f"resuming is not bit-exact, because this has changed: torch: {torch.__version__} -> 9.9",
+        f"resuming is not bit-exact, because this has changed: num_threads: {torch.get_num_threads()} -> 64",
     ]
     caplog.clear()
     # And where nothing differs, nothing is said; the newest checkpoint is of the other place.
     assert run_training(make_config("training.max_steps=5"), run).counters.step == 5
-    assert caplog.text.count("not exact") == 2
+    assert caplog.text.count("not bit-exact") == 2
     caplog.clear()
     run_training(make_config("training.max_steps=6"), run)
-    assert "not exact" not in caplog.text
+    assert "not bit-exact" not in caplog.text

@@ -254,7 +254,7 @@ def test_early_stopping_counts_on(
             train_until(config, path, step=step)
         outcome = train_until(config, path)
         assert outcome is not None
-        assert outcome.finished == "no gain in 3 validations (validation.patience)"
+        assert outcome.finished == "no improvement in 3 validations (validation.patience)"
         assert outcome.counters.step == 10
         assert outcome.counters.best_value == 9
         checkpoints = path / "checkpoints"

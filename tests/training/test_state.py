@@ -113,7 +113,7 @@ def test_patience_ends_the_run() -> None:
     for value in (5.0, 4.0, 6.0, 5.0, 6.0):
         state.record_validation(value, "bleu")
         reasons.append(state.reached_limit(TrainingConfig(), validation))
-    assert reasons == [None, None, None, None, "no gain in 2 validations (validation.patience)"]
+    assert reasons == [None, None, None, None, "no improvement in 2 validations (validation.patience)"]
 
 
 def test_without_limits_a_run_continues() -> None:

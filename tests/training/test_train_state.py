@@ -200,8 +200,8 @@ def test_tensors_and_values_that_are_missing_or_too_many_are_refused(
         ),
         (plain, average.save(), "has a moving average"),
         (average, saved_plain, "lacks a moving average"),
-        (plain, scaled.save(), "has the scale of fp16"),
-        (scaled, saved_plain, "lacks the scale of fp16"),
+        (plain, scaled.save(), "has a loss scale for fp16"),
+        (scaled, saved_plain, "lacks a loss scale for fp16"),
         (plain, muon.save(), "lacks optimizer.exp_avg/"),
         (muon, saved_plain, "lacks optimizer.momentum/"),
     ]
@@ -225,7 +225,7 @@ def test_a_run_in_automatic_precision_may_move_between_machines_with_and_without
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"step": 3}, "not that of step 2"),
+        ({"step": 3}, "does not belong to step 2"),
         ({"num_target_tokens": 10**15}, "state.num_target_tokens: .*less than or equal to"),
         ({"batch": -5}, "state.batch"),
         ({"logged_loss": float("nan")}, "state.logged_loss"),

@@ -30,7 +30,7 @@ from mt.builtin.primer.noun_phrase import (
 
 T = TypeVar("T")
 Allowed = Callable[[str, str, str], bool]
-# A determiner, and whether its noun is a plural; drawn uniformly, so the frequent ones are repeated.
+# A determiner, and whether its noun is plural; drawn uniformly, so frequent ones are repeated.
 Choices = tuple[tuple[Determiner, bool], ...]
 
 _LEXICON = load_lexicon()

@@ -2,8 +2,8 @@
 
 The test split holds out *combinations* of subject, verb and object: training has boys who read, and people
 who read poems, but a boy who reads a poem may be in the test split only. So a good score shows that grammar
-was learnt, not sentences. The words themselves are the same everywhere, as are clauses of a pronoun and a
-verb alone ("I laugh"): of these each whole sentence belongs to one split.
+was learnt, not sentences. All splits share the words themselves, and clauses of only a pronoun and a verb
+("I laugh"): each such sentence as a whole belongs to one split.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from mt.seen_pairs import SeenPairs
 PRIMER_VERSION = 1
 """Raised when the same arguments would give other pairs than before, such as with another lexicon."""
 
-# Of 256 parts of all combinations; the rest is the training split's.
+# The share of all combinations, in parts of 256; the rest belongs to the training split.
 _TEST, _VALIDATION = 26, 26
-# Words of an English sentence.
+# The fewest and the most words in an English sentence.
 _SHORTEST, _LONGEST = 4, 16
-# After so many repetitions in a row, new sentences would take too long to find.
+# After this many repetitions in a row, finding new sentences would take too long.
 _PATIENCE = 5000
 _CHUNK_SIZE = 10_000
 
@@ -41,7 +41,7 @@ def primer_pairs(split: str, num_pairs: int, seed: int) -> Iterator[tuple[str, s
         seed: Decides what is drawn; the splits are the same for every seed.
 
     Raises:
-        DataError: If the split does not have so many distinct pairs.
+        DataError: If the split does not have that many distinct pairs.
     """
     for sentence in primer_sentences(split, num_pairs, seed):
         yield sentence.english, sentence.german
@@ -55,7 +55,7 @@ def primer_sentences(split: str, num_sentences: int, seed: int) -> Iterator[Sent
     num_left = num_sentences
     repetitions = 0
     while num_left:
-        # Many at a time, because `SeenPairs` looks hashes up in sorted arrays.
+        # In large groups, because `SeenPairs` looks hashes up in sorted arrays.
         sentences = list(islice(drawn, min(num_left, _CHUNK_SIZE)))
         for sentence, is_new in zip(sentences, seen.add((s.english, "") for s in sentences), strict=True):
             if is_new:
@@ -85,7 +85,7 @@ def _drawn(drawing: Drawing, split: str) -> Iterator[Sentence]:
 
 
 def split_of(*words: str) -> str:
-    """The split that a combination of lemmas belongs to, by a hash that is the same everywhere and always."""
+    """The split that a combination of lemmas belongs to, by a hash that is the same on all machines."""
     part = blake2b("|".join(words).encode(), digest_size=1).digest()[0]
     if part < _TEST:
         return "test"

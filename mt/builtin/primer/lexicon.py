@@ -1,4 +1,4 @@
-"""The words of the primer: what each knows of itself, read from the YAML files beside this one."""
+"""The words of the primer with their forms and properties, read from the YAML files beside this one."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -56,9 +56,9 @@ class Place:
 class Verb:
     """A verb of both languages, and the things that make sense with it.
 
-    ``present`` holds one German form for each of ``AGREEMENTS``; ``preterite``, too, but only for the verb
-    whose past is no perfect ("war"). ``subjects``, ``objects`` (class by class), ``receivers`` and so on are
-    the nouns that fit; what the flags mean is said in verbs.yaml.
+    ``present`` holds one German form for each of ``AGREEMENTS``, and so does ``preterite``, but only for the
+    verb whose past tense is not the perfect ("war"). ``subjects``, ``objects`` (class by class),
+    ``receivers`` and so on are the nouns that fit; the flags are explained in verbs.yaml.
     """
 
     lemma: str
@@ -158,7 +158,7 @@ def load_lexicon() -> Lexicon:
     """Read the lexicon, once.
 
     Raises:
-        ValueError: If an entry contradicts itself or names a class or word that is not there.
+        ValueError: If an entry contradicts itself or names a class or word that does not exist.
     """
     words = _read("words.yaml")
     grammar = _read("adjectives.yaml")
@@ -206,7 +206,7 @@ def load_lexicon() -> Lexicon:
     )
 
 
-# "be" is the one verb whose English forms follow no table of four; sentence.py has them.
+# "be" is the only verb whose English forms do not fit into the table of four; sentence.py has them.
 _BE: dict[str, Any] = {
     "english": "is was been being",
     "german": "sein bist ist gewesen",
@@ -265,7 +265,7 @@ def _verb(
     preterites: dict[str, tuple[str, ...]],
 ) -> Verb:
     def fitting(class_names: str) -> tuple[Noun, ...]:
-        """The nouns of these classes (or of this name), less those that are no object of this verb."""
+        """The nouns of these classes (or of this name), except those that cannot be objects of this verb."""
         wanted = set(class_names.split())
         unwanted = set(entry.get("not_object", "").split())
         chosen = [

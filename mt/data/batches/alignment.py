@@ -2,7 +2,7 @@
 
 The model is that of fast_align (Dyer et al. 2013): a word picks a position of the other sentence near the
 diagonal, or none, and is then drawn from the translations of the word there (IBM model 1, Brown et al. 1993).
-Both directions are trained together, and a link counts as much as they agree on it (Liang et al. 2006).
+Both directions are trained jointly, and a link counts as much as they agree on it (Liang et al. 2006).
 """
 
 from collections.abc import Iterator
@@ -29,9 +29,9 @@ Places = npt.NDArray[np.int16]
 _TENSION = 4.0
 _NO_COUNTERPART = 0.08
 _ITERATIONS = 5
-# The least posterior of a link, as the geometric mean of both directions.
+# The minimum posterior of a link, as the geometric mean of both directions.
 _LEAST_POSTERIOR = 0.3
-# Most cells (source times target tokens) to learn from: Multi30k fits, and a cell takes about 80 bytes.
+# The most cells (source times target tokens) to learn from: Multi30k fits, and a cell takes about 80 bytes.
 _MOST_CELLS = 6_000_000
 _CELLS_AT_A_TIME = 1_000_000
 _PAIRS_AT_A_TIME = 100_000
@@ -90,7 +90,7 @@ class Lexicon:
         )
         best = np.maximum.reduceat(posterior, grid.starts)
         is_best = np.flatnonzero((posterior == best[grid.tgt]) & (posterior >= _LEAST_POSTERIOR**2))
-        # Of equally good cells the first wins; the assignment below would keep the last.
+        # Of equally good cells, the first wins; the assignment below would keep the last.
         is_best = is_best[::-1]
         places = np.full(len(best), NONE, dtype=np.int16)
         places[grid.tgt[is_best]] = is_best - grid.starts[grid.tgt[is_best]]
@@ -98,11 +98,11 @@ class Lexicon:
 
 
 def align(pairs: EncodedPairs) -> Iterator[Places]:
-    """The source position of each target token, or NONE, for some pairs at a time.
+    """The source position of each target token, or NONE, for several pairs at a time.
 
     Concatenated, the arrays have the layout of ``pairs.tgt.ids``.
     """
-    # Not in the generator, so that learning is over before the first block is asked for.
+    # Not in the generator, so that learning is done before the first block is requested.
     return _aligned(pairs, Lexicon.learn(pairs))
 
 

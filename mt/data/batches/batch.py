@@ -22,20 +22,20 @@ Sentences = Sequence[Sequence[int] | npt.NDArray[np.integer]]
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentence pairs, ready for the model.
+    """Sentence pairs as tensors for the model.
 
     Attributes:
         src_ids: ``(B, S)``; each row ends with EOS, then PAD.
-        src_mask: ``(B, 1, 1, S)``; True where the encoder and the cross-attention may look.
+        src_mask: ``(B, 1, 1, S)``; True where the encoder and the cross-attention may attend.
         tgt_ids: ``(B, T)``, the decoder's input; each row begins with BOS.
-        tgt_mask: ``(B, 1, T, T)``; True where the decoder may look: real tokens, none in the future.
+        tgt_mask: ``(B, 1, T, T)``; True where the decoder may attend: to real tokens, none in the future.
         labels: ``(B, T)``, the tokens to predict; each row ends with EOS, then PAD.
         num_target_tokens: Labels that are not PAD.
         alignment: ``(B, T)``, the source position that each label translates, or -1; None if it is not
             needed.
         has_src_padding: False if all sources are known to be of the same length.
-        dropout_seed: What training seeds torch with before it computes the batch, from 0 to ``2**64 - 1``;
-            None leaves torch's generators as they are.
+        dropout_seed: The seed that training sets in torch before it computes the batch, from 0 to
+            ``2**64 - 1``; None leaves torch's generators as they are.
     """
 
     src_ids: Tensor
@@ -50,12 +50,12 @@ class Batch:
 
     @property
     def num_positions(self) -> int:
-        """Positions of source and target, padding included; memory use is proportional to it."""
+        """Positions of source and target, including padding; memory use is proportional to it."""
         return self.src_ids.numel() + self.tgt_ids.numel()
 
     def to(self, device: torch.device | str) -> Self:
         """Return the batch on ``device``; a copy from pinned memory to CUDA is asynchronous."""
-        # CUDA keeps pinned memory until it is copied; any other source may be freed while it is still read.
+        # CUDA keeps pinned memory until it is copied; other memory may be freed while it is still being read.
         is_cuda = torch.device(device).type == "cuda"
         return self._each(lambda tensor: tensor.to(device, non_blocking=is_cuda and tensor.is_pinned()))
 
@@ -158,7 +158,7 @@ def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> 
 
 def _alignment(src: Sentences, places: Sentences) -> Tensor:
     """``(B, T)``; EOS of a target is aligned with EOS of its source, padding with nothing."""
-    # One up and down again, because `pad` fills with zeros.
+    # Shifted up by one and down again, because `pad` fills with zeros.
     return (
         pad([[*(place + 1 for place in row), len(ids) + 1] for ids, row in zip(src, places, strict=True)]) - 1
     )

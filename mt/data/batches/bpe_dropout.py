@@ -8,11 +8,11 @@ import numpy.typing as npt
 from mt.data.batches.dataset import EncodedSentences, Ids
 from mt.display import track
 
-# Sentences that are segmented at a time, so that intermediate arrays stay small.
+# How many sentences are segmented at a time, so that intermediate arrays stay small.
 _BLOCK_SIZE = 4096
 
 Merge = tuple[int, int, int]
-"""Ids of a left and a right token, and of the two as one."""
+"""Ids of a left and a right token, and of the token that they are merged into."""
 
 _Array = npt.NDArray[np.int64]
 
@@ -21,7 +21,7 @@ class BpeDropout:
     """Splits encoded sentences into base symbols and merges them again, skipping a share of the merges.
 
     All words are merged in parallel: in each round, every possible merge of a word is skipped with some
-    probability, and of the others the one of lowest rank is applied. A word without any is finished.
+    probability, and the remaining one of lowest rank is applied. A word without any is finished.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class BpeDropout:
             before_each_block: Called every few thousand sentences; may raise to give up.
         """
         if not len(self._keys):
-            # Nothing is ever merged, as in a vocabulary that its characters fill.
+            # Nothing is ever merged, as in a vocabulary that is full of single characters.
             return sentences
         ids: list[Ids] = []
         lengths: list[npt.NDArray[np.int32]] = []
@@ -134,7 +134,7 @@ class BpeDropout:
 
 
 def _spellings(merges: Sequence[Merge], num_ids: int) -> EncodedSentences:
-    """The base symbols of each id; the id itself if it is the product of no merge."""
+    """The base symbols of each id; the id itself if no merge produces it."""
     spellings = [[token_id] for token_id in range(num_ids)]
     for left, right, product in merges:
         spellings[product] = spellings[left] + spellings[right]

@@ -18,7 +18,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import track
 
 ENCODING_VERSION = 1
-"""Raised when the same text and tokenizers would give other ids than before, or other files of them."""
+"""Raised when the same text and tokenizers would give other ids than before, or other files for them."""
 
 CHUNK_SIZE = 10_000
 _FACTS = "facts.json"
@@ -123,8 +123,8 @@ def encode_pairs(
         pairs: Rows with the columns ``src`` and ``tgt``.
         src_tokenizer: Encodes the sources.
         tgt_tokenizer: Encodes the targets.
-        max_length: For training: drop pairs that are empty on a side, or longer than this on a side, EOS
-            included. For validation and test: None, which drops nothing.
+        max_length: For training: drop pairs that are empty on a side, or longer than this on a side,
+            including EOS. For validation and test: None, which drops nothing.
         shares: The sources that ``pairs`` come from.
         folder: An empty folder to write the ids to, for `load_pairs`; None keeps them in memory.
 
@@ -164,7 +164,7 @@ def encode_pairs(
 
 
 def load_pairs(folder: Path) -> tuple[EncodedPairs, DropCounts]:
-    """What `encode_pairs` returned when it filled ``folder``; the files are memory-mapped."""
+    """The result of the `encode_pairs` that filled ``folder``; the files are memory-mapped."""
     facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
     src, tgt = (
         EncodedSentences(*(mapped(folder / f"{side}_{name}", kind) for name, kind in _ARRAYS.items()))
@@ -201,7 +201,7 @@ class _Side:
 
 
 def mapped(path: Path, kind: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The numbers of this kind that a file consists of, ``(N,)``, memory-mapped.
+    """A file of numbers of this type as an array ``(N,)``, memory-mapped.
 
     Raises:
         OSError: If it cannot be read.

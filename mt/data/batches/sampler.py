@@ -22,7 +22,7 @@ class Share(NamedTuple):
 
     Attributes:
         num_pairs: How many.
-        weight: How often an epoch shows each of them on average: ``floor(weight)`` times, and once more for
+        weight: How often each pair occurs in an epoch on average: ``floor(weight)`` times, and once more for
             a random share that is drawn for each epoch.
     """
 
@@ -64,19 +64,20 @@ def epoch_batches(
     epoch: int,
     shares: Sequence[Share] = (),
 ) -> Batches:
-    """Batches of one pass over the corpus: every pair once, pairs of like length together, in random order.
+    """Batches of one pass over the corpus: every pair once, similar lengths together, in random order.
 
-    Which pairs of one length meet, and the order of the batches, are drawn from ``(seed, epoch)`` alone, so
-    that a position in the training data is two integers: the epoch and the number of batches done.
+    Which pairs of the same length are batched together, and the order of the batches, depend on
+    ``(seed, epoch)`` alone, so that a position in the training data is two integers: the epoch and the number
+    of batches done.
 
     Args:
         src_lengths: ``(N,)`` source lengths.
         tgt_lengths: ``(N,)`` target lengths.
-        batch_tokens: The most that rows times the longest sentence of either side may be. A longer pair makes
+        batch_tokens: The maximum of rows times the longest sentence of either side. A longer pair becomes
             a batch of its own.
         seed: The run's seed.
         epoch: Passes over the corpus done before this one.
-        shares: The runs that the N pairs consist of, if some are to be seen more or less often than once.
+        shares: The shares that the N pairs consist of, if some are to be seen more or less often than once.
     """
     generator = np.random.default_rng([seed, epoch])
     order = _shown(len(src_lengths), shares, generator)

@@ -1,4 +1,4 @@
-"""Arrays that the first process of a machine makes, and that all processes of the machine map into memory."""
+"""Arrays that the first process on a machine computes, and that all its processes map into memory."""
 
 import io
 import logging
@@ -20,18 +20,18 @@ Arrays = Sequence[npt.NDArray[Any]]
 
 
 def share_arrays(make: Callable[[], Arrays], check: Callable[[], None]) -> Arrays:
-    """The arrays that ``make`` returns on the first process of this machine, mapped by all of them.
+    """The arrays that ``make`` returns in the first process on this machine, mapped by all of them.
 
-    All processes call this together. The arrays are in files without a name in the cache folder, of which
-    nothing is left behind, however the processes end; the others open them in ``/proc``, as the first one's.
-    Where they cannot be written, or not be opened, each process makes the arrays for itself.
+    All processes call this together. The arrays are in unnamed files in the cache folder, of which nothing is
+    left behind, however the processes end; the other processes open them through ``/proc``. If the files
+    cannot be written or opened, each process computes the arrays itself.
 
     Args:
-        make: Returns arrays of one dimension, the same on each process.
-        check: Called now and then by a process that waits; may raise to stop all of them.
+        make: Returns arrays of one dimension, the same in each process.
+        check: Called now and then by a waiting process; may raise to stop all of them.
 
     Raises:
-        MtError, Interrupted: On all processes, if one of them raises it.
+        MtError, Interrupted: In all processes, if one of them raises it.
     """
     own: list[Arrays] = []
     with ExitStack() as files:
@@ -43,7 +43,7 @@ def share_arrays(make: Callable[[], Arrays], check: Callable[[], None]) -> Array
             except OSError as error:
                 files.close()
                 LOG.warning(
-                    "each process keeps the order of the epoch in its own memory: %s cannot be written (%s)",
+                    "each process keeps the order of the epoch in its own memory: %s is not writable (%s)",
                     cache_folder(),
                     error,
                 )
@@ -56,10 +56,10 @@ def share_arrays(make: Callable[[], Arrays], check: Callable[[], None]) -> Array
 
 
 def _written(array: npt.NDArray[Any], file: io.FileIO) -> tuple[Path, str]:
-    """Write all numbers; by which path other processes open the file, and the kind of the numbers."""
+    """Write all numbers; return the path by which other processes open the file, and the numbers' type."""
     with io.BufferedWriter(io.FileIO(file.fileno(), "wb", closefd=False)) as buffered:
         buffered.write(array.data)
-    # A network file system says only now that it is full.
+    # A network file system may only now report that it is full.
     os.fsync(file.fileno())
     return Path(f"/proc/{os.getpid()}/fd/{file.fileno()}"), array.dtype.str
 
@@ -69,5 +69,5 @@ def _mapped_or_made(written: list[tuple[Path, str]] | None, make: Callable[[], A
         try:
             return [mapped(path, kind) for path, kind in written]
         except OSError as error:
-            LOG.warning("the order of the epoch is in the memory of this process (%s)", error)
+            LOG.warning("this process keeps the order of the epoch in its own memory (%s)", error)
     return make()

@@ -25,7 +25,7 @@ from mt.special_tokens import UNK_ID
 
 # The third seed of the generator of BPE-dropout; the generator that shuffles an epoch has only two.
 _BPE_DROPOUT = 2**63
-# Below this many times the bidirectional epochs, a run as good as ends in them.
+# A run shorter than this many times the bidirectional epochs practically ends within them.
 _ENOUGH_EPOCHS = 1.05
 
 
@@ -34,12 +34,12 @@ def replace_with_unk(
 ) -> tuple[Ids, Ids]:
     """Replace up to ``count`` words of a pair, and their translations, with UNK.
 
-    The model has to learn to write UNK where it reads UNK; rare words alone teach it too seldom.
+    The model has to learn to write UNK where it reads UNK; rare words alone are too few to teach it.
 
-    Only words aligned one to one are replaced; of two that are drawn, the rarer, because names are rare.
+    Only words aligned one to one are replaced; each draw is the rarer of two words, because names are rare.
 
     Args:
-        src: Source ids, the more frequent words having the smaller ids.
+        src: Source ids; more frequent words have smaller ids.
         tgt: Target ids.
         places: For each target token the position of its source token, or a negative number.
         count: The number of draws.
@@ -64,7 +64,7 @@ def replace_some_with_unk(
     share: float,
     generator: np.random.Generator,
 ) -> tuple[list[Ids], list[Ids]]:
-    """`replace_with_unk` in a ``share`` of pairs: in a ``share`` of these two words, and so on."""
+    """`replace_with_unk` in a ``share`` of pairs; in a ``share`` of these, two words, and so on."""
     counts = (generator.geometric(1 - share, size=len(src)) - 1).tolist()
     pairs = [
         replace_with_unk(src_ids, tgt_ids, row, count, generator) if count else (src_ids, tgt_ids)
@@ -95,16 +95,16 @@ class Epoch:
 
 
 class _Ahead:
-    """A thread that makes one step ahead; what goes wrong in it is raised when that step is taken."""
+    """A thread that prepares one step ahead; its errors are raised when that step is taken."""
 
     def __init__(self, thread: Executor, *, pinned: bool) -> None:
         self._thread = thread
         self._pinned = pinned
         self._next: dict[Position, Future[Taken]] = {}
-        """The step after the one that was taken last."""
+        """The step after the one that was last taken."""
 
     def take(self, make: Callable[[int, int], Taken], epoch: int, batch: int) -> Taken:
-        """The step at a position, perhaps made already; the one after it will be, unless its epoch is new."""
+        """The step at a position, perhaps prepared already; starts the next one unless its epoch is new."""
         ahead = self._next.pop((epoch, batch), None)
         taken = ahead.result() if ahead is not None else self._ready(make, epoch, batch)
         _, *following = taken
@@ -141,8 +141,8 @@ class BatchStream:
         With ``bpe_dropouts``, of source and target, all sentences are segmented differently in each epoch;
         ``before_each_block`` is called every few thousand of them, and may raise to stop.
 
-        Each pair of the first ``bidirectional_epochs`` is at random from source to target or from target to
-        source, and in the next of these epochs the other way round. There are no ``places`` then.
+        In the first ``bidirectional_epochs``, the direction of each pair is random, source to target or
+        target to source, and reversed in the next of these epochs. There must be no ``places`` then.
         """
         assert places is None or not bidirectional_epochs
         self.num_micro_batches = num_micro_batches
@@ -161,8 +161,8 @@ class BatchStream:
     def collating_ahead(self, *, pinned: bool) -> Iterator[None]:
         """Within the ``with`` block, a thread collates each step while the one before it is computed.
 
-        Steps must be taken in their order, and by one process in the same way. The thread stays within the
-        epoch, which it only reads: the next epoch is made when its first step is taken.
+        Steps must be taken in order, and always with the same arguments. The thread stays within the epoch,
+        which it only reads: the next epoch is prepared when its first step is taken.
 
         Args:
             pinned: Whether to put the batches into page-locked memory, for CUDA.
@@ -178,8 +178,8 @@ class BatchStream:
         """The micro-batches of the step at this position, and the position of the step after it.
 
         The last step of an epoch may have fewer micro-batches than the others. Several processes take turns:
-        the one of this ``rank`` computes every ``num_processes``-th micro-batch of the step, and if none is
-        left for it, one without labels.
+        the process of this ``rank`` computes every ``num_processes``-th micro-batch of the step, or one
+        without labels if none is left for it.
         """
         make = partial(self._take, rank=rank, num_processes=num_processes)
         return make(epoch, batch) if self._ahead is None else self._ahead.take(make, epoch, batch)
@@ -273,14 +273,14 @@ class BatchStream:
             )
         except MemoryError as error:
             raise TrainingError(
-                f"the order of epoch {number}, with what training.bpe_dropout and "
-                f"training.bidirectional_epochs make of its pairs, does not fit into memory ({error}). Free "
-                "some of it, or use a machine with more: the same command resumes the run."
+                f"the order of epoch {number}, and its pairs as training.bpe_dropout and "
+                f"training.bidirectional_epochs change them, do not fit into memory ({error}). Free "
+                "some memory, or use a machine with more: the same command resumes the run."
             ) from error
         return Epoch(number, pairs, batches)
 
     def _shared(self, number: int) -> Epoch:
-        """The epoch that the first process of this machine makes; all processes call this together."""
+        """The epoch that the first process on this machine makes; all processes call this together."""
 
         def make() -> list[npt.NDArray[np.integer]]:
             epoch = self._made(number)
@@ -309,7 +309,7 @@ class BatchStream:
     def _in_their_directions(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
         if epoch >= self._bidirectional_epochs:
             return pairs
-        # Two epochs show both directions of each pair.
+        # Every two epochs contain both directions of each pair.
         two_epochs, is_second = divmod(epoch, 2)
         generator = np.random.default_rng(derived_seed("directions", self._seed, two_epochs))
         return pairs.exchanged((generator.random(len(pairs)) < 0.5) ^ bool(is_second))
@@ -350,13 +350,13 @@ def training_batches(
 
 
 def short_of_one_direction(config: Config, num_epochs: float) -> str | None:
-    """A warning if a run of so many epochs hardly trains the wanted direction alone; None if it does."""
+    """A warning if a run of ``num_epochs`` hardly trains the intended direction alone; None if it does."""
     both = config.training.bidirectional_epochs
     if num_epochs > both * _ENOUGH_EPOCHS or not both:
         return None
     return (
-        f"training.bidirectional_epochs ({both}) leaves next to nothing of the run, about {num_epochs:.1f} "
-        f"epochs, to the direction from {config.data.src} to {config.data.tgt} alone. Lower it (a third of "
+        f"training.bidirectional_epochs ({both}) leaves hardly any of the run, about {num_epochs:.1f} "
+        f"epochs, for the direction from {config.data.src} to {config.data.tgt} alone. Lower it (a third of "
         "the epochs is usual), or train longer."
     )
 

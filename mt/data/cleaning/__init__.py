@@ -1,1 +1,1 @@
-"""Training pairs made cleaner: filters, duplicates, leaks of the evaluation data, and a report of it all."""
+"""Cleaning of training pairs: filters, duplicates, leaks of the evaluation data, and a report on all this."""

@@ -14,8 +14,8 @@ class Dropped:
     """Counts dropped pairs by reason, and keeps the first of each as examples.
 
     Attributes:
-        counts: Pairs for each reason; a reason completes the sentence "in so many rows ...".
-        examples: Source and target, cut short, of the first pairs for each reason.
+        counts: Pairs for each reason; a reason completes the sentence "in 5 rows ...".
+        examples: Source and target, shortened, of the first pairs for each reason.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Dropped:
         self.examples: dict[str, list[list[str]]] = {}
 
     def add(self, reason: str, src: object, tgt: object) -> None:
-        """Count one pair; its sides may be anything that a corpus contains in the place of text."""
+        """Count one pair; its sides may be anything that a corpus contains in place of text."""
         self.counts[reason] += 1
         if self.counts[reason] <= EXAMPLES_KEPT:
             sides = ["" if side is None else one_short_line(str(side)) for side in (src, tgt)]
@@ -65,7 +65,7 @@ def evaluation_pairs(parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
                 lacks = _what_lacks("source", src) if not isinstance(src, str) else _what_lacks("target", tgt)
                 raise DataError(
                     f"{part.where}, {part.unit} {number}: {lacks}. Nothing is dropped from validation and "
-                    f"test data, so that scores stay comparable: correct the {part.unit} or take it out."
+                    f"test data, so that scores stay comparable: correct the {part.unit} or remove it."
                 )
             _check_unicode(src, tgt, part, number)
             yield src, tgt
@@ -78,12 +78,12 @@ def _what_lacks(side: str, value: object) -> str:
 
 
 def _check_unicode(src: str, tgt: str, part: Part, number: int) -> None:
-    """A lone surrogate, which JSON can contain, cannot be written as UTF-8."""
+    """Refuse lone surrogates, which JSON can contain, but which cannot be written as UTF-8."""
     try:
         src.encode()
         tgt.encode()
     except UnicodeEncodeError as error:
         raise DataError(
             f"{part.where}, {part.unit} {number}: {error.object[error.start]!r} is half a character (a lone "
-            f"surrogate): correct the {part.unit} or take it out."
+            f"surrogate): correct the {part.unit} or remove it."
         ) from None

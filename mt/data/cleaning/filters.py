@@ -30,7 +30,7 @@ class Filter(NamedTuple):
     """A reason to drop a pair, and the test for it.
 
     Attributes:
-        reason: Completes the sentence "in so many rows ...".
+        reason: Completes the sentence "in 5 rows ...".
         is_met: Takes sources and targets as Arrow arrays of N texts and returns a mask ``(N,)``.
     """
 
@@ -81,7 +81,7 @@ class Cleaner:
         return rewritten
 
     def reasons(self, pairs: Pairs) -> npt.NDArray[np.intp]:
-        """``(N,)`` for each pair the position in ``filters`` of the first that it meets, or `KEPT`."""
+        """``(N,)`` for each pair the position in ``filters`` of the first filter that it meets, or `KEPT`."""
         reasons = np.full(len(pairs), KEPT)
         if self.filters and pairs:
             src, tgt = (pa.array(side, pa.large_string()) for side in zip(*pairs, strict=True))
@@ -90,7 +90,7 @@ class Cleaner:
         return reasons
 
     def are_new(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """``(N,)`` whether each pair, by its hash, was not there before; True if duplicates are kept."""
+        """``(N,)`` whether each pair, by its hash, is new; always True if duplicates are kept."""
         return np.ones(len(hashes), dtype=np.bool_) if self._seen is None else self._seen.add_hashes(hashes)
 
 

@@ -1,4 +1,4 @@
-"""Leaks: evaluation sentences that are in the training data too, which inflates the scores."""
+"""Leaks: evaluation sentences that are also in the training data, which inflates the scores."""
 
 import string
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ CHUNK_SIZE = 10_000
 LEFT_OUT = r"[\p{P}\p{S}\p{Z}\p{C}]+"
 NOT_IN_KEYS = bytes(set(range(256)) - set((string.digits + string.ascii_lowercase).encode()))
 
-# Hashes by "source", "target" and "pair". Python's own are fast, have 64 bits, and are never stored.
+# Hashes by "source", "target" and "pair". Python's own hashes are fast, have 64 bits, and are never stored.
 Hashes = dict[str, list[int]]
 
 
 class LeakCheck:
-    """Finds the training pairs that are in the evaluation splits too, exactly or after normalisation.
+    """Finds the training pairs that are also in the evaluation splits, exactly or after normalisation.
 
-    It keeps hashes only, and of the evaluation splits only, which are small.
+    It keeps only hashes, and only those of the evaluation splits, which are small.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class LeakCheck:
 
         Args:
             evaluation: The splits by name, as they are.
-            unicode_form: The form that the training pairs were rewritten in.
+            unicode_form: The Unicode form of the training pairs.
         """
         self._known: dict[str, dict[str, Hashes]] = {}
         self._src_keys: set[bytes] = set()
@@ -135,7 +135,7 @@ def _hashes(src: pa.ChunkedArray, tgt: pa.ChunkedArray) -> dict[str, Hashes]:
 
 
 def _normalised(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Lower case, without `LEFT_OUT`; a text of nothing else keeps it, so that ``!`` is not ``?``."""
+    """Lower case, without `LEFT_OUT`; a text of nothing else is kept, so that ``!`` differs from ``?``."""
     lower = pc.utf8_lower(texts)
     words = pc.replace_substring_regex(lower, LEFT_OUT, "")
     return pc.if_else(pc.equal(words, ""), lower, words)

@@ -1,4 +1,4 @@
-"""Reading and cleaning a piece of the training data, apart from all other pieces: the work of one process."""
+"""Reads and cleans a piece of the training data independently of the others: the work of one process."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Piece:
 
     Attributes:
         where: The name of the part in messages.
-        unit: What the numbers of its pairs count.
+        unit: What its pair numbers count, such as lines.
         read: Reads the pairs.
         carved: The splits that are carved from the training split.
         fraction: The share of each of them.
@@ -43,7 +43,7 @@ class DroppedPairs(NamedTuple):
 
     Attributes:
         reason: Why.
-        position: How many pairs with text on both sides are before the first, without those that were carved.
+        position: How many pairs with text on both sides precede the first one, not counting carved ones.
         num_pairs: How many.
         examples: The first of them, as in `Dropped`.
     """
@@ -56,16 +56,16 @@ class DroppedPairs(NamedTuple):
 
 @dataclass(frozen=True)
 class CleanedPiece:
-    """What is left of a piece.
+    """The result of cleaning a piece.
 
     Attributes:
-        train: The pairs to train on, an Arrow record batch; duplicates are among them.
-        positions: ``(N,)`` where they were among the ``num_pairs``.
-        hashes: ``(N,)`` hashes of them; None if duplicates are kept.
+        train: The pairs to train on, an Arrow record batch, still with duplicates.
+        positions: ``(N,)`` their positions among the ``num_pairs``.
+        hashes: ``(N,)`` their hashes; None if duplicates are kept.
         carved: The pairs of each split that is carved, likewise record batches.
         num_pairs: Pairs with text on both sides, without those that were carved.
         num_carved: Pairs that were carved.
-        dropped: The pairs that lack text, and those that a filter met; each in the order of the first.
+        dropped: The pairs that lack text, and those that meet a filter; each in the order of the first.
         num_rewritten: Pairs that were changed by Unicode normalisation.
     """
 
@@ -85,7 +85,7 @@ class CleanedPiece:
 
 
 def clean_piece(piece: Piece) -> CleanedPiece:
-    """Read a piece, and do with it what needs no other piece: all but looking for duplicates.
+    """Read a piece, and do everything that needs no other piece: all except looking for duplicates.
 
     Raises:
         DataError: If it cannot be read, or a text has a lone surrogate.

@@ -37,15 +37,15 @@ from mt.errors import DataError
 TABLE_FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 BYTE_ORDER_MARK = "\ufeff"
 
-# What has to be in memory at once: a line, or the one list of a .json file. Without a limit, a few megabytes
-# of gzip that unpack to one line of many gigabytes would take all of the memory.
+# The most that is read into memory at once: a line, or the one list of a .json file. Without a limit, a few
+# megabytes of gzip that unpack to one line of many gigabytes would take up all the memory.
 MAX_LINE_BYTES = 2**28
-# csv's own limit of 131,072 is shorter than what a corpus may hold.
+# csv's own limit of 131,072 is too low for some corpora.
 csv.field_size_limit(MAX_LINE_BYTES)
 
 
 def table_format(path: Path, config: DataConfig) -> str | None:
-    """The format by the name of a file (``.jsonl`` of ``train.jsonl.gz``), or None.
+    """The format by the name of a file (``.jsonl`` for ``train.jsonl.gz``), or None.
 
     ``.txt`` is a format only if ``config`` says what separates the columns.
     """
@@ -71,7 +71,7 @@ def table_part(path: Path, config: DataConfig) -> Part:
     def divide(num_bytes: int) -> Iterator[Reader]:
         return (partial(read, span) for span in spans(path, num_bytes))
 
-    # A quoted cell of .csv may contain a newline, so that not every line begins a row.
+    # A quoted cell of .csv may contain a newline, so not every line begins a row.
     is_divisible = kind != ".csv" and not _is_packed(path)
     return Part(where, "line", read(WHOLE), identify, Division((path,), divide) if is_divisible else None)
 
@@ -96,7 +96,7 @@ def parallel_part(src_path: Path, tgt_path: Path) -> Part:
 def _table_lines(
     path: Path, kind: str | None, columns: Columns, delimiter: Delimiter, span: Span
 ) -> Iterator[NumberedPair]:
-    """The pairs in a span of a table, which is read as the first row of the whole file says."""
+    """The pairs in a span of a table, which is read as the first row of the whole file specifies."""
     lines = text_lines(path, span)
     if span.start:
         is_row: Callable[[str], object] = str.strip if kind == ".jsonl" else bool
@@ -116,7 +116,7 @@ def text_lines(path: Path, span: Span = WHOLE) -> Iterator[tuple[int, str]]:
 
     Args:
         path: The file.
-        span: Which of its lines; all of a file that is packed.
+        span: Which of its lines to read; must be all of them if the file is packed.
 
     Raises:
         DataError: If the file cannot be read, its packing is damaged, or a line is too long or not UTF-8.
@@ -146,8 +146,8 @@ def text_lines(path: Path, span: Span = WHOLE) -> Iterator[tuple[int, str]]:
 
 def _too_long(what: str) -> DataError:
     return DataError(
-        f"{what} is longer than {MAX_LINE_BYTES:,} bytes, which are too many to read at once. "
-        "Give each pair a line of its own, as .jsonl does."
+        f"{what} is longer than {MAX_LINE_BYTES:,} bytes, which is too much to read at once. "
+        "Put each pair on a line of its own, as in .jsonl."
     )
 
 
@@ -174,7 +174,7 @@ def _parallel_pairs(src_path: Path, tgt_path: Path, src_span: Span, tgt_span: Sp
 def _unequal(src_path: Path, num_src_lines: int, tgt_path: Path, num_tgt_lines: int) -> DataError:
     return DataError(
         f"{src_path} has {num_src_lines:,} lines and {tgt_path} has {num_tgt_lines:,}: "
-        f"line n of one must translate line n of the other, so the two must have equally many."
+        f"line n of one must translate line n of the other, so both must have the same number of lines."
     )
 
 

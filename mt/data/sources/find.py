@@ -31,7 +31,7 @@ NUM_PAIRS: dict[str, dict[Split, int]] = {
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
-# Names from before Hub ids had a namespace, as tutorials still use them.
+# Names from before Hub ids had a namespace, which tutorials still use.
 LEGACY_NAMES = {
     "opus_books": "Helsinki-NLP/opus_books",
     "opus100": "Helsinki-NLP/opus-100",
@@ -81,11 +81,11 @@ def _on_disk(config: DataConfig) -> Source | None:
 
 
 def _warn_of_hub_options(config: DataConfig, found: Source) -> None:
-    """Log which options do nothing, because the corpus is not taken from the Hub."""
+    """Log which options have no effect, because the corpus does not come from the Hub."""
     for option, value in (("data.name", config.name), ("data.revision", config.revision)):
         if value is not None:
             log.warning(
-                "%s (%s) does nothing: it is for a corpus of the Hub, and %s is %s here",
+                "%s (%s) has no effect: it is for a corpus on the Hub, but %s is %s",
                 option,
                 value,
                 config.path,

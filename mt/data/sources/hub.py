@@ -1,7 +1,7 @@
-"""Corpora of the Hugging Face Hub, through `datasets`: pinned to a commit, or from the cache where offline.
+"""Corpora from the Hugging Face Hub, through `datasets`: pinned to a commit, or from the cache if offline.
 
-Each call into the libraries has a ``try`` of its own that catches any exception, because they also raise
-those of Arrow and of their HTTP client.
+Each call into the libraries has its own ``try`` that catches any exception, because they also raise those of
+Arrow and of their HTTP client.
 """
 
 import logging
@@ -34,14 +34,14 @@ def hub_source(
 
     Args:
         hub_id: Such as ``bentrevett/multi30k``.
-        columns: Those of source and target.
-        name: The configuration; with the revision ``refs/convert/parquet`` the folder there.
-        revision: A commit, branch or tag; None takes the newest.
-        limit_seconds: How long the Hub may take to answer at all.
+        columns: The columns of source and target.
+        name: The configuration; with the revision ``refs/convert/parquet``, the folder there.
+        revision: A commit, branch or tag; None for the newest commit.
+        limit_seconds: How long to wait for the Hub's first answer.
 
     Raises:
-        DataError: If there is no such corpus, configuration or revision, it may not be read, is no parallel
-            corpus, or can neither be reached nor is cached.
+        DataError: If there is no such corpus, configuration or revision, access is denied, it is not a
+            parallel corpus, or it can neither be reached nor is cached.
     """
     corpus = HubCorpus(hub_id, name, revision)
     commit = None
@@ -78,7 +78,7 @@ def _load(corpus: HubCorpus, commit: str) -> datasets.DatasetDict:
         raise (
             _is_script(corpus, commit) or _wrong_name(corpus, commit) or _unusable(corpus, error)
         ) from None
-    # Where a download fails, `datasets` takes any commit that is cached, and says so only in its log.
+    # If a download fails, `datasets` uses any commit that is cached, and says so only in its log.
     cached = _cached_commit(loaded)
     if cached not in (None, commit):
         raise DataError(
@@ -93,7 +93,7 @@ def _load_cached(corpus: HubCorpus) -> datasets.DatasetDict:
         loaded = datasets.load_dataset(corpus.hub_id, corpus.name)
     except ValueError as error:
         raise DataError(
-            f"The Hub cannot be reached, and {corpus} is not cached as data.name asks: {in_one_line(error)}."
+            f"The Hub cannot be reached, and {corpus} is not cached for this data.name: {in_one_line(error)}."
         ) from None
     except Exception:
         raise _not_cached(corpus) from None
@@ -101,17 +101,17 @@ def _load_cached(corpus: HubCorpus) -> datasets.DatasetDict:
     wanted = corpus.revision
     if wanted and COMMIT.fullmatch(wanted) and wanted != cached:
         raise DataError(
-            f"data.revision asks for commit {wanted} of {corpus}, but the Hub cannot be reached and the "
-            f"newest that is cached is {cached}: check the network, or ask for that one."
+            f"data.revision requests commit {wanted} of {corpus}, but the Hub cannot be reached and the "
+            f"newest cached commit is {cached}: check the network, or request that one."
         )
-    log.warning("Taking %s from the cache, at commit %s.", corpus, cached)
+    log.warning("Using %s from the cache, at commit %s.", corpus, cached)
     return loaded
 
 
 def _load_converted(corpus: HubCorpus) -> tuple[datasets.DatasetDict, str]:
-    """Load the folder ``data.name`` of the converted corpus, and give its commit; offline, that in the cache.
+    """Load the folder ``data.name`` of the converted corpus, and return its commit; offline, from the cache.
 
-    The folder is fetched first and loaded then, because `datasets` does not find it again in its own cache.
+    The folder is downloaded first and then loaded, because `datasets` does not find it again in its cache.
     """
     try:
         snapshot = huggingface_hub.snapshot_download(
@@ -148,15 +148,15 @@ def _cached_commit(loaded: datasets.DatasetDict) -> str | None:
 def _unusable(corpus: HubCorpus, error: Exception) -> DataError:
     return DataError(
         f"{corpus} is on the Hub but `datasets` cannot load it: {in_one_line(error.__cause__ or error)}. "
-        f"Try again, choose another corpus, or download its files and let data.path be their folder."
+        f"Try again, choose another corpus, or download its files and set data.path to their folder."
     )
 
 
 def _not_cached(corpus: HubCorpus) -> DataError:
     return DataError(
         f"{corpus} is not cached, the Hub ({huggingface_hub.constants.ENDPOINT}) cannot be reached, and no "
-        f"file or folder here has that name. Check the network and run this once with it, or let data.path "
-        f"be a folder on this machine or builtin:primer."
+        f"file or folder here has that name. Check the network and run this once online, or set data.path "
+        f"to a folder on this machine or to builtin:primer."
     )
 
 
@@ -169,20 +169,20 @@ def _is_script(corpus: HubCorpus, commit: str) -> DataError | None:
     except Exception:
         return None
     return DataError(
-        f"{corpus} is a loading script, and scripts are not run. Take the Hub's conversion of it: set "
+        f"{corpus} is a loading script, and scripts are not run. Use the Hub's conversion of it: set "
         f"data.revision={CONVERTED} and data.name to the folder there that has your languages."
         f"{_list_converted(corpus)}"
     )
 
 
 def _list_converted(corpus: HubCorpus) -> str:
-    """A sentence with the folders of the converted corpus, or nothing if the Hub does not list them."""
+    """A sentence with the folders of the converted corpus; empty if the Hub does not list them."""
     try:
         entries = huggingface_hub.list_repo_tree(corpus.hub_id, revision=CONVERTED, repo_type="dataset")
         folders = [entry.path for entry in entries if isinstance(entry, huggingface_hub.RepoFolder)]
     except Exception:
         return ""
-    return f" There are {listed(folders)}."
+    return f" The folders are {listed(folders)}."
 
 
 def _wrong_name(corpus: HubCorpus, commit: str) -> DataError | None:

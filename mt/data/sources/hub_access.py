@@ -32,7 +32,7 @@ SECONDS_BETWEEN_TRIES = 0.5
 
 @dataclass(frozen=True)
 class HubRepository:
-    """A repository of the Hub, as the config names it.
+    """A repository on the Hub, as named in the config.
 
     Attributes:
         hub_id: Such as ``bentrevett/multi30k``.
@@ -46,7 +46,7 @@ class HubRepository:
     repo_type: ClassVar[Literal["dataset", "model"]]
     noun: ClassVar[str]
     option: ClassVar[str]
-    """The option of the config that holds ``hub_id``."""
+    """The config option that contains ``hub_id``."""
 
     def __str__(self) -> str:
         return self.hub_id + (f" ({self.name})" if self.name else "")
@@ -61,7 +61,7 @@ class HubCorpus(HubRepository):
 
 
 class HubModel(HubRepository):
-    """A model, of which the tokenizer is taken."""
+    """A model, of which only the tokenizer is used."""
 
     repo_type = "model"
     noun = "model"
@@ -69,12 +69,12 @@ class HubModel(HubRepository):
 
 
 def newest_commit(repository: HubRepository, limit_seconds: float) -> str | None:
-    """The commit of the revision; None where there is no answer: the Hub is treated as offline from then on.
+    """The commit of the revision; None if there is no answer: the Hub is treated as offline from then on.
 
-    The Hub is asked in a separate thread, because no time limit of an HTTP client covers the DNS look-up.
+    The request runs in a separate thread, because the time limits of HTTP clients do not cover DNS look-ups.
 
     Raises:
-        DataError: If the Hub says that there is no such repository or revision, or that it may not be read.
+        DataError: If the Hub says that there is no such repository or revision, or denies access.
     """
     answers: list[str | Exception] = []
     deadline = time.monotonic() + limit_seconds
@@ -101,7 +101,7 @@ def newest_commit(repository: HubRepository, limit_seconds: float) -> str | None
             )
         case HfHubHTTPError() if not _is_busy(answer):
             raise DataError(
-                f"{repository.option}: the Hub refuses to give {repository}: {in_one_line(answer)}."
+                f"{repository.option}: the Hub refuses access to {repository}: {in_one_line(answer)}."
             )
     log.warning(
         "%s does not answer (%s): it is treated as offline, and only what is cached can be used.",
@@ -128,18 +128,18 @@ def _ask_for_commit(repository: HubRepository, deadline: float) -> str | Excepti
             if not _is_busy(error) or time.monotonic() + SECONDS_BETWEEN_TRIES > deadline:
                 return error
             time.sleep(SECONDS_BETWEEN_TRIES)
-        # Those of the HTTP client, too: which one that is, the Hub's package decides.
+        # Including those of the HTTP client, which depends on the version of the Hub's package.
         except Exception as error:
             return error
 
 
 def _is_busy(error: HfHubHTTPError) -> bool:
-    """Whether the status says only that the Hub is busy."""
+    """Whether the status only says that the Hub is busy."""
     return error.response.status_code == 429 or error.response.status_code >= 500
 
 
 def gated(repository: HubRepository) -> DataError:
-    """The error for a repository whose terms have to be accepted first."""
+    """The error for a repository whose terms must be accepted first."""
     folder = "datasets/" if repository.repo_type == "dataset" else ""
     page = f"{huggingface_hub.constants.ENDPOINT}/{folder}{repository.hub_id}"
     return DataError(
@@ -149,7 +149,7 @@ def gated(repository: HubRepository) -> DataError:
 
 
 def in_one_line(error: BaseException) -> str:
-    """The text of an error of a library, as a part of a sentence."""
+    """The text of a library's error, as part of a sentence."""
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
@@ -160,7 +160,7 @@ def quiet() -> Iterator[None]:
     hub_has_bars, has_bars = not are_progress_bars_disabled(), not datasets.are_progress_bars_disabled()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # Not even their errors, which are raised as well.
+        # Not even their error logs, because errors are raised as well.
         huggingface_hub.utils.logging.set_verbosity(logging.CRITICAL)
         datasets.logging.set_verbosity(logging.CRITICAL)
         datasets.disable_progress_bars()

@@ -42,7 +42,7 @@ def neighbours(path: Path, src: str) -> list[str]:
 
 
 def are_two_files(text: str) -> bool:
-    """Whether ``text`` is the names of two files that exist, with a comma between them."""
+    """Whether ``text`` consists of the names of two existing files, with a comma between them."""
     try:
         return (paths := _two_paths(text)) is not None and all(path.is_file() for path in paths)
     except OSError:
@@ -63,15 +63,17 @@ def find_two_files(text: str, config: DataConfig) -> Source | None:
     paths = _two_paths(text)
     if paths is None:
         return None
+    # What separates the columns of a table says nothing about the sides of a parallel text.
+    undelimited = config.model_copy(update={"delimiter": "auto"})
     for path in paths:
-        if table_format(path, config) is not None:
+        if table_format(path, undelimited) is not None:
             raise DataError(
                 f"data.path names two files, which are read as the two sides of a parallel text, but {path} "
-                "is a table, which holds both. Give one table, a folder, or a pattern such as part-*.csv."
+                "is a table, which has both. Give one table, a folder, or a pattern such as part-*.csv."
             )
         if not path.is_file():
             close = did_you_mean(str(path), neighbours(path, ""))
-            raise DataError(f"data.path names two files, and there is no file {str(path)!r}.{close}")
+            raise DataError(f"data.path names two files, but there is no file {str(path)!r}.{close}")
     return Source("parallel text", {"train": [parallel_part(*paths)]})
 
 
@@ -83,14 +85,14 @@ def _file_part(path: Path, config: DataConfig) -> Part:
         for ending in (f".{language}", f".{language}.gz"):
             if path.name.endswith(ending):
                 raise DataError(
-                    f"{path} is one side of a parallel text: let data.path be what both sides share, "
-                    f"{str(path).removesuffix(ending)}."
+                    f"{path} is one side of a parallel text: set data.path to the name that both sides "
+                    f"share, {str(path).removesuffix(ending)}."
                 )
     raise DataError(
-        f"{path} has no ending that tells its format: name it {', '.join(TABLE_FORMATS)} (and .gz), or "
-        f"bring plain text as two files such as {path.stem}.{src} and {path.stem}.{tgt}, or any two, as "
-        "data.path: SOURCE.txt,TARGET.txt. Where each line of a .txt file holds both sides, data.delimiter "
-        "says what separates them, such as tab."
+        f"{path} has no extension that shows its format: use {', '.join(TABLE_FORMATS)} (and .gz), or "
+        f"give plain text as two files such as {path.stem}.{src} and {path.stem}.{tgt}, or any two, as "
+        "data.path: SOURCE.txt,TARGET.txt. If each line of a .txt file has both sides, set data.delimiter "
+        "to what separates them, such as tab."
     )
 
 
@@ -101,16 +103,16 @@ def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
         found = [parts for name in names for parts in _find_parts(folder, files, name, config)]
         if len(found) > 1:
             raise DataError(
-                f"{folder} holds the {split} split more than once: "
-                f"{' or '.join(parts[0].where for parts in found)}. Keep one of them there."
+                f"{folder} contains the {split} split more than once: "
+                f"{' or '.join(parts[0].where for parts in found)}. Keep only one of them."
             )
         if found:
             splits[split] = found[0]
     if "train" not in splits:
         raise DataError(
-            f"{folder} holds no training split that can be read: call it train.jsonl, train.parquet, "
+            f"{folder} contains no training split that can be read: name it train.jsonl, train.parquet, "
             f"train.csv, train.tsv, or train.{config.src} and train.{config.tgt}. "
-            f"The folder holds {listed(file.name for file in files) or 'no files'}."
+            f"The folder contains {listed(file.name for file in files) or 'no files'}."
         )
     return splits
 
@@ -125,8 +127,8 @@ def _find_parts(folder: Path, files: list[Path], split_name: str, config: DataCo
     for (suffix, num_pieces), pieces in tables.items():
         if num_pieces is not None and len(pieces) != int(num_pieces):
             raise DataError(
-                f"{folder} holds {len(pieces)} of the {int(num_pieces)} shards of {split_name}{suffix}: "
-                f"fetch those that are missing."
+                f"{folder} contains {len(pieces)} of the {int(num_pieces)} shards of {split_name}{suffix}: "
+                f"fetch the missing ones."
             )
     found = [[table_part(piece, config) for piece in pieces] for pieces in tables.values()]
     if parallel := find_parallel(folder / split_name, config.src, config.tgt):
@@ -145,7 +147,7 @@ def find_parallel(stem: Path, src: str, tgt: str) -> Part | None:
         return None
     if src_path is None or tgt_path is None:
         missing = src if src_path is None else tgt
-        raise DataError(f"{src_path or tgt_path} has no partner: {stem}.{missing} is not there.")
+        raise DataError(f"{src_path or tgt_path} has no counterpart: {stem}.{missing} is missing.")
     return parallel_part(src_path, tgt_path)
 
 
@@ -162,10 +164,10 @@ WILDCARD = re.compile(r"[*?[]")
 
 
 def find_pattern(pattern: str, config: DataConfig) -> Source | None:
-    """All files that ``pattern`` matches, in the order of their names, or None if it is a plain name.
+    """All files that ``pattern`` matches, sorted by name, or None if it is a plain name.
 
-    ``*``, ``?`` and ``[abc]`` are those of a shell, and ``**`` is any number of folders. Of parallel text the
-    pattern may match either side, or be the stem with both endings in braces.
+    ``*``, ``?`` and ``[abc]`` work as in a shell, and ``**`` matches any number of folders. For parallel text
+    the pattern may match either side, or be the stem with both extensions in braces.
 
     Raises:
         DataError: If nothing matches, or a match is not part of a corpus.
@@ -189,7 +191,7 @@ def find_pattern(pattern: str, config: DataConfig) -> Source | None:
         name, part = _part(match, pattern, config)
         if name in parts and part.where != parts[name].where:
             raise DataError(
-                f"{pattern} matches both {part.where} and {parts[name].where}: keep one of them there, or "
+                f"{pattern} matches both {part.where} and {parts[name].where}: keep only one of them, or "
                 "narrow the pattern, so that nothing is read twice."
             )
         parts[name] = part
@@ -199,13 +201,13 @@ def find_pattern(pattern: str, config: DataConfig) -> Source | None:
 
 
 def _stems(stem: str, src: str, tgt: str) -> list[str]:
-    """The names that ``stem`` matches with one of the endings, without the endings."""
+    """The names that ``stem`` matches with one of the extensions, without the extensions."""
     endings = (f".{src}", f".{tgt}", f".{src}.gz", f".{tgt}.gz")
     return sorted({match.removesuffix(end) for end in endings for match in _matches(stem + end)})
 
 
 def _matches(pattern: str) -> list[str]:
-    # Not Path.glob: that takes hidden files too, and refuses patterns that a shell takes.
+    # Not Path.glob: that also matches hidden files, and refuses patterns that a shell accepts.
     return sorted(glob.glob(pattern, recursive=True)) if "\0" not in pattern else []  # noqa: PTH207
 
 
@@ -232,4 +234,4 @@ def _what_is_there(pattern: str) -> str:
     if not folder.is_dir():
         return f": there is no folder {folder}"
     names = sorted(entry.name for entry in folder.iterdir())
-    return f": {folder} holds {listed(names, most=5) or 'no files'}"
+    return f": {folder} contains {listed(names, most=5) or 'no files'}"

@@ -31,7 +31,7 @@ class Division:
 
     Attributes:
         paths: Its files.
-        divide: Takes a number of bytes, and yields readers of about so many each: one after the other they
+        divide: Takes a number of bytes, and yields readers of about that many each: together, in order, they
             read all pairs of the part, with the same numbers and errors.
     """
 
@@ -45,11 +45,11 @@ class Part:
 
     Attributes:
         where: Its name in messages, such as ``data/train.jsonl``.
-        unit: What the numbers of its pairs count, lines or rows.
+        unit: What its pair numbers count, lines or rows.
         pairs: The pairs, which can be iterated over once; this raises `DataError` if the file is damaged.
         identify: Returns a digest that changes whenever the pairs do (with the same config and program),
             without reading them as pairs; None if there is none. It may raise OSError.
-        division: How to read it in pieces, if its lines can be told apart without reading it from its start.
+        division: How to read it in pieces, if its lines can be found without reading it from the start.
     """
 
     where: str
@@ -92,7 +92,7 @@ def listed(names: Iterable[str], most: int = 20) -> str:
 
 
 def carved_split(src: str, fraction: float) -> Split:
-    """The split of a pair in a corpus without splits: a ``fraction`` each is validation and test.
+    """The split of a pair in a corpus without splits: a ``fraction`` each is for validation and test.
 
     Args:
         src: The source sentence; its spacing makes no difference.

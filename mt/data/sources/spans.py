@@ -16,7 +16,7 @@ class Span(NamedTuple):
 
     Attributes:
         start: Position of the first byte.
-        end: Position behind the last byte; None for the end of the file.
+        end: Position after the last byte; None for the end of the file.
         first_line: Number of the first line, counted from 1 in the whole file.
     """
 
@@ -31,7 +31,7 @@ WHOLE = Span(0, None, 1)
 def spans(path: Path, num_bytes: int) -> Iterator[Span]:
     """The whole file in spans of about ``num_bytes``; a longer line is in one span."""
     start, first_line = 0, 1
-    # What cannot be read here is reported by whoever reads the last span.
+    # What cannot be read here is reported when the last span is read.
     with contextlib.suppress(OSError):
         for ends in _line_ends(path, num_bytes):
             if len(ends):
@@ -65,7 +65,7 @@ def parallel_spans(src_path: Path, tgt_path: Path, num_bytes: int) -> Iterator[t
 
 
 def _line_ends(path: Path, num_bytes: int) -> Iterator[npt.NDArray[np.int64]]:
-    """For each ``num_bytes`` of a file, the positions behind the newlines in them."""
+    """For each ``num_bytes`` of a file, the positions after the newlines in them."""
     position = 0
     with path.open("rb") as file:
         while block := file.read(num_bytes):

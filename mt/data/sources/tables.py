@@ -27,13 +27,13 @@ Row = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of source and target, by their names or, of a file without a header, by their numbers.
+    """The columns of source and target, by name or, in a file without a header, by number.
 
     Attributes:
         src: The source's column.
         tgt: The target's column.
         options: The options that name the two.
-        languages: The source's and the target's.
+        languages: The source and the target language.
     """
 
     src: str
@@ -60,7 +60,9 @@ def check_columns(found: Sequence[str], columns: Columns, where: str, advice: st
     for option, name in zip(columns.options, (columns.src, columns.tgt), strict=True):
         if name not in found:
             names = (
-                " Other names are for data.columns." if option != "data.columns" and len(found) > 1 else ""
+                " Set data.columns if they have other names."
+                if option != "data.columns" and len(found) > 1
+                else ""
             )
             raise DataError(
                 f"{where} has no column {name!r}, which {option} names; "
@@ -95,10 +97,10 @@ def needed_columns(found: Sequence[str], columns: Columns, where: str) -> list[s
 
 
 def row_pairs(rows: Iterable[tuple[int, Row]], columns: Columns, where: str) -> Iterator[NumberedPair]:
-    """The sentence pairs of numbered rows. The first with text decides the shape; what another lacks is None.
+    """The sentence pairs of numbered rows. The first row with text sets the shape; missing values are None.
 
     Raises:
-        DataError: If that row lacks the columns.
+        DataError: If that first row lacks the columns.
     """
     src, tgt = columns.src, columns.tgt
     nested: bool | None = None
@@ -106,7 +108,7 @@ def row_pairs(rows: Iterable[tuple[int, Row]], columns: Columns, where: str) -> 
         if nested is None:
             inner = row.get(NESTED)
             if src not in row and NESTED in row and inner is None:
-                yield number, None, None  # A later row tells.
+                yield number, None, None  # A later row decides.
                 continue
             nested = src not in row and isinstance(inner, Mapping)
             check_columns(list(inner if nested and isinstance(inner, Mapping) else row), columns, where)
@@ -132,7 +134,7 @@ def arrow_rows(batches: Iterable[pa.Table | pa.RecordBatch], where: str) -> Iter
             what = (
                 "the text is not UTF-8. Write the corpus again as UTF-8."
                 if isinstance(error, UnicodeDecodeError)
-                else f"this is no text ({error}). Name two columns of text."
+                else f"this is not text ({error}). Name two columns of text."
             )
             raise DataError(f"{where}, row {number + broken + 1}: {what}") from None
         for row in rows:
@@ -169,12 +171,12 @@ def delimited_pairs(
         if len(cells) != len(first[1]):
             has = "has" if columns.are_positions else "names"
             advice = (
-                f"quote cells that hold a {delimiter}"
+                f"quote cells that contain a {delimiter}"
                 if is_quoted
-                else f"take the {delimiter}s out of the text"
+                else f"remove the {delimiter}s from the text"
             )
             raise DataError(
-                f"{path}, line {number}: found {_cells(len(cells))} where the first line {has} "
+                f"{path}, line {number}: found {_cells(len(cells))}, but the first line {has} "
                 f"{len(first[1])} columns; {advice}, so that no pair is misaligned."
             )
         yield number, cells[src_index], cells[tgt_index]
@@ -209,7 +211,7 @@ def _header(cells: Sequence[str]) -> list[str]:
 def _indices(
     first: tuple[int, list[str]], path: Path, columns: Columns, delimiter: Delimiter
 ) -> tuple[int, int]:
-    """Where the cells of source and target are in a row.
+    """The positions of the source and target cells in a row.
 
     Raises:
         DataError: If the columns are missing, or given by number although the first line names them.
@@ -227,22 +229,22 @@ def _indices(
     indices = int(columns.src) - 1, int(columns.tgt) - 1
     if max(indices) >= len(cells):
         raise DataError(
-            f"{path}, line {number}: data.columns asks for column {max(indices) + 1}, and there "
+            f"{path}, line {number}: data.columns asks for column {max(indices) + 1}, but there "
             f"{'is' if len(cells) == 1 else 'are'} {_cells(len(cells))}, split at each {delimiter}: "
             f"{listed(cells, most=5)}. If something else separates them, set data.delimiter: {CHOICES}."
         )
     found = [cells[index].strip().lower() for index in indices]
     if sorted(found) == sorted(language.lower() for language in columns.languages):
         raise DataError(
-            f"{path}, line {number} names the columns {listed(found)}, so it is no pair: leave data.columns "
-            "out, whose numbers are for files without such a line."
+            f"{path}, line {number} names the columns {listed(found)}, so it is not a pair: leave out "
+            "data.columns, whose numbers are for files without such a line."
         )
     return indices
 
 
 def _without_header(names: Sequence[str], delimiter: Delimiter) -> str:
     if len(names) > 1:
-        return " If the first line is a pair already, give numbers: data.columns: 1,2."
+        return " If the first line is already a pair, give numbers: data.columns: 1,2."
     return f" It was split at each {delimiter}; data.delimiter may also be {CHOICES}."
 
 
@@ -257,7 +259,7 @@ def _quoted_rows(
 
     def numbered() -> Iterator[str]:
         nonlocal number
-        for number, line in lines:  # noqa: B007, for the reader may take several lines for one row
+        for number, line in lines:  # noqa: B007, because the reader may take several lines for one row
             yield line + "\n"
 
     # Strict, because csv otherwise lets a quotation mark that is never closed swallow the lines after it.

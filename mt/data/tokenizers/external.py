@@ -53,16 +53,16 @@ def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Toke
         return Tokenizer.from_json(json.dumps(content).encode())
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise DataError(
-            f"tokenizer.path: {path} is not a tokenizer that can be used ({type(error).__name__}: "
-            f"{in_one_line(error)}). It must be a file as the tokenizers library writes it."
+            f"tokenizer.path: {path} is not a usable tokenizer ({type(error).__name__}: "
+            f"{in_one_line(error)}). It must be a file written by the tokenizers library."
         ) from None
 
 
 def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
     """Change a tokenizer.json in place: it gets our special tokens, and only turns text into ids.
 
-    Its other entries follow ours in their order. Its own token for unknown text becomes UNK; its other
-    special tokens, which encode no text, are removed.
+    Its other entries follow ours, in order. Its own token for unknown text becomes UNK; its other special
+    tokens, which encode no text, are removed.
     """
     model = content["model"]
     if isinstance(model["vocab"], list):
@@ -102,7 +102,7 @@ def _merged(model: dict[str, Any]) -> set[str]:
 
 
 def _download(hub_id: str, limit_seconds: float) -> Path:
-    """Fetch the file, or take it from the cache if the Hub does not answer in time."""
+    """Download the file, or use the cached one if the Hub does not answer in time."""
     if not huggingface_hub.constants.HF_HUB_OFFLINE:
         newest_commit(HubModel(hub_id), limit_seconds)
     try:

@@ -10,14 +10,14 @@ from mt.data.tokenizers.word_level import ESCAPE, normal_spacing
 from mt.display import waiting
 from mt.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 
-# A word, a number or signs, each with the space before it. No merge crosses these, so that no text becomes
-# the single token <s> or <0x0A>, in which signs are next to letters.
+# A word, a number or other symbols, each with the space before it. No merge crosses these, so that no text
+# becomes the single token <s> or <0x0A>, in which symbols are next to letters.
 PIECES = Regex(r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^ \p{L}\p{M}\p{N}]+")
 
 SPACE_MARK = "▁"
 # The printable character that byte-level BPE has for the byte of the space.
 SPACE_BYTE = "Ġ"
-# Where the text itself contains that mark, or the escape, they are escaped.
+# If the text itself contains that mark, or the escape character, they are escaped.
 ESCAPED = {ESCAPE: ESCAPE + "a", SPACE_MARK: ESCAPE + "b"}
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
@@ -49,8 +49,8 @@ def metaspace_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lo
 
     Args:
         texts: Lines, which are iterated over twice.
-        max_size: The largest number of entries.
-        min_frequency: A rarer character is written in bytes, a rarer pair is not merged.
+        max_size: The maximum number of entries.
+        min_frequency: Rarer characters are written in bytes, rarer pairs are not merged.
         lowercase: Whether to lower-case the text first.
 
     Raises:
@@ -76,7 +76,7 @@ def metaspace_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lo
 
 
 def character_level(texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool) -> Tokenizer:
-    """Each character is a token, the space too; rare ones are bytes.
+    """Each character, including the space, is a token; rare ones are bytes.
 
     Raises:
         UnicodeEncodeError: If a text has a lone surrogate.
@@ -95,7 +95,7 @@ def character_level(texts: Iterable[str], *, max_size: int, min_frequency: int, 
 def _frequent_characters(
     texts: Iterable[str], max_size: int, min_frequency: int, *, lowercase: bool
 ) -> list[str]:
-    """The mark of the space, and as many characters as fit, most frequent first."""
+    """The mark for the space, and as many characters as fit, the most frequent first."""
     counts: Counter[str] = Counter()
     for text in _valid_unicode(texts):
         counts.update(text)
@@ -114,7 +114,7 @@ def _train(tokenizer: Tokenizer, texts: Iterable[str], trainer: trainers.BpeTrai
 
         def read() -> Iterator[str]:
             yield from texts
-            # Now the library learns merges, and does not say how far it is.
+            # Now the library learns merges, without reporting its progress.
             stack.enter_context(waiting("learning subwords"))
 
         tokenizer.train_from_iterator(read(), trainer)
@@ -162,7 +162,7 @@ def _no_first_space() -> decoders.Decoder:
 
 
 def _without_added_tokens(trained: Tokenizer) -> Tokenizer:
-    """A copy with the special tokens as plain entries, which the library does not look for in the text."""
+    """A copy with the special tokens as plain entries, which the library does not search for in the text."""
     tokenizer = Tokenizer(trained.model)
     tokenizer.normalizer = trained.normalizer
     tokenizer.pre_tokenizer = trained.pre_tokenizer

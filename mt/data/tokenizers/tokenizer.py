@@ -17,7 +17,7 @@ from mt.errors import DataError
 from mt.regular_files import read_bytes
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
 
-# A million words take 30 million bytes; the limit is against files that would fill the memory.
+# A million words take 30 million bytes; the limit protects against files that would fill the memory.
 _MAX_BYTES = 2**28
 
 TOKENIZER_VERSION = 1
@@ -33,7 +33,7 @@ class Tokenizer:
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
-        # Text that looks like a declared special token stays text. The tokenizer.json does not keep this.
+        # Text that looks like a declared special token stays text. The tokenizer.json does not store this.
         tokenizer.encode_special_tokens = True
         self._tokenizer = tokenizer
 
@@ -56,13 +56,13 @@ class Tokenizer:
             found = tokenizer._tokenizer.token_to_id(token)
             if found != token_id:
                 raise DataError(
-                    f"{path} is not a tokenizer of mt: the id of {token} is {found}, and must be {token_id}."
+                    f"{path} is not a tokenizer of mt: the id of {token} is {found}, but must be {token_id}."
                 )
         return tokenizer
 
     @classmethod
     def from_json(cls, content: bytes) -> Self:
-        """Make the tokenizer of a tokenizer.json.
+        """Create a tokenizer from the content of a tokenizer.json.
 
         Raises:
             ValueError: If it is damaged, truncates, pads, is random or cannot encode, or its ids have gaps.
@@ -70,7 +70,7 @@ class Tokenizer:
         try:
             tokenizer = tokenizers.Tokenizer.from_str(content.decode())
             _check_usable(tokenizer)
-        # The library raises bare Exception for whatever is wrong with a file, or panics, as Rust calls it.
+        # The library raises a bare Exception for anything that is wrong with a file, or a Rust panic.
         except BaseException as error:
             if isinstance(error, Exception) or type(error).__name__ == "PanicException":
                 raise ValueError(str(error)) from error
@@ -82,12 +82,12 @@ class Tokenizer:
         write_text_atomically(path, self.to_json())
 
     def to_json(self) -> str:
-        """The text that `save` writes; it is equal for equal tokenizers."""
+        """The text that `save` writes; the same for equal tokenizers."""
         return self._tokenizer.to_str(pretty=True)
 
     @property
     def size(self) -> int:
-        """Entries in the vocabulary, special tokens included; all ids are smaller than this."""
+        """Entries in the vocabulary, including special tokens; all ids are smaller than this."""
         return self._tokenizer.get_vocab_size()
 
     def merges(self) -> list[tuple[int, int, int]]:
@@ -98,12 +98,12 @@ class Tokenizer:
 
     def space_id(self) -> int:
         """The id of a single space in a BPE tokenizer."""
-        # In byte-level BPE the first mark is three tokens; in the other kind the second may be a letter.
+        # In byte-level BPE the first mark is three tokens; in the other kind, the second may be a letter.
         ids = map(self._tokenizer.token_to_id, (SPACE_MARK, SPACE_BYTE))
         return next(token_id for token_id in ids if token_id is not None)
 
     def normalise_unicode(self, form: Literal["NFC", "NFKC"]) -> None:
-        """Rewrite all text in this Unicode normalisation form first; `save` keeps this."""
+        """From now on normalise all text to this Unicode form first; `save` stores this."""
         first = normalizers.NFC() if form == "NFC" else normalizers.NFKC()
         then = self._tokenizer.normalizer
         self._tokenizer.normalizer = normalizers.Sequence([first] if then is None else [first, then])
@@ -127,10 +127,10 @@ class Tokenizer:
         return [_text_only(encoding.ids) for encoding in encodings]
 
     def encode_with_words(self, text: str) -> tuple[list[int], list[str]]:
-        """Ids as `encode` gives them, and for each the part of ``text`` that it encodes.
+        """Ids as in `encode`, and for each id the part of ``text`` that it encodes.
 
-        Concatenated, the parts are the text without its spaces, also where the id is UNK. If one character
-        takes several tokens, the first has it and the others are empty.
+        Concatenated, the parts are the text without its spaces, even where the id is UNK. If one character
+        takes several tokens, the first token has it and the others have an empty part.
 
         Raises:
             DataError: If the text is not valid Unicode.
@@ -142,16 +142,16 @@ class Tokenizer:
         # The library assigns a combining accent, and what follows the last token, to no token.
         next_starts = [*(start for start, _ in encoding.offsets), len(text)][1:]
         for (token_start, token_end), next_start in zip(encoding.offsets, next_starts, strict=True):
-            # A spacing mark has the offsets of the character before it, which already has a token.
+            # A spacing mark has the offsets of the preceding character, which already has a token.
             start, end = max(token_start, end), max(token_end, next_start, end)
             words.append(text[start:end].strip())
         return _text_only(encoding.ids), words
 
     def decode(self, ids: Sequence[int], copies: Sequence[str] = ()) -> str:
-        """Text of ids, spacing normalised; PAD, BOS and EOS are skipped.
+        """The text of ids, with normalised spacing; PAD, BOS and EOS are skipped.
 
-        With a word-level tokenizer, each UNK is replaced with the next of ``copies``, which is not changed;
-        otherwise it is shown as ``<unk>``.
+        With a word-level tokenizer, each UNK is replaced with the next of ``copies``, unchanged; otherwise it
+        is shown as ``<unk>``.
         """
         text_ids = [token_id for token_id in ids if token_id not in _NOT_TEXT]
         without = self._tokenizer.decode(text_ids, skip_special_tokens=False)
@@ -164,7 +164,7 @@ class Tokenizer:
         unknown = [place for place, token in enumerate(tokens) if token == UNK]
         for place, _ in zip(unknown, copies, strict=False):
             tokens[place] = placeholder
-        # A tokenizer of the user's may have no decoder.
+        # An external tokenizer may have no decoder.
         decoder = self._tokenizer.decoder
         text = " ".join(tokens) if decoder is None else decoder.decode(tokens)
         # Copies are put in last, so that the decoder's rules on spaces and marks do not change them.
@@ -172,7 +172,7 @@ class Tokenizer:
         return normalise_spacing(re.sub(placeholder, lambda _: next(written), text))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The vocabulary entry of each id, spacing marks included."""
+        """The vocabulary entry of each id, including spacing marks."""
         return [self._tokenizer.id_to_token(token_id) or UNK for token_id in ids]
 
 
@@ -182,7 +182,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     Args:
         texts: Lines of the training split, of both languages for a shared vocabulary; they may be iterated
             over twice.
-        config: The kind, the least frequency, and the largest size.
+        config: The kind, the minimum frequency, and the maximum size.
 
     Raises:
         DataError: If a text is not valid Unicode, or no word is frequent enough.
@@ -209,7 +209,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
 def _frequent_words(
     texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool
 ) -> tokenizers.Tokenizer:
-    """The most frequent words first, equally frequent ones by their characters."""
+    """The words by descending frequency, equally frequent ones in the order of their characters."""
     frequencies = count_words(texts, lowercase=lowercase)
     words = sorted(
         (word for word, frequency in frequencies.items() if frequency >= min_frequency),
@@ -225,7 +225,7 @@ def _frequent_words(
 
 
 def normalise_spacing(text: str) -> str:
-    """Single spaces for all white space, none at the ends: the result of `decode(encode(text))`."""
+    """Single spaces instead of all white space, none at the ends: the result of `decode(encode(text))`."""
     return " ".join(text.split())
 
 
@@ -242,14 +242,14 @@ def read_tokenizer_file(path: Path) -> bytes:
 
 
 def _text_only(ids: list[int]) -> list[int]:
-    """Replace PAD, BOS and EOS, which only an external tokenizer makes of text, with UNK."""
+    """Replace PAD, BOS and EOS, which only an external tokenizer can produce from text, with UNK."""
     if _NOT_TEXT.isdisjoint(ids):
         return ids
     return [UNK_ID if token_id in _NOT_TEXT else token_id for token_id in ids]
 
 
 def _check_usable(tokenizer: tokenizers.Tokenizer) -> None:
-    """Find what would fail later, in the library or in the model, when text is encoded.
+    """Check for what would fail later, in the library or in the model, when text is encoded.
 
     Raises:
         ValueError: If the tokenizer truncates, pads or is random, or its ids have gaps.

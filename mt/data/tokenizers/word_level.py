@@ -6,7 +6,7 @@ There are three kinds of characters, and a space in the text is encoded only whe
   between two of them only the second has it.
 * K, letters of unsegmented scripts (Chinese, Japanese, Thai ...): each is a token, with its vowel signs.
   Unless there is a P on the other side, a space before or after it is the token ▁.
-* All else, in the longest runs: words. They have no mark, so that a word has the same id everywhere.
+* Everything else, in the longest runs: words. They have no mark, so that a word has the same id everywhere.
 
 ``She said: "don't!"`` is ``She said ￭: "￭ don ￭'￭ t ￭! ￭"``, and ``他 说hello`` is ``他 ▁ 说 hello``.
 """
@@ -26,7 +26,7 @@ K = rf"[\p{{Han}}\p{{Hiragana}}\p{{Katakana}}ーｰ\p{{Thai}}\p{{Lao}}\p{{Khmer}
 # Vowel signs and the like.
 SIGNS = rf"\p{{M}}&&[{K}]"
 
-# Where the text itself contains our marks or the escape (a private-use character), they are escaped.
+# If the text itself contains our marks or the escape (a private-use character), they are escaped.
 ESCAPE = "\ue000"
 ESCAPED = {ESCAPE: ESCAPE + "a", "￭": ESCAPE + "b", "▁": ESCAPE + "c"}
 # Stands among the tokens for text that is not decoded. No token contains it, since the escape is escaped;
@@ -47,7 +47,7 @@ def escape(text: str) -> str:
 
 
 def word_level(vocabulary: dict[str, int], *, lowercase: bool = False) -> Tokenizer:
-    """Build the tokenizer of a vocabulary.
+    """Build the tokenizer for a vocabulary.
 
     The special tokens are ordinary words of the vocabulary, not "added tokens" that the library would look
     for in the text: because < and > are split off, no text is encoded to one of them.
@@ -102,7 +102,7 @@ def _rules(p: str, k: str, sign: str, mark: str) -> list[tuple[str, str]]:
         p: The members of P, as written between brackets.
         k: The members of K.
         sign: A pattern for a K that belongs to the one before, such as a vowel sign.
-        mark: Likewise, where the character is known to be a K.
+        mark: The same, where the character is known to be a K.
     """
     return [
         (rf" (?:(?<=[{k}] )(?=[^{p}])|(?<=[^{p}] )(?=[{k}]))", " ▁ "),
@@ -129,7 +129,7 @@ def _normalizer(*, lowercase: bool) -> normalizers.Normalizer:
 
 
 def normal_spacing() -> list[normalizers.Normalizer]:
-    """Single spaces for all white space as `str.split` defines it, none at the ends."""
+    """Single spaces instead of all white space as defined by `str.split`, none at the ends."""
     return [
         # Unicode's white space, and the four separators of ASCII.
         normalizers.Replace(Regex(r"[^\S ]|[\x{1C}-\x{1F}]"), " "),
@@ -140,8 +140,8 @@ def normal_spacing() -> list[normalizers.Normalizer]:
 def _fast_normalize(*, lowercase: bool) -> Callable[[str], str]:
     """A function that does what `_normalizer` does to texts of 16-bit characters, in half the time.
 
-    Python's `re` does not know scripts, and its categories may be those of another Unicode version: so the
-    library is asked, once, which characters P and K are.
+    Python's `re` does not support scripts, and its categories may be those of another Unicode version, so the
+    members of P and K are obtained from the library, once.
     """
     all_characters = "".join(chr(c) for c in range(2**16) if not 0xD800 <= c < 0xE000)
 
