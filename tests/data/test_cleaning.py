@@ -206,7 +206,7 @@ def test_the_table_is_aligned_and_adds_up() -> None:
     )
     table = cleaning_table(training, {"too long": 20, "empty": 0})
     assert table.splitlines() == [
-        "of 500,000 training pairs 1,521 were dropped:",
+        "of 500,000 training pairs, 1,521 were dropped:",
         "reason                     pairs  share  example",
         "the source is empty        1,500  0.30%   ||| Satz 0",
         "the pair was there before      1  0.00%  two lines ||| zwei Zeilen",

@@ -225,7 +225,7 @@ def pairs_or_error(read: Callable[[], Iterable[object]]) -> list[object]:
             b'{"translation": {"en": "\\ud800", "de": "x"}}\n',
             r"corpus\.jsonl, line 304: .*half a character",
         ),
-        ("corpus.tsv", b"one cell\n", r"corpus\.tsv, line 303: found 1 cell where .* 3 columns"),
+        ("corpus.tsv", b"one cell\n", r"corpus\.tsv, line 303: found 1 cell, but .* 3 columns"),
     ],
 )
 def test_an_error_has_the_same_line_and_sentence(name: str, line: bytes, what: str, tmp_path: Path) -> None:

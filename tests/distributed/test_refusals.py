@@ -118,7 +118,7 @@ def test_processes_on_another_kind_of_device_are_refused(
         distributed.connected("cpu"),
     ):
         pass
-    assert not is_refused or "on cpu and the first one on cuda" in str(ended.value)
+    assert not is_refused or "on cpu, but the first one on cuda" in str(ended.value)
 
 
 class Full(Objective):

@@ -43,7 +43,7 @@ def share_arrays(make: Callable[[], Arrays], check: Callable[[], None]) -> Array
             except OSError as error:
                 files.close()
                 LOG.warning(
-                    "each process keeps the order of the epoch in its own memory: %s is not writable (%s)",
+                    "each process keeps the order of the epoch in its own memory: %s cannot be written (%s)",
                     cache_folder(),
                     error,
                 )
