@@ -79,7 +79,7 @@ def read_head(recipe: Path) -> Head:
         if field := FIELD.fullmatch(line):
             last, text = field.groups()
             if last in found:
-                raise RecipeError(f"{recipe}: '{last}:' stands twice in its head.")
+                raise RecipeError(f"{recipe}: '{last}:' appears twice in its head.")
             found[last] = text
         elif last and (more := CONTINUATION.fullmatch(line)):
             found[last] += " " + more[1]

@@ -135,6 +135,8 @@ def look_for_room(budget: Budget, config: Config, sample: Sample) -> Room:
 def fit_into(room: Room, config: Config, sample: Sample) -> Plan:
     """Complete a config whose data and tokenizer are fixed, so that its run ends within the budget.
 
+    The settings are chosen twice: by the pace of the run that was timed for the room, then by their own.
+
     Raises:
         ConfigError: If the budget is too small for a run.
     """

@@ -103,9 +103,12 @@ def test_one_that_goes_again_and_again_is_given_up_with_a_sentence(
     store: CheckpointStore, save: Save, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(1)
-    shutil.rmtree(store.directory / "step_0000001")
+    save(2)
+    shutil.rmtree(store.directory / "step_0000002")
     monkeypatch.setattr("mt.checkpoint.store._SECONDS_BETWEEN_LOOKS", 0)
-    with pytest.raises(CheckpointError, match="has no checkpoint 'step_0000001'"):
+    with pytest.raises(
+        CheckpointError, match=r"has no checkpoint 'step_0000002'\. Sound checkpoints: step_0000001"
+    ):
         store.require("latest")
 
 

@@ -135,7 +135,7 @@ def test_an_empty_reference_is_refused_before_anything_is_translated(
     file.write_text('{"en": "Anna sees milk.", "de": "Anna sieht Milch."}\n{"en": "a", "de": " "}\n')
     code, _, err = call("evaluate", "--data", file)
     assert code == 2
-    assert err.splitlines()[-1].startswith(f"mt: {file}, test, sentence 2: the reference is empty")
+    assert err.splitlines()[-1].startswith(f"mt: {file}, sentence 2: the reference is empty")
     assert not list(trained.path.glob("hypotheses.*"))
 
 

@@ -280,7 +280,7 @@ def test_another_corpus_is_read_with_the_columns_of_the_run(tmp_path: Path) -> N
     assert (found.sources, found.references) == (["Go."], ["Geh."])
 
 
-def test_a_file_without_splits_is_no_split(tmp_path: Path) -> None:
+def test_a_file_without_splits_is_not_called_a_split(tmp_path: Path) -> None:
     own, other = tmp_path / "own.tsv", tmp_path / "other.tsv"
     for file in (own, other):
         file.write_text("en\tde\nGo.\tGeh.\nStop.\tHalt.\n", encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -394,6 +395,14 @@ def test_an_ensemble_of_two_takes_the_mean_of_their_probabilities(trained: RunDi
     mean = float(probabilities.mean(0).gather(-1, labels).log().sum())
     assert found.log_prob == pytest.approx(mean, abs=1e-4)
     assert all(abs(mean - each) > 1e-3 for each in log_probs)
+
+
+def test_an_ensemble_copies_words_if_each_of_its_models_does(trained: RunDirectory) -> None:
+    other = load_model(trained, "best")
+    training = other.config.training.model_copy(update={"guided_alignment": 0.1})
+    copying = replace(other, config=other.config.model_copy(update={"training": training}))
+    for first, second, copies in ((copying, copying, True), (copying, other, False), (other, copying, False)):
+        assert Translator.from_loaded(first, device=CPU, others=[second]).copies_words == copies
 
 
 def test_an_ensemble_needs_the_same_vocabularies(

@@ -1,6 +1,7 @@
 """Beam search against brute force, forced decoding, greedy search and other batches."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -46,6 +47,46 @@ def test_wide_beam_equals_brute_force_over_all_short_sequences(
     for ours, brute in zip(found, everything, strict=True):
         assert tuple(ours.ids) == brute.ids
         assert ours.score == pytest.approx(brute.score, abs=1e-4)
+
+
+def _plain_beam_search(model: Transformer, sentence: list[int], limit: int, size: int) -> list[Hypothesis]:
+    """The search as documented, over lists and without a cache."""
+    src_ids = torch.tensor([sentence])
+    partial, finished = [Hypothesis([], 0.0, False)], []
+    for _ in range(limit):
+        continuations = []
+        for each in partial:
+            tgt_ids = torch.tensor([[BOS_ID, *each.ids]])
+            logits = model(src_ids, padding_mask(src_ids), tgt_ids, target_mask(tgt_ids))[0, -1]
+            continuations += [
+                Hypothesis([*each.ids, token], each.score + log_prob, token == EOS_ID)
+                for token, log_prob in enumerate(logits.log_softmax(-1).tolist())
+                if token not in (PAD_ID, UNK_ID, BOS_ID)
+            ]
+        continuations.sort(key=lambda each: -each.score)
+        finished += [replace(each, ids=each.ids[:-1]) for each in continuations[:size] if each.finished]
+        if len(finished) >= size:
+            break
+        partial = [each for each in continuations if not each.finished][:size]
+    return finished[:size] or partial
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_a_narrow_beam_equals_a_plain_loop(
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest, size: int
+) -> None:
+    request = make_request(sentences)
+    found = beam_search(transformer, request, Beam(size, 1.0))
+    num_finished = set()
+    for ours, sentence, limit in zip(found, sentences, request.limits, strict=True):
+        expected = _plain_beam_search(transformer, sentence, limit, size)
+        expected.sort(key=lambda each: -normalised_score(each, 1.0))
+        assert [(tuple(each.ids), each.finished) for each in ours] == [
+            (tuple(each.ids), each.finished) for each in expected
+        ]
+        assert [each.score for each in ours] == pytest.approx([each.score for each in expected], abs=1e-4)
+        num_finished.add(len(expected))
+    assert size in num_finished
 
 
 def test_a_beam_of_one_is_greedy_search(

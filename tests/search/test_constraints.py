@@ -54,6 +54,14 @@ def test_a_wide_beam_equals_brute_force_over_all_allowed_sequences(
     assert scores == pytest.approx(expected, abs=1e-4)
 
 
+def test_what_is_forbidden_is_not_found_however_wide_the_beam(
+    table_model: Callable[..., Any], table_request: MakeRequest
+) -> None:
+    request = table_request([0], [1], constraints=Constraints(min_length=1))
+    [found] = beam_search(table_model({BOS_ID: [0.0] * 6}), request, Beam(4))
+    assert sorted(hypothesis.ids for hypothesis in found) == [[4], [5]]
+
+
 def naive_search(
     model: Transformer, sentence: list[int], limit: int, constraints: Constraints, prefix: Sequence[int]
 ) -> list[int]:

@@ -203,3 +203,24 @@ def test_a_prefix_is_written_even_where_the_head_attends_to_an_unknown_word() ->
     request = copying_request([4, 5, UNK_ID, EOS_ID], constraints=Constraints(prefixes=[[SECOND]]))
     (found,) = greedy_search(model, request)
     assert (found.ids, found.copied) == ([SECOND, UNK_ID, KNOWN], [2])
+
+
+def test_an_unk_of_a_prefix_that_stands_for_a_known_word_keeps_the_head_there() -> None:
+    class SecondBest(ScriptedModel):
+        """Its head attends a little to position 2 too."""
+
+        def decode_step(
+            self, ids: Tensor, cache: ScriptCache, *, with_alignment: bool = True
+        ) -> ScriptedStep:
+            step = super().decode_step(ids, cache, with_alignment=with_alignment)
+            assert step.alignment_scores is not None
+            step.alignment_scores[:, 2] += 1.0
+            return step
+
+    model = SecondBest([[1, 1]])
+    constraints = Constraints(prefixes=[[UNK_ID]])
+    request = copying_request([4, 5, UNK_ID, EOS_ID], limit=2, constraints=constraints)
+    (greedy,) = greedy_search(model, request)
+    ((best, *_),) = beam_search(model, request, Beam(3))
+    for found in (greedy, best):
+        assert (found.ids, found.copied) == ([UNK_ID, KNOWN], [1])

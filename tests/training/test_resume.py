@@ -15,8 +15,11 @@ import mt.training.run
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.load import load_config
+from mt.errors import Interrupted
 from mt.evaluation.scores import Score
 from mt.run_directory import RunDirectory
+from mt.training import validation
+from mt.training.loss import Objective
 from mt.training.run import Outcome, run_training
 from mt.training.validation import ValidationResult
 
@@ -158,6 +161,22 @@ def test_with_averaged_weights(
     assert not torch.equal(average["tgt_embedding.tokens.weight"], plain["tgt_embedding.tokens.weight"])
 
 
+def test_the_weights_that_are_validated_are_those_that_are_saved(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validated: list[dict[str, torch.Tensor]] = []
+
+    def validate(objective: Objective, *arguments: Any, **named: Any) -> ValidationResult:
+        validated.append({name: weight.clone() for name, weight in objective.model.weights().items()})
+        return validation.validate(objective, *arguments, **named)
+
+    monkeypatch.setattr(mt.training.session, "validate", validate)
+    run = RunDirectory(tmp_path / "run")
+    run_training(make_config("training.ema_decay=0.8"), run)
+    checkpoint = CheckpointStore(run.checkpoints_dir).require("latest")
+    assert_equal(validated[-1], load_file(checkpoint.folder / "model.safetensors"))
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -266,6 +285,25 @@ def test_early_stopping_counts_on(
         RunDirectory(path),
     )
     assert outcome.counters.best_value == 99
+
+
+def test_a_checkpoint_gets_the_scores_of_the_validation_that_it_owed(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def give_up(*_: object, **__: object) -> ValidationResult:
+        raise Interrupted
+
+    run = RunDirectory(tmp_path / "run")
+    store = CheckpointStore(run.checkpoints_dir)
+    for validate, max_steps in ((scripted_bleu([9]), 2), (give_up, 6)):
+        monkeypatch.setattr(mt.training.session, "validate", validate)
+        run_training(make_config("validation.every_steps=2", f"training.max_steps={max_steps}"), run)
+    assert (store.require("latest").step, store.require("latest").metrics) == (4, {})
+    # A worse one, after which nothing else would be saved.
+    monkeypatch.setattr(mt.training.session, "validate", scripted_bleu([8]))
+    run_training(make_config("validation.every_steps=2", "training.max_steps=6"), run)
+    assert store.require("step_0000004").metrics["bleu"] == 8
+    assert store.require("best").step == 2
 
 
 def scripted_bleu(values: Sequence[float]) -> Callable[..., ValidationResult]:

@@ -195,7 +195,7 @@ def test_weights_of_another_shape_are_refused_and_nothing_is_copied(make_model: 
     model = make_model()
     before = {name: weight.clone() for name, weight in model.weights().items()}
     with pytest.raises(
-        ValueError, match=r"tgt_embedding\.tokens\.weight has the shape \(14, 16\), and not \(13, 16\)"
+        ValueError, match=r"tgt_embedding\.tokens\.weight has the shape \(14, 16\), not \(13, 16\)"
     ):
         model.load_weights(make_model(tgt_vocab_size=14).weights())
     assert all(weight.equal(before[name]) for name, weight in model.weights().items())
