@@ -248,7 +248,8 @@ class Trial:
     def measure_validation(self, text: datasets.Dataset, tokenizers: tuple[Tokenizer, Tokenizer]) -> float:
         """Seconds that a validation on ``text`` will take once translations have about the right length.
 
-        It is measured on one batch of medium length, with the lengths of the references as limits.
+        It is measured on one batch of medium length, with the lengths of the references as limits. The others
+        are expected to take as long for each token.
         """
         most = self._config.data.max_length - 1
         src, tgt = (
@@ -260,6 +261,7 @@ class Trial:
         width = self._config.validation.batch_sentences
         start = max(0, (len(order) - width) // 2)
         middle = order[start : start + width]
+        num_tokens = sum(len(ids) + 1 for ids in tgt)
         src, tgt = [src[i] for i in middle], [tgt[i] for i in middle]
         rows = text.select(middle)
         started = time.perf_counter()
@@ -275,7 +277,7 @@ class Trial:
             references=rows["tgt"],
             tgt_tokenizer=tokenizers[1],
         )
-        return (time.perf_counter() - started) * len(text) / len(middle)
+        return (time.perf_counter() - started) * num_tokens / sum(len(ids) + 1 for ids in tgt)
 
     def _take(self, stream: BatchStream, epoch: int, batch: int) -> tuple[StepResult, int, int]:
         micro_batches, epoch, batch = stream.take(epoch, batch)

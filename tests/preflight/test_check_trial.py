@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import datasets
 import numpy as np
@@ -180,6 +181,19 @@ def test_search_and_validation_are_tried(
     assert seconds > 0
     validation = load_corpus(config.data).validation
     assert trial.measure_validation(validation, tokenizers) > 0
+
+
+def test_a_validation_is_expected_to_take_as_long_for_each_token_as_its_middle(
+    trial: Trial,
+    prepared: tuple[Config, EncodedPairs, tuple[Tokenizer, Tokenizer]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Eight of twelve sentences are timed, of 3 tokens with EOS; the two longest have 9.
+    lengths = [2] * 10 + [8, 8]
+    texts = [" ".join(["milk"] * length) for length in lengths]
+    monkeypatch.setattr(trial_module, "time", SimpleNamespace(perf_counter=iter((10.0, 12.0)).__next__))
+    seconds = trial.measure_validation(datasets.Dataset.from_dict({"src": texts, "tgt": texts}), prepared[2])
+    assert seconds == pytest.approx(2 * (10 * 3 + 2 * 9) / (8 * 3))
 
 
 def test_a_full_memory_halves_the_search(
