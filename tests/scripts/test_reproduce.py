@@ -76,7 +76,7 @@ def test_what_a_head_says(tmp_path: Path) -> None:
         ("# evaluate:", "# evalaute:", "its head lacks the line '# evaluate:'"),
         ("# at least:.*\n", "", "its head lacks the line '# at least:'"),
         ("# takes:.*\n", "", "its head lacks the line '# takes:'"),
-        ("# takes:", "# at least:", "'at least:' stands twice"),
+        ("# takes:", "# at least:", "'at least:' appears twice"),
         (
             "reaches:   literature",
             "reaches:   not measured; published: literature",

@@ -59,7 +59,7 @@ def test_what_is_forbidden_is_not_found_however_wide_the_beam(
 ) -> None:
     request = table_request([0], [1], constraints=Constraints(min_length=1))
     [found] = beam_search(table_model({BOS_ID: [0.0] * 6}), request, Beam(4))
-    assert sorted(hypothesis.ids for hypothesis in found) == [[4], [5]]
+    assert sorted(list(hypothesis.ids) for hypothesis in found) == [[4], [5]]
 
 
 def naive_search(
