@@ -108,8 +108,9 @@ def _lines(source: Path | int, name: str, keep_bad: bool) -> Iterator[str]:
         # The reading thread opens and closes the file itself: closing it in another thread, or exiting
         # Python, would wait for input, and using sys.stdin would make Python abort.
         with open(source, "rb", closefd=source != STDIN) as stream:
-            for number, raw in enumerate(iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b""), start=1):
-                if len(raw) > MAX_LINE_BYTES:
+            for number, raw in enumerate(iter(lambda: stream.readline(MAX_LINE_BYTES + 2), b""), start=1):
+                # A line end, of at most two bytes, does not count.
+                if len(raw.removesuffix(b"\n").removesuffix(b"\r")) > MAX_LINE_BYTES:
                     raise DataError(f"{name}, line {number} is longer than {MAX_LINE_BYTES:,} bytes.")
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape").rstrip("\r\n")
                 reason = None if keep_bad else why_not_text(line, name, number)

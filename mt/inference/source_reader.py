@@ -82,8 +82,9 @@ class SourceReader:
             length = self._entry_at(words, place)
             entry_kind = "W" if touches[place] else "w"
             kinds += entry_kind if length else _kind(ids[place], words[place], touches[place])
-            parts.append("".join(words[place : place + max(1, length)]))
-            place += max(1, length)
+            end = place + max(1, length)
+            parts.append(_spelt(words[place:end], touches[place:end]))
+            place = end
         return kinds, parts
 
     def read_with_parts(self, text: str) -> list[tuple[SourceToken, str]]:
@@ -101,11 +102,7 @@ class SourceReader:
             if length := self._entry_at(words, place):
                 end = place + length
                 target = self._entries[_entry_of(words[place:end])]
-                spaced = (
-                    word if touch else f" {word}"
-                    for word, touch in zip(words[place:end], touches[place:end], strict=True)
-                )
-                tokens.append((SourceToken(UNK_ID, target), "".join(spaced).strip()))
+                tokens.append((SourceToken(UNK_ID, target), _spelt(words[place:end], touches[place:end])))
             elif place in unknown:
                 end = unknown[place]
                 part = "".join(words[place:end])
@@ -159,6 +156,12 @@ def _touching(text: str, words: list[str]) -> list[bool]:
         touching.append(start == end and start > 0)
         end = start + len(word)
     return touching
+
+
+def _spelt(words: Sequence[str], touches: Sequence[bool]) -> str:
+    """Several words of a text as they stand there, with one space for any number of them."""
+    spaced = (word if touch else f" {word}" for word, touch in zip(words, touches, strict=True))
+    return "".join(spaced).removeprefix(" ")
 
 
 def read_dictionary(path: Path) -> dict[str, str]:

@@ -145,8 +145,8 @@ class TextSearch:
                 is more than 1.
             ConfigError: If the minimum length is more than the model, or ``max_length``, permits.
             TypeError: If ``texts`` is a single string.
-            ValueError: If ``num_best`` is below 1 or ``max_length`` below 0, or the numbers of prefixes and
-                lines differ.
+            ValueError: If ``num_best`` is below 1 or ``max_length`` below 0, if the numbers of prefixes and
+                lines differ, or if ``constraints`` have prefixes.
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of lines, not a single string")
@@ -216,6 +216,9 @@ class TextSearch:
         searches some of them at once. ``most`` is the most tokens in a translation, including EOS; the other
         arguments and the errors are those of `n_best`.
         """
+        if constraints.prefixes:
+            # They would be those of the places in a batch, not of the lines.
+            raise ValueError("the prefixes of lines are text, in the argument prefixes, not in constraints")
         # Several processes make the same batches, whatever their number of threads.
         num_at_once = 1 if processes.are_several() else self.engine.num_at_once
         batches = self._batches(segments, strategy.size if isinstance(strategy, Beam) else 1, num_at_once)

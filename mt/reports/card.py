@@ -176,15 +176,16 @@ def _scores(rows: list[ScoreRow]) -> str:
 
 def _samples(report: Report) -> str:
     samples = report.samples
-    if samples is None or not samples.best:
+    if samples is None:
         return ""
     head = ("chrF2++", "source", "translation", "reference")
     worst = _table(head, map(_sample, samples.worst)) or "All translations equal their references."
+    best = _table(head, map(_sample, samples.best)) or "Only one sentence was ranked."
     return (
         f"From {samples.num_sentences:,} of the {samples.num_in_split:,} sentences of {_text(samples.data)}, "
         f"translated by {_text(samples.checkpoint)} with greedy search and ranked by chrF2++.\n\n"
         f"### Worst\n\n{worst}\n\n"
-        f"### Best\n\n{_table(head, map(_sample, samples.best))}"
+        f"### Best\n\n{best}"
     )
 
 

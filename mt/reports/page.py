@@ -250,16 +250,17 @@ def _breakable(name: str) -> str:
 
 
 def _samples(samples: Samples | None) -> str:
-    if samples is None or not samples.best:
+    if samples is None:
         return ""
     worst = "".join(map(_sample, samples.worst)) or "<p>All translations equal their references.</p>\n"
+    best = "".join(map(_sample, samples.best)) or "<p>Only one sentence was ranked.</p>\n"
     return (
         f"<p>From {samples.num_sentences:,} of the {samples.num_in_split:,} sentences of "
         f"{_text(samples.data)}, translated by {_text(samples.checkpoint)} with greedy search and ranked by "
         "chrF2++. <mark>Marked</mark> words of a translation are not in the reference there, "
         "<ins>underlined</ins> words of a reference are not in the translation.</p>\n"
         f'<div class="columns"><div><h3>Worst</h3>\n{worst}</div>'
-        f"<div><h3>Best</h3>\n{''.join(map(_sample, samples.best))}</div></div>\n"
+        f"<div><h3>Best</h3>\n{best}</div></div>\n"
     )
 
 

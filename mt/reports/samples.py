@@ -77,15 +77,16 @@ def rank_samples(
         ),
         key=lambda each: (-each.chrfpp, -len(each.reference), each.number),
     )
-    half = min(num_shown, (len(ranked) + 1) // 2)
-    wrong = [each for each in reversed(ranked[half:]) if each.translation != each.reference]
+    wrong = [each for each in reversed(ranked) if each.translation != each.reference]
+    worst = wrong[: min(num_shown, (len(ranked) + 1) // 2)]
+    best = [each for each in ranked if each not in worst]
     return Samples(
         validation.where,
         loaded.checkpoint.name,
         len(ranked),
         count,
-        ranked[:half],
-        wrong[:num_shown],
+        best[:num_shown],
+        worst,
     )
 
 

@@ -21,7 +21,8 @@ class Constraints:
     no_repeat_ngram: int = 0
     """No n-gram of this length occurs twice; 0 allows all. Two UNK never count as a repetition."""
     prefixes: Sequence[Sequence[int]] = ()
-    """For each sentence, the ids its translation begins with, overriding the other rules; () for none."""
+    """For each sentence, the ids its translation begins with, overriding the other rules; () for none. Lines
+    have theirs as text (`mt.inference.text_search`)."""
 
     def __post_init__(self) -> None:
         if min(self.min_length, self.no_repeat_ngram) < 0:

@@ -14,6 +14,7 @@ import torch
 
 import mt.inference.engines
 import mt.search.greedy
+from mt.errors import DataError
 from mt.inference.arriving_lines import count_lines, lines_of_file
 from mt.run_directory import RunDirectory
 from mt.search.request import SearchRequest
@@ -294,6 +295,20 @@ def test_one_bar_for_a_whole_file(is_pipe: bool, call: Call, monkeypatch: pytest
     assert "lines [" in err
     assert ("0/7 lines" in err) == (not is_pipe)
     assert bars[-1].strip() == ""
+
+
+@pytest.mark.parametrize("line_end", ["", "\n", "\r\n"])
+def test_the_longest_line_may_have_a_line_end(
+    line_end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mt.inference.arriving_lines.MAX_LINE_BYTES", 5)
+    file = tmp_path / "lines"
+    file.write_text(f"12345{line_end}", newline="")
+    assert list(lines_of_file(file)) == ["12345"]
+    for longer in ("123456", "12345\r\r"):
+        file.write_text(longer + line_end, newline="")
+        with pytest.raises(DataError, match="line 1 is longer than 5 bytes"):
+            list(lines_of_file(file))
 
 
 def test_lines_of_a_file_are_counted(tmp_path: Path) -> None:

@@ -88,6 +88,22 @@ def test_entries_of_a_dictionary_are_one_word_each_the_longest_first(tokenizer: 
     assert copies == [["Hund", "Würstchen"], ["berühmt", "Kwuks"], ["Zorblat-Quux"]]
 
 
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("the dog saw a Quux .", (5, ["Quux"])),
+        ("Zorblat-Quux saw", (2, ["Zorblat-Quux"])),
+        ("a well-known Zorblat-dog", (3, ["Zorblat-dog"])),
+        ("the hot dog-Zorblat saw", (3, ["hot dog-Zorblat"])),
+    ],
+)
+def test_words_joined_by_a_hyphen_are_one_unknown_word(
+    text: str, unknown: tuple[int, list[str]], tokenizer: Tokenizer
+) -> None:
+    reader = SourceReader(tokenizer, {"hot dog": "Würstchen"}, copies=True)
+    assert reader.unknown_words([text]) == unknown
+
+
 @pytest.mark.parametrize("form", [None, "NFC", "NFKC"])
 def test_entries_are_found_in_any_equivalent_spelling(form: Literal["NFC", "NFKC"] | None) -> None:
     tokenizer = train_tokenizer([KNOWN], TokenizerConfig(min_frequency=1))

@@ -337,6 +337,12 @@ def test_a_prefix_or_minimum_length_fits_or_is_refused(translator: Translator) -
         translator.n_best(["milk"], constraints=Constraints(min_length=16))
 
 
+def test_prefixes_are_given_as_text_only(translator: Translator) -> None:
+    """Ids in the constraints would be those of places in a batch, which is sorted by length."""
+    with pytest.raises(ValueError, match="prefixes of lines are text"):
+        translator.translate(["milk", "the dog sees milk."], constraints=Constraints(prefixes=[[5], [6]]))
+
+
 @pytest.mark.parametrize(
     ("written", "factor"),
     [("3.5", 7), ("0.5", 2), ('"4"', 2), ("NaN", 2), ("Infinity", 2), ("-1.0", 2), (None, 2)],

@@ -76,6 +76,25 @@ def test_the_sentences_shown_are_of_the_validation_split_and_as_the_model_transl
     assert "Left out" not in text
 
 
+@pytest.mark.parametrize("equal", [True, False])
+def test_a_sentence_alone_is_one_of_the_worst_unless_it_equals_its_reference(
+    equal: bool,
+    trained: RunDirectory,
+    report: Callable[..., int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reference = load_split(load_config(trained.config_file).data, "validation")["tgt"][0]
+    found = reference if equal else f"{reference} x"
+    monkeypatch.setattr(Translator, "translate", lambda self, texts, **options: [found])
+    for out in (tmp_path / "report.html", tmp_path / "card.md"):
+        options = ("--format", "md") if out.suffix == ".md" else ()
+        assert report("--run", trained.path, "--out", out, "--sentences", "1", *options) == 0
+        text = out.read_text(encoding="utf-8")
+        assert ("All translations equal their references." in text) == equal
+        assert ("Only one sentence was ranked." in text) == (not equal)
+
+
 def test_translations_of_an_evaluation_are_shown_instead_of_new_ones(
     trained: RunDirectory, report: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
