@@ -45,7 +45,7 @@ class DataConfig(Section):
     """Column separator of .csv, .tsv and, unless auto, .txt files; auto detects it in the header line."""
 
     mix: str | None = None
-    """More training data, one source per line: path, then weight=, name=, revision=, src=, tgt= as needed."""
+    """More training data, a source per line: path weight= name= src= tgt=. Paths may change on resuming."""
 
     num_train_pairs: int | None = Field(default=None, ge=1)
     """Use only the first N training pairs of data.path, or generate N for a built-in corpus; null: all."""

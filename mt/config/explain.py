@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from operator import ge, gt, lt
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
@@ -131,10 +132,10 @@ def _sentence(details: ErrorDetails, places: dict[KeyPath, Place]) -> str:
 def _hint(field: FieldInfo, given: object, written: str) -> str:
     """What the user probably has to change, after a space; empty if that is unknown."""
     kinds = _kinds(field)
-    if str in kinds:
+    if takes_text(field):
         return f" Put it in quotes: '{written}'." if isinstance(given, bool | int | float) else ""
     if int in kinds and isinstance(given, float) and given.is_integer() and abs(given) < 10**MAX_DIGITS:
-        return f" Write {int(given)}."
+        return f" Write {int(given)}." if _is_within_bounds(int(given), field) else ""
     if not isinstance(given, str):
         return ""
     if words := choices(field):
@@ -147,6 +148,20 @@ def _hint(field: FieldInfo, given: object, written: str) -> str:
         too_long = sum(character.isdigit() for character in given) > MAX_DIGITS
         return f" A number has at most {MAX_DIGITS} digits." if too_long else ""
     return f" Did you mean {close}?" if close else ""
+
+
+def _is_within_bounds(number: int, field: FieldInfo) -> bool:
+    return all(
+        holds(number, getattr(mark, name))
+        for mark in field.metadata
+        for name, holds in (("gt", gt), ("ge", ge), ("lt", lt))
+        if hasattr(mark, name)
+    )
+
+
+def takes_text(field: FieldInfo) -> bool:
+    """Whether a field accepts any text."""
+    return str in _kinds(field)
 
 
 def _kinds(field: FieldInfo) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS, explain, unknown_key
+from mt.config.explain import SECTIONS, explain, takes_text, unknown_key
 from mt.config.located_yaml import KeyPath, Place, one_short_line, read_yaml
 from mt.config.synonyms import remedies_for
 from mt.errors import ConfigError, Remedy
@@ -28,7 +28,8 @@ def load_config(path: Path, overrides: Sequence[str] = (), *, label: str = "over
 
     Args:
         path: A YAML file.
-        overrides: Each ``section.key=value``, the value as in the file; of two for one key the later wins.
+        overrides: Each ``section.key=value``, the value as in the file, except that a number for an option
+            that takes text needs no quotes; of two for one key the later wins.
         label: What an error calls an override, such as the flag that it was given with.
 
     Raises:
@@ -64,6 +65,10 @@ def _apply(override: str, sections: dict[str, object], places: dict[KeyPath, Pla
     if section not in SECTIONS:
         raise ConfigError(f"{where}: {unknown_key((section,))}", *remedies_for(section))
     value, written = read_yaml(text, lambda _: where)
+    field = SECTIONS[section].get(key)
+    # A shell removes the quotes that a number needs in the file in order to be text.
+    if field is not None and takes_text(field) and isinstance(value, int | float):
+        value = text.strip()
     keys = sections[section]
     if isinstance(keys, dict):  # If it is not, validation reports it.
         keys[key] = value

@@ -24,6 +24,10 @@ _WORDS |= dict.fromkeys(("null", "Null", "NULL"))
 _WORDS |= dict.fromkeys(("true", "True", "TRUE"), True)
 _WORDS |= dict.fromkeys(("false", "False", "FALSE"), False)
 
+# Where a value, or an item of a list, begins with a character that means something else to YAML.
+_SPECIAL_VALUE = re.compile(r"(?:^|: |- )\s*[*&!\[{|>@`%]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 # A config is nested two deep; a file nested much deeper is refused before it exhausts the stack.
 _MAX_DEPTH = 20
 _MAX_SHOWN = 60
@@ -86,17 +90,21 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
             f"{where(line)}: YAML does not allow the character U+{error.character:04X}."
         ) from error
     except yaml.MarkedYAMLError as error:
-        raise _syntax_error(error, where) from error
+        raise _syntax_error(error, text, where) from error
     except (ValueError, OverflowError) as error:  # PyYAML lets them through, as for "\UFFFFFFFF".
         raise ConfigError(f"{where(reader.line)}: this is not valid YAML: {error}.") from error
 
 
-def _syntax_error(error: yaml.MarkedYAMLError, where: Callable[[int], str]) -> ConfigError:
+def _syntax_error(error: yaml.MarkedYAMLError, text: str, where: Callable[[int], str]) -> ConfigError:
     """PyYAML's error as a sentence: the line, the problem, and the line where what it was reading began."""
-    line = error.problem_mark.line + 1 if error.problem_mark else 1
+    line, index = (mark.line + 1, mark.index) if (mark := error.problem_mark) else (1, 0)
     began = error.context_mark.line + 1 if error.context_mark else line
     context = f" {error.context} from line {began}" if began != line else ""
-    hint = " Indent with spaces, not with tabs." if "'\\t'" in str(error.problem) else ""
+    hint = ""
+    if "'\\t'" in str(error.problem):
+        hint = " Indent with spaces, not with tabs."
+    elif _SPECIAL_VALUE.search(text[text.rfind("\n", 0, index) + 1 :].partition("\n")[0]):
+        hint = " Text that begins with one of * & ! [ { | > @ ` % must be in quotes."
     return ConfigError(f"{where(line)}: this is not valid YAML: {error.problem}{context}.{hint}")
 
 
@@ -143,6 +151,8 @@ class _Reader:
             raise self._refusal("this is nested too deeply.")
         if isinstance(event, yaml.ScalarEvent):
             self.places[path] = Place(self.where(line), one_short_line(self._written(event)))
+            if _SURROGATE.search(event.value):
+                raise self._refusal("half of a surrogate pair, as \\ud800 is one, is not a character.")
             return plain_scalar(event.value) if event.style is None else event.value
         if isinstance(event, yaml.SequenceStartEvent):
             self.places[path] = Place(self.where(line), "a list")

@@ -82,7 +82,8 @@ def _parse_line(line: str) -> MixedSource:
         try:
             parse_columns(str(fields["columns"]))
         except ValueError as error:
-            raise ValueError(f"data.mix: in {line!r}, {error}") from None
+            # Without the name of an option that is not at fault: it would be blamed.
+            raise ValueError(f"data.mix: in {line!r}, {str(error).removeprefix('data.')}") from None
     if fields.get("delimiter", "auto") not in DELIMITERS:
         raise ValueError(f"data.mix: in {line!r}, the delimiter must be one of {', '.join(DELIMITERS)}.")
     if "num_train_pairs" in fields:

@@ -174,9 +174,10 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> tuple[Splits, Fa
         train = tables[number].to_dataset()
         leaked = leaks.search(train)
         if cleaning.remove_leaks and len(leaked):
+            before = cleaner.dropped.counts.copy()
             tables[number] = _without(leaked, train, cleaner)
             train = tables[number].to_dataset()
-            _refuse_nothing_left(each.source, tables[number], cleaner.dropped.counts)
+            _refuse_nothing_left(each.source, tables[number], cleaner.dropped.counts - before)
         trains.append(train)
     train = trains[0] if len(trains) == 1 else datasets.concatenate_datasets(trains)
     report = CorpusReport(

@@ -153,13 +153,19 @@ def refuse_nothing_left(train: EncodedPairs, dropped: DropCounts, config: Config
     """Check that there is something to train on.
 
     Raises:
-        DataError: If all pairs were dropped.
+        DataError: If all pairs were dropped, or the weights of those that are left show none.
     """
     if not len(train):
         raise DataError(
             f"no training pair is left: of {counted(sum(dropped.values()), 'pair')}, {dropped['empty']:,} "
             f"are empty on a side and {dropped['too long']:,} are longer than data.max_length "
             f"({config.data.max_length})."
+        )
+    if train.shares and not any(share.num_shown for share in train.shares):
+        raise DataError(
+            f"no epoch would show a training pair: {counted(len(train), 'pair')} fit data.max_length "
+            f"({config.data.max_length}), and their weights in data.mix amount to less than one. Raise "
+            "data.max_length or the weights."
         )
 
 
@@ -249,7 +255,7 @@ def _report(
     if table := cleaning_table(corpus.report.splits.train, dropped):
         LOG.warning("%s", table)
     for source, share in zip(corpus.report.sources, train.shares, strict=False):
-        if share.num_pairs and not round(share.weight * share.num_pairs):
+        if share.num_pairs and not share.num_shown:
             LOG.warning(
                 "data.mix: no epoch has a pair of %s, because its %s with weight %g amount to less than one",
                 source.path,

@@ -68,6 +68,7 @@ MISTAKES = [
         "model:\n  d_model: 6e1\n",
         "line 8: model.d_model must be a whole number of at least 2, not 6e1. Write 60.",
     ),
+    ("model:\n  d_model: 1e0\n", "line 8: model.d_model must be a whole number of at least 2, not 1e0."),
     (
         "model:\n  d_model:\n",
         "line 8: model.d_model must be a whole number of at least 2, but it is empty.",

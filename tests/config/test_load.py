@@ -178,7 +178,11 @@ FORM = "the form is section.key=value, such as training.seed=2."
         ),
         ("data.src=", "data.src must be text that is not empty, but it is empty."),
         ("data.src=null", "data.src must be text that is not empty, not null."),
-        ("data.path=[1", "this is not valid YAML: expected ',' or ']', but got '<stream end>'."),
+        (
+            "data.path=[1",
+            "this is not valid YAML: expected ',' or ']', but got '<stream end>'. Text that "
+            "begins with one of * & ! [ { | > @ ` % must be in quotes.",
+        ),
         (
             "data.path=*x",
             "anchors and aliases (& and *) are not used here; write the value out, or quote the text.",
@@ -188,6 +192,19 @@ FORM = "the form is section.key=value, such as training.seed=2."
 def test_a_wrong_override_is_quoted(override: str, message: str, write_config: Write) -> None:
     answer = complaint(write_config(SMALLEST + "  seed: 1\n"), override)
     assert answer == f"override {override}: {message}"
+
+
+def test_a_mixed_source_is_blamed_for_its_own_mistake(write_config: Write) -> None:
+    answer = complaint(write_config(SMALLEST), "data.mix=x.csv columns=1", "data.columns=1,2")
+    assert answer.startswith(
+        "override data.mix=x.csv columns=1: data.mix: in 'x.csv columns=1', columns must"
+    )
+
+
+def test_a_number_is_text_where_text_is_taken(write_config: Write) -> None:
+    overrides = ["data.path=2024", "data.revision=1e5", "data.name=null"]
+    data = load_config(write_config(SMALLEST), overrides).data
+    assert (data.path, data.revision, data.name) == ("2024", "1e5", None)
 
 
 def test_the_file_is_blamed_for_its_own_mistakes_although_an_override_is_there(write_config: Write) -> None:

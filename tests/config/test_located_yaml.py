@@ -7,6 +7,8 @@ import pytest
 from mt.config.located_yaml import one_short_line, plain_scalar, read_yaml
 from mt.errors import ConfigError
 
+QUOTES = r"Text that begins with one of \* .* must be in quotes\."
+
 
 def read(text: str) -> object:
     return read_yaml(text, lambda line: f"line {line}")[0]
@@ -107,6 +109,11 @@ def test_nothing_is_null() -> None:
         ("a: 1\nb: [1, 2\n", "line 3: this is not valid YAML"),
         ("a: b: c\n", "line 1: this is not valid YAML: mapping values are not allowed here"),
         ("a:\n\tb: 1\n", r"line 2: this is not valid YAML.*Indent with spaces, not with tabs\."),
+        ("a: 1\nb: *.tsv\n", f"line 2: this is not valid YAML.*{QUOTES}"),
+        ("a: 1\n\nb: [ab]*.tsv\nc: 2\n", f"line 3: this is not valid YAML.*{QUOTES}"),
+        ("{a,b}.csv", f"line 1: this is not valid YAML.*{QUOTES}"),
+        ("a: @x", f"line 1: this is not valid YAML.*{QUOTES}"),
+        ('a: 1\nb: "\\ud800"\n', "line 2: half of a surrogate pair"),
         ("a: 1\nb: \x00\n", r"line 2: YAML does not allow the character U\+0000\."),
         ('a: "\\UFFFFFFFF"\n', "line 1: this is not valid YAML"),
         ("%YAML 1." + "1" * 5000 + "\n---\na: 1\n", "line 1: this is not valid YAML"),

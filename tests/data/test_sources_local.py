@@ -262,8 +262,13 @@ def test_a_tsv_whose_first_line_is_a_sentence_is_told_about_headers(tmp_path: Pa
             r"train\.json, row 2: found a str instead of a JSON object",
         ),
         ("train.csv", "en,de\na,b\nc,d,e\n", r"train\.csv, line 3: found 3 cells, but .* 2 columns; quote"),
-        ("train.csv", 'en,de\na,b\n"never closed,d\ne,f\n', r"line 4: this is not valid CSV .*doubled"),
-        ("train.csv", 'en,de\na,"b" and c\n', r"line 2: this is not valid CSV"),
+        (
+            "train.csv",
+            'en,de\na,b\n"never closed,d\ne,f\n',
+            r"line 3: the row that begins here is not .*doubled",
+        ),
+        ("train.csv", 'en,de\na,b\n"two\nlines",d,e\n', r"line 3: found 3 cells, but .* 2 columns"),
+        ("train.csv", 'en,de\na,"b" and c\n', r"line 2: the row that begins here is not valid CSV"),
         (
             "train.tsv",
             "en\tde\na\n",

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from mt.config.config import Config
-from mt.config.data import DataConfig
+from mt.config.data import CleaningConfig, DataConfig
 from mt.config.sources import parse_mix
 from mt.data.batches.sampler import epoch_batches
 from mt.data.corpus import load_corpus, load_split
@@ -114,6 +114,16 @@ def test_a_mistake_in_a_source_is_reported_with_its_name(folder: Path, mix: str,
     (folder / "empty.csv").write_text("en,de\na,\nb,\n", encoding="utf-8")
     with pytest.raises(DataError, match=message):
         load_corpus(config(folder, mix))
+
+
+def test_a_source_that_is_nothing_but_leaks_is_counted_alone(folder: Path) -> None:
+    rows = [{"en": f"main-dev {i}", "de": f"main-dev! {i}"} for i in range(3)]
+    (folder / "leaked.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    with (folder / "main/train.jsonl").open("a", encoding="utf-8") as main:
+        main.write(f"{json.dumps(rows[0])}\n" + json.dumps({"en": "", "de": "nothing"}) + "\n")
+    alone = r"leaked\.jsonl can be trained on: in 3 rows the pair is in validation or test\.$"
+    with pytest.raises(DataError, match=alone):
+        load_corpus(config(folder, "{0}/leaked.jsonl"), CleaningConfig(remove_leaks=True))
 
 
 def test_languages_of_a_source_that_are_the_same(folder: Path) -> None:

@@ -93,6 +93,11 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path: Path) -> 
     assert_is_the_whole(load(tmp_path / "part-[1].jsonl"), 100)
 
 
+def test_a_match_whose_name_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    write_table(tmp_path / os.fsdecode(b"part-\xe9.jsonl"), range(100))
+    loading_fails(tmp_path / "*.jsonl", r"\*\.jsonl matches .*part-\\udce9\.jsonl, whose name is not UTF-8")
+
+
 def test_nothing_matches(tmp_path: Path) -> None:
     loading_fails(tmp_path / "*.jsonl", r"No file matches .*\*\.jsonl: .* contains no files\.")
     loading_fails(tmp_path / "none" / "*.{en,de}", r"No file matches .*: there is no folder .*none\.")

@@ -248,6 +248,14 @@ def test_what_is_known_is_reported_before_what_fails(make_config: MakeConfig, tm
     assert said == ["config", "corpus", "samples from the validation split", "vocabulary"]
 
 
+def test_an_epoch_that_would_show_no_pair_is_refused(make_config: MakeConfig, tmp_path: Path) -> None:
+    (tmp_path / "short.tsv").write_text("en\tde\na\tb\nc\td\n", encoding="utf-8")
+    mixed = [f"data.mix={tmp_path / 'short.tsv'} weight=0.2", "data.max_length=4"]
+    reason = r"no epoch would show a training pair: 2 pairs fit data\.max_length \(4\)"
+    with pytest.raises(DataError, match=reason):
+        list(preflight(make_config(*mixed), RunDirectory(tmp_path / "run")))
+
+
 def test_a_run_that_would_have_no_validation_loss_to_choose_by_is_refused(
     make_config: MakeConfig, tmp_path: Path
 ) -> None:

@@ -29,6 +29,12 @@ class Share(NamedTuple):
     num_pairs: int
     weight: float
 
+    @property
+    def num_shown(self) -> int:
+        """How many pairs an epoch shows, counting repetitions."""
+        times, rest = divmod(self.weight, 1)
+        return int(times) * self.num_pairs + round(rest * self.num_pairs)
+
 
 @dataclass(frozen=True)
 class Batches:

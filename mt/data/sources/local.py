@@ -8,8 +8,9 @@ from pathlib import Path
 from mt.config.data import DataConfig
 from mt.data.sources.files import TABLE_FORMATS, parallel_part, table_format, table_part
 from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, did_you_mean, listed
+from mt.display import visible
 from mt.errors import DataError
-from mt.regular_files import named_path
+from mt.regular_files import is_utf8, named_path
 
 # train.jsonl, train.csv.gz, or a shard of a large table: train-00000-of-00003.parquet
 TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-(?P<num_pieces>\d+))?(?P<suffix>\.\w+?(\.gz)?)")
@@ -188,6 +189,8 @@ def find_pattern(pattern: str, config: DataConfig) -> Source | None:
         return None
     parts: dict[str, Part] = {}
     for match in matches:
+        if not is_utf8(Path(match)):
+            raise DataError(f"{pattern} matches {visible(match)}, whose name is not UTF-8: rename it.")
         name, part = _part(match, pattern, config)
         if name in parts and part.where != parts[name].where:
             raise DataError(

@@ -255,11 +255,12 @@ def _cells(number: int) -> str:
 def _quoted_rows(
     lines: Iterable[tuple[int, str]], path: Path, delimiter: Delimiter
 ) -> Iterator[tuple[int, list[str]]]:
-    number = 0
+    began = 0  # The first line of the row that is being read, which may have several.
 
     def numbered() -> Iterator[str]:
-        nonlocal number
-        for number, line in lines:  # noqa: B007, because the reader may take several lines for one row
+        nonlocal began
+        for number, line in lines:
+            began = began or number
             yield line + "\n"
 
     # Strict, because csv otherwise lets a quotation mark that is never closed swallow the lines after it.
@@ -267,10 +268,11 @@ def _quoted_rows(
     try:
         for cells in reader:
             if cells:
-                yield number, cells
+                yield began, cells
+            began = 0
     except csv.Error as error:
         raise DataError(
-            f"{path}, line {number}: this is not valid CSV ({error}); "
+            f"{path}, line {began}: the row that begins here is not valid CSV ({error}); "
             f"inside a quoted cell each quotation mark must be doubled. A .tsv file needs no quoting."
         ) from None
 
