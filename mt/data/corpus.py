@@ -33,8 +33,8 @@ from mt.data.sources.source import SPLITS, Part, Source, Split, carved_split
 from mt.display import counted, track
 from mt.errors import ConfigError, DataError, SplitError
 
-CORPUS_VERSION = 2
-"""Raised when the same files would be read, cleaned, checked or carved into other pairs than before."""
+CORPUS_VERSION = 3
+"""Raised when the same files would be read, cleaned, checked or carved into other pairs or another report."""
 
 NO_CLEANING = CleaningConfig()
 
@@ -259,10 +259,17 @@ def _carve(
 
 def _refuse_nothing_left(source: Source, table: PairTable, dropped: Counter[str]) -> None:
     if not len(table):
-        rows = ", ".join(f"in {counted(count, 'row')} {reason}" for reason, count in dropped.items())
+        rows = ", ".join(
+            f"in {counted(count, 'row')} {reason}" for reason, count in _most_frequent_first(dropped)
+        )
         raise DataError(
             f"No pair of {_where(source.splits['train'])} can be trained on: {rows or 'there are no rows'}."
         )
+
+
+def _most_frequent_first(dropped: Counter[str]) -> list[tuple[str, int]]:
+    """Reasons and counts, in an order that does not depend on how many processes counted."""
+    return sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _read_evaluation_split(parts: Sequence[Part], split: Split) -> PairTable:
@@ -302,14 +309,15 @@ def _training_report(
     found: Sequence[_Found], tables: Sequence[PairTable], cleaner: Cleaner
 ) -> TrainingSplitReport:
     fingerprints = [table.fingerprint for table in tables]
+    dropped = dict(_most_frequent_first(cleaner.dropped.counts))
     joined = hashlib.blake2b(" ".join(fingerprints).encode(), digest_size=8).hexdigest()
     return TrainingSplitReport(
         origin=_origin(found[0].source),
         parts=[part.where for each in found for part in each.source.splits["train"]],
         pairs=sum(map(len, tables)),
-        dropped=dict(cleaner.dropped.counts),
+        dropped=dropped,
         fingerprint=fingerprints[0] if len(fingerprints) == 1 else joined,
-        examples=cleaner.dropped.examples,
+        examples={reason: cleaner.dropped.examples[reason] for reason in dropped},
         rewritten=cleaner.num_rewritten,
     )
 
