@@ -19,7 +19,7 @@ from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, did_you_mea
 from mt.data.sources.tables import Columns, arrow_rows, needed_columns, row_pairs
 from mt.errors import DataError
 
-log = logging.getLogger(__name__)
+LOG = logging.getLogger(__name__)
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -104,7 +104,7 @@ def _load_cached(corpus: HubRepository) -> datasets.DatasetDict:
             f"data.revision requests commit {wanted} of {corpus}, but the Hub cannot be reached and the "
             f"newest cached commit is {cached}: check the network, or request that one."
         )
-    log.warning("Using %s from the cache, at commit %s.", corpus, cached)
+    LOG.warning("Using %s from the cache, at commit %s.", corpus, cached)
     return loaded
 
 

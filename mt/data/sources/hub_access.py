@@ -25,7 +25,7 @@ from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progr
 from mt.display import are_shown
 from mt.errors import DataError
 
-log = logging.getLogger(__name__)
+LOG = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_TRIES = 0.5
 
@@ -88,7 +88,7 @@ def newest_commit(repository: HubRepository, limit_seconds: float) -> str | None
             )
         case HfHubHTTPError() if not _is_busy(answer):
             raise DataError(f"{option}: the Hub refuses access to {repository}: {in_one_line(answer)}.")
-    log.warning(
+    LOG.warning(
         "%s does not answer (%s): it is treated as offline, and only what is cached can be used.",
         huggingface_hub.constants.ENDPOINT,
         in_one_line(answer),

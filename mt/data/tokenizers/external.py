@@ -21,7 +21,7 @@ from mt.errors import DataError
 from mt.regular_files import named_path
 from mt.special_tokens import SPECIAL_TOKENS, UNK, UNK_ID
 
-log = logging.getLogger(__name__)
+LOG = logging.getLogger(__name__)
 
 FILE_NAME = "tokenizer.json"
 
@@ -124,5 +124,5 @@ def _download(hub_id: str, limit_seconds: float) -> Path:
         raise DataError(
             f"tokenizer.path: the {FILE_NAME} of {hub_id} cannot be downloaded: {in_one_line(error)}."
         ) from None
-    log.info("tokenizer: %s, at commit %s", hub_id, path.parent.name)
+    LOG.info("tokenizer: %s, at commit %s", hub_id, path.parent.name)
     return path
