@@ -62,7 +62,7 @@ def all_are_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(parallel_reading, "SMALLEST_BYTES", 1)
     monkeypatch.setattr(parallel_reading, "PIECE_BYTES", 100)
     monkeypatch.setattr(corpus_module, "CHUNK_SIZE", 7)
-    for other in (pair_table, prepared_cache):
+    for other in (corpus_module, pair_table, prepared_cache):
         monkeypatch.setattr(other, "PAIRS_IN_MEMORY", 50)
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
 
