@@ -162,11 +162,6 @@ def choose_layer(translator: Translator, sentences: Sequence[SentenceAttention])
     return AlignmentLayer(int(agreement.argmax()), float(agreement.max()))
 
 
-def aligned_tokens(alignment: Tensor) -> list[int]:
-    """The source token of each target token, EOS excluded on both sides: ``(T, S)`` -> T - 1 positions."""
-    return [int(place) for place in alignment[:-1, :-1].argmax(-1)] if alignment.size(1) > 1 else []
-
-
 def aligned_words(sentence: SentenceAttention, alignment: Tensor) -> list[tuple[int, int]]:
     """Link each target word to the source word that it attends to most.
 

@@ -21,11 +21,14 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version as installed_version
 from pathlib import Path
+from typing import TypeVar
 
 from mt.atomic_files import make_folder, remove_folder_atomically
 from mt.regular_files import named_path
 
 LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 UNUSED_DAYS = 30
 """Entries that were not opened for this long are removed when a new one is added."""
@@ -99,6 +102,31 @@ class Cache:
                     remove_folder_atomically(path)
                 elif _PARTIAL.fullmatch(path.name) and _is_deserted(path):
                     shutil.rmtree(path)
+
+
+def cached(
+    key: object,
+    fill: Callable[[Path], object],
+    load: Callable[[Path], T],
+    make: Callable[[], T],
+    *,
+    otherwise: str = "the result will be computed again next time",
+) -> T:
+    """Load the entry of ``key`` in the `cache_folder`, added if it is missing.
+
+    Args:
+        key: Everything that determines the entry, a value of plain JSON types.
+        fill: Writes the files of the entry into the given empty folder.
+        load: Returns the result from the folder of the entry.
+        make: Returns the result without the cache, if that cannot be written.
+        otherwise: What the warning says in that case.
+    """
+    cache = Cache(cache_folder())
+    try:
+        return load(cache.find(key) or cache.add(key, fill))
+    except OSError as error:
+        LOG.warning("%s: %s cannot be written (%s)", otherwise, cache_folder(), error)
+        return make()
 
 
 def cache_folder() -> Path:

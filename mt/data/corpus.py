@@ -6,15 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Literal
 
 import datasets
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter
 
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.batches.sampler import Share
-from mt.data.cache import recipe
+from mt.data.cache import Cache, cache_folder, cached, recipe
 from mt.data.cleaning.checks import evaluation_pairs, training_pairs
 from mt.data.cleaning.filters import Cleaner
 from mt.data.cleaning.leaks import LeakCheck
@@ -26,17 +28,21 @@ from mt.data.corpus_report import (
     SplitReports,
     TrainingSplitReport,
 )
-from mt.data.pair_table import CHUNK_SIZE, Facts, PairTable, Splits, through_cache
+from mt.data.pair_table import CHUNK_SIZE, PAIRS_IN_MEMORY, PairTable, load_table, save_table
 from mt.data.parallel_reading import num_processes, read_in_pieces
 from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import SPLITS, Part, Source, Split, carved_split
 from mt.display import counted, track
 from mt.errors import ConfigError, DataError, SplitError
 
-CORPUS_VERSION = 2
-"""Raised when the same files would be read, cleaned, checked or carved into other pairs than before."""
+CORPUS_VERSION = 3
+"""Raised when the same files would be read, cleaned, checked or carved into other pairs or another report."""
 
 NO_CLEANING = CleaningConfig()
+
+# What is cached of a corpus beside its pairs.
+_FACTS_FILE = "facts.json"
+_FACTS = TypeAdapter(tuple[tuple[Share, ...], CorpusReport])
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,10 @@ class Corpus:
     shares: tuple[Share, ...]
     report: CorpusReport
 
+    def by_name(self) -> dict[Split, datasets.Dataset]:
+        """The three datasets, by their names in the config."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
+
 
 @dataclass(frozen=True)
 class _Found:
@@ -69,6 +79,8 @@ class _Found:
 
 def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> Corpus:
     """Find the sources, check every row, clean the training split, and carve out splits that no source has.
+
+    A corpus of more than `PAIRS_IN_MEMORY` pairs is cached, and found by everything that determines it.
 
     Validation and test are those of the first source that has them; if none has, they are carved from the
     training split of ``data.path``. Rows of the training split that lack text on a side are dropped and
@@ -84,13 +96,20 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
         _Found(source_config, weight, _find(source_config, is_mixed=number > 0))
         for number, (source_config, weight) in enumerate(mixed_sources(config))
     ]
-    splits, facts = through_cache(lambda: _identity(found, cleaning), lambda: _read(found, cleaning))
-    return Corpus(
-        train=splits["train"],
-        validation=splits["validation"],
-        test=splits["test"],
-        shares=facts.shares,
-        report=facts.report,
+    key = _identity(found, cleaning)
+    if key is not None and (entry := Cache(cache_folder()).find(key)):
+        return _load(entry)
+    corpus = _read(found, cleaning)
+    is_large = sum(map(len, corpus.by_name().values())) > PAIRS_IN_MEMORY
+    # If a file changed in the meantime, what was read is neither its old nor its new content.
+    if key is None or not is_large or _identity(found, cleaning) != key:
+        return corpus
+    return cached(
+        key,
+        lambda folder: _save(folder, corpus),
+        _load,
+        lambda: corpus,
+        otherwise="the corpus will be read again next time",
     )
 
 
@@ -105,8 +124,7 @@ def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_C
             source = _find(source_config, is_mixed=number > 0)
             if split in source.splits:
                 return _read_evaluation_split(source.splits[split], split).to_dataset()
-    corpus = load_corpus(config, cleaning)
-    return {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}[split]
+    return load_corpus(config, cleaning).by_name()[split]
 
 
 def load_undivided(config: DataConfig) -> datasets.Dataset | None:
@@ -152,7 +170,21 @@ def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
     }
 
 
-def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> tuple[Splits, Facts]:
+def _save(folder: Path, corpus: Corpus) -> None:
+    for split, dataset in corpus.by_name().items():
+        save_table(dataset, folder / f"{split}.arrow")
+    (folder / _FACTS_FILE).write_bytes(_FACTS.dump_json((corpus.shares, corpus.report), by_alias=True))
+
+
+def _load(entry: Path) -> Corpus:
+    train, validation, test = (
+        load_table(entry / f"{split}.arrow", fingerprint=f"{entry.name}-{split}") for split in SPLITS
+    )
+    shares, report = _FACTS.validate_json((entry / _FACTS_FILE).read_bytes(), strict=True)
+    return Corpus(train, validation, test, shares, report)
+
+
+def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> Corpus:
     """Read and clean all splits."""
     given: dict[Split, Source | None] = {
         split: next((each.source for each in found if split in each.source.splits), None)
@@ -202,7 +234,7 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> tuple[Splits, Fa
         leaks_removed=cleaning.remove_leaks,
     )
     shares = tuple(Share(len(table), each.weight) for table, each in zip(tables, found, strict=True))
-    return {"train": train, **held_out}, Facts(shares, report)
+    return Corpus(train, held_out["validation"], held_out["test"], shares, report)
 
 
 def _read_training_split(found: _Found, cleaner: Cleaner, carved: Mapping[Split, PairTable]) -> PairTable:
@@ -260,10 +292,17 @@ def _carve(
 
 def _refuse_nothing_left(source: Source, table: PairTable, dropped: Counter[str]) -> None:
     if not len(table):
-        rows = ", ".join(f"in {counted(count, 'row')} {reason}" for reason, count in dropped.items())
+        rows = ", ".join(
+            f"in {counted(count, 'row')} {reason}" for reason, count in _most_frequent_first(dropped)
+        )
         raise DataError(
             f"No pair of {_where(source.splits['train'])} can be trained on: {rows or 'there are no rows'}."
         )
+
+
+def _most_frequent_first(dropped: Counter[str]) -> list[tuple[str, int]]:
+    """Reasons and counts, in an order that does not depend on how many processes counted."""
+    return sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _read_evaluation_split(parts: Sequence[Part], split: Split) -> PairTable:
@@ -303,14 +342,15 @@ def _training_report(
     found: Sequence[_Found], tables: Sequence[PairTable], cleaner: Cleaner
 ) -> TrainingSplitReport:
     fingerprints = [table.fingerprint for table in tables]
+    dropped = dict(_most_frequent_first(cleaner.dropped.counts))
     joined = hashlib.blake2b(" ".join(fingerprints).encode(), digest_size=8).hexdigest()
     return TrainingSplitReport(
         origin=_origin(found[0].source),
         parts=[part.where for each in found for part in each.source.splits["train"]],
         pairs=sum(map(len, tables)),
-        dropped=dict(cleaner.dropped.counts),
+        dropped=dropped,
         fingerprint=fingerprints[0] if len(fingerprints) == 1 else joined,
-        examples=cleaner.dropped.examples,
+        examples={reason: cleaner.dropped.examples[reason] for reason in dropped},
         rewritten=cleaner.num_rewritten,
     )
 

@@ -7,8 +7,6 @@ import logging
 import mmap
 import os
 import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,13 +14,9 @@ import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import TypeAdapter
 
-from mt.data.batches.sampler import Share
-from mt.data.cache import Cache, cache_folder, unnamed_file
+from mt.data.cache import cache_folder, unnamed_file
 from mt.data.cleaning.piece import SCHEMA, to_batch
-from mt.data.corpus_report import CorpusReport
-from mt.data.sources.source import SPLITS
 
 LOG = logging.getLogger(__name__)
 
@@ -126,73 +120,25 @@ def _framed(batch: pa.RecordBatch) -> memoryview:
     return memoryview(text)[:num_bytes]
 
 
-Splits = Mapping[str, datasets.Dataset]
+def save_table(pairs: datasets.Dataset, path: Path) -> None:
+    """Write pairs into an Arrow file, whose bytes depend on the texts alone.
 
-_FACTS_FILE = "facts.json"
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Facts about the splits.
-
-    Attributes:
-        shares: The sources of the training pairs, in their order.
-        report: What was read and what was dropped.
+    Raises:
+        OSError: If it cannot be written.
     """
+    no_text = pa.array([], pa.string())
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, SCHEMA) as stream:
+        for table in pairs.with_format("arrow").iter(batch_size=CHUNK_SIZE):
+            # Copied, so that the bytes do not depend on how the text was split while it was read.
+            columns = [pa.concat_arrays([*column.chunks, no_text]) for column in table.columns]
+            stream.write_batch(pa.record_batch(columns, schema=SCHEMA))
 
-    shares: tuple[Share, ...]
-    report: CorpusReport
 
-
-_FACTS = TypeAdapter(Facts)
-
-
-def through_cache(
-    identify: Callable[[], object], read: Callable[[], tuple[Splits, Facts]]
-) -> tuple[Splits, Facts]:
-    """The result of ``read``; corpora of more than `PAIRS_IN_MEMORY` pairs are cached.
+def load_table(path: Path, *, fingerprint: str) -> datasets.Dataset:
+    """The pairs in a file of `save_table`, which stay there and are read as they are needed.
 
     Args:
-        identify: Returns everything that determines the result of ``read``, in plain JSON types; None if
-            that is unknown.
-        read: Returns the splits, and facts about them.
+        path: The file.
+        fingerprint: A name for them; without one `datasets` would read the whole text to compute it.
     """
-    cache = Cache(cache_folder())
-    key = identify()
-    if key is not None and (entry := cache.find(key)):
-        return _load(entry)
-    splits, facts = read()
-    # If a file changed in the meantime, what was read is neither its old nor its new content.
-    if key is None or sum(map(len, splits.values())) <= PAIRS_IN_MEMORY or identify() != key:
-        return splits, facts
-    try:
-        return _load(cache.add(key, lambda folder: _save(folder, splits, facts)))
-    except OSError as error:
-        LOG.warning(
-            "the corpus will be read again next time: %s cannot be written (%s)", cache_folder(), error
-        )
-        return splits, facts
-
-
-def _save(folder: Path, splits: Splits, facts: Facts) -> None:
-    no_text = pa.array([], pa.string())
-    for split, dataset in splits.items():
-        path = str(folder / f"{split}.arrow")
-        with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, SCHEMA) as stream:
-            for table in dataset.with_format("arrow").iter(batch_size=CHUNK_SIZE):
-                # Copied, so that the bytes do not depend on how the text was split while it was read.
-                columns = [pa.concat_arrays([*column.chunks, no_text]) for column in table.columns]
-                stream.write_batch(pa.record_batch(columns, schema=SCHEMA))
-    (folder / _FACTS_FILE).write_bytes(_FACTS.dump_json(facts, by_alias=True))
-
-
-def _load(entry: Path) -> tuple[Splits, Facts]:
-    splits: Splits = {
-        # Without a fingerprint `datasets` would read the whole text to compute one.
-        split: datasets.Dataset(
-            pa.ipc.open_stream(pa.memory_map(str(entry / f"{split}.arrow"))).read_all(),
-            fingerprint=f"{entry.name}-{split}",
-        )
-        for split in SPLITS
-    }
-    return splits, _FACTS.validate_json((entry / _FACTS_FILE).read_bytes(), strict=True)
+    return datasets.Dataset(pa.ipc.open_stream(pa.memory_map(str(path))).read_all(), fingerprint=fingerprint)

@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mt.config.data import DataConfig
-from mt.data.cleaning.checks import EXAMPLES_KEPT, Dropped
 from mt.data.cleaning.filters import DUPLICATE, Cleaner
-from mt.data.cleaning.piece import SCHEMA, CleanedPiece, DroppedPairs, Piece, clean_piece
-from mt.data.pair_table import CHUNK_SIZE, PairTable
+from mt.data.cleaning.piece import SCHEMA, CleanedPiece, Piece, clean_piece
+from mt.data.pair_table import PairTable
 from mt.data.sources.source import Part, Split
 from mt.data.worker_processes import default_num_processes, map_in_order
 from mt.display import track
@@ -66,61 +65,24 @@ def read_in_pieces(
                     part.where, part.unit, read, frozenset(carved), config.held_out_fraction, cleaner.config
                 )
 
-    joined = _Joined(cleaner, carved)
+    train = PairTable()
     with closing(map_in_order(clean_piece, pieces(), num_processes)) as cleaned:
         for piece in track(cleaned, "reading", unit="pairs", size=lambda piece: piece.num_rows):
-            joined.add(piece)
-    joined.report_dropped()
-    return joined.train
+            cleaner.dropped.extend(piece.dropped)
+            cleaner.num_rewritten += piece.num_rewritten
+            train.extend(_without_duplicates(piece, cleaner))
+            for split, pairs in piece.carved.items():
+                carved[split].extend(pa.ipc.read_record_batch(pairs, SCHEMA))
+    return train
 
 
-class _Joined:
-    """Cleaned pieces, put together in their order.
-
-    Attributes:
-        train: The pairs to train on.
-    """
-
-    def __init__(self, cleaner: Cleaner, carved: Mapping[Split, PairTable]) -> None:
-        self.train = PairTable()
-        self._carved = carved
-        self._cleaner = cleaner
-        self._num_pairs = 0
-        self._dropped = Dropped()
-        self._first: dict[str, tuple[int, int]] = {}
-
-    def add(self, piece: CleanedPiece) -> None:
-        """Add the next piece, without duplicates of earlier pairs."""
-        for stage, all_dropped in enumerate(piece.dropped):
-            for dropped in all_dropped:
-                self._drop(dropped, stage)
-        train = pa.ipc.read_record_batch(piece.train, SCHEMA)
-        if piece.hashes is not None:
-            is_new = self._cleaner.are_new(piece.hashes)
-            repeated = np.flatnonzero(~is_new)
-            if len(repeated):
-                examples = Dropped()
-                for pair in train.take(pa.array(repeated[:EXAMPLES_KEPT])).to_pylist():
-                    examples.add(DUPLICATE, pair["src"], pair["tgt"])
-                first = int(piece.positions[repeated[0]])
-                self._drop(DroppedPairs(DUPLICATE, first, len(repeated), examples.examples[DUPLICATE]), 2)
-                train = train.filter(pa.array(is_new))
-        self.train.extend(train)
-        for split, pairs in piece.carved.items():
-            self._carved[split].extend(pa.ipc.read_record_batch(pairs, SCHEMA))
-        self._cleaner.num_rewritten += piece.num_rewritten
-        self._num_pairs += piece.num_pairs
-
-    def _drop(self, dropped: DroppedPairs, stage: int) -> None:
-        chunk = (self._num_pairs + dropped.position) // CHUNK_SIZE
-        self._first.setdefault(dropped.reason, (chunk, stage))
-        self._dropped.add_many(dropped.reason, dropped.num_pairs, dropped.examples)
-
-    def report_dropped(self) -> None:
-        """Tell the cleaner what was dropped, with reasons in the order in which one process meets them.
-
-        One process takes a chunk of pairs with text, filters it, and then looks for duplicates in the rest.
-        """
-        for reason in sorted(self._first, key=self._first.__getitem__):
-            counts, examples = self._dropped.counts, self._dropped.examples
-            self._cleaner.dropped.add_many(reason, counts[reason], examples[reason])
+def _without_duplicates(piece: CleanedPiece, cleaner: Cleaner) -> pa.RecordBatch:
+    """The training pairs of a piece without those of earlier ones, which are counted as dropped."""
+    train = pa.ipc.read_record_batch(piece.train, SCHEMA)
+    if piece.hashes is None:
+        return train
+    is_new = pa.array(cleaner.are_new(piece.hashes))
+    duplicates = train.filter(pc.invert(is_new))
+    for src, tgt in zip(duplicates["src"].to_pylist(), duplicates["tgt"].to_pylist(), strict=True):
+        cleaner.dropped.add(DUPLICATE, src, tgt)
+    return train.filter(is_new)

@@ -1,10 +1,8 @@
 """The vocabularies and ids of a large corpus, cached because they take long to compute."""
 
 import hashlib
-import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -18,16 +16,13 @@ from mt.data.batches.dataset import (
     load_pairs,
     mapped,
 )
-from mt.data.cache import Cache, cache_folder, recipe
+from mt.data.cache import cached, recipe
 from mt.data.corpus import Corpus
 from mt.data.pair_table import PAIRS_IN_MEMORY
 from mt.data.tokenizers.tokenizer import TOKENIZER_VERSION, Tokenizer
 from mt.display import track
 
-LOG = logging.getLogger(__name__)
-
 Tokenizers = tuple[Tokenizer, Tokenizer]
-T = TypeVar("T")
 
 
 def cached_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokenizers]) -> Tokenizers:
@@ -98,20 +93,6 @@ def _text(corpus: Corpus) -> dict[str, object]:
         "text": corpus.report.splits.train.fingerprint,
         "pairs": len(corpus.train),
     }
-
-
-def cached(
-    key: object, fill: Callable[[Path], object], load: Callable[[Path], T], make: Callable[[], T]
-) -> T:
-    """Load the entry of ``key``, added if it is missing; if that fails, ``make`` the result in memory."""
-    cache = Cache(cache_folder())
-    try:
-        return load(cache.find(key) or cache.add(key, fill))
-    except OSError as error:
-        LOG.warning(
-            "the result will be computed again next time: %s cannot be written (%s)", cache_folder(), error
-        )
-        return make()
 
 
 # Fewer pairs are aligned in a few seconds.

@@ -12,15 +12,20 @@ import pytest
 
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data import corpus as corpus_module
-from mt.data import pair_table as corpus_cache
+from mt.data import pair_table
 from mt.data.corpus import Corpus, load_corpus
 
 NUM_ROWS = 400
 
 
+def keep_in_memory(monkeypatch: pytest.MonkeyPatch, num_pairs: int) -> None:
+    for module in (corpus_module, pair_table):
+        monkeypatch.setattr(module, "PAIRS_IN_MEMORY", num_pairs)
+
+
 @pytest.fixture(autouse=True)
 def all_are_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(corpus_cache, "PAIRS_IN_MEMORY", 100)
+    keep_in_memory(monkeypatch, 100)
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
 
 
@@ -69,7 +74,7 @@ def test_what_is_found_is_what_was_read(
     first, second = load_corpus(given), load_corpus(given)
     assert count_reading() == 1
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "another"))
-    monkeypatch.setattr(corpus_cache, "PAIRS_IN_MEMORY", 10**9)
+    keep_in_memory(monkeypatch, 10**9)
     uncached = load_corpus(given)
     assert count_reading() == 2
     assert content(first) == content(second) == content(uncached)
@@ -149,7 +154,7 @@ def test_a_corpus_that_is_written_to_while_it_is_read_is_not_kept(
 def test_a_small_corpus_touches_no_cache(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(corpus_cache, "PAIRS_IN_MEMORY", NUM_ROWS + 5)
+    keep_in_memory(monkeypatch, NUM_ROWS + 5)
     load_corpus(config(folder))
     assert not (tmp_path / "cache").exists()
 

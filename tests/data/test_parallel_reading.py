@@ -4,7 +4,7 @@ import gzip
 import json
 import pickle
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -53,15 +53,16 @@ ROWS = [
     # The same as each other if punctuation does not count; some are carved.
     *(("a cat sleeps" + "." * i, "eine Katze schläft") for i in range(10)),
 ]
+# JSON can lack text in more ways.
+JSON_ROWS = [*ROWS, ("number", 7), ("nothing", None), (None, "nichts"), (["list"], "Liste")]
 
 
 @pytest.fixture(autouse=True)
 def all_are_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(parallel_reading, "SMALLEST_BYTES", 1)
     monkeypatch.setattr(parallel_reading, "PIECE_BYTES", 100)
-    for module in (corpus_module, parallel_reading):
-        monkeypatch.setattr(module, "CHUNK_SIZE", 7)
-    for other in (pair_table, prepared_cache):
+    monkeypatch.setattr(corpus_module, "CHUNK_SIZE", 7)
+    for other in (corpus_module, pair_table, prepared_cache):
         monkeypatch.setattr(other, "PAIRS_IN_MEMORY", 50)
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
 
@@ -97,7 +98,7 @@ def many_rows(count: int) -> list[tuple[str, str]]:
     ] + [("row 0", "Zeile 0"), ("a dog runs", "ein Hund rennt")]
 
 
-def write(path: Path, rows: list[tuple[str, str]], newline: str = "\n") -> None:
+def write(path: Path, rows: Sequence[tuple[object, object]], newline: str = "\n") -> None:
     """In the form that the name asks for: parallel text, JSONL or TSV."""
     if path.suffix == ".jsonl":
         lines = [json.dumps({"translation": {"en": en, "de": de}}, ensure_ascii=False) for en, de in rows]
@@ -108,7 +109,7 @@ def write(path: Path, rows: list[tuple[str, str]], newline: str = "\n") -> None:
         path.write_text("\ufeff" + newline.join(lines), encoding="utf-8", newline="")
     else:
         for side, ending in enumerate(("en", "de")):
-            lines = [row[side] for row in rows]
+            lines = [str(row[side]) for row in rows]
             path.with_name(f"{path.name}.{ending}").write_text(
                 newline.join(lines) + newline, encoding="utf-8", newline=""
             )
@@ -167,6 +168,37 @@ def test_pieces_of_any_size_give_the_same_corpus(
         mix = f"{tmp_path / other} weight=2"
         corpus = load_corpus(config(tmp_path / name, workers, mix=mix, held_out_fraction=0.1), CLEANING)
         found.append(content(corpus))
+    assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("without_processes")
+@pytest.mark.parametrize("seed", range(30))
+def test_a_random_corpus_is_the_same_or_refused_with_the_same_sentence(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it is cleaned and carved, and whatever was read before."""
+    chosen = random.Random(seed)
+    for name in ("corpus.jsonl", "other.jsonl"):
+        pool = chosen.sample(JSON_ROWS, chosen.randint(1, len(JSON_ROWS)))
+        share = chosen.choice([0.1, 0.5, 1.0])
+        rows = [
+            chosen.choice(pool) if chosen.random() < share else (f"row {i % 40}", f"Zeile {i % 40}")
+            for i in range(chosen.randint(20, 120))
+        ]
+        write(tmp_path / name, rows)
+    cleaning = CleaningConfig.model_validate(
+        {name: value for name, value in CLEANING.model_dump().items() if chosen.random() < 0.6}
+    )
+    mix = f"{tmp_path / 'other.jsonl'} weight=2" if chosen.random() < 0.5 else ""
+    monkeypatch.setattr(parallel_reading, "PIECE_BYTES", chosen.choice([1, 60, 300, 2000]))
+    found = []
+    for workers in (1, 2):
+        monkeypatch.setenv("MT_CACHE", str(tmp_path / f"cache of {workers}"))
+        data = config(tmp_path / "corpus.jsonl", workers, mix=mix, held_out_fraction=0.1)
+        try:
+            found.append(content(load_corpus(data, cleaning)))
+        except DataError as error:
+            found.append(str(error))
     assert found[0] == found[1]
 
 

@@ -25,7 +25,7 @@ MakeConfig = Callable[..., Config]
 @pytest.fixture(autouse=True)
 def all_are_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
-    for module in (mt.data.pair_table, mt.data.pair_table, mt.data.prepared_cache):
+    for module in (mt.data.corpus, mt.data.pair_table, mt.data.prepared_cache):
         monkeypatch.setattr(module, "PAIRS_IN_MEMORY", 50)
     monkeypatch.setattr(mt.data.prepared_cache, "_WORTH_KEEPING", 50)
     monkeypatch.setattr(mt.data.pair_table, "CHUNK_SIZE", 20)
@@ -208,8 +208,8 @@ def test_a_run_with_the_cache_is_the_run_without_bit_for_bit(
 ) -> None:
     run_training(make_config("training.max_steps=5"), RunDirectory(tmp_path / "cached"))
     run_training(make_config(), RunDirectory(tmp_path / "cached"))  # Resumed, from what is found.
-    monkeypatch.setattr(mt.data.prepared_cache, "PAIRS_IN_MEMORY", 10**9)
-    monkeypatch.setattr(mt.data.pair_table, "PAIRS_IN_MEMORY", 10**9)
+    for module in (mt.data.corpus, mt.data.pair_table, mt.data.prepared_cache):
+        monkeypatch.setattr(module, "PAIRS_IN_MEMORY", 10**9)
     run_training(make_config(), RunDirectory(tmp_path / "plain"))
     one, other = (
         load_file(tmp_path / name / "checkpoints" / "step_0000012" / "model.safetensors")

@@ -29,11 +29,12 @@ class Dropped:
             sides = ["" if side is None else one_short_line(str(side)) for side in (src, tgt)]
             self.examples.setdefault(reason, []).append(sides)
 
-    def add_many(self, reason: str, count: int, examples: Sequence[list[str]]) -> None:
-        """Count pairs that were dropped elsewhere, the first of which are ``examples``."""
-        self.counts[reason] += count
-        kept = self.examples.setdefault(reason, [])
-        kept += examples[: EXAMPLES_KEPT - len(kept)]
+    def extend(self, later: "Dropped") -> None:
+        """Count the pairs that were dropped from the text that follows."""
+        self.counts.update(later.counts)
+        for reason, examples in later.examples.items():
+            kept = self.examples.setdefault(reason, [])
+            kept += examples[: EXAMPLES_KEPT - len(kept)]
 
 
 def training_pairs(parts: Sequence[Part], dropped: Dropped) -> Iterator[tuple[str, str]]:

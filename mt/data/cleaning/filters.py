@@ -11,12 +11,11 @@ import pyarrow.compute as pc
 
 from mt.config.data import CleaningConfig
 from mt.data.cleaning.checks import Dropped
-from mt.seen_pairs import SeenPairs, pair_hashes
+from mt.seen_pairs import SeenPairs
 
 Pairs = list[tuple[str, str]]
 Mask = npt.NDArray[np.bool_]
 
-KEPT = -1
 DUPLICATE = "the pair was there before"
 
 # Unicode's category Cc without tab, line feed and carriage return.
@@ -45,31 +44,39 @@ class Cleaner:
         config: The section.
         dropped: The dropped pairs, each under its first reason.
         num_rewritten: Pairs that were changed by Unicode normalisation.
-        filters: The filters that the config turns on.
     """
 
     def __init__(self, config: CleaningConfig) -> None:
         self.config = config
         self.dropped = Dropped()
         self.num_rewritten = 0
-        self.filters = filters(config)
-        self._seen = SeenPairs() if config.remove_duplicates else None
+        self._filters = filters(config)
+        self._seen = SeenPairs()
 
     def clean(self, pairs: Pairs) -> Pairs:
         """The pairs that are kept, in order and in the Unicode form of the config."""
-        pairs = self.rewritten(pairs)
-        reasons = self.reasons(pairs)
-        for i in np.flatnonzero(reasons != KEPT):
-            self.dropped.add(self.filters[reasons[i]].reason, *pairs[i])
-        pairs = [pairs[i] for i in np.flatnonzero(reasons == KEPT)]
-        if self._seen is None:
-            return pairs
-        is_new = self.are_new(pair_hashes(pairs))
-        for i in np.flatnonzero(~is_new):
-            self.dropped.add(DUPLICATE, *pairs[i])
-        return [pairs[i] for i in np.flatnonzero(is_new)]
+        pairs = self._rewritten(pairs)
+        if self._filters and pairs:
+            is_kept = np.ones(len(pairs), dtype=np.bool_)
+            src, tgt = (pa.array(side, pa.large_string()) for side in zip(*pairs, strict=True))
+            for reason, is_met in self._filters:
+                is_dropped = is_kept & is_met(src, tgt)
+                for i in np.flatnonzero(is_dropped):
+                    self.dropped.add(reason, *pairs[i])
+                is_kept &= ~is_dropped
+            pairs = [pairs[i] for i in np.flatnonzero(is_kept)]
+        if self.config.remove_duplicates:
+            is_new = self._seen.add(pairs)
+            for i in np.flatnonzero(~is_new):
+                self.dropped.add(DUPLICATE, *pairs[i])
+            pairs = [pairs[i] for i in np.flatnonzero(is_new)]
+        return pairs
 
-    def rewritten(self, pairs: Pairs) -> Pairs:
+    def are_new(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """``(N,)`` whether each pair, by its hash, is seen for the first time."""
+        return self._seen.add_hashes(hashes)
+
+    def _rewritten(self, pairs: Pairs) -> Pairs:
         """The pairs in the Unicode form of the config; those that change are counted."""
         form = self.config.unicode_form
         if form == "none":
@@ -79,19 +86,6 @@ class Cleaner:
         ]
         self.num_rewritten += sum(new != old for new, old in zip(rewritten, pairs, strict=True))
         return rewritten
-
-    def reasons(self, pairs: Pairs) -> npt.NDArray[np.intp]:
-        """``(N,)`` for each pair the position in ``filters`` of the first filter that it meets, or `KEPT`."""
-        reasons = np.full(len(pairs), KEPT)
-        if self.filters and pairs:
-            src, tgt = (pa.array(side, pa.large_string()) for side in zip(*pairs, strict=True))
-            for index, (_, is_met) in enumerate(self.filters):
-                reasons[(reasons == KEPT) & is_met(src, tgt)] = index
-        return reasons
-
-    def are_new(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """``(N,)`` whether each pair, by its hash, is new; always True if duplicates are kept."""
-        return np.ones(len(hashes), dtype=np.bool_) if self._seen is None else self._seen.add_hashes(hashes)
 
 
 def filters(config: CleaningConfig) -> list[Filter]:

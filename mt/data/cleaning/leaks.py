@@ -2,6 +2,7 @@
 
 import string
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import cast
 from unicodedata import normalize
 
@@ -20,8 +21,12 @@ CHUNK_SIZE = 10_000
 LEFT_OUT = r"[\p{P}\p{S}\p{Z}\p{C}]+"
 NOT_IN_KEYS = bytes(set(range(256)) - set((string.digits + string.ascii_lowercase).encode()))
 
-# Hashes by "source", "target" and "pair". Python's own hashes are fast, have 64 bits, and are never stored.
-Hashes = dict[str, list[int]]
+FORMS = ("exact", "normalised")
+SIDES = ("source", "target", "pair")
+KINDS = tuple(product(FORMS, SIDES))
+
+# By `KINDS`. Python's own hashes are fast, have 64 bits, and are never stored.
+Hashes = dict[tuple[str, str], list[int]]
 
 
 class LeakCheck:
@@ -39,20 +44,20 @@ class LeakCheck:
             evaluation: The splits by name, as they are.
             unicode_form: The Unicode form of the training pairs.
         """
-        self._known: dict[str, dict[str, Hashes]] = {}
+        self._known: dict[str, Hashes] = {}
         self._src_keys: set[bytes] = set()
         self._tgt_keys: set[bytes] = set()
+        self._all = {kind: set[int]() for kind in KINDS}
+        self._found = {kind: set[int]() for kind in KINDS}
         for split, dataset in evaluation.items():
-            self._known[split] = {"exact": {}, "normalised": {}}
+            known = self._known[split] = {kind: [] for kind in KINDS}
             for chunk in _chunks(dataset):
                 src, tgt = (_rewritten(chunk[side], unicode_form) for side in ("src", "tgt"))
                 self._src_keys.update(_keys(src))
                 self._tgt_keys.update(_keys(tgt))
-                for form, hashes in _hashes(src, tgt).items():
-                    for side, more in hashes.items():
-                        self._known[split][form].setdefault(side, []).extend(more)
-        self._all = self._all_known()
-        self._found = {form: {side: set[int]() for side in sides} for form, sides in self._all.items()}
+                for kind, hashes in _hashes(src, tgt).items():
+                    known[kind] += hashes
+                    self._all[kind].update(hashes)
 
     def search(self, train: datasets.Dataset) -> npt.NDArray[np.int64]:
         """Record what ``train`` shares with the evaluation splits; return the rows of shared pairs."""
@@ -71,37 +76,20 @@ class LeakCheck:
                 continue
             suspects = chunk.filter(pa.array(near))
             hashes = _hashes(suspects["src"], suspects["tgt"])
-            for form, sides in self._found.items():
-                for side, found in sides.items():
-                    found.update(self._all[form][side].intersection(hashes[form][side]))
-            pairs = self._all["normalised"]["pair"]
-            rows.append(chunk_rows[[pair in pairs for pair in hashes["normalised"]["pair"]]])
+            for kind, found in self._found.items():
+                found.update(self._all[kind].intersection(hashes[kind]))
+            pairs = self._all["normalised", "pair"]
+            rows.append(chunk_rows[[pair in pairs for pair in hashes["normalised", "pair"]]])
         return np.concatenate(rows)
 
     def report(self) -> dict[str, LeakReport]:
         """For each split, how many of its sources, targets and pairs are in the training data."""
-        return {
-            split: LeakReport(
-                len(forms["exact"].get("pair", [])),
-                *(
-                    LeakCounts(*(self._num_found(forms, form, side) for form in ("exact", "normalised")))
-                    for side in ("source", "target", "pair")
-                ),
-            )
-            for split, forms in self._known.items()
-        }
-
-    def _num_found(self, forms: Mapping[str, Hashes], form: str, side: str) -> int:
-        return sum(value in self._found[form][side] for value in forms[form].get(side, []))
-
-    def _all_known(self) -> dict[str, dict[str, set[int]]]:
-        return {
-            form: {
-                side: {value for split in self._known.values() for value in split[form].get(side, [])}
-                for side in ("source", "target", "pair")
-            }
-            for form in ("exact", "normalised")
-        }
+        reports = {}
+        for split, known in self._known.items():
+            num_found = {kind: sum(value in self._found[kind] for value in known[kind]) for kind in KINDS}
+            counts = (LeakCounts(*(num_found[form, side] for form in FORMS)) for side in SIDES)
+            reports[split] = LeakReport(len(known["exact", "pair"]), *counts)
+        return reports
 
 
 def _chunks(dataset: datasets.Dataset) -> Sequence[pa.Table]:
@@ -124,13 +112,12 @@ def _keys(texts: pa.ChunkedArray) -> list[bytes]:
     return [text.translate(None, NOT_IN_KEYS) for text in lower]
 
 
-def _hashes(src: pa.ChunkedArray, tgt: pa.ChunkedArray) -> dict[str, Hashes]:
-    forms = {"exact": (src, tgt), "normalised": (_normalised(src), _normalised(tgt))}
-    hashes: dict[str, Hashes] = {}
-    for form, sides in forms.items():
+def _hashes(src: pa.ChunkedArray, tgt: pa.ChunkedArray) -> Hashes:
+    hashes: Hashes = {}
+    for form, sides in zip(FORMS, ((src, tgt), (_normalised(src), _normalised(tgt))), strict=True):
         sources, targets = (list(map(hash, side.to_pylist())) for side in sides)
         pairs = [hash(pair) for pair in zip(sources, targets, strict=True)]
-        hashes[form] = {"source": sources, "target": targets, "pair": pairs}
+        hashes |= {(form, "source"): sources, (form, "target"): targets, (form, "pair"): pairs}
     return hashes
 
 

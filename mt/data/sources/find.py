@@ -16,7 +16,7 @@ from mt.data.sources.tables import Columns
 from mt.errors import ConfigError, DataError
 from mt.regular_files import named_path
 
-log = logging.getLogger(__name__)
+LOG = logging.getLogger(__name__)
 
 PREFIX = "builtin:"
 PRIMER = "builtin:primer"
@@ -84,7 +84,7 @@ def _warn_of_hub_options(config: DataConfig, found: Source) -> None:
     """Log which options have no effect, because the corpus does not come from the Hub."""
     for option, value in (("data.name", config.name), ("data.revision", config.revision)):
         if value is not None:
-            log.warning(
+            LOG.warning(
                 "%s (%s) has no effect: it is for a corpus on the Hub, but %s is %s",
                 option,
                 value,

@@ -14,12 +14,12 @@ import huggingface_hub.constants
 from datasets.exceptions import DatasetNotFoundError
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from mt.data.sources.hub_access import HubCorpus, gated, in_one_line, newest_commit, quiet
+from mt.data.sources.hub_access import HubRepository, gated, in_one_line, newest_commit, quiet
 from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, did_you_mean, listed
 from mt.data.sources.tables import Columns, arrow_rows, needed_columns, row_pairs
 from mt.errors import DataError
 
-log = logging.getLogger(__name__)
+LOG = logging.getLogger(__name__)
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -43,7 +43,7 @@ def hub_source(
         DataError: If there is no such corpus, configuration or revision, access is denied, it is not a
             parallel corpus, or it can neither be reached nor is cached.
     """
-    corpus = HubCorpus(hub_id, name, revision)
+    corpus = HubRepository("dataset", hub_id, name, revision)
     commit = None
     if not huggingface_hub.constants.HF_HUB_OFFLINE:
         commit = newest_commit(corpus, limit_seconds)
@@ -69,7 +69,7 @@ def _part(dataset: datasets.Dataset, where: str, columns: Columns, commit: str |
     return Part(where, "row", row_pairs(arrow_rows(batches, where), columns, where), lambda: commit)
 
 
-def _load(corpus: HubCorpus, commit: str) -> datasets.DatasetDict:
+def _load(corpus: HubRepository, commit: str) -> datasets.DatasetDict:
     try:
         loaded = datasets.load_dataset(corpus.hub_id, corpus.name, revision=commit)
     except DatasetNotFoundError as error:
@@ -88,7 +88,7 @@ def _load(corpus: HubCorpus, commit: str) -> datasets.DatasetDict:
     return loaded
 
 
-def _load_cached(corpus: HubCorpus) -> datasets.DatasetDict:
+def _load_cached(corpus: HubRepository) -> datasets.DatasetDict:
     try:
         loaded = datasets.load_dataset(corpus.hub_id, corpus.name)
     except ValueError as error:
@@ -104,11 +104,11 @@ def _load_cached(corpus: HubCorpus) -> datasets.DatasetDict:
             f"data.revision requests commit {wanted} of {corpus}, but the Hub cannot be reached and the "
             f"newest cached commit is {cached}: check the network, or request that one."
         )
-    log.warning("Using %s from the cache, at commit %s.", corpus, cached)
+    LOG.warning("Using %s from the cache, at commit %s.", corpus, cached)
     return loaded
 
 
-def _load_converted(corpus: HubCorpus) -> tuple[datasets.DatasetDict, str]:
+def _load_converted(corpus: HubRepository) -> tuple[datasets.DatasetDict, str]:
     """Load the folder ``data.name`` of the converted corpus, and return its commit; offline, from the cache.
 
     The folder is downloaded first and then loaded, because `datasets` does not find it again in its cache.
@@ -145,14 +145,14 @@ def _cached_commit(loaded: datasets.DatasetDict) -> str | None:
     return None
 
 
-def _unusable(corpus: HubCorpus, error: Exception) -> DataError:
+def _unusable(corpus: HubRepository, error: Exception) -> DataError:
     return DataError(
         f"{corpus} is on the Hub but `datasets` cannot load it: {in_one_line(error.__cause__ or error)}. "
         f"Try again, choose another corpus, or download its files and set data.path to their folder."
     )
 
 
-def _not_cached(corpus: HubCorpus) -> DataError:
+def _not_cached(corpus: HubRepository) -> DataError:
     return DataError(
         f"{corpus} is not cached, the Hub ({huggingface_hub.constants.ENDPOINT}) cannot be reached, and no "
         f"file or folder here has that name. Check the network and run this once online, or set data.path "
@@ -160,7 +160,7 @@ def _not_cached(corpus: HubCorpus) -> DataError:
     )
 
 
-def _is_script(corpus: HubCorpus, commit: str) -> DataError | None:
+def _is_script(corpus: HubRepository, commit: str) -> DataError | None:
     """The error for a corpus that is a loading script, which `datasets` does not run; None for others."""
     script = corpus.hub_id.split("/")[1] + ".py"
     try:
@@ -175,7 +175,7 @@ def _is_script(corpus: HubCorpus, commit: str) -> DataError | None:
     )
 
 
-def _list_converted(corpus: HubCorpus) -> str:
+def _list_converted(corpus: HubRepository) -> str:
     """A sentence with the folders of the converted corpus; empty if the Hub does not list them."""
     try:
         entries = huggingface_hub.list_repo_tree(corpus.hub_id, revision=CONVERTED, repo_type="dataset")
@@ -185,7 +185,7 @@ def _list_converted(corpus: HubCorpus) -> str:
     return f" The folders are {listed(folders)}."
 
 
-def _wrong_name(corpus: HubCorpus, commit: str) -> DataError | None:
+def _wrong_name(corpus: HubRepository, commit: str) -> DataError | None:
     """The error for a wrong ``data.name``; None if it is not wrong."""
     try:
         names = datasets.get_dataset_config_names(corpus.hub_id, revision=commit)

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import datasets
 import huggingface_hub
@@ -25,9 +25,13 @@ from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progr
 from mt.display import are_shown
 from mt.errors import DataError
 
-log = logging.getLogger(__name__)
+LOG = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_TRIES = 0.5
+
+NOUNS = {"dataset": "corpus", "model": "model"}
+# The config options that contain the id of a repository.
+OPTIONS = {"dataset": "data.path", "model": "tokenizer.path"}
 
 
 @dataclass(frozen=True)
@@ -35,37 +39,19 @@ class HubRepository:
     """A repository on the Hub, as named in the config.
 
     Attributes:
+        repo_type: A corpus, or a model of which only the tokenizer is used.
         hub_id: Such as ``bentrevett/multi30k``.
         name: The configuration of a corpus.
         revision: A commit, branch or tag; None is the newest.
     """
 
+    repo_type: Literal["dataset", "model"]
     hub_id: str
     name: str | None = None
     revision: str | None = None
-    repo_type: ClassVar[Literal["dataset", "model"]]
-    noun: ClassVar[str]
-    option: ClassVar[str]
-    """The config option that contains ``hub_id``."""
 
     def __str__(self) -> str:
         return self.hub_id + (f" ({self.name})" if self.name else "")
-
-
-class HubCorpus(HubRepository):
-    """A corpus."""
-
-    repo_type = "dataset"
-    noun = "corpus"
-    option = "data.path"
-
-
-class HubModel(HubRepository):
-    """A model, of which only the tokenizer is used."""
-
-    repo_type = "model"
-    noun = "model"
-    option = "tokenizer.path"
 
 
 def newest_commit(repository: HubRepository, limit_seconds: float) -> str | None:
@@ -84,6 +70,7 @@ def newest_commit(repository: HubRepository, limit_seconds: float) -> str | None
     thread.start()
     thread.join(limit_seconds)
     answer = answers[0] if answers else TimeoutError(f"no answer within {limit_seconds:g} seconds")
+    option = OPTIONS[repository.repo_type]
     match answer:
         case str():
             return answer
@@ -96,14 +83,12 @@ def newest_commit(repository: HubRepository, limit_seconds: float) -> str | None
             )
         case RepositoryNotFoundError():
             raise DataError(
-                f"{repository.option}: there is no {repository.noun} {repository.hub_id!r} on the Hub (or it "
-                "is private and needs `hf auth login`), and no file or folder of that name here."
+                f"{option}: there is no {NOUNS[repository.repo_type]} {repository.hub_id!r} on the Hub (or "
+                "it is private and needs `hf auth login`), and no file or folder of that name here."
             )
         case HfHubHTTPError() if not _is_busy(answer):
-            raise DataError(
-                f"{repository.option}: the Hub refuses access to {repository}: {in_one_line(answer)}."
-            )
-    log.warning(
+            raise DataError(f"{option}: the Hub refuses access to {repository}: {in_one_line(answer)}.")
+    LOG.warning(
         "%s does not answer (%s): it is treated as offline, and only what is cached can be used.",
         huggingface_hub.constants.ENDPOINT,
         in_one_line(answer),
@@ -143,8 +128,8 @@ def gated(repository: HubRepository) -> DataError:
     folder = "datasets/" if repository.repo_type == "dataset" else ""
     page = f"{huggingface_hub.constants.ENDPOINT}/{folder}{repository.hub_id}"
     return DataError(
-        f"{repository.option}: {repository} is gated: accept its terms at {page}, then log in with "
-        "`hf auth login`."
+        f"{OPTIONS[repository.repo_type]}: {repository} is gated: accept its terms at {page}, then log in "
+        "with `hf auth login`."
     )
 
 

@@ -15,13 +15,13 @@ from huggingface_hub.errors import (
 
 from mt.config.data import TokenizerConfig
 from mt.data.sources.find import HUB_ID
-from mt.data.sources.hub_access import HubModel, gated, in_one_line, newest_commit, quiet
+from mt.data.sources.hub_access import HubRepository, gated, in_one_line, newest_commit, quiet
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
 from mt.errors import DataError
 from mt.regular_files import named_path
 from mt.special_tokens import SPECIAL_TOKENS, UNK, UNK_ID
 
-log = logging.getLogger(__name__)
+LOG = logging.getLogger(__name__)
 
 FILE_NAME = "tokenizer.json"
 
@@ -104,7 +104,7 @@ def _merged(model: dict[str, Any]) -> set[str]:
 def _download(hub_id: str, limit_seconds: float) -> Path:
     """Download the file, or use the cached one if the Hub does not answer in time."""
     if not huggingface_hub.constants.HF_HUB_OFFLINE:
-        newest_commit(HubModel(hub_id), limit_seconds)
+        newest_commit(HubRepository("model", hub_id), limit_seconds)
     try:
         with quiet():
             path = Path(huggingface_hub.hf_hub_download(hub_id, FILE_NAME))
@@ -119,10 +119,10 @@ def _download(hub_id: str, limit_seconds: float) -> Path:
             "tokenizer with the transformers library and give the file."
         ) from None
     except GatedRepoError:
-        raise gated(HubModel(hub_id)) from None
+        raise gated(HubRepository("model", hub_id)) from None
     except Exception as error:
         raise DataError(
             f"tokenizer.path: the {FILE_NAME} of {hub_id} cannot be downloaded: {in_one_line(error)}."
         ) from None
-    log.info("tokenizer: %s, at commit %s", hub_id, path.parent.name)
+    LOG.info("tokenizer: %s, at commit %s", hub_id, path.parent.name)
     return path
