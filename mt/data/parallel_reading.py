@@ -26,12 +26,10 @@ def num_processes(parts: Sequence[Part], config: DataConfig) -> int:
     With a limit on the pairs it cannot, because where the limit is reached is known only after cleaning
     everything before.
     """
-    divisions = [part.division for part in parts]
-    if config.num_train_pairs is not None or None in divisions:
+    if config.num_train_pairs is not None or any(part.divide is None for part in parts):
         return 1
     try:
-        paths = [path for division in divisions if division for path in division.paths]
-        num_bytes = sum(path.stat().st_size for path in paths)
+        num_bytes = sum(file.stat().st_size for part in parts for file in part.files)
     except OSError:  # Reading the file will report what is wrong with it.
         return 1
     return 1 if num_bytes < SMALLEST_BYTES else config.workers or default_num_processes()
@@ -59,8 +57,8 @@ def read_in_pieces(
 
     def pieces() -> Iterator[Piece]:
         for part in parts:
-            assert part.division is not None
-            for read in part.division.divide(PIECE_BYTES):
+            assert part.divide is not None
+            for read in part.divide(PIECE_BYTES):
                 yield Piece(
                     part.where, part.unit, read, frozenset(carved), config.held_out_fraction, cleaner.config
                 )

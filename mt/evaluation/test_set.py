@@ -13,9 +13,8 @@ from typing import Any
 from sacrebleu.dataset import DATASETS
 
 from mt.config.config import Config
-from mt.config.data import DataConfig
 from mt.data.corpus import load_split, load_undivided
-from mt.data.sources.find import mixed_sources
+from mt.data.sources.find import training_files
 from mt.data.sources.source import Split
 from mt.display import visible
 from mt.errors import ConfigError, DataError
@@ -98,7 +97,11 @@ def load_evaluation_set(
         stem, where = _for_file_name(Path(path).name), ", ".join([path, *([name] if name else [])])
         whole = load_undivided(other)
         if whole is not None:
-            _refuse_own_files(path, data)
+            if training_files(other) & training_files(data):
+                raise ConfigError(
+                    f"this run was trained on {path}, and all of it would be scored, not only what was held "
+                    "out. To score a split of the run, name no other corpus."
+                )
             pairs = whole
         else:
             pairs = load_split(other, split)
@@ -109,24 +112,6 @@ def load_evaluation_set(
         sources, references = [sources[i] for i in kept], [references[i] for i in kept]
     refuse_empty(references, where)
     return EvaluationSet(f"{stem}-{checksum_of(sources, references)}", visible(where), sources, references)
-
-
-def _refuse_own_files(path: str, data: DataConfig) -> None:
-    """Check that a path which would be used as a whole is none of the run's own sources.
-
-    Raises:
-        ConfigError: If it is one.
-    """
-    if any(_absolute(path) == _absolute(source.path) for source, _ in mixed_sources(data)):
-        raise ConfigError(
-            f"this run was trained on {path}, and all of it would be scored, not only what was held out. "
-            "To score a split of the run, name no other corpus."
-        )
-
-
-def _absolute(path: str) -> list[Path]:
-    """The files of ``path``, of which there are two for a parallel text."""
-    return [Path(part.strip()).resolve() for part in path.split(",")]
 
 
 def read_lines(file: Path) -> list[str]:

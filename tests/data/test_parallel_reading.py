@@ -226,9 +226,9 @@ def test_any_bytes_give_the_same_pairs_or_the_same_error(
     fields = {"columns": "1,2"} if has_columns and name == "corpus.tsv" else {}
     [part] = find_source(config(tmp_path / name, 2, **fields)).splits["train"]
     whole = pairs_or_error(lambda: part.pairs)
-    assert part.division is not None
+    assert part.divide is not None
     pieces: list[object] = []
-    for read in part.division.divide(num_bytes):
+    for read in part.divide(num_bytes):
         piece = pairs_or_error(pickle.loads(pickle.dumps(read)))
         pieces += piece
         if piece and isinstance(piece[-1], str):

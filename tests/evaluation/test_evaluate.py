@@ -292,9 +292,25 @@ def test_a_file_without_splits_is_not_called_a_split(tmp_path: Path) -> None:
     assert found.name.startswith("other.tsv-")
     assert found.sources == ["Go.", "Stop."]
     # The run has learnt from all of its own files, by whatever path.
-    for path in (str(own), f"{tmp_path}/../{tmp_path.name}/own.tsv", f"{tmp_path}/x.en,{tmp_path}/./y.de"):
+    (tmp_path / "link.tsv").symlink_to(own)
+    for path in ("own.tsv", f"../{tmp_path.name}/own.tsv", "o*.tsv", "link.tsv", "x.en,{}/./y.de"):
         with pytest.raises(ConfigError, match="this run was trained on"):
-            load_evaluation_set(config, "train", path=path)
+            load_evaluation_set(config, "train", path=f"{tmp_path}/{path.format(tmp_path)}")
+
+
+def test_the_training_files_of_a_folder_are_refused_and_the_others_are_not(tmp_path: Path) -> None:
+    for split in ("train", "validation"):
+        for side in ("en", "de"):
+            (tmp_path / f"{split}.{side}").write_text("Go.\nStop.\n", encoding="utf-8")
+    config = a_config(DataConfig(path=str(tmp_path), src="en", tgt="de"))
+    for name in ("train", "train.{en,de}", "t*.de"):
+        with pytest.raises(ConfigError, match="this run was trained on"):
+            load_evaluation_set(config, "test", path=f"{tmp_path}/{name}")
+    assert load_evaluation_set(config, "test", path=f"{tmp_path}/validation").sources == ["Go.", "Stop."]
+    # The corpus of the run may be gone.
+    for side in ("en", "de"):
+        (tmp_path / f"train.{side}").unlink()
+    assert load_evaluation_set(config, "test", path=f"{tmp_path}/validation").sources == ["Go.", "Stop."]
 
 
 def test_the_training_split_is_the_cleaned_one(tmp_path: Path) -> None:

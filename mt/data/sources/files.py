@@ -21,7 +21,7 @@ import pyarrow.parquet
 from mt.config.data import DataConfig
 from mt.config.sources import Delimiter
 from mt.data.cache import file_digest
-from mt.data.sources.source import Division, NumberedPair, Part, Reader
+from mt.data.sources.source import NumberedPair, Part, Reader
 from mt.data.sources.spans import WHOLE, Span, parallel_spans, spans
 from mt.data.sources.tables import (
     Columns,
@@ -63,9 +63,9 @@ def table_part(path: Path, config: DataConfig) -> Part:
     where, columns, kind = str(path), Columns.of(config), table_format(path, config)
     identify = partial(file_digest, path)
     if kind == ".json":
-        return Part(where, "row", row_pairs(_json_rows(path), columns, where), identify)
+        return Part(where, "row", row_pairs(_json_rows(path), columns, where), identify, (path,))
     if kind == ".parquet":
-        return Part(where, "row", row_pairs(_parquet_rows(path, columns), columns, where), identify)
+        return Part(where, "row", row_pairs(_parquet_rows(path, columns), columns, where), identify, (path,))
     read = partial(_table_lines, path, kind, columns, config.delimiter)
 
     def divide(num_bytes: int) -> Iterator[Reader]:
@@ -73,7 +73,7 @@ def table_part(path: Path, config: DataConfig) -> Part:
 
     # A quoted cell of .csv may contain a newline, so not every line begins a row.
     is_divisible = kind != ".csv" and not _is_packed(path)
-    return Part(where, "line", read(WHOLE), identify, Division((path,), divide) if is_divisible else None)
+    return Part(where, "line", read(WHOLE), identify, (path,), divide if is_divisible else None)
 
 
 def parallel_part(src_path: Path, tgt_path: Path) -> Part:
@@ -89,7 +89,8 @@ def parallel_part(src_path: Path, tgt_path: Path) -> Part:
         "line",
         read(WHOLE, WHOLE),
         lambda: file_digest(src_path) + file_digest(tgt_path),
-        None if any(map(_is_packed, paths)) else Division(paths, divide),
+        paths,
+        None if any(map(_is_packed, paths)) else divide,
     )
 
 

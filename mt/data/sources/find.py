@@ -3,6 +3,8 @@
 import logging
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 from mt.builtin.primer.generate import PRIMER_VERSION, primer_pairs
 from mt.builtin.reverse import REVERSE_VERSION, reverse_pairs
@@ -54,6 +56,18 @@ def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
         for weight, fields in parse_mix(config.mix or "")
     ]
     return [(config.model_copy(update={"mix": None}), 1.0), *mixed]
+
+
+def training_files(config: DataConfig) -> set[Path]:
+    """The files on disk with the training pairs of all sources; none for a source that is no longer there."""
+    files = set[Path]()
+    for source, _ in mixed_sources(config):
+        with suppress(DataError):
+            found = _on_disk(source)
+            files |= (
+                {file.resolve() for part in found.splits["train"] for file in part.files} if found else set()
+            )
+    return files
 
 
 def find_source(config: DataConfig) -> Source:

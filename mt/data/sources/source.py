@@ -26,22 +26,8 @@ Reader = Callable[[], Iterable[NumberedPair]]
 
 
 @dataclass(frozen=True)
-class Division:
-    """How several processes can read a part.
-
-    Attributes:
-        paths: Its files.
-        divide: Takes a number of bytes, and yields readers of about that many each: together, in order, they
-            read all pairs of the part, with the same numbers and errors.
-    """
-
-    paths: Sequence[Path]
-    divide: Callable[[int], Iterator[Reader]]
-
-
-@dataclass(frozen=True)
 class Part:
-    """One file, or one split of a Hub corpus.
+    """One file, two of parallel text, or one split of a Hub corpus.
 
     Attributes:
         where: Its name in messages, such as ``data/train.jsonl``.
@@ -49,14 +35,18 @@ class Part:
         pairs: The pairs, which can be iterated over once; this raises `DataError` if the file is damaged.
         identify: Returns a digest that changes whenever the pairs do (with the same config and program),
             without reading them as pairs; None if there is none. It may raise OSError.
-        division: How to read it in pieces, if its lines can be found without reading it from the start.
+        files: The files on disk that have the pairs.
+        divide: How several processes can read it, if its lines can be found without reading it from the
+            start: takes a number of bytes, and yields readers of about that many each, which together, in
+            order, read all pairs, with the same numbers and errors.
     """
 
     where: str
     unit: Literal["line", "row"]
     pairs: Iterable[NumberedPair]
     identify: Callable[[], str | None] = lambda: None
-    division: Division | None = None
+    files: tuple[Path, ...] = ()
+    divide: Callable[[int], Iterator[Reader]] | None = None
 
 
 @dataclass(frozen=True)
