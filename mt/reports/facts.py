@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mt.config.config import Config
+from mt.config.load import load_config
 from mt.config.located_yaml import one_short_line
 from mt.config.write import all_options
 from mt.errors import ConfigError
@@ -14,7 +15,7 @@ from mt.evaluation.record import RecordedEvaluation, read_evaluations
 from mt.reports.checkpoints import Checkpoints, read_checkpoints
 from mt.reports.curves import Curves, read_curves
 from mt.reports.log import Log, read_log
-from mt.reports.summary import RunSummary, read_config, summary_of
+from mt.reports.summary import RunSummary, summary_of
 from mt.run_directory import RunDirectory
 
 T = TypeVar("T")
@@ -156,7 +157,7 @@ def gather_facts(run: RunDirectory, *, now: float) -> RunFacts:
             problems.append(error.message.split("\n", 1)[0])
         return otherwise
 
-    config = read(run.config_file.name, lambda: read_config(run), None)
+    config = read(run.config_file.name, lambda: load_config(run.config_file), None)
     curves = read(run.metrics_file.name, lambda: read_curves(run.metrics_file), Curves([], []))
     checkpoints = read_checkpoints(run)
     summary = summary_of(run, config, checkpoints, curves, problems, now=now)
