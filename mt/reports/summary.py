@@ -14,9 +14,10 @@ from mt.config.load import load_config
 from mt.config.write import all_options
 from mt.errors import ConfigError, Remedy, RunError
 from mt.reports.checkpoints import Checkpoints, read_checkpoints, read_counters
-from mt.reports.curves import Curves, Point, read_curves
+from mt.reports.curves import Curves, read_curves
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
+from mt.training.metrics_file import Point
 
 State = Literal["running", "stopped", "finished", "damaged"]
 
