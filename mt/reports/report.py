@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from mt.config.explain import SECTIONS
-from mt.config.write import config_to_yaml
+from mt.config.write import changed_options, config_to_yaml
 from mt.display import counted
 from mt.errors import RunError
 from mt.evaluation.scores import Score
@@ -170,13 +169,9 @@ class Report:
     @property
     def changed_options(self) -> dict[str, str]:
         """The options that differ from their defaults."""
-        config = self.facts.config
-        return {
-            f"{section}.{key}": self.facts.options[f"{section}.{key}"]
-            for section, fields in SECTIONS.items()
-            for key, field_ in fields.items()
-            if field_.is_required() or getattr(getattr(config, section), key) != field_.default
-        }
+        assert self.facts.config is not None
+        changed = changed_options(self.facts.config)
+        return {name: value for name, value in self.facts.options.items() if name in changed}
 
     @property
     def config_yaml(self) -> str:
