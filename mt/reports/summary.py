@@ -3,13 +3,16 @@
 import contextlib
 import os
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
+
+from pydantic import ValidationError
 
 from mt.checkpoint.record import DamagedError
 from mt.config.config import Config
+from mt.config.explain import first_complaint
 from mt.config.load import load_config
 from mt.config.write import all_options
 from mt.errors import ConfigError, Remedy, RunError
@@ -19,6 +22,7 @@ from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.metrics_file import Point
 
+T = TypeVar("T")
 State = Literal["running", "stopped", "finished", "damaged"]
 
 # Speed is the median of this many points of the curve, because single points can be slow on a busy machine.
@@ -87,9 +91,14 @@ def summarise(run: RunDirectory, *, now: float) -> RunSummary:
         now: The time, in seconds since 1970.
     """
     problems: list[str] = []
-    config = _config_of(run, problems)
+    config = or_problem(problems, run.config_file.name, lambda: load_config(run.config_file), None)
     checkpoints = read_checkpoints(run, pointed_at_only=True)
-    curves = _curves_of(run, problems)
+    curves = or_problem(
+        problems,
+        run.metrics_file.name,
+        lambda: read_curves(run.metrics_file, num_train=_NUM_SPEEDS),
+        Curves([], []),
+    )
     return summary_of(run, config, checkpoints, curves, problems, now=now)
 
 
@@ -133,31 +142,36 @@ def summary_of(
     )
 
 
-def _config_of(run: RunDirectory, problems: list[str]) -> Config | None:
+def or_problem(problems: list[str], name: str, reader: Callable[[], T], otherwise: T) -> T:
+    """What ``reader`` returns; if it cannot, ``otherwise``, and a sentence is added to ``problems``.
+
+    Args:
+        problems: What is wrong with the run.
+        name: The name of the file in the run directory.
+        reader: Reads the file.
+        otherwise: What to return if it cannot be used.
+    """
     try:
-        return load_config(run.config_file)
+        return reader()
+    except FileNotFoundError:
+        problems.append(f"{name} is missing")
+    except OSError as error:
+        problems.append(f"{name} cannot be read: {error.strerror}")
+    except ValidationError as error:
+        problems.append(f"{name} is not what training wrote: {first_complaint(error)}")
     except ConfigError as error:
         problems.append(error.message.split("\n", 1)[0])
-        return None
-
-
-def _curves_of(run: RunDirectory, problems: list[str]) -> Curves:
-    try:
-        return read_curves(run.metrics_file, num_train=_NUM_SPEEDS)
-    except OSError as error:
-        problems.append(f"{run.metrics_file.name} cannot be read: {error.strerror}")
-        return Curves([], [])
+    except DamagedError as error:
+        problems.append(f"{name}: {error.message}")
+    return otherwise
 
 
 def _counters_of(checkpoints: Checkpoints, problems: list[str]) -> Counters | None:
     latest = checkpoints.latest
-    if latest is None or latest.record is None:
+    record = latest.record if latest else None
+    if latest is None or record is None:
         return None
-    try:
-        return read_counters(latest.record)
-    except DamagedError as error:
-        problems.append(f"checkpoints/{latest.name}: {error.message}")
-        return None
+    return or_problem(problems, f"checkpoints/{latest.name}", lambda: read_counters(record), None)
 
 
 def _tokenizers(run: RunDirectory) -> tuple[Path, Path]:
