@@ -14,7 +14,7 @@ from mt.reports.facts import RunFacts
 from mt.reports.log import TrainingSession
 from mt.reports.samples import Samples
 from mt.reports.story import outcome
-from mt.reports.table import duration, short_count
+from mt.reports.table import short_count, short_duration
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
 _VALIDATION_SCORES = {"bleu": "BLEU", "chrf": "chrF2"}
@@ -80,7 +80,7 @@ class Report:
             "parameters": short_count(facts.num_parameters) if facts.num_parameters else "",
             "steps": f"{summary.step:,}" if summary.step is not None else "",
             "target tokens": short_count(summary.num_target_tokens) if summary.num_target_tokens else "",
-            "of training": duration(facts.minutes * 60) if facts.minutes else "",
+            "of training": short_duration(facts.minutes * 60) if facts.minutes else "",
         }
         return {what: value for what, value in found.items() if value}
 
@@ -138,7 +138,7 @@ class Report:
             "target tokens": "unknown"
             if summary.num_target_tokens is None
             else f"{summary.num_target_tokens:,}",
-            "time": duration(self.facts.minutes * 60) if self.facts.minutes else "unknown",
+            "time": short_duration(self.facts.minutes * 60) if self.facts.minutes else "unknown",
             "speed": "unknown"
             if summary.tokens_per_second is None
             else f"{summary.tokens_per_second:,.0f} target tokens per second",
