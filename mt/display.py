@@ -1,4 +1,4 @@
-"""Output for people: escaping untrusted text, counts, the width of the terminal, progress bars.
+"""Output for people: escaping untrusted text, counts and sizes, tables, progress bars.
 
 A library must not draw on its user's terminal: there are no bars until the command line has called
 `show_progress_bars`, and none if stderr is not a terminal.
@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from typing import NoReturn, Self, TypeVar
 
@@ -49,6 +49,38 @@ def visible(text: str) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun, such as ``1 checkpoint`` or ``2,000 checkpoints``; the plural is an added s."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def size(num_bytes: float) -> str:
+    """A size such as ``12 KB``, ``45.1 MB`` or ``1.2 GB``, in powers of 1000."""
+    for unit, name, digits in ((1e9, "GB", 1), (1e6, "MB", 1), (1e3, "KB", 0)):
+        # From here on, the next smaller unit would be rounded up to 1,000.
+        if num_bytes >= (0.99995 if unit > 1e6 else 0.9995) * unit:
+            return f"{num_bytes / unit:,.{digits}f} {name}"
+    return f"{num_bytes:.0f} B"
+
+
+def aligned(rows: Sequence[Sequence[str]], *, num_texts: int | None = None) -> list[str]:
+    """The rows as lines, with aligned columns.
+
+    Args:
+        rows: The cells of each row.
+        num_texts: How many columns, from the first, are aligned left, the others right; None for all.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    num_texts = len(widths) if num_texts is None else num_texts
+    return [
+        "  ".join(
+            f"{cell:<{width}}" if place < num_texts else f"{cell:>{width}}"
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are Markdown already."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
 
 
 def origin_of_split(origin: str) -> str:

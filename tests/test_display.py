@@ -13,7 +13,17 @@ import warnings
 import pytest
 
 from mt import display
-from mt.display import ProgressLines, counted, markdown_text, progress_bar, terminal_width, visible
+from mt.display import (
+    ProgressLines,
+    aligned,
+    counted,
+    markdown_table,
+    markdown_text,
+    progress_bar,
+    size,
+    terminal_width,
+    visible,
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of a library that TensorBoard carries.
@@ -85,3 +95,27 @@ def test_a_pipe_is_not_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_number_agrees_with_its_noun(number: int, counted_noun: str) -> None:
     assert counted(number, "checkpoint") == counted_noun
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "shown"),
+    [
+        (0, "0 B"), (999, "999 B"), (1000, "1 KB"), (999_499, "999 KB"), (999_500, "1.0 MB"),
+        (13_500_000, "13.5 MB"), (999_949_999, "999.9 MB"), (999_950_001, "1.0 GB"),
+        (2_345_000_000, "2.3 GB"), (1_234_500_000_000, "1,234.5 GB"),
+    ],
+)  # fmt: skip
+def test_sizes_are_shown_in_the_largest_unit_that_fits(num_bytes: int, shown: str) -> None:
+    assert size(num_bytes) == shown
+
+
+def test_columns_are_aligned() -> None:
+    rows = [("a", "1", "x"), ("long", "100", "")]
+    assert aligned(rows) == ["a     1    x", "long  100"]
+    assert aligned(rows, num_texts=1) == ["a       1  x", "long  100"]
+    assert aligned(rows, num_texts=0) == ["   a    1  x", "long  100"]
+    assert aligned([]) == []
+
+
+def test_a_markdown_table_has_a_head() -> None:
+    assert markdown_table(("a", "b"), [("1", "2")]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"

@@ -9,7 +9,7 @@ import typer
 from mt.cli.extras import extra
 from mt.cli.logs import show_logs
 from mt.cli.options import CheckpointOption, RunOption, find_run
-from mt.display import visible
+from mt.display import aligned, visible
 
 if TYPE_CHECKING:
     from mt.export.export import Exported
@@ -81,10 +81,8 @@ def _target(name: str) -> "ExportTarget":
 def _show(exported: "Exported") -> None:
     from mt.export.model_card import comparison_rows, not_expressed
 
-    rows = comparison_rows(exported.comparisons)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        typer.echo("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for line in aligned(comparison_rows(exported.comparisons), num_texts=0):
+        typer.echo(line)
     for each in exported.comparisons:
         for difference in each.differences:
             typer.echo(

@@ -1,4 +1,7 @@
-"""Turns pydantic's errors about a config into sentences: place, key, the value given, the values accepted."""
+"""Turns pydantic's errors about a config into sentences: place, key, the value given, the values accepted.
+
+An error about a file that only `mt` writes is told in fewer words.
+"""
 
 import re
 from collections.abc import Iterable
@@ -48,6 +51,13 @@ def explain(error: ValidationError, places: dict[KeyPath, Place], file: str) -> 
         lines.append(f"... and {error.error_count() - _MAX_SENTENCES} more.")
     unknown = [str(d["loc"][-1]) for d in error.errors(include_url=False) if d["type"] == "extra_forbidden"]
     return ConfigError("\n".join(lines), *remedies_for(*unknown))
+
+
+def first_complaint(error: ValidationError) -> str:
+    """The first error, without the value itself, which may be of any length."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    where = one_short_line(".".join(map(str, first["loc"])))
+    return f"{where}: {first['msg']}" if where else first["msg"]
 
 
 def accepted(field: FieldInfo) -> str:

@@ -4,6 +4,7 @@ Only the parser is PyYAML's. Scalars follow YAML 1.2: in PyYAML's own YAML 1.1, 
 ``1e-4`` is text, ``1:30`` is 90 and ``010`` is 8.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,6 +32,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # A config is nested two deep; a file nested much deeper is refused before it exhausts the stack.
 _MAX_DEPTH = 20
 _MAX_SHOWN = 60
+
+# With libyaml, which a build of PyYAML may lack, reading is ten times as fast.
+_FAST_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# libyaml accepts a tab after a value, and byte order marks inside the text; PyYAML's own parser refuses them.
+_DIFFERENTLY_READ = re.compile("[\t\ufeff]")
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,12 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
     Raises:
         ConfigError: If ``text`` is not YAML, has a key twice, is nested too deeply, or uses anchors or tags.
     """
-    reader = _Reader(text, where)
+    if not _DIFFERENTLY_READ.search(text):
+        reader = _Reader(text, where, _FAST_LOADER)
+        # What libyaml cannot read is read again, so that messages do not depend on how PyYAML was built.
+        with contextlib.suppress(yaml.YAMLError, ValueError, OverflowError, ConfigError):
+            return reader.read(), reader.places
+    reader = _Reader(text, where, yaml.SafeLoader)
     try:
         return reader.read(), reader.places
     except yaml.reader.ReaderError as error:
@@ -111,9 +122,10 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, where: Callable[[int],
 class _Reader:
     """Builds the value from PyYAML's events, and records the place of each."""
 
-    def __init__(self, text: str, where: Callable[[int], str]) -> None:
+    def __init__(self, text: str, where: Callable[[int], str], loader: type[yaml.SafeLoader]) -> None:
         self.text = text
         self.where = where
+        self.loader = loader
         self.line = 1
         self.places: dict[KeyPath, Place] = {}
         self.events = self._checked_events()
@@ -130,7 +142,7 @@ class _Reader:
 
     def _checked_events(self) -> Iterator[yaml.Event]:
         """PyYAML's events; anchors, with which a small file can grow huge, and tags are refused."""
-        for event in yaml.parse(self.text, Loader=yaml.SafeLoader):
+        for event in yaml.parse(self.text, Loader=self.loader):
             if event.start_mark is not None:
                 self.line = event.start_mark.line + 1
             if getattr(event, "anchor", None) is not None:
@@ -153,7 +165,8 @@ class _Reader:
             self.places[path] = Place(self.where(line), one_short_line(self._written(event)))
             if _SURROGATE.search(event.value):
                 raise self._refusal("half of a surrogate pair, as \\ud800 is one, is not a character.")
-            return plain_scalar(event.value) if event.style is None else event.value
+            # The style of a plain scalar is None in PyYAML and "" in libyaml.
+            return event.value if event.style else plain_scalar(event.value)
         if isinstance(event, yaml.SequenceStartEvent):
             self.places[path] = Place(self.where(line), "a list")
             items = self._until(yaml.SequenceEndEvent)

@@ -85,6 +85,16 @@ def all_options(config: Config) -> dict[str, str]:
     }
 
 
+def changed_options(config: Config) -> set[str]:
+    """The full names of the options that have no default, or another value."""
+    return {
+        f"{section}.{key}"
+        for section, fields in SECTIONS.items()
+        for key, field in fields.items()
+        if field.is_required() or _value(config, section, key) != field.default
+    }
+
+
 def differences(old: Config, new: Config) -> list[str]:
     """What keeps a run of ``old`` from being resumed with ``new``, such as 'training.seed: 1 -> 2'.
 

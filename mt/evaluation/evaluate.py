@@ -21,7 +21,7 @@ from mt.config.load import load_config
 from mt.data.corpus import load_corpus
 from mt.data.sources.source import Split
 from mt.device import PrecisionName, choose_device
-from mt.display import markdown_text, progress_bar, visible
+from mt.display import markdown_table, markdown_text, progress_bar, visible
 from mt.errors import DataError, RunError
 from mt.evaluation.analysis import (
     FrequencyGroup,
@@ -380,7 +380,7 @@ def _scores_table(evaluation: Evaluation) -> str:
         )
         for score in scores
     ]
-    return _markdown(("score", "value", "95 % interval", "signature"), rows)
+    return markdown_table(("score", "value", "95 % interval", "signature"), rows)
 
 
 def _worst_table(evaluation: Evaluation) -> str:
@@ -392,9 +392,4 @@ def _worst_table(evaluation: Evaluation) -> str:
         )
         for each in evaluation.worst
     ]
-    return _markdown(("sentence", "chrF2++", "source", "translation", "reference"), rows)
-
-
-def _markdown(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown_table(("sentence", "chrF2++", "source", "translation", "reference"), rows)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mt.display import markdown_text
+from mt.display import markdown_table, markdown_text
 from mt.export.target import ExportTarget
 from mt.export.verification import NEAR_TIE, Comparison
 from mt.inference.exported_folder import ExportRecord
@@ -44,7 +44,6 @@ def model_card(record: ExportRecord, target: ExportTarget, comparisons: Sequence
     src, tgt, run, checkpoint = map(markdown_text, (record.src, record.tgt, record.run, record.checkpoint))
     missing = [f"- Not in this folder: {each}." for each in not_expressed(record)]
     head, *rows = comparison_rows(comparisons)
-    table = "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
     parts = [
         f"---\nlibrary_name: {target.name}\npipeline_tag: translation\n---",
         f"# {run}: {src} to {tgt}",
@@ -59,7 +58,7 @@ def model_card(record: ExportRecord, target: ExportTarget, comparisons: Sequence
         "Identical means the same tokens when mt searches by the rules of this library (see the end). A "
         f"near-tie is a difference that a change of the log-probabilities by at most {NEAR_TIE:g} explains. "
         "Speeds were measured on one machine, with the same number of threads.",
-        table,
+        markdown_table(head, rows),
         *_listed(comparisons),
         "## Differences from mt",
         "\n".join([*missing, *(f"- {sentence}" for sentence in target.differences)]),

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mt.atomic_files import write_synced
+from mt.config.explain import first_complaint
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError
 from mt.regular_files import open_regular, read_bytes
@@ -100,10 +101,8 @@ def read_record(folder: Path) -> ExportRecord:
     except OSError as error:
         raise CheckpointError(f"cannot read {file}: {error.strerror}.") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "JSON"
         raise CheckpointError(
-            f"{file} is damaged, or was written by another version of mt ({where}: {first['msg']}). "
+            f"{file} is damaged, or was written by another version of mt ({first_complaint(error)}). "
             "Export the run again."
         ) from error
 

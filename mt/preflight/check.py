@@ -12,7 +12,7 @@ from mt.data.batches.stream import BatchStream, Epoch, training_batches
 from mt.data.corpus import load_corpus
 from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
-from mt.display import counted
+from mt.display import aligned, counted, size
 from mt.errors import Remedy, RunError
 from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import (
@@ -24,7 +24,7 @@ from mt.preflight.forecast import (
     warn_of_schedule,
     warn_of_validation,
 )
-from mt.preflight.layout import Part, between, count, duration, size, table
+from mt.preflight.layout import Part, between, count, duration
 from mt.preflight.text import (
     batch_part,
     corpus_part,
@@ -80,7 +80,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
     model_size = measure_size(config, *text.tokenizers)
     yield Part(
         f"model: {count(model_size.num_parameters)} parameters",
-        table([(name, count(number)) for name, number in model_size.parts.items()], right=True),
+        aligned([(name, count(number)) for name, number in model_size.parts.items()], num_texts=1),
     )
     refuse_too_large(model_size, device)
     seed_everything(training.seed)
@@ -114,7 +114,7 @@ def _config_part(config: Config, run: RunDirectory, device: torch.device, precis
         ("ends at", ", ".join(f"{name} {limit:,}" for name, limit in limits.items() if limit is not None)),
         ("run", f"{run.path}{', which exists already' if run.exists else ''}"),
     ]
-    return Part("config", table(rows))
+    return Part("config", aligned(rows))
 
 
 def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, model_size: ModelSize) -> Part:
@@ -136,7 +136,7 @@ def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, model_size: M
     if step.activations is not None and step.peak is not None:
         rows.append(("activations", f"{size(step.activations)}, measured"))
         rows.append(("total", f"{size(step.peak)} at the peak, measured"))
-    return Part("the largest batches, and memory", table(rows))
+    return Part("the largest batches, and memory", aligned(rows))
 
 
 def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, model_size: ModelSize) -> Part:
@@ -185,7 +185,7 @@ def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, model
         *warn_of_validation(config, expected),
         *warn_of_disk(altogether, free, str(run.path)),
     ]
-    return Part("the run", table(rows), found)
+    return Part("the run", aligned(rows), found)
 
 
 def _free_disk(run: RunDirectory) -> int:

@@ -12,7 +12,7 @@ from mt.config.data import DataConfig, TokenizerConfig
 from mt.config.located_yaml import printable
 from mt.config.sources import Delimiter, parse_columns
 from mt.config.training import TrainingConfig
-from mt.config.write import config_to_yaml
+from mt.config.write import changed_options, config_to_yaml
 from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import unsegmented_hint
@@ -41,29 +41,18 @@ from mt.preflight.text import (
     spread,
 )
 
-# The options that are decided first; every other option keeps its default.
-KEYS = (
-    "data.path",
-    "data.name",
-    "data.src",
-    "data.tgt",
-    "data.columns",
-    "data.delimiter",
-    "data.held_out_fraction",
+# Options written even where they are the default; others only where they are not, or have none.
+ALWAYS = {
     "data.max_length",
     "tokenizer.kind",
     "tokenizer.min_frequency",
     "tokenizer.max_size",
-    "tokenizer.shared",
     "model.d_model",
     "model.num_heads",
     "model.num_encoder_layers",
     "model.num_decoder_layers",
     "model.d_ff",
     "model.dropout",
-    "model.norm_first",
-    "model.initial_std",
-    "model.share_embeddings",
     "schedule.kind",
     "schedule.learning_rate",
     "schedule.warmup_steps",
@@ -71,33 +60,10 @@ KEYS = (
     "training.precision",
     "training.batch_tokens",
     "training.label_smoothing",
-    "training.guided_alignment",
-    "training.unknown_share",
-    "training.r_drop",
-    "training.muon",
-    "training.weight_decay",
     "training.ema_decay",
     "training.max_steps",
     "validation.every_steps",
-    "validation.metric",
     "checkpoint.every_steps",
-)
-# Written only where they are not the default.
-OPTIONAL = {
-    "data.name",
-    "data.columns",
-    "data.delimiter",
-    "data.held_out_fraction",
-    "tokenizer.shared",
-    "model.norm_first",
-    "model.initial_std",
-    "model.share_embeddings",
-    "training.guided_alignment",
-    "training.unknown_share",
-    "training.r_drop",
-    "training.muon",
-    "training.weight_decay",
-    "validation.metric",
 }
 # The fewest and the most pairs in a held-out split: more than `mt check` requires, because choosing by a hash
 # is not exact, and no more than a validation has time for.
@@ -179,16 +145,10 @@ def _start(data: DataConfig) -> Config:
     return Config(data=data, training=TrainingConfig(max_steps=1))
 
 
-def _keys(config: Config) -> list[str]:
+def _keys(config: Config) -> set[str]:
     """The options to write: those that are decided here, and those that differ from their defaults."""
-    word_only, subword_only = {"tokenizer.min_frequency"}, {"tokenizer.max_size"}
-    left_out = subword_only if config.tokenizer.kind == "word" else word_only
-    for key in OPTIONAL:
-        section, option = key.split(".")
-        chosen = getattr(config, section)
-        if getattr(chosen, option) == type(chosen).model_fields[option].default:
-            left_out = left_out | {key}
-    return [key for key in KEYS if key not in left_out]
+    unused = "tokenizer.max_size" if config.tokenizer.kind == "word" else "tokenizer.min_frequency"
+    return (ALWAYS | changed_options(config)) - {unused}
 
 
 def _held_out_fraction(corpus: Corpus, data: DataConfig) -> float:

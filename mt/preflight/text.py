@@ -19,10 +19,10 @@ from mt.data.prepare import (
     warn_of_tokenizer,
 )
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
-from mt.display import counted, origin_of_split
+from mt.display import aligned, counted, origin_of_split
 from mt.evaluation.scores import Score, score_translations
 from mt.preflight.forecast import warn_of_lengths, warn_of_small_splits, warn_of_vocabulary
-from mt.preflight.layout import Part, count, percent, table
+from mt.preflight.layout import Part, count, percent
 from mt.special_tokens import UNK, UNK_ID
 from mt.unsegmented_scripts import split_letters
 
@@ -108,7 +108,7 @@ class Padding:
 def corpus_part(corpus: Corpus) -> Part:
     """Pairs in each split, what was dropped, and what leaked."""
     splits = corpus.report.splits
-    lines = table(
+    lines = aligned(
         [
             (name, count(split.pairs), "pairs", f"{origin_of_split(split.origin)}, {', '.join(split.parts)}")
             for name, split in splits.by_name().items()
@@ -161,7 +161,7 @@ def sample_part(text: Text) -> Part:
     for pair in spread(text.evaluation["validation"], NUM_SAMPLES):
         for side, name, tokenizer in text.sides:
             ids = tokenizer.encode(pair[side])
-            lines += table(
+            lines += aligned(
                 [
                     (name, pair[side]),
                     ("tokens", " ".join(tokenizer.tokens(ids))),
@@ -187,7 +187,7 @@ def vocabulary_part(config: Config, text: Text) -> Part:
         tokens = f"({count(found.num_unknown_tokens)} of {count(found.num_tokens)})"
         types = f"({count(found.num_unknown_types)} of {count(found.num_types)})"
         rows.append((where, f"{percent(found.share)} {tokens}", f"{percent(found.share_of_types)} {types}"))
-    lines = table(rows, right=True)
+    lines = aligned(rows, num_texts=1)
     signature = ""
     for where, ceiling in ceilings.items():
         signature = ceiling.bleu.signature
@@ -239,7 +239,7 @@ def length_part(config: Config, text: Text) -> tuple[EncodedPairs, Part]:
         evaluated = text.evaluation["validation"]
         validation, _ = encode_pairs(evaluated, *text.tokenizers, max_length=max_length)
         refuse_no_validation_loss(validation, len(evaluated), config)
-    lines = table(rows, right=True)
+    lines = aligned(rows, num_texts=1)
     lines += [
         f"dropped as {reason}: {counted(round(number * text.scale), 'pair')}"
         for reason, number in dropped.items()
@@ -262,7 +262,7 @@ def batch_part(pairs: EncodedPairs, batches: list[Indices], scale: float) -> Par
         ),
         ("padding", f"{percent(padding.src)} of the source, {percent(padding.tgt)} of the target"),
     ]
-    return Part("batches", table(rows))
+    return Part("batches", aligned(rows))
 
 
 def spread(pairs: datasets.Dataset, most: int) -> datasets.Dataset:

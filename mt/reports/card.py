@@ -1,11 +1,11 @@
 """A report as a model card: Markdown with the YAML front matter that the Hugging Face Hub reads."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import yaml
 
-from mt.display import markdown_text, origin_of_split, visible
+from mt.display import markdown_table, markdown_text, origin_of_split, visible
 from mt.evaluation.analysis import ScoredSentence
 from mt.reports.report import Report, ScoreRow
 
@@ -95,11 +95,10 @@ def _fenced(text: str, language: str) -> str:
     return f"{fence}{language}\n{visible(text).strip()}\n{fence}"
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of cells that are Markdown already; nothing without rows."""
-    lines = [f"| {' | '.join(cells)} |" for cells in rows]
-    names = list(head)
-    return "\n".join([f"| {' | '.join(names)} |", "|---" * len(names) + "|", *lines]) if lines else ""
+    found = list(rows)
+    return markdown_table(head, found) if found else ""
 
 
 def _pairs(rows: Mapping[str, str]) -> str:

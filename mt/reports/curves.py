@@ -1,40 +1,21 @@
 """The curves of a run, from its ``metrics.jsonl``."""
 
-import contextlib
-import json
+import math
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mt.regular_files import open_regular
+from mt.training.metrics_file import Point, parse_points
 
 # Enough for the curves of ten million steps. Only the end of a larger file is read.
 _MAX_BYTES = 2**26
-_MAX_STEP = 10**14
-_MAX_FIGURE = 1e300
 _VALIDATION = b'"validation"'
 
 
 @dataclass(frozen=True)
-class Point:
-    """The metrics of one step; those that were not finite are left out."""
-
-    step: int
-    figures: dict[str, float]
-
-    def __getitem__(self, name: str) -> float:
-        """A metric, such as ``loss``.
-
-        Raises:
-            KeyError: If the point does not have it.
-        """
-        return self.figures[name]
-
-
-@dataclass(frozen=True)
 class Curves:
-    """All points, by step."""
+    """All points, by step; metrics that were not finite are left out."""
 
     train: list[Point]
     validation: list[Point]
@@ -77,7 +58,7 @@ def read_curves(file: Path, *, num_train: int | None = None) -> Curves:
     validation = [line for line in lines if _VALIDATION in line]
     if num_train is not None:
         train = train[-num_train:]
-    return Curves(_points(train, "train"), _points(validation, "validation"))
+    return Curves(_by_step(train, "train"), _by_step(validation, "validation"))
 
 
 def _last_lines(file: Path) -> list[bytes]:
@@ -90,24 +71,10 @@ def _last_lines(file: Path) -> list[bytes]:
     return [line for line in lines[start > 0 :] if line]
 
 
-def _points(lines: list[bytes], kind: str) -> list[Point]:
-    found = {point.step: point for point in _parsed(lines, kind)}
+def _by_step(lines: list[bytes], kind: str) -> list[Point]:
+    found = {point.step: _finite(point) for point in parse_points(lines) if point.kind == kind}
     return [found[step] for step in sorted(found)]
 
 
-def _parsed(lines: list[bytes], kind: str) -> Iterator[Point]:
-    for text in lines:
-        with contextlib.suppress(ValueError, RecursionError):
-            line = json.loads(text)
-            if isinstance(line, dict) and line.get("kind") == kind and _is_step(line.get("step")):
-                figures = {str(name): float(value) for name, value in line.items() if _is_figure(value)}
-                yield Point(line["step"], figures)
-
-
-def _is_step(value: object) -> bool:
-    return type(value) is int and 0 <= value < _MAX_STEP
-
-
-def _is_figure(value: object) -> bool:
-    # Also false for NaN, which Python accepts in JSON.
-    return (type(value) is float or type(value) is int) and -_MAX_FIGURE < value < _MAX_FIGURE
+def _finite(point: Point) -> Point:
+    return replace(point, figures={n: value for n, value in point.figures.items() if not math.isnan(value)})

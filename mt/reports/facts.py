@@ -1,23 +1,20 @@
 """All facts about a run that `mt show` and `mt report` need, gathered once."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar
+from typing import Annotated
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from mt.config.config import Config
-from mt.config.located_yaml import one_short_line
+from mt.config.load import load_config
 from mt.config.write import all_options
-from mt.errors import ConfigError
 from mt.evaluation.record import RecordedEvaluation, read_evaluations
 from mt.reports.checkpoints import Checkpoints, read_checkpoints
 from mt.reports.curves import Curves, read_curves
 from mt.reports.log import Log, read_log
-from mt.reports.summary import RunSummary, read_config, summary_of
+from mt.reports.summary import RunSummary, or_problem, summary_of
 from mt.run_directory import RunDirectory
 
-T = TypeVar("T")
 Count = Annotated[int, Field(ge=0, lt=10**18)]
 
 
@@ -142,22 +139,10 @@ def gather_facts(run: RunDirectory, *, now: float) -> RunFacts:
         RunError: If there is no run here.
     """
     problems: list[str] = []
-
-    def read(name: str, reader: Callable[[], T], otherwise: T) -> T:
-        try:
-            return reader()
-        except FileNotFoundError:
-            problems.append(f"{name} is missing")
-        except OSError as error:
-            problems.append(f"{name} cannot be read: {error.strerror}")
-        except ValidationError as error:
-            problems.append(f"{name} is not what training wrote: {_first_complaint(error)}")
-        except ConfigError as error:
-            problems.append(error.message.split("\n", 1)[0])
-        return otherwise
-
-    config = read(run.config_file.name, lambda: read_config(run), None)
-    curves = read(run.metrics_file.name, lambda: read_curves(run.metrics_file), Curves([], []))
+    config = or_problem(problems, run.config_file.name, lambda: load_config(run.config_file), None)
+    curves = or_problem(
+        problems, run.metrics_file.name, lambda: read_curves(run.metrics_file), Curves([], [])
+    )
     checkpoints = read_checkpoints(run)
     summary = summary_of(run, config, checkpoints, curves, problems, now=now)
     return RunFacts(
@@ -165,15 +150,12 @@ def gather_facts(run: RunDirectory, *, now: float) -> RunFacts:
         summary,
         config,
         all_options(config) if config else {},
-        read(run.corpus_file.name, lambda: _CORPUS.validate_json(run.read_corpus_report()), None),
+        or_problem(
+            problems, run.corpus_file.name, lambda: _CORPUS.validate_json(run.read_corpus_report()), None
+        ),
         curves,
         checkpoints,
-        read(run.log_file.name, lambda: read_log(run.log_file), Log()),
-        read(run.evaluations_file.name, lambda: read_evaluations(run), []),
+        or_problem(problems, run.log_file.name, lambda: read_log(run.log_file), Log()),
+        or_problem(problems, run.evaluations_file.name, lambda: read_evaluations(run), []),
         problems,
     )
-
-
-def _first_complaint(error: ValidationError) -> str:
-    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-    return one_short_line(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from mt.config.explain import SECTIONS
-from mt.config.write import config_to_yaml
+from mt.config.write import changed_options, config_to_yaml
 from mt.display import counted
 from mt.errors import RunError
 from mt.evaluation.scores import Score
@@ -15,7 +14,7 @@ from mt.reports.facts import RunFacts
 from mt.reports.log import TrainingSession
 from mt.reports.samples import Samples
 from mt.reports.story import outcome
-from mt.reports.table import duration, short_count
+from mt.reports.table import short_count, short_duration
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
 _VALIDATION_SCORES = {"bleu": "BLEU", "chrf": "chrF2"}
@@ -81,7 +80,7 @@ class Report:
             "parameters": short_count(facts.num_parameters) if facts.num_parameters else "",
             "steps": f"{summary.step:,}" if summary.step is not None else "",
             "target tokens": short_count(summary.num_target_tokens) if summary.num_target_tokens else "",
-            "of training": duration(facts.minutes * 60) if facts.minutes else "",
+            "of training": short_duration(facts.minutes * 60) if facts.minutes else "",
         }
         return {what: value for what, value in found.items() if value}
 
@@ -139,7 +138,7 @@ class Report:
             "target tokens": "unknown"
             if summary.num_target_tokens is None
             else f"{summary.num_target_tokens:,}",
-            "time": duration(self.facts.minutes * 60) if self.facts.minutes else "unknown",
+            "time": short_duration(self.facts.minutes * 60) if self.facts.minutes else "unknown",
             "speed": "unknown"
             if summary.tokens_per_second is None
             else f"{summary.tokens_per_second:,.0f} target tokens per second",
@@ -170,13 +169,9 @@ class Report:
     @property
     def changed_options(self) -> dict[str, str]:
         """The options that differ from their defaults."""
-        config = self.facts.config
-        return {
-            f"{section}.{key}": self.facts.options[f"{section}.{key}"]
-            for section, fields in SECTIONS.items()
-            for key, field_ in fields.items()
-            if field_.is_required() or getattr(getattr(config, section), key) != field_.default
-        }
+        assert self.facts.config is not None
+        changed = changed_options(self.facts.config)
+        return {name: value for name, value in self.facts.options.items() if name in changed}
 
     @property
     def config_yaml(self) -> str:

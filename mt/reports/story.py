@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from mt.display import counted, origin_of_split
+from mt.display import aligned, counted, origin_of_split, size
 from mt.reports.checkpoints import SavedCheckpoint
 from mt.reports.curves import series
 from mt.reports.facts import CorpusFacts, RunFacts
 from mt.reports.log import TrainingSession
-from mt.reports.table import UNKNOWN, aligned, duration, one_line, short_count, size
+from mt.reports.table import UNKNOWN, one_line, short_count, short_duration
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SPARKLINE_WIDTH = 40
@@ -44,7 +44,7 @@ def _overview(facts: RunFacts) -> Iterator[str]:
         f"step {summary.step:,}" if summary.step is not None else "",
         counted(summary.epochs, "epoch") if summary.epochs is not None else "",
         f"{short_count(summary.num_target_tokens)} target tokens" if summary.num_target_tokens else "",
-        duration(facts.minutes * 60) if facts.minutes else "",
+        short_duration(facts.minutes * 60) if facts.minutes else "",
         f"{summary.tokens_per_second:,.0f} tokens/s" if summary.tokens_per_second else "",
     ]
     yield "trained: " + (", ".join(filter(None, done)) or "not yet")

@@ -2,39 +2,33 @@
 
 import contextlib
 import os
-import re
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import ValidationError
 
 from mt.checkpoint.record import DamagedError
 from mt.config.config import Config
-from mt.config.load import MAX_CONFIG_BYTES, load_config
-from mt.config.located_yaml import Scalar, plain_scalar
+from mt.config.explain import first_complaint
+from mt.config.load import load_config
 from mt.config.write import all_options
 from mt.errors import ConfigError, Remedy, RunError
-from mt.regular_files import read_text
 from mt.reports.checkpoints import Checkpoints, read_checkpoints, read_counters
-from mt.reports.curves import Curves, Point, read_curves
+from mt.reports.curves import Curves, read_curves
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
+from mt.training.metrics_file import Point
 
+T = TypeVar("T")
 State = Literal["running", "stopped", "finished", "damaged"]
 
 # Speed is the median of this many points of the curve, because single points can be slow on a busy machine.
 _NUM_SPEEDS = 20
 # A folder that has one of these is a run, even if its config is lost.
 _TRACES = ("config.yaml", "checkpoints", "metrics.jsonl")
-
-# A line as `mt.config.write` writes it, and text in quotes that needs no unescaping.
-_SECTION = re.compile(r"([a-z_]+):")
-_OPTION = re.compile(r"  ([a-z_0-9]+): (\S.*)")
-_QUOTED = re.compile(r'"([^"\\]*)"')
-_PLAIN = re.compile(r"[-+]?[\w./](?:[\w./:+-]*[\w./+-])?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -97,9 +91,14 @@ def summarise(run: RunDirectory, *, now: float) -> RunSummary:
         now: The time, in seconds since 1970.
     """
     problems: list[str] = []
-    config = _config_of(run, problems)
+    config = or_problem(problems, run.config_file.name, lambda: load_config(run.config_file), None)
     checkpoints = read_checkpoints(run, pointed_at_only=True)
-    curves = _curves_of(run, problems)
+    curves = or_problem(
+        problems,
+        run.metrics_file.name,
+        lambda: read_curves(run.metrics_file, num_train=_NUM_SPEEDS),
+        Curves([], []),
+    )
     return summary_of(run, config, checkpoints, curves, problems, now=now)
 
 
@@ -143,65 +142,36 @@ def summary_of(
     )
 
 
-def _config_of(run: RunDirectory, problems: list[str]) -> Config | None:
+def or_problem(problems: list[str], name: str, reader: Callable[[], T], otherwise: T) -> T:
+    """What ``reader`` returns; if it cannot, ``otherwise``, and a sentence is added to ``problems``.
+
+    Args:
+        problems: What is wrong with the run.
+        name: The name of the file in the run directory.
+        reader: Reads the file.
+        otherwise: What to return if it cannot be used.
+    """
     try:
-        return read_config(run)
+        return reader()
+    except FileNotFoundError:
+        problems.append(f"{name} is missing")
+    except OSError as error:
+        problems.append(f"{name} cannot be read: {error.strerror}")
+    except ValidationError as error:
+        problems.append(f"{name} is not what training wrote: {first_complaint(error)}")
     except ConfigError as error:
         problems.append(error.message.split("\n", 1)[0])
-        return None
-
-
-def read_config(run: RunDirectory) -> Config:
-    """The config of a run; fast if it is formatted as `mt` writes it.
-
-    Parsing YAML takes ten milliseconds per run, which is long for a table of many runs.
-
-    Raises:
-        ConfigError: If it cannot be used.
-    """
-    with contextlib.suppress(OSError, ValidationError):
-        options = _written_options(read_text(run.config_file, max_bytes=MAX_CONFIG_BYTES))
-        if options is not None:
-            return Config.model_validate(options)
-    return load_config(run.config_file)
-
-
-def _written_options(text: str) -> dict[str, dict[str, Scalar]] | None:
-    """The options by section; None if a line is not formatted as by `mt.config.write`."""
-    sections: dict[str, dict[str, Scalar]] = {}
-    options: dict[str, Scalar] = {}
-    for line in text.split("\n"):
-        if not line or line.lstrip(" ").startswith("#"):
-            continue
-        if (section := _SECTION.fullmatch(line)) and section[1] not in sections:
-            options = sections.setdefault(section[1], {})
-        elif (option := _OPTION.fullmatch(line)) and sections and option[1] not in options:
-            quoted = _QUOTED.fullmatch(option[2])
-            if not option[2].isprintable() or not (quoted or _PLAIN.fullmatch(option[2])):
-                return None
-            options[option[1]] = quoted[1] if quoted else plain_scalar(option[2])
-        else:
-            return None
-    return sections
-
-
-def _curves_of(run: RunDirectory, problems: list[str]) -> Curves:
-    try:
-        return read_curves(run.metrics_file, num_train=_NUM_SPEEDS)
-    except OSError as error:
-        problems.append(f"{run.metrics_file.name} cannot be read: {error.strerror}")
-        return Curves([], [])
+    except DamagedError as error:
+        problems.append(f"{name}: {error.message}")
+    return otherwise
 
 
 def _counters_of(checkpoints: Checkpoints, problems: list[str]) -> Counters | None:
     latest = checkpoints.latest
-    if latest is None or latest.record is None:
+    record = latest.record if latest else None
+    if latest is None or record is None:
         return None
-    try:
-        return read_counters(latest.record)
-    except DamagedError as error:
-        problems.append(f"checkpoints/{latest.name}: {error.message}")
-        return None
+    return or_problem(problems, f"checkpoints/{latest.name}", lambda: read_counters(record), None)
 
 
 def _tokenizers(run: RunDirectory) -> tuple[Path, Path]:

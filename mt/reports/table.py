@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from mt.display import visible
+from mt.display import aligned, size, visible
 from mt.reports.summary import RunSummary
 
 _HEAD = (
@@ -41,7 +41,7 @@ def differences_table(differing: Mapping[str, Sequence[str]], names: Sequence[st
         return "no option differs"
     rows = [(key, *(one_line(value, _MAX_VALUE) for value in values)) for key, values in differing.items()]
     head = ("option", *map(one_line, names))
-    return "\n".join(aligned([head, *rows], num_texts=len(head)))
+    return "\n".join(aligned([head, *rows]))
 
 
 def runs_json(
@@ -77,7 +77,7 @@ def _row(each: RunSummary) -> tuple[str, ...]:
         UNKNOWN if each.best_bleu is None else f"{each.best_bleu:.2f}",
         _count(each.best_bleu_step),
         UNKNOWN if each.tokens_per_second is None else f"{each.tokens_per_second:,.0f}",
-        UNKNOWN if each.age_seconds is None else duration(each.age_seconds),
+        UNKNOWN if each.age_seconds is None else short_duration(each.age_seconds),
         size(each.num_bytes),
     )
 
@@ -92,18 +92,6 @@ def one_line(text: str, max_length: int = 1000) -> str:
     return line if len(line) <= max_length else line[: max_length - 1] + "…"
 
 
-def aligned(rows: Sequence[Sequence[str]], *, num_texts: int) -> list[str]:
-    """The rows as lines, the first ``num_texts`` columns aligned left and the others right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            f"{cell:<{width}}" if place < num_texts else f"{cell:>{width}}"
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
 def short_count(number: float) -> str:
     """A number with about three digits, such as ``950``, ``12.3k`` and ``2.32M``."""
     for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -114,15 +102,7 @@ def short_count(number: float) -> str:
     return f"{number:g}"
 
 
-def size(num_bytes: float) -> str:
-    """A size such as ``12 KB``, ``45.1 MB`` or ``1.2 GB``, in powers of 1000."""
-    for unit, name, digits in ((1e9, "GB", 1), (1e6, "MB", 1), (1e3, "KB", 0)):
-        if num_bytes >= unit:
-            return f"{num_bytes / unit:.{digits}f} {name}"
-    return f"{num_bytes:.0f} B"
-
-
-def duration(seconds: float) -> str:
+def short_duration(seconds: float) -> str:
     """A duration in the largest fitting unit, such as ``40 s``, ``12 min``, ``5 h`` or ``31 d``."""
     span = timedelta(seconds=min(max(seconds, 0.0), 1e12))
     if span < timedelta(minutes=1):

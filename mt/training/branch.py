@@ -14,8 +14,9 @@ from mt.config.config import Config
 from mt.errors import CheckpointError, Remedy, RunError
 from mt.inference.loaded_model import refuse_other_tokenizers
 from mt.run_directory import RunDirectory
-from mt.training.progress import log_file, read_metrics
+from mt.training.metrics_file import read_points
 from mt.training.resume import refuse_changed_config, write_config
+from mt.training.run_log import log_file
 
 LOG = logging.getLogger(__name__)
 
@@ -135,8 +136,8 @@ def _copy_checkpoints(origin: Origin, store: CheckpointStore) -> None:
 
 def _was_validated(origin: Origin) -> bool:
     return any(
-        point["kind"] == "validation" and point["step"] <= origin.checkpoint.step
-        for point in read_metrics(origin.run.metrics_file)
+        point.kind == "validation" and point.step <= origin.checkpoint.step
+        for point in read_points(origin.run.metrics_file)
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from mt.checkpoint.record import DamagedError
+from mt.config.explain import first_complaint
 from mt.config.training import TrainingConfig, ValidationConfig
 
 # `mt runs` reads counters without waiting for torch.
@@ -200,16 +201,8 @@ def read_values(saved: "SavedTraining", step: int) -> SavedValues:
     try:
         values = SavedValues.model_validate({**saved.values, "state": counters})
     except ValidationError as error:
-        raise DamagedError(f"its training state was not written by mt ({_complaint(error)})") from error
+        raise DamagedError(f"its training state was not written by mt ({first_complaint(error)})") from error
     updates = [values.optimizer.num_updates, values.average.num_updates if values.average else 0]
     if values.counters.step != step or max(updates) > step:
         raise DamagedError(f"its training state does not belong to step {step}")
     return values
-
-
-def _complaint(error: ValidationError) -> str:
-    """The first error, without the value itself, which may be of any length."""
-    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-    if first["type"] == "extra_forbidden":
-        return "a value that mt does not write"
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

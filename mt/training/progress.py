@@ -1,29 +1,26 @@
-"""Monitoring of a run: TensorBoard, `metrics.jsonl`, the log file, and a progress bar or log lines."""
+"""Monitoring of a run: TensorBoard, `metrics.jsonl`, and a progress bar or log lines."""
 
-import contextlib
 import json
 import logging
 import math
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
-from mt import distributed, processes
-from mt.atomic_files import append_line, write_text_atomically
+from mt.atomic_files import write_text_atomically
 from mt.config.located_yaml import Scalar
 from mt.display import terminal_width, visible
-from mt.errors import MtError
-from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels
 from mt.training.counters import Counters, CurvePoint
 from mt.training.health import Health
+from mt.training.metrics_file import Point, read_points
 from mt.training.samples import Sample, Samples, append_samples, forget_samples, sample_table
 from mt.training.step import StepResult
 from mt.training.tensorboard import hyperparameters, layout, let_older_events_be_read_first
@@ -33,13 +30,12 @@ LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN_LINES = 10.0
 # A loss one nat above its average means that the perplexity is e times as high, which is far beyond noise.
 SPIKE = 1.0
-_MAX_METRICS_BYTES = 2**30
-# JSON allows integers that are larger than any float.
-_MAX_FIGURE = 1e300
 # Steps in the running average for the remaining time: one slow step hardly changes it, a busy machine does.
 STEPS_OF_PACE = 100
 # Points of the training curve between two with the metrics of each layer, which are many.
 POINTS_BETWEEN_LAYERS = 5
+# Figures of every point that say where it is; they are not drawn.
+_POSITION = ("epoch", "num_target_tokens", "minutes")
 _BETTER: dict[str, Callable[[float, float], float]] = {"bleu": max, "chrf": max, "loss": min}
 BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps{postfix}"
 
@@ -77,11 +73,12 @@ class Progress:
         self._tensorboard = SummaryWriter(str(run.tensorboard_dir), purge_step=first_again)
         self._clip_norm = clip_norm
         self._best: dict[str, float] = {}
-        for line in kept:
-            if line["kind"] == "validation":
-                self._update_best(_figures(line))
-            if line["step"] >= first_again:
-                self._draw(line["kind"], line["step"], _figures(line))
+        for point in kept:
+            figures = {name: value for name, value in point.figures.items() if name not in _POSITION}
+            if point.kind == "validation":
+                self._update_best(figures)
+            if point.step >= first_again:
+                self._draw(point.kind, point.step, figures)
         self._metrics = run.metrics_file.open("a", encoding="utf-8")
         self._samples = run.samples_file.open("a", encoding="utf-8")
         self._bar = tqdm(
@@ -281,87 +278,15 @@ def _layer_figures(health: Health) -> dict[str, float]:
     return {f"{kind}/{layer}": norm for kind, norms in kinds.items() for layer, norm in norms.items()}
 
 
-def read_metrics(metrics_file: Path) -> list[dict[str, Any]]:
-    """The points in a metrics file, if it exists, without lines that are incomplete or not points."""
-    if not metrics_file.exists():
-        return []
-    lines = []
-    for text in read_bytes(metrics_file, max_bytes=_MAX_METRICS_BYTES).split(b"\n"):
-        with contextlib.suppress(ValueError, RecursionError):
-            line = json.loads(text)
-            if _is_point(line):
-                lines.append(line)
-    return lines
-
-
-def _is_point(line: object) -> bool:
-    """Whether a line has a step, a kind, and otherwise only metrics."""
-    if not isinstance(line, dict) or type(line.get("step")) is not int:
-        return False
-    figures = [value for name, value in line.items() if name not in ("step", "kind")]
-    return isinstance(line.get("kind"), str) and all(
-        value is None or (type(value) in (int, float) and abs(value) < _MAX_FIGURE) for value in figures
-    )
-
-
-def _forget_after(metrics_file: Path, counters: Counters) -> list[dict[str, Any]]:
-    """Keep and return the complete lines up to the current step."""
+def _forget_after(metrics_file: Path, counters: Counters) -> list[Point]:
+    """Keep and return the points up to the current step."""
     if not metrics_file.exists():
         return []
     owed = (counters.step, "validation") if counters.owes_validation else None
     kept = [
-        line
-        for line in read_metrics(metrics_file)
-        if line["step"] <= counters.step and (line["step"], line["kind"]) != owed
+        point
+        for point in read_points(metrics_file)
+        if point.step <= counters.step and (point.step, point.kind) != owed
     ]
-    write_text_atomically(metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
+    write_text_atomically(metrics_file, "".join(f"{point.text}\n" for point in kept))
     return kept
-
-
-def _figures(line: dict[str, Any]) -> dict[str, float]:
-    """The metrics of a line, without its position."""
-    return {
-        name: math.nan if value is None else value
-        for name, value in line.items()
-        if name not in ("step", "epoch", "num_target_tokens", "minutes", "kind")
-    }
-
-
-@contextlib.contextmanager
-def log_file(run: RunDirectory) -> Iterator[Callable[[int, str], None]]:
-    """Also write log messages to the run's own log file, those of other processes with their number.
-
-    It yields a function that writes a line only to the file, with a level of `logging`.
-
-    An error that leaves the ``with`` block is written there too, because stderr may be closed or far away.
-    The loss of another process is not, because the first process reports it.
-    """
-    handler = logging.FileHandler(run.log_file, encoding="utf-8")
-    who = "" if processes.is_first() else f"process {processes.rank()}: "
-    handler.setFormatter(_VisibleFormatter(f"%(asctime)s %(levelname)s {who}%(message)s"))
-    logger = logging.getLogger("mt")
-    logger.addHandler(handler)
-
-    def note(level: int, text: str) -> None:
-        record = LOG.makeRecord(LOG.name, level, "", 0, "%s", (text,), None)
-        with contextlib.suppress(OSError):  # The disk may be full.
-            append_line(run.log_file, handler.format(record))
-
-    try:
-        yield note
-    except Exception as error:
-        if not distributed.is_lost_connection(error):
-            text = str(error) if isinstance(error, MtError) else f"{type(error).__name__}: {error}"
-            # The caller informs the user.
-            note(logging.ERROR, f"Failed: {text}")
-        raise
-    finally:
-        logger.removeHandler(handler)
-        handler.close()
-
-
-class _VisibleFormatter(logging.Formatter):
-    """Makes control characters visible, because the file may be shown in a terminal."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))

@@ -25,7 +25,7 @@ from mt.inference.loaded_model import refuse_other_computation, refuse_other_tok
 from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
 from mt.training.counters import SavedValues, read_values
-from mt.training.progress import read_metrics
+from mt.training.metrics_file import read_points
 from mt.training.train_state import TrainState
 
 LOG = logging.getLogger(__name__)
@@ -181,10 +181,10 @@ def refuse_lost_checkpoints(run: RunDirectory, store: CheckpointStore, config: C
         RunError: If it had one; the message names the files that prove it.
     """
     traces = [f"checkpoints/{name}" for name in store.traces()]
-    points = read_metrics(run.metrics_file)
-    validated = [point["step"] for point in points if point["kind"] == "validation"]
+    points = read_points(run.metrics_file)
+    validated = [point.step for point in points if point.kind == "validation"]
     first_saved = min([_earlier_config(run, config).checkpoint.every_steps, *validated])
-    if any(point["step"] > first_saved for point in points):
+    if any(point.step > first_saved for point in points):
         traces.append(run.metrics_file.name)
     if traces:
         raise RunError(

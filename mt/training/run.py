@@ -29,7 +29,7 @@ from mt.training.branch import branch_off, find_origin
 from mt.training.counters import Counters
 from mt.training.interruption import Interruption
 from mt.training.loop import train
-from mt.training.progress import Progress, log_file
+from mt.training.progress import Progress
 from mt.training.resume import (
     ResumePoint,
     describe_environment,
@@ -39,6 +39,7 @@ from mt.training.resume import (
     report_resuming,
     write_config,
 )
+from mt.training.run_log import log_file
 from mt.training.session import Session
 from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.transformer import Transformer

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from mt.atomic_files import write_text_atomically
-from mt.display import markdown_text
+from mt.display import markdown_table, markdown_text
 from mt.regular_files import read_bytes
 
 _MAX_BYTES = 2**30
@@ -78,8 +78,7 @@ def sample_table(samples: Sequence[Sample], before: Samples | None) -> str:
         )
         for each in samples
     ]
-    lines = [("source", "reference", "translation", change), ("---",) * 4, *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown_table(("source", "reference", "translation", change), rows)
 
 
 def _change(known: Mapping[str, str], sample: Sample) -> str:

@@ -1,13 +1,22 @@
 """What YAML means here, and where its values stand."""
 
 import time
+from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from mt.config import located_yaml
+from mt.config.config import Config
 from mt.config.located_yaml import one_short_line, plain_scalar, read_yaml
+from mt.config.write import config_to_yaml
 from mt.errors import ConfigError
 
 QUOTES = r"Text that begins with one of \* .* must be in quotes\."
+ROOT = Path(__file__).parent.parent.parent
+CONFIGS = [*sorted((ROOT / "configs").glob("*.yaml")), *sorted((ROOT / "tests/golden").rglob("config.yaml"))]
 
 
 def read(text: str) -> object:
@@ -151,3 +160,81 @@ def test_what_a_message_shows_is_one_short_line_without_control_characters() -> 
     assert one_short_line("\x1b[31mred\ud800") == "�[31mred�"
     assert one_short_line("x" * 60) == "x" * 60
     assert one_short_line("x" * 61) == "x" * 59 + "…"
+
+
+def _read_by_both(text: str) -> tuple[object, object]:
+    """The located values, or the error, with libyaml and without."""
+
+    def result(loader: object) -> object:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(located_yaml, "_FAST_LOADER", loader)
+            try:
+                value, places = read_yaml(text, lambda line: f"line {line}")
+            except ConfigError as error:
+                return str(error)
+        return repr(value), list(places.items())
+
+    return result(yaml.CSafeLoader), result(yaml.SafeLoader)
+
+
+with_libyaml = pytest.mark.skipif(not hasattr(yaml, "CSafeLoader"), reason="PyYAML was built without libyaml")
+
+
+@with_libyaml
+@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_libyaml_reads_every_config_as_pyyaml_does(file: Path) -> None:
+    one, other = _read_by_both(file.read_text(encoding="utf-8"))
+    assert one == other
+
+
+@with_libyaml
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            "a:",
+            "a: ~",
+            "a: ''",
+            'a: ""',
+            "a: '3'",
+            'a: "3"',
+            "a: 010",
+            "a: 1e3",
+            "a: b  # c",
+            "a: 'b''c'",
+        ),
+        *("a: |\n  b\n  c", "a: >-\n  b\n  c\n", "a:\n  - b\n  - {c: d}\n", "a: [1, 'b', [], {}]"),
+        *('a: "\\u263a\\x41\\/\\\n  b"', "é😀: 中😀 b\nc: d", "a: b\r\nc:\r\n  d: e\r\n", "a: b\x85c: d"),
+        *("a: b\u2028c: d", "%YAML 1.1\n---\na: b\n...", "a: b\n  c\n\n  d", "[a, b]", "a", "a: -\nb: ?"),
+        *("? a\n: b", "a: b\t# c", "a: b\t", "\ufeffa: 😀", "a: \ufeff\n", "a: b\n\ufeffc: d", "a: \ud800"),
+        *(
+            "a: \x01",
+            "\ta: b",
+            "a: [b",
+            'a: "\\q"',
+            'a: "\\UFFFFFFFF"',
+            "a: &b c",
+            "a: *b",
+            "a: !b c",
+            "a: @b",
+        ),
+        *("a: b\n---\nc: d", "a: b: c", "a: 'b", "[" * 30, "a: b\na: c", "a: {b? \xa0", "!:! a"),
+    ],
+)
+def test_libyaml_reads_odd_text_as_pyyaml_does(text: str) -> None:
+    one, other = _read_by_both(text)
+    assert one == other
+
+
+@with_libyaml
+@settings(deadline=None)
+@given(path=st.text(min_size=1), src=st.text(min_size=1), number=st.integers(1, 10**9))
+def test_libyaml_reads_what_is_written_as_pyyaml_does(path: str, src: str, number: int) -> None:
+    data = {"path": path, "src": src, "tgt": "x", "num_train_pairs": number}
+    try:
+        config = Config.model_validate({"data": data, "training": {"max_steps": 1}})
+    except ValueError:  # Not a config in the first place.
+        return
+    one, other = _read_by_both(config_to_yaml(config))
+    assert one == other

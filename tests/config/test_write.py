@@ -11,7 +11,7 @@ import yaml
 from mt.config.config import Config
 from mt.config.explain import SECTIONS, choices
 from mt.config.load import load_config
-from mt.config.write import config_to_yaml, differences
+from mt.config.write import changed_options, config_to_yaml, differences
 
 BASE: dict[str, dict[str, Any]] = {
     "data": {"path": "builtin:primer", "src": "en", "tgt": "no"},
@@ -118,6 +118,14 @@ def test_a_few_keys_make_a_short_recipe(write_config: Callable[[str], Path]) -> 
         'data:\n  path: builtin:primer\n  src: en\n  tgt: "no"\n\ntraining:\n  max_steps: 1000\n'
     )
     assert load_config(write_config(recipe)) == config
+
+
+def test_changed_options_alone_load_back_to_the_config(write_config: Callable[[str], Path]) -> None:
+    config = with_changes(training__seed=2, training__label_smoothing=0.1, model__dropout=0.3)
+    changed = changed_options(config)
+    given = {"data.path", "data.src", "data.tgt", "training.max_steps"}
+    assert changed == given | {"training.seed", "model.dropout"}
+    assert load_config(write_config(config_to_yaml(config, keys=changed))) == config
 
 
 def test_differences_name_field_and_both_values() -> None:

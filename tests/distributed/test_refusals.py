@@ -17,8 +17,8 @@ from mt.display import show_only_errors
 from mt.errors import ConfigError, RunError, TrainingError
 from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
-from mt.training.progress import log_file
 from mt.training.run import run_training
+from mt.training.run_log import log_file
 from mt.training.step import accumulate_gradients
 from mt.transformer.build import build_transformer
 

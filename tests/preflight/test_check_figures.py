@@ -10,7 +10,7 @@ import sacrebleu
 from mt.config.data import TokenizerConfig
 from mt.data.batches.dataset import EncodedPairs, encode_pairs
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
-from mt.preflight.layout import between, duration, size, table
+from mt.preflight.layout import between, duration
 from mt.preflight.text import (
     Unknown,
     count_unknown,
@@ -88,15 +88,7 @@ def test_pairs_that_are_looked_at_are_spread_evenly() -> None:
     assert spread(pairs, 3)["src"][:] == ["0", "3", "6"]
 
 
-def test_tables_and_units() -> None:
-    assert table([("a", "1"), ("long", "100")], right=True) == ["a       1", "long  100"]
-    assert table([("a", "1", "x"), ("long", "100", "")]) == ["a     1    x", "long  100"]
-    assert [size(n) for n in (0, 13_500_000, 999_949_999, 2_345_000_000)] == [
-        "0.0 MB",
-        "13.5 MB",
-        "999.9 MB",
-        "2.3 GB",
-    ]
+def test_times_in_a_suitable_unit() -> None:
     assert [duration(s) for s in (1.24, 119, 120, 7200, 172_800)] == [
         "1.2 seconds",
         "119.0 seconds",

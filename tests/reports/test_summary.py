@@ -16,15 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mt.config.config import Config
-from mt.config.load import load_config
-from mt.config.write import config_to_yaml
-from mt.errors import ConfigError, RunError
-from mt.reports.summary import RunSummary, differing_options, find_runs, read_config, summarise
+from mt.errors import RunError
+from mt.reports.summary import RunSummary, differing_options, find_runs, summarise
 from mt.reports.table import short_count
 from mt.run_directory import RunDirectory
 
 GoldenRun = Callable[..., RunDirectory]
-CONFIGS = sorted((Path(__file__).parent.parent.parent / "configs").glob("*.yaml"))
 BEFORE = "checkpoints/step_0000600"
 
 
@@ -184,40 +181,6 @@ def test_runs_are_found_in_folders_and_by_name_without_repetition(golden_run: Go
         find_runs([folder / "notes"])
     with pytest.raises(RunError, match=r"Cannot list .*nowhere: No such file"):
         find_runs([folder / "nowhere"])
-
-
-@pytest.mark.parametrize("recipe", CONFIGS, ids=lambda file: file.stem)
-def test_the_fast_reader_of_a_written_config_reads_what_the_other_reads(recipe: Path, tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path)
-    run.config_file.write_text(config_to_yaml(load_config(recipe)))
-    assert read_config(run) == load_config(run.config_file) == load_config(recipe)
-
-
-@settings(max_examples=50, deadline=None)
-@given(path=st.text(min_size=1), src=st.text(min_size=1), number=st.integers(1, 10**9))
-def test_the_fast_reader_agrees_for_any_text(
-    path: str, src: str, number: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    run = RunDirectory(tmp_path_factory.mktemp("config"))
-    try:
-        data = {"path": path, "src": src, "tgt": "x", "num_train_pairs": number}
-        text = config_to_yaml(Config.model_validate({"data": data, "training": {"max_steps": 1}}))
-        run.config_file.write_text(text)
-        expected = load_config(run.config_file)
-    except (ValueError, ConfigError):  # Not a config in the first place.
-        return
-    assert read_config(run) == expected
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["  path: [a]", "  path: a: b", "  path: a\n  path: b", "\tpath: a", "  path: *a", "path", "  path: -"],
-)
-def test_the_fast_reader_leaves_any_other_form_to_the_other(line: str, tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path)
-    run.config_file.write_text(f"data:\n{line}\n  src: en\n  tgt: de\ntraining:\n  max_steps: 1\n")
-    with pytest.raises(ConfigError):
-        read_config(run)
 
 
 def test_options_that_differ_are_those_that_were_set_apart(make_config: Callable[..., Config]) -> None:

@@ -12,7 +12,7 @@ from mt.config.config import Config
 from mt.errors import DataError, Remedy, TrainingError
 from mt.reports.log import read_log
 from mt.run_directory import RunDirectory
-from mt.training.progress import read_metrics
+from mt.training.metrics_file import read_points
 from mt.training.run import run_training
 from mt.training.step import LaunchedStep, StepResult
 from mt.training.train_state import TrainState
@@ -70,8 +70,8 @@ def test_validations_with_a_huge_loss_stay_in_the_metrics(
     monkeypatch.setattr("mt.training.session.attention_images", lambda *_: [])
     for steps in (8, 12):
         run_training(make_config(f"training.max_steps={steps}", "validation.metric=loss"), run)
-    validations = [point for point in read_metrics(run.metrics_file) if point["kind"] == "validation"]
-    assert [point["step"] for point in validations] == [4, 8, 12]
+    validations = [point for point in read_points(run.metrics_file) if point.kind == "validation"]
+    assert [point.step for point in validations] == [4, 8, 12]
     assert "perplexity 1e+299  " in run.log_file.read_text()
 
 
