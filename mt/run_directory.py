@@ -27,6 +27,11 @@ class RunDirectory:
     path: Path
 
     @property
+    def name(self) -> str:
+        """The name of the folder, or of the link to it; empty for the root of the file system."""
+        return _ending_in_its_name(self.path).name
+
+    @property
     def config_file(self) -> Path:
         """Every option of the run, with the defaults; a folder that contains this file is a run."""
         return self.path / "config.yaml"
@@ -275,8 +280,7 @@ class RunDirectory:
             RunError: If there is no run here, a process is training in it, or it cannot be moved.
         """
         self.require()
-        # "." has no name to add to.
-        path = self.path if self.path.name else self.path.absolute()
+        path = _ending_in_its_name(self.path)
         free = (path.with_name(f"{path.name}.old-{n}") for n in itertools.count(1))
         aside = next(candidate for candidate in free if not os.path.lexists(candidate))
         with self.lock():
@@ -305,8 +309,12 @@ def as_run(run: str | Path | RunDirectory) -> RunDirectory:
 
     The current directory gets its full path: "." would still be the old run after that has been set aside.
     """
-    path = run.path if isinstance(run, RunDirectory) else Path(run)
-    return RunDirectory(path if path.name else path.absolute())
+    return RunDirectory(_ending_in_its_name(run.path if isinstance(run, RunDirectory) else Path(run)))
+
+
+def _ending_in_its_name(path: Path) -> Path:
+    """The path of a folder; in full if it ends in "." or "..", which are not its name."""
+    return path.resolve() if path.name in ("", "..") else path
 
 
 def newest_run(runs: Path) -> RunDirectory:

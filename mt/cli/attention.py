@@ -130,8 +130,7 @@ def attention(
 
         _write(picture(maps, kind, heads, layer=index, format=made), out, made)
     else:
-        name = found.path.name or found.path.absolute().name
-        _write(_text(maps, made, f"{name}, checkpoint {checkpoint}"), out, made)
+        _write(_text(maps, made, f"{found.name}, checkpoint {checkpoint}"), out, made)
 
 
 def _format(given: Format | None, out: Path | None) -> Format:

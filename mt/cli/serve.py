@@ -142,7 +142,9 @@ def _refuse_equal_names(paths: list[Path]) -> None:
 
 def _name(path: Path) -> str:
     """The name by which clients choose a run: that of its folder, as JSON can hold it."""
-    return visible(path.absolute().name)
+    from mt.run_directory import RunDirectory
+
+    return visible(RunDirectory(path).name)
 
 
 class _Loaded(NamedTuple):

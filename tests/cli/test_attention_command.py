@@ -66,11 +66,12 @@ def test_a_page_without_anything_to_show_is_refused(call: Call, trained: RunDire
     assert "left out, because one side has no words: line 2\n" in ended.err
 
 
+@pytest.mark.parametrize(("folder", "run"), [(".", "."), ("checkpoints", "..")])
 def test_the_page_names_the_run_in_which_it_is_called(
-    call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    folder: str, run: str, call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(trained.path)
-    assert call("attention", "--run", ".", SENTENCE).code == 0
+    monkeypatch.chdir(trained.path / folder)
+    assert call("attention", "--run", run, SENTENCE).code == 0
     assert "<title>Attention of tiny, checkpoint best</title>" in Path("attention.html").read_text()
 
 

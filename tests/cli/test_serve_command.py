@@ -95,6 +95,16 @@ def test_a_run_whose_name_is_not_utf_8_is_served_under_one_that_is(
     assert said["run"]["run"] == said["answer"]["run"] == "caf\\udce9"
 
 
+def test_a_run_named_by_dots_is_served_by_the_name_of_its_folder(
+    call: Call, trained: RunDirectory, served: Callable[[Ask], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+    served(lambda client: names.append(client.get("/health").json()["runs"][0]["run"]))
+    monkeypatch.chdir(trained.checkpoints_dir)
+    ended = call("serve", "--run", "..", "--port", "0", "--device", "cpu")
+    assert (ended.code, names) == (0, [trained.path.name])
+
+
 def test_an_exported_folder_is_served_as_the_run_beside_it(
     call: Call, trained: RunDirectory, served: Callable[[Ask], None]
 ) -> None:

@@ -241,6 +241,14 @@ def test_only_the_model_itself_has_the_score_of_the_headline(golden_run: GoldenR
     assert not {28.5, 99.75} & set(values)
 
 
+def test_a_run_named_by_dots_is_reported_by_the_name_of_its_folder(
+    golden_run: GoldenRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = golden_run()
+    monkeypatch.chdir(run.checkpoints_dir)
+    assert card(report_of(RunDirectory(Path("..")))) == card(report_of(run))
+
+
 def test_the_config_in_the_report_is_that_of_the_run(golden_run: GoldenRun) -> None:
     run = golden_run()
     outline = Outline(page(report_of(run)))
