@@ -107,6 +107,31 @@ class RunDirectory:
         """The sentence pairs of a step whose loss or gradient was not finite."""
         return self.path / "bad_batches" / f"step_{step:07d}.json"
 
+    def is_own_file(self, file: Path) -> bool:
+        """Whether ``file`` is one that training or evaluation writes, such as the config or a checkpoint."""
+        place, folder = file.resolve(), self.path.resolve()
+        if not place.is_relative_to(folder):
+            return False
+        entry = Path(*place.relative_to(folder).parts[:1])
+        own = (
+            self.config_file,
+            self.src_tokenizer_file,
+            self.tgt_tokenizer_file,
+            self.corpus_file,
+            self.log_file,
+            self.metrics_file,
+            self.evaluations_file,
+            self.samples_file,
+            self.tensorboard_dir,
+            self.checkpoints_dir,
+            self.lock_file,
+            self.stopped_file,
+            self.hypotheses_file("*"),
+            self.references_file("*"),
+            self.bad_batch_file(0).parent,
+        )
+        return any(entry.match(each.name) for each in own)
+
     @property
     def exists(self) -> bool:
         """Whether there is a run here."""

@@ -58,6 +58,10 @@ def test_every_file_of_a_run_is_inside_it_under_its_own_name() -> None:
     assert len(paths) == 14
     assert len(set(paths)) == len(paths)
     assert all(path.parent == run.path for path in paths)
+    paths += [run.references_file("test"), run.bad_batch_file(7), run.checkpoints_dir / "best"]
+    assert all(run.is_own_file(path) for path in paths)
+    others = (run.path / "report.html", run.path / "notes" / "config.yaml", Path("config.yaml"), run.path)
+    assert not any(run.is_own_file(path) for path in others)
 
 
 def test_a_run_is_a_folder_with_a_config(tmp_path: Path) -> None:

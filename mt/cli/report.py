@@ -10,7 +10,14 @@ import typer
 
 import mt
 from mt.cli.logs import show_logs
-from mt.cli.options import CheckpointOption, DeviceOption, RunOption, find_run, refuse_missing_folder
+from mt.cli.options import (
+    CheckpointOption,
+    DeviceOption,
+    RunOption,
+    find_run,
+    refuse_missing_folder,
+    refuse_overwriting,
+)
 from mt.errors import MtError
 
 if TYPE_CHECKING:
@@ -54,6 +61,7 @@ def report(
     show_logs()
     refuse_missing_folder(out)
     found = find_run(run)
+    refuse_overwriting(out, found.path)
     from mt.atomic_files import write_output
     from mt.attention_maps.page import script_hash
     from mt.reports.card import card

@@ -175,6 +175,18 @@ def test_a_folder_that_is_not_there_is_named_before_anything_is_computed(
     assert "there is no folder" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("own", ["config.yaml", "checkpoints/latest"])
+def test_the_files_of_the_run_are_not_replaced(
+    trained: RunDirectory, report: Callable[..., int], own: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = (trained.path / own).read_bytes()
+    assert report("--run", trained.path, "--sentences", "0", "--out", trained.path / own) == 2
+    assert "would be replaced" in capfd.readouterr().err
+    assert (trained.path / own).read_bytes() == before
+    for _ in range(2):
+        assert report("--run", trained.path, "--sentences", "0", "--out", trained.path / "report.html") == 0
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_page_in_a_browser_is_quiet_fits_and_asks_for_nothing(
