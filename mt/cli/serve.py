@@ -54,7 +54,9 @@ MaxQueueOption = Annotated[
 ]
 TimeoutOption = Annotated[
     int,
-    typer.Option(min=1, metavar="SECONDS", help="Give up on a request after this time, with status 503."),
+    typer.Option(
+        min=1, max=86_400, metavar="SECONDS", help="Give up on a request after this time, with status 503."
+    ),
 ]
 LayerOption = Annotated[
     int | None,

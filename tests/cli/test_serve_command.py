@@ -55,6 +55,12 @@ def test_a_missing_run_and_a_missing_layer_are_refused(call: Call, trained: RunD
     refused(call("serve", "--run", trained.path, "--port", "0", "--layer", "9"), "no decoder layer 9")
 
 
+@pytest.mark.parametrize("seconds", ["86401", f"1{'0' * 400}"])
+def test_a_limit_of_more_than_a_day_is_refused(seconds: str, call: Call, trained: RunDirectory) -> None:
+    ended = call("serve", "--run", trained.path, "--port", "0", "--timeout", seconds)
+    assert (ended.code, "--timeout" in ended.err, "86400" in ended.err) == (2, True, True)
+
+
 def test_a_layer_to_align_by_needs_float32(
     call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
