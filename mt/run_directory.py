@@ -27,6 +27,11 @@ class RunDirectory:
     path: Path
 
     @property
+    def name(self) -> str:
+        """The name of the folder, or of the link to it; empty for the root of the file system."""
+        return _ending_in_its_name(self.path).name
+
+    @property
     def config_file(self) -> Path:
         """Every option of the run, with the defaults; a folder that contains this file is a run."""
         return self.path / "config.yaml"
@@ -101,6 +106,31 @@ class RunDirectory:
     def bad_batch_file(self, step: int) -> Path:
         """The sentence pairs of a step whose loss or gradient was not finite."""
         return self.path / "bad_batches" / f"step_{step:07d}.json"
+
+    def is_own_file(self, file: Path) -> bool:
+        """Whether ``file`` is one that training or evaluation writes, such as the config or a checkpoint."""
+        place, folder = file.resolve(), self.path.resolve()
+        if not place.is_relative_to(folder):
+            return False
+        entry = Path(*place.relative_to(folder).parts[:1])
+        own = (
+            self.config_file,
+            self.src_tokenizer_file,
+            self.tgt_tokenizer_file,
+            self.corpus_file,
+            self.log_file,
+            self.metrics_file,
+            self.evaluations_file,
+            self.samples_file,
+            self.tensorboard_dir,
+            self.checkpoints_dir,
+            self.lock_file,
+            self.stopped_file,
+            self.hypotheses_file("*"),
+            self.references_file("*"),
+            self.bad_batch_file(0).parent,
+        )
+        return any(entry.match(each.name) for each in own)
 
     @property
     def exists(self) -> bool:
@@ -275,8 +305,7 @@ class RunDirectory:
             RunError: If there is no run here, a process is training in it, or it cannot be moved.
         """
         self.require()
-        # "." has no name to add to.
-        path = self.path if self.path.name else self.path.absolute()
+        path = _ending_in_its_name(self.path)
         free = (path.with_name(f"{path.name}.old-{n}") for n in itertools.count(1))
         aside = next(candidate for candidate in free if not os.path.lexists(candidate))
         with self.lock():
@@ -305,8 +334,12 @@ def as_run(run: str | Path | RunDirectory) -> RunDirectory:
 
     The current directory gets its full path: "." would still be the old run after that has been set aside.
     """
-    path = run.path if isinstance(run, RunDirectory) else Path(run)
-    return RunDirectory(path if path.name else path.absolute())
+    return RunDirectory(_ending_in_its_name(run.path if isinstance(run, RunDirectory) else Path(run)))
+
+
+def _ending_in_its_name(path: Path) -> Path:
+    """The path of a folder; in full if it ends in "." or "..", which are not its name."""
+    return path.resolve() if path.name in ("", "..") else path
 
 
 def newest_run(runs: Path) -> RunDirectory:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mt.errors import Remedy, RunError
-from mt.run_directory import RunDirectory, newest_run
+from mt.run_directory import RunDirectory, as_run, newest_run
 
 HOLD_THE_LOCK = """
 import sys, time
@@ -58,6 +58,10 @@ def test_every_file_of_a_run_is_inside_it_under_its_own_name() -> None:
     assert len(paths) == 14
     assert len(set(paths)) == len(paths)
     assert all(path.parent == run.path for path in paths)
+    paths += [run.references_file("test"), run.bad_batch_file(7), run.checkpoints_dir / "best"]
+    assert all(run.is_own_file(path) for path in paths)
+    others = (run.path / "report.html", run.path / "notes" / "config.yaml", Path("config.yaml"), run.path)
+    assert not any(run.is_own_file(path) for path in others)
 
 
 def test_a_run_is_a_folder_with_a_config(tmp_path: Path) -> None:
@@ -226,10 +230,27 @@ def test_runs_set_aside_never_overwrite_each_other(tmp_path: Path) -> None:
     assert list((tmp_path / "x.old-2").iterdir()) == []
 
 
-def test_a_run_named_by_a_dot_is_set_aside_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(make_run(tmp_path / "x").path)
-    RunDirectory(Path()).set_aside()
+@pytest.mark.parametrize(("place", "path"), [(".", "."), ("tensorboard", ".."), ("a/b", "../..")])
+def test_a_run_named_by_dots_has_the_name_of_its_folder_and_is_set_aside_too(
+    place: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_run(tmp_path / "x").path / place
+    folder.mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(folder)
+    assert RunDirectory(Path(path)).name == "x"
+    assert as_run(path).path == tmp_path / "x"
+    RunDirectory(Path(path)).set_aside()
     assert RunDirectory(tmp_path / "x.old-1").exists
+
+
+def test_a_link_to_a_run_has_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run(tmp_path / "disk" / "x")
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "x")
+    monkeypatch.chdir(tmp_path)
+    assert RunDirectory(Path("link")).name == "link"
+    # As the system reads it: the parent of the target.
+    assert RunDirectory(Path("link", "..")).name == "disk"
+    assert RunDirectory(Path("/")).name == ""
 
 
 def test_what_is_not_a_run_is_never_moved(tmp_path: Path) -> None:

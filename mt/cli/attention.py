@@ -20,6 +20,7 @@ from mt.cli.options import (
     choose_beam,
     find_run,
     refuse_missing_folder,
+    refuse_overwriting,
 )
 from mt.display import counted
 from mt.errors import ConfigError, DataError
@@ -112,11 +113,14 @@ def attention(
         raise ConfigError("--kind and --head are for pictures: add --format svg or --format png.")
     if made in ("png", "svg"):
         _refuse_missing_extra()
-    refuse_missing_folder(out)
+    place = _place(out, made)
+    refuse_missing_folder(place)
+    refuse_overwriting(place, file)
     strategy = choose_beam(beam, length_penalty, length_normalization)
     pairs = _read(sentences, file, target, target_column)
     _refuse_too_many(made, len(pairs.sources))
     found = find_run(run)
+    refuse_overwriting(place, found.path)
     from mt.attention_maps.alignment import attention_maps
     from mt.device import choose_device
     from mt.inference.translator import Translator
@@ -128,10 +132,9 @@ def attention(
     if made == "png" or made == "svg":
         from mt.attention_maps.picture import picture
 
-        _write(picture(maps, kind, heads, layer=index, format=made), out, made)
+        _write(picture(maps, kind, heads, layer=index, format=made), place)
     else:
-        name = found.path.name or found.path.absolute().name
-        _write(_text(maps, made, f"{name}, checkpoint {checkpoint}"), out, made)
+        _write(_text(maps, made, f"{found.name}, checkpoint {checkpoint}"), place)
 
 
 def _format(given: Format | None, out: Path | None) -> Format:
@@ -139,6 +142,11 @@ def _format(given: Format | None, out: Path | None) -> Format:
         return given
     endings: dict[str, Format] = {".png": "png", ".svg": "svg", ".json": "json"}
     return endings.get(out.suffix.lower() if out else "", "html")
+
+
+def _place(out: Path | None, made: Format) -> Path | None:
+    """The file to write; None for standard output."""
+    return Path(f"attention.{made}") if out is None and made not in ("json", "pharaoh") else out
 
 
 class _Pairs(NamedTuple):
@@ -249,13 +257,13 @@ def _text(maps: "AttentionMaps", made: Format, model_name: str) -> str:
             return attention_page(maps, model_name)
 
 
-def _write(content: str | bytes, out: Path | None, made: Format) -> None:
-    if out is None and made in ("json", "pharaoh") and isinstance(content, str):
+def _write(content: str | bytes, place: Path | None) -> None:
+    if place is None:
+        assert isinstance(content, str)
         sys.stdout.write(content)
         sys.stdout.flush()
         return
     from mt.atomic_files import write_output
 
-    path = out or Path(f"attention.{made}")
-    write_output(path, content)
-    typer.echo(f"Wrote {path}.", err=True)
+    write_output(place, content)
+    typer.echo(f"Wrote {place}.", err=True)

@@ -19,9 +19,11 @@ from mt.cli.options import (
     TestSetNameOption,
     TestSetOption,
     choose_beam,
+    corpus_files,
     find_ensemble,
     find_run,
     refuse_missing_folder,
+    refuse_overwriting,
 )
 from mt.display import counted, in_precision, visible
 
@@ -71,6 +73,7 @@ def evaluate(
     show_logs()
     refuse_missing_folder(json)
     found = find_run(run)
+    refuse_overwriting(json, found.path, *corpus_files(data))
     strategy = choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
     from mt.evaluation.evaluate import described, run_evaluation

@@ -325,6 +325,29 @@ def refuse_missing_folder(file: Path | None) -> None:
         raise ConfigError(f"{file} is a folder: name a file in it.")
 
 
+def corpus_files(path: str | None) -> list[Path]:
+    """The files of a corpus, of which there are two for a parallel text; none without a path."""
+    return [Path(part.strip()) for part in path.split(",")] if path else []
+
+
+def refuse_overwriting(out: Path | None, *inputs: Path | None) -> None:
+    """Check early that ``out`` replaces neither an input nor, where an input is a run, one of its files.
+
+    Raises:
+        ConfigError: If it does.
+    """
+    from mt.run_directory import RunDirectory
+
+    # A terminal may be both input and output; only a regular file is replaced.
+    if out is None or not out.is_file():
+        return
+    for path in inputs:
+        if path and path.exists() and (out.samefile(path) or RunDirectory(path).is_own_file(out)):
+            raise ConfigError(
+                f"{out} would be replaced by the output, but it is an input: choose another file to write."
+            )
+
+
 def parse_duration(text: str) -> float:
     """Seconds of a duration such as 90s, 45m, 3h50m or 1d2h.
 

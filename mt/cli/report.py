@@ -1,5 +1,6 @@
 """`mt report`: a run as a page or a model card to share with others."""
 
+import logging
 import time
 from datetime import UTC, datetime
 from itertools import islice
@@ -10,12 +11,25 @@ import typer
 
 import mt
 from mt.cli.logs import show_logs
-from mt.cli.options import CheckpointOption, DeviceOption, RunOption, find_run, refuse_missing_folder
+from mt.cli.options import (
+    CheckpointOption,
+    DeviceOption,
+    RunOption,
+    find_run,
+    refuse_missing_folder,
+    refuse_overwriting,
+)
+from mt.cli.remedies import sentence
 from mt.errors import MtError
 
 if TYPE_CHECKING:
+    import torch
+
+    from mt.reports.report import Report
     from mt.reports.samples import Samples
     from mt.run_directory import RunDirectory
+
+LOG = logging.getLogger(__name__)
 
 
 def report(
@@ -54,23 +68,43 @@ def report(
     show_logs()
     refuse_missing_folder(out)
     found = find_run(run)
+    refuse_overwriting(out, found.path)
     from mt.atomic_files import write_output
-    from mt.attention_maps.page import script_hash
+    from mt.checkpoint.store import CheckpointStore
+    from mt.device import choose_device
     from mt.reports.card import card
-    from mt.reports.facts import gather_facts
     from mt.reports.page import page
+
+    chosen_device = choose_device(device)
+    # Without the best one there is still a report, but one that was named must be there.
+    if checkpoint != "best":
+        CheckpointStore(found.checkpoints_dir).require(checkpoint)
+    written = _gather(found, checkpoint, chosen_device, sentences, attention if format == "html" else 0)
+    text = page(written) if format == "html" else card(written)
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    write_output(out, text)
+    typer.echo(f"Wrote {out}.", err=True)
+
+
+def _gather(
+    run: "RunDirectory", checkpoint: str, device: "torch.device", num_sentences: int, num_attention: int
+) -> "Report":
+    """The contents of the report; what has to be left out is also a warning."""
+    from mt.attention_maps.page import script_hash
+    from mt.reports.facts import gather_facts
     from mt.reports.report import Report
 
-    facts = gather_facts(found, now=time.time())
+    facts = gather_facts(run, now=time.time())
     left_out = list(facts.problems)
     samples, shown = None, ""
     try:
-        if sentences:
-            samples, shown = _samples(
-                found, checkpoint, device, sentences, attention if format == "html" else 0
-            )
+        if num_sentences:
+            samples, shown = _samples(run, checkpoint, device, num_sentences, num_attention)
     except MtError as error:
         left_out.append(f"Translations and attention are left out: {error.message}")
+        LOG.warning("translations and attention are left out: %s", sentence(error))
     written = Report(
         facts,
         samples,
@@ -80,28 +114,24 @@ def report(
         mt_version=mt.__version__,
         left_out=left_out,
     )
-    text = page(written) if format == "html" else card(written)
-    if out is None:
-        typer.echo(text, nl=False)
-        return
-    write_output(out, text)
-    typer.echo(f"Wrote {out}.", err=True)
+    for problem in facts.problems:
+        LOG.warning("%s", problem)
+    return written
 
 
 def _samples(
-    run: "RunDirectory", checkpoint: str, device: str, num_sentences: int, num_attention: int
+    run: "RunDirectory", checkpoint: str, device: "torch.device", num_sentences: int, num_attention: int
 ) -> "tuple[Samples, str]":
     """Ranked translations, and what the model attended to in the best of them, as HTML."""
     from mt.attention_maps.alignment import attention_maps
     from mt.attention_maps.page import attention_html
-    from mt.device import choose_device
     from mt.inference.attention import is_recordable
     from mt.inference.loaded_model import load_model
     from mt.inference.translator import Translator
     from mt.reports.samples import rank_samples
 
     loaded = load_model(run, checkpoint)
-    translator = Translator.from_loaded(loaded, device=choose_device(device))
+    translator = Translator.from_loaded(loaded, device=device)
     samples = rank_samples(run, loaded, translator, num_sentences=num_sentences)
     # Sentences that were translated in parts, or cut off, have no single attention map.
     drawable = (each for each in samples.short if is_recordable(translator, each.source, each.translation))

@@ -54,7 +54,9 @@ MaxQueueOption = Annotated[
 ]
 TimeoutOption = Annotated[
     int,
-    typer.Option(min=1, metavar="SECONDS", help="Give up on a request after this time, with status 503."),
+    typer.Option(
+        min=1, max=86_400, metavar="SECONDS", help="Give up on a request after this time, with status 503."
+    ),
 ]
 LayerOption = Annotated[
     int | None,
@@ -142,7 +144,9 @@ def _refuse_equal_names(paths: list[Path]) -> None:
 
 def _name(path: Path) -> str:
     """The name by which clients choose a run: that of its folder, as JSON can hold it."""
-    return visible(path.absolute().name)
+    from mt.run_directory import RunDirectory
+
+    return visible(RunDirectory(path).name)
 
 
 class _Loaded(NamedTuple):

@@ -7,6 +7,7 @@ import yaml
 
 from mt.display import markdown_table, markdown_text, origin_of_split, visible
 from mt.evaluation.analysis import ScoredSentence
+from mt.reports.facts import CorpusFacts
 from mt.reports.report import Report, ScoreRow
 
 _MAX_CHARACTERS = 2000
@@ -39,16 +40,23 @@ def card(report: Report) -> str:
 
 def _front_matter(report: Report) -> str:
     rows = [row for row in report.scores if row.key in _METRICS and report.speaks_for_model(row)]
-    corpus = report.facts.corpus
     content: dict[str, object] = {"language": report.language_codes} if report.language_codes else {}
     content |= {"license": "unknown", "pipeline_tag": "translation", "tags": ["translation", "transformer"]}
-    if corpus and corpus.kind == "hub":
-        content["datasets"] = [corpus.path]
+    if datasets := _hub_datasets(report.facts.corpus):
+        content["datasets"] = datasets
     if rows:
         content["metrics"] = sorted({_METRICS[row.key] for row in rows})
         content["model-index"] = [{"name": report.facts.name, "results": _results(rows)}]
     # In ASCII, with control characters escaped, so that no text can end the front matter.
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=False, width=1000)
+
+
+def _hub_datasets(corpus: CorpusFacts | None) -> list[str]:
+    """The distinct corpora from the Hub; older runs do not record their sources."""
+    if corpus is None:
+        return []
+    found = [(corpus.path, corpus.kind), *((each.path, each.kind) for each in corpus.sources[:_MAX_ROWS])]
+    return list(dict.fromkeys(path for path, kind in found if kind == "hub"))
 
 
 def _results(rows: list[ScoreRow]) -> list[dict[str, object]]:
@@ -125,9 +133,14 @@ def _corpus(report: Report) -> str:
         ),
     )
     mixed = _table(
-        ("source", "training pairs", "weight"),
+        ("source", "training pairs", "weight", "revision"),
         (
-            (_text(each.path), "unknown" if each.pairs is None else f"{each.pairs:,}", f"{each.weight:g}")
+            (
+                _text(each.path),
+                "unknown" if each.pairs is None else f"{each.pairs:,}",
+                f"{each.weight:g}",
+                _code(each.revision or ""),
+            )
             for each in corpus.sources[:_MAX_ROWS]
         ),
     )
@@ -135,8 +148,9 @@ def _corpus(report: Report) -> str:
         ("dropped from training", "pairs"),
         ((_text(reason), f"{count:,}") for reason, count in list(corpus.dropped.items())[:_MAX_ROWS]),
     )
+    revision = f", revision {_code(corpus.revision)}" if corpus.revision else ""
     blocks = [
-        f"Trained on {_text(corpus.path)}, from {_text(corpus.src)} to {_text(corpus.tgt)}.",
+        f"Trained on {_text(corpus.path)}{revision}, from {_text(corpus.src)} to {_text(corpus.tgt)}.",
         mixed if len(corpus.sources) > 1 else "",
         splits,
         dropped or "No training pair was dropped.",

@@ -105,7 +105,7 @@ class RunFacts:
     @property
     def name(self) -> str:
         """The name of the run directory; bytes in it that are not UTF-8 are escaped."""
-        return (self.run.path.absolute().name or "/").encode(errors="backslashreplace").decode()
+        return (self.run.name or "/").encode(errors="backslashreplace").decode()
 
     @property
     def environment(self) -> dict[str, str | int]:

@@ -175,7 +175,7 @@ class Service:
                 return answers.result()
             if gone.done():
                 raise ClientDisconnect
-            seconds = f"{self._limits.max_seconds:g}"
+            seconds = f"{self._limits.max_seconds:,g}"
             raise _unavailable(
                 f"the answer took longer than {seconds} seconds: try again, or send fewer texts at once."
             )

@@ -29,7 +29,7 @@ _SECONDS_TO_STOP_BEYOND = 5
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Reserve an address without serving yet.
+    """Reserve an address without serving yet; clients that connect already wait to be served.
 
     Args:
         host: A name or an address.
@@ -46,6 +46,8 @@ def bind(host: str, port: int) -> socket.socket:
         made = socket.socket(family, kind, protocol)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
+        # With SO_REUSEADDR, another process may bind the address too until one of them listens.
+        made.listen()
     except (OSError, OverflowError, UnicodeError) as error:
         if made is not None:
             made.close()

@@ -56,6 +56,20 @@ def test_alignments_of_a_file_go_to_stdout_line_by_line(call: Call, trained: Run
     assert len(third.split()) == 4
 
 
+@pytest.mark.parametrize("out", ["lines.en", "link", "runs/tiny/config.yaml"])
+def test_what_it_reads_is_not_replaced(out: str, call: Call, trained: RunDirectory) -> None:
+    Path("lines.en").write_text(f"{SENTENCE}\n")
+    Path("link").symlink_to("lines.en")
+    before = Path(out).read_bytes()
+    ended = call("attention", "--run", trained.path, "--file", "lines.en", "--out", out)
+    assert (ended.code, ended.err.startswith(f"mt: {out} ")) == (2, True)
+    assert "choose another file" in ended.err
+    assert Path(out).read_bytes() == before
+    # What it has written before is.
+    for _ in range(2):
+        assert call("attention", "--run", trained.path, "--file", "lines.en", "--out", "a.html").code == 0
+
+
 def test_a_page_without_anything_to_show_is_refused(call: Call, trained: RunDirectory) -> None:
     ended = call("attention", "--run", trained.path, SENTENCE, "--target", "")
     assert (ended.code, "there is nothing to show" in ended.err) == (2, True)
@@ -66,11 +80,12 @@ def test_a_page_without_anything_to_show_is_refused(call: Call, trained: RunDire
     assert "left out, because one side has no words: line 2\n" in ended.err
 
 
+@pytest.mark.parametrize(("folder", "run"), [(".", "."), ("checkpoints", "..")])
 def test_the_page_names_the_run_in_which_it_is_called(
-    call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    folder: str, run: str, call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(trained.path)
-    assert call("attention", "--run", ".", SENTENCE).code == 0
+    monkeypatch.chdir(trained.path / folder)
+    assert call("attention", "--run", run, SENTENCE).code == 0
     assert "<title>Attention of tiny, checkpoint best</title>" in Path("attention.html").read_text()
 
 

@@ -36,6 +36,22 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     assert len(json.loads((tmp_path / "c.json").read_text())["sentences"]) == 1
 
 
+def test_no_input_is_replaced_by_the_results(call: Call, trained: RunDirectory) -> None:
+    for name in ("a", "b", "ref"):
+        Path(name).write_text("Nein\n", encoding="utf-8")
+    for name in ("a", "b", "ref"):
+        code, _, err = call("compare", "a", "b", "--references", "ref", "--json", name)
+        assert (code, f"{name} would be replaced" in err) == (2, True)
+        assert Path(name).read_text(encoding="utf-8") == "Nein\n"
+    config = trained.config_file.read_bytes()
+    for arguments in (("compare", trained.path, "b"), ("evaluate", "--run", trained.path)):
+        code, _, err = call(*arguments, "--json", trained.config_file)
+        assert (code, "would be replaced" in err) == (2, True)
+        code, _, err = call(*arguments, "--data", "a,b", "--json", "b")
+        assert (code, "would be replaced" in err) == (2, True)
+    assert trained.config_file.read_bytes() == config
+
+
 def test_what_comes_out_is_utf_8_whatever_the_locale(start: Start, tmp_path: Path) -> None:
     for name, text in (("a", "„Nein“"), ("b", "„Ja“"), ("ref", "„Nein“")):
         (tmp_path / name).write_text(text + "\n", encoding="utf-8")

@@ -55,6 +55,12 @@ def test_a_missing_run_and_a_missing_layer_are_refused(call: Call, trained: RunD
     refused(call("serve", "--run", trained.path, "--port", "0", "--layer", "9"), "no decoder layer 9")
 
 
+@pytest.mark.parametrize("seconds", ["86401", f"1{'0' * 400}"])
+def test_a_limit_of_more_than_a_day_is_refused(seconds: str, call: Call, trained: RunDirectory) -> None:
+    ended = call("serve", "--run", trained.path, "--port", "0", "--timeout", seconds)
+    assert (ended.code, "--timeout" in ended.err, "86400" in ended.err) == (2, True, True)
+
+
 def test_a_layer_to_align_by_needs_float32(
     call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +99,16 @@ def test_a_run_whose_name_is_not_utf_8_is_served_under_one_that_is(
     ended = call("serve", "--run", "caf\udce9", "--port", "0", "--device", "cpu")
     assert ended.code == 0, ended.err
     assert said["run"]["run"] == said["answer"]["run"] == "caf\\udce9"
+
+
+def test_a_run_named_by_dots_is_served_by_the_name_of_its_folder(
+    call: Call, trained: RunDirectory, served: Callable[[Ask], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+    served(lambda client: names.append(client.get("/health").json()["runs"][0]["run"]))
+    monkeypatch.chdir(trained.checkpoints_dir)
+    ended = call("serve", "--run", "..", "--port", "0", "--device", "cpu")
+    assert (ended.code, names) == (0, [trained.path.name])
 
 
 def test_an_exported_folder_is_served_as_the_run_beside_it(

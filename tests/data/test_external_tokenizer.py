@@ -159,6 +159,18 @@ def test_no_text_is_a_special_token(
     assert len(words) == len(ids)
 
 
+@pytest.mark.parametrize("dropped", ["\ufeff", "\u200b", "\u200e", "\u00ad", "\u0301"])
+def test_the_words_are_the_whole_text_wherever_its_normalizer_drops_a_character(
+    dropped: str, tmp_path: Path
+) -> None:
+    bert_like().save(str(tmp_path / "tokenizer.json"))
+    ours = read(tmp_path)
+    for text in (f"{dropped}the cat", f"the {dropped}cat", f"the cat{dropped}", f"{dropped} the cat"):
+        ids, words = ours.encode_with_words(text)
+        assert ids == ours.encode("the cat")
+        assert "".join("".join(word.split()) for word in words) == "".join(text.split())
+
+
 def test_what_is_unknown_becomes_unk_and_does_not_vanish(tmp_path: Path) -> None:
     for make in (characters_without_unk, bert_like, unigram):
         make().save(str(tmp_path / "tokenizer.json"))

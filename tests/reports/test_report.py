@@ -218,6 +218,29 @@ def test_page_and_card_tell_the_facts_of_the_files(golden_run: GoldenRun) -> Non
     )
 
 
+def test_page_and_card_tell_the_revision_of_every_corpus_from_the_hub(golden_run: GoldenRun) -> None:
+    run = golden_run()
+    corpus = json.loads(run.corpus_file.read_text())
+    first, second = "1f9f6191d0e9", "805090dc28bf"
+    corpus |= {"path": "org/one", "kind": "hub", "revision": first}
+    sources = [
+        {"path": "org/one", "kind": "hub", "revision": first, "pairs": 3},
+        {"path": "corpus", "kind": "folder", "revision": None, "pairs": 2},
+        {"path": "org/two", "kind": "hub", "revision": second, "pairs": 1, "weight": 2.0},
+        {"path": "org/two", "kind": "hub", "revision": second, "pairs": 1},
+    ]
+    # Older runs do not record their sources.
+    for mixed, datasets in (([], ["org/one"]), (sources, ["org/one", "org/two"])):
+        run.corpus_file.write_text(json.dumps(corpus | {"sources": mixed}))
+        written = report_of(run)
+        _, front, body = card(written).split("---\n", 2)
+        assert yaml.safe_load(front)["datasets"] == datasets
+        text = Outline(page(written)).text
+        assert f"Trained on org/one, revision {first}, from en to de." in text
+        assert f"Trained on org/one, revision {first}, from en to de." in Outline(rendered(body)).text
+        assert text.count(second) == Outline(rendered(body)).text.count(second) == 2 * bool(mixed)
+
+
 def test_only_the_model_itself_has_the_score_of_the_headline(golden_run: GoldenRun) -> None:
     run = golden_run()
     lines = []
@@ -239,6 +262,14 @@ def test_only_the_model_itself_has_the_score_of_the_headline(golden_run: GoldenR
     values = [metric["value"] for result in index["results"] for metric in result["metrics"]]
     assert 31.25 in values
     assert not {28.5, 99.75} & set(values)
+
+
+def test_a_run_named_by_dots_is_reported_by_the_name_of_its_folder(
+    golden_run: GoldenRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = golden_run()
+    monkeypatch.chdir(run.checkpoints_dir)
+    assert card(report_of(RunDirectory(Path("..")))) == card(report_of(run))
 
 
 def test_the_config_in_the_report_is_that_of_the_run(golden_run: GoldenRun) -> None:

@@ -144,8 +144,39 @@ def test_no_more_sentences_are_translated_than_asked_for(
     assert ("<h2>Translations</h2>" in out.read_text()) == (sentences != "0")
 
 
+@pytest.mark.parametrize(
+    ("option", "name", "fact"),
+    [("--checkpoint", "step_0000007", "Sound checkpoints: step_"), ("--device", "gpu", "Choose auto or cpu")],
+)
+def test_a_checkpoint_or_device_that_is_not_there_is_refused(
+    trained: RunDirectory,
+    report: Callable[..., int],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    option: str,
+    name: str,
+    fact: str,
+) -> None:
+    out = tmp_path / "report.html"
+    assert report("--run", trained.path, "--out", out, option, name) == 2
+    error = capfd.readouterr().err
+    assert f"{name!r}" in error
+    assert fact in error
+    assert not out.exists()
+
+
+def test_a_run_without_checkpoints_is_reported_with_a_warning(
+    trained: RunDirectory, report: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(trained.checkpoints_dir)
+    out = tmp_path / "report.html"
+    assert report("--run", trained.path, "--out", out) == 0
+    assert "has no checkpoint" in out.read_text()
+    assert re.search(r"^warning: .* left out: .* has no checkpoint", capfd.readouterr().err, re.MULTILINE)
+
+
 def test_a_run_whose_corpus_is_gone_is_reported_without_translations(
-    trained: RunDirectory, report: Callable[..., int], tmp_path: Path
+    trained: RunDirectory, report: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     config = trained.config_file.read_text()
     trained.config_file.write_text(
@@ -156,6 +187,7 @@ def test_a_run_whose_corpus_is_gone_is_reported_without_translations(
     text = out.read_text()
     assert "Translations and attention are left out: " in text
     assert "/gone" in text
+    assert re.search(r"^warning: .* left out: .*/gone", capfd.readouterr().err, re.MULTILINE)
     assert "<svg" in text
 
 
@@ -173,6 +205,18 @@ def test_a_folder_that_is_not_there_is_named_before_anything_is_computed(
 ) -> None:
     assert report("--run", trained.path, "--out", tmp_path / "no" / "report.html") == 2
     assert "there is no folder" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("own", ["config.yaml", "checkpoints/latest"])
+def test_the_files_of_the_run_are_not_replaced(
+    trained: RunDirectory, report: Callable[..., int], own: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = (trained.path / own).read_bytes()
+    assert report("--run", trained.path, "--sentences", "0", "--out", trained.path / own) == 2
+    assert "would be replaced" in capfd.readouterr().err
+    assert (trained.path / own).read_bytes() == before
+    for _ in range(2):
+        assert report("--run", trained.path, "--sentences", "0", "--out", trained.path / "report.html") == 0
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")

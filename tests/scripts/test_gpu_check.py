@@ -83,6 +83,21 @@ def test_without_cuda_it_says_so_in_a_sentence(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
+def test_wheels_are_looked_for_where_the_script_is_called(tmp_path: Path) -> None:
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "broken-1-py3-none-any.whl").touch()
+    # This python only says what it was asked for.
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$@"\nexit 3\n')
+    python.chmod(0o755)
+    environment = os.environ | {"PYTHON": str(python)}
+    done = subprocess.run(
+        [SCRIPT, "--wheels", "wheels"], cwd=tmp_path, capture_output=True, text=True, env=environment
+    )
+    assert (done.returncode, done.stderr) == (3, "")
+    assert f" {tmp_path}/wheels/broken-1-py3-none-any.whl\n" in done.stdout
+
+
 @pytest.mark.parametrize("folder", ["missing", "."])
 def test_a_folder_without_wheels_is_refused(folder: str, tmp_path: Path) -> None:
     done = run_script("--wheels", str(tmp_path / folder))

@@ -85,7 +85,7 @@ def test_torch_has_a_range_that_holds_what_was_tested() -> None:
 def checkout(tmp_path: Path) -> Path:
     """A checkout of nothing but what scripts/setup reads, and a python that only records."""
     (tmp_path / "mt" / "scripts").mkdir(parents=True)
-    for file in ("scripts/setup", "pyproject.toml", "constraints.txt"):
+    for file in ("scripts/setup", "scripts/environment", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / file, tmp_path / "mt" / file)
     python = tmp_path / "python"
     python.write_text(PYTHON)
@@ -93,16 +93,18 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path / "mt"
 
 
-def set_up(checkout: Path, extras: str = "", **environment: str | Path) -> tuple[int, list[str], str]:
+def set_up(
+    checkout: Path, extras: str = "", *, called_in: Path | None = None, **environment: str | Path
+) -> tuple[int, list[str], str]:
     """The exit code, what python was asked for, and stderr."""
     log = checkout.parent / "log"
     log.write_text("")
-    script = f"set -euo pipefail; source scripts/setup '{extras}'; echo $VIRTUAL_ENV"
+    script = f"set -euo pipefail; cd {checkout}; source scripts/setup '{extras}'; echo $VIRTUAL_ENV"
     outside = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "MT_VENV")}
     given = {"PYTHON": checkout.parent / "python", "LOG": log, **environment}
     done = subprocess.run(
         ["bash", "-c", script],
-        cwd=checkout,
+        cwd=called_in or checkout,
         env=outside | {key: str(value) for key, value in given.items()},
         capture_output=True,
         text=True,
@@ -153,6 +155,14 @@ def test_another_environment_can_be_named(checkout: Path, tmp_path: Path) -> Non
     assert set_up(checkout, MT_VENV=tmp_path / "named")[:2] == (0, [])
 
 
+def test_a_relative_path_counts_from_where_the_script_is_called(checkout: Path, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    code, log, err = set_up(checkout, called_in=tmp_path / "work", MT_VENV="named")
+    assert code == 0, err
+    assert environments(log) == {str(tmp_path / "work" / "named")}
+    assert not (checkout / "named").exists()
+
+
 def test_a_folder_that_is_not_an_environment_is_not_made_one(checkout: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "1.jpg").touch()
@@ -171,8 +181,7 @@ def test_an_environment_that_was_left_half_made_is_made_again(
     (environment / "bin").mkdir(parents=True)
     (environment / "pyvenv.cfg").touch()
     shutil.copy(tmp_path / "python", environment / "bin" / "python")
-    named = {"MT_VENV": str(environment)} if is_named else {}
-    code, log, err = set_up(checkout, **named)
+    code, log, err = set_up(checkout, MT_VENV=environment if is_named else "")
     assert code == 0, err
     assert environments(log) == {str(environment)}
 
@@ -191,7 +200,7 @@ def test_it_installs_again_when_versions_change_or_another_checkout_was_installe
 @pytest.fixture
 def bare_checkout(tmp_path: Path) -> Path:
     """The scripts without an environment, where installing leaves a file behind."""
-    for name in ("bench", "reproduce"):
+    for name in ("bench", "reproduce", "environment"):
         (tmp_path / "scripts").mkdir(exist_ok=True)
         shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
     (tmp_path / "scripts" / "setup").write_text("touch installed; exit 9\n")

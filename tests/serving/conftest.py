@@ -85,7 +85,6 @@ def serving(batched: BatchedTranslator) -> Callable[..., AbstractContextManager[
         app = Service([run], Limits(max_seconds=max_seconds), token=token).app()
         server = make_server(app, max_seconds=max_seconds)
         with bind("127.0.0.1", 0) as bound:
-            bound.listen()
             thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
             thread.start()
             try:

@@ -177,10 +177,27 @@ def test_a_client_that_reads_late_is_answered_and_stays(
             assert json.loads(stream.read(int(head["Content-Length"])))["openapi"]
 
 
-def test_an_address_that_is_taken_or_not_there_is_an_error_that_names_it() -> None:
+def test_an_address_is_reserved_before_it_is_served_and_early_clients_wait(
+    batched: BatchedTranslator,
+) -> None:
+    app = Service([ServedRun("tiny", "en", "de", "best", batched)], Limits()).app()
+    made = server.make_server(app, max_seconds=SECONDS)
     with server.bind("127.0.0.1", 0) as bound:
-        bound.listen()
         port = bound.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"port {port} of 127.0.0.1 cannot be served"):
+            server.bind("127.0.0.1", port)
+        with closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as early:
+            send(early, "GET", "/health")
+            thread = threading.Thread(target=made.run, kwargs={"sockets": [bound]})
+            thread.start()
+            assert answer_of(early)[0] == 200
+        made.should_exit = True
+        thread.join(SECONDS)
+
+
+def test_an_address_that_is_taken_or_not_there_is_an_error_that_names_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
         with pytest.raises(ConfigError, match=f"port {port} of 127.0.0.1 cannot be served"):
             server.bind("127.0.0.1", port)
     with pytest.raises(ConfigError, match=r"no\.such\.host\.invalid"):
@@ -213,7 +230,6 @@ def test_what_is_sent_on_an_open_connection_while_it_stops_is_answered_as_the_la
     service = Service([ServedRun("tiny", "en", "de", "best", batched)], Limits())
     made = server.make_server(service.app(), max_seconds=SECONDS)
     with server.bind("127.0.0.1", 0) as bound:
-        bound.listen()
         port = bound.getsockname()[1]
         thread = threading.Thread(target=made.run, kwargs={"sockets": [bound]})
         thread.start()

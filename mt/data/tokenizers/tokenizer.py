@@ -139,11 +139,11 @@ class Tokenizer:
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         words: list[str] = []
         end = 0
-        # The library assigns a combining accent, and what follows the last token, to no token.
+        # The library assigns what a normalizer drops, such as a byte order mark or an accent, to no token.
         next_starts = [*(start for start, _ in encoding.offsets), len(text)][1:]
-        for (token_start, token_end), next_start in zip(encoding.offsets, next_starts, strict=True):
+        for (_, token_end), next_start in zip(encoding.offsets, next_starts, strict=True):
             # A spacing mark has the offsets of the preceding character, which already has a token.
-            start, end = max(token_start, end), max(token_end, next_start, end)
+            start, end = end, max(token_end, next_start, end)
             words.append(text[start:end].strip())
         return _text_only(encoding.ids), words
 
