@@ -71,7 +71,7 @@ def test_it_ends_as_the_run_that_it_comes_from(
         assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert read_metrics(new.metrics_file) == read_metrics(old.metrics_file)
     assert read_curves(new.tensorboard_dir) == read_curves(old.tensorboard_dir)
-    assert "the best checkpoint until" not in caplog.text
+    assert "the best checkpoint up to" not in caplog.text
     assert f"continuing in {new.path} from {old.path}" in new.log_file.read_text()
     assert f"resuming {new.path} from step {step}" in new.log_file.read_text()
     assert [session.first_step for session in read_log(new.log_file).sessions] == [step]
