@@ -113,24 +113,39 @@ def _files(run: RunDirectory) -> list[Path]:
 def _copy_checkpoints(origin: Origin, store: CheckpointStore) -> None:
     """Copy the checkpoint at the origin, and the best one before it if that still exists."""
     checkpoint = origin.checkpoint
+    _verify(origin.store, checkpoint)
     best = checkpoint if checkpoint.best else _best_before(origin)
     if best is None and _was_validated(origin):
         LOG.warning(
-            "the best checkpoint up to step %s is no longer in %s: no checkpoint is marked best until a "
-            "validation improves on it",
+            "the best checkpoint up to step %s is no longer in %s, or damaged: no checkpoint is marked best "
+            "until a validation improves on it",
             f"{checkpoint.step:,}",
             origin.run.path,
         )
     for each in (checkpoint,) if best in (None, checkpoint) else (best, checkpoint):
         assert each is not None
-        # Loaded only to verify it before it is copied.
-        origin.store.load_model(each)
-        origin.store.load_training_state(each)
         folder = store.directory / each.name
         make_folder(folder)
         for part in (RECORD, *each.parts):
             write_synced(folder / part, (each.folder / part).read_bytes())
     store.recover()
+
+
+def _verify(store: CheckpointStore, checkpoint: Checkpoint) -> None:
+    """Load all parts of a checkpoint, before it is copied.
+
+    Raises:
+        CheckpointError: If one is damaged.
+    """
+    store.load_model(checkpoint)
+    store.load_training_state(checkpoint)
+
+
+def _is_sound(store: CheckpointStore, checkpoint: Checkpoint) -> bool:
+    with contextlib.suppress(CheckpointError):
+        _verify(store, checkpoint)
+        return True
+    return False
 
 
 def _was_validated(origin: Origin) -> bool:
@@ -141,10 +156,12 @@ def _was_validated(origin: Origin) -> bool:
 
 
 def _best_before(origin: Origin) -> Checkpoint | None:
+    """The best checkpoint before the origin; None if it has been removed or is damaged."""
     for name in reversed(origin.store.names()):
-        # A damaged checkpoint is skipped.
+        # A checkpoint with a damaged record is skipped.
         with contextlib.suppress(CheckpointError):
             found = origin.store.require(name)
             if found.step < origin.checkpoint.step and found.best:
-                return found
+                # Not an older one instead, which was the best only until then.
+                return found if _is_sound(origin.store, found) else None
     return None

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 import mt.training.branch
 from mt.atomic_files import write_synced
+from mt.checkpoint.record import MODEL
 from mt.config.config import Config
 from mt.errors import CheckpointError, MtError, RunError
 from mt.reports.log import read_log
@@ -98,10 +99,16 @@ def test_the_best_until_then_comes_along(
         "step_0000006",
     ]
     assert (new.checkpoints_dir / "latest").read_text() == "step_0000006\n"
-    # Unless rotation has removed it.
-    shutil.rmtree(old.checkpoints_dir / "step_0000004")
-    run_training(config, RunDirectory(new.path.with_name("newer")), from_checkpoint=checkpoint)
-    assert "the best checkpoint up to step 6 is no longer in" in caplog.text
+    # Unless it is damaged, or rotation has removed it.
+    best = old.checkpoints_dir / "step_0000004"
+    spoils: list[Callable[[Path], None]] = [lambda folder: change_last_byte(folder / MODEL), shutil.rmtree]
+    for number, spoil in enumerate(spoils):
+        caplog.clear()
+        spoil(best)
+        newer = RunDirectory(new.path.with_name(f"newer-{number}"))
+        run_training(config, newer, from_checkpoint=checkpoint)
+        assert "the best checkpoint up to step 6 is no longer in" in caplog.text
+        assert [path.name for path in newer.checkpoints_dir.glob("step_*")] == ["step_0000006"]
 
 
 def test_a_relative_path_and_limits_that_differ(
