@@ -14,7 +14,7 @@ from mt.config.config import Config
 from mt.errors import CheckpointError, Remedy, RunError
 from mt.inference.loaded_model import refuse_other_tokenizers
 from mt.run_directory import RunDirectory
-from mt.training.progress import log_file, read_metrics
+from mt.training.progress import forget_later_steps, log_file, read_metrics
 from mt.training.resume import refuse_changed_config, write_config
 
 LOG = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def find_origin(path: Path, new: RunDirectory, config: Config) -> Origin:
 def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
     """Create ``new`` as a copy of the run at ``origin`` as it was at that checkpoint, atomically.
 
-    Metrics and curves of later steps are removed when the new run is resumed.
+    It has no metrics and curves of later steps, because it may be finished already under ``config``.
 
     Raises:
         CheckpointError: If the checkpoint is damaged.
@@ -75,6 +75,7 @@ def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
         make_folder(partial.tensorboard_dir)
         for file in _files(origin.run):
             write_synced(partial.path / file.relative_to(origin.run.path), file.read_bytes())
+        forget_later_steps(partial, origin.checkpoint.step)
         _copy_checkpoints(origin, CheckpointStore(partial.checkpoints_dir))
         # Last, because this makes the folder a run.
         write_config(partial, config)

@@ -318,6 +318,14 @@ def _forget_after(metrics_file: Path, counters: Counters) -> list[dict[str, Any]
     return kept
 
 
+def forget_later_steps(run: RunDirectory, step: int) -> None:
+    """Remove the figures of later steps than this one, without opening the files for more."""
+    let_older_events_be_read_first(run.tensorboard_dir)
+    _forget_after(run.metrics_file, Counters(step=step))
+    forget_samples(run.samples_file, step + 1)
+    SummaryWriter(str(run.tensorboard_dir), purge_step=step + 1).close()
+
+
 def _figures(line: dict[str, Any]) -> dict[str, float]:
     """The metrics of a line, without its position."""
     return {

@@ -17,8 +17,10 @@ from mt.errors import CheckpointError, MtError, RunError
 from mt.reports.log import read_log
 from mt.run_directory import RunDirectory, newest_run
 from mt.training.average import average_checkpoints
+from mt.training.progress import read_metrics
 from mt.training.resume import write_config
 from mt.training.run import Outcome, run_training
+from mt.training.samples import read_samples
 
 MakeConfig = Callable[..., Config]
 TrainUntil = Callable[..., Outcome | None]
@@ -119,6 +121,22 @@ def test_a_relative_path_and_limits_that_differ(
         make_config("training.max_steps=7", "checkpoint.keep=1"), new, from_checkpoint=Path("step_0000006")
     )
     assert outcome.counters.step == 7
+
+
+def test_one_that_is_finished_already_has_no_figures_of_later_steps(
+    old: RunDirectory,
+    new: RunDirectory,
+    make_config: MakeConfig,
+    read_curves: Callable[[Path], dict[str, list[tuple[int, object]]]],
+) -> None:
+    config = make_config("training.max_steps=8")
+    assert run_training(config, new, from_checkpoint=old.checkpoints_dir / "step_0000008").was_finished
+    assert max(point["step"] for point in read_metrics(new.metrics_file)) == 8
+    assert [samples.step for samples in read_samples(new.samples_file)] == [4, 8]
+    assert read_curves(new.tensorboard_dir) == {
+        tag: [(step, value) for step, value in points if step <= 8]
+        for tag, points in read_curves(old.tensorboard_dir).items()
+    }
 
 
 @pytest.mark.parametrize(
