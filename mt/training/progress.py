@@ -75,6 +75,8 @@ class Progress:
         first_again = counters.step if counters.owes_validation else counters.step + 1
         self._newest_samples = forget_samples(run.samples_file, first_again)
         self._tensorboard = SummaryWriter(str(run.tensorboard_dir), purge_step=first_again)
+        # TensorBoard shows nothing yet, or nothing any more: also not what belongs to the run as a whole.
+        self.starts_curves = first_again == 1
         self._clip_norm = clip_norm
         self._best: dict[str, float] = {}
         for line in kept:

@@ -295,7 +295,7 @@ def _progress(
         metric=config.validation.metric,
         clip_norm=config.training.clip_norm,
     )
-    if not counters.step:
+    if progress.starts_curves:
         progress.show_options(hyperparameters(config))
         progress.show_corpus(prepared.report, prepared.dropped)
         num_epochs = total_steps / batches.num_steps(0) if total_steps else math.inf
