@@ -202,6 +202,16 @@ def test_a_config_of_the_users_in_the_run_directory(check: Check, tmp_path: Path
         check(run=".")
 
 
+def test_a_corpus_of_the_users_that_training_would_replace(
+    check: Check, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    columns = [(tiny_corpus / f"train.{side}").read_text().splitlines() for side in ("en", "de")]
+    rows = [{"en": src, "de": tgt} for src, tgt in zip(*columns, strict=True)]
+    (tmp_path / "corpus.json").write_text(json.dumps(rows))
+    with pytest.raises(RunError, match=r"corpus\.json would be replaced"):
+        check("data.path=corpus.json", run=".")
+
+
 def test_a_run_directory_that_training_would_refuse(
     check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
