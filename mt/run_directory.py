@@ -125,9 +125,9 @@ class RunDirectory:
         raise RunError(f"{message} Runs beside it: {shown}{more}.")
 
     def nearest_folder(self) -> Path:
-        """The run directory itself, or the nearest of its parents that exists."""
+        """The run directory itself, or the nearest of its parents that exists, if only as a broken link."""
         path = self.path.absolute()
-        return next(each for each in (path, *path.parents) if each.exists())
+        return next(each for each in (path, *path.parents) if os.path.lexists(each))
 
     def read_corpus_report(self) -> bytes:
         """The content of ``corpus_file``.
@@ -189,7 +189,8 @@ class RunDirectory:
         self.refuse_unreadable_name()
         folder = self.nearest_folder()
         if not folder.is_dir():
-            raise self._unusable(NotADirectoryError(errno.ENOTDIR, f"{folder} is not a folder"))
+            what = "not a folder" if folder.exists() else "a link that leads nowhere"
+            raise self._unusable(NotADirectoryError(errno.ENOTDIR, f"{folder} is {what}"))
         if not os.access(folder, os.W_OK | os.X_OK):
             raise self._unusable(PermissionError(errno.EACCES, f"{folder} cannot be written"))
         if self.path.is_dir():

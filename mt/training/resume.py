@@ -78,23 +78,14 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
         CheckpointError: If checkpoints are lost or damaged.
     """
     recovered, reasons = store.recover()
+    refuse_unfit(run, store, config, recovered.checkpoint if recovered else None)
     if recovered is None:
-        refuse_lost_checkpoints(run, store, config)
-        refuse_files_of_others(run)
         # Those steps were never saved; next to the new config they would be misleading.
         run.metrics_file.unlink(missing_ok=True)
         run.samples_file.unlink(missing_ok=True)
         write_config(run, config)
         return None
     checkpoint = recovered.checkpoint
-    if not run.exists:
-        raise RunError(
-            f"{run.path} has checkpoints but has lost its {run.config_file.name}. Restore it from a copy.",
-            Remedy.OTHER_RUN,
-        )
-    refuse_changed_config(run, config)
-    refuse_other_computation(run, config, checkpoint)
-    refuse_other_tokenizers(run, checkpoint)
     weights, saved = store.load(recovered)
     damaged = [
         f"checkpoint {store.directory / name} is damaged and skipped: {reason}"
@@ -106,6 +97,28 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
         # A limit was lowered to where the run was stopped, but a run ends with a validation.
         values.counters.owes_validation = True
     return ResumePoint(checkpoint, weights, saved, values, damaged)
+
+
+def refuse_unfit(
+    run: RunDirectory, store: CheckpointStore, config: Config, checkpoint: Checkpoint | None
+) -> None:
+    """Check, without writing, that training may continue from ``checkpoint``, or begin if it is None.
+
+    Raises:
+        RunError: As in `find_resume_point`.
+    """
+    if checkpoint is None:
+        refuse_lost_checkpoints(run, store, config)
+        refuse_files_of_others(run)
+        return
+    if not run.exists:
+        raise RunError(
+            f"{run.path} has checkpoints but has lost its {run.config_file.name}. Restore it from a copy.",
+            Remedy.OTHER_RUN,
+        )
+    refuse_changed_config(run, config)
+    refuse_other_computation(run, config, checkpoint)
+    refuse_other_tokenizers(run, checkpoint)
 
 
 @contextmanager
