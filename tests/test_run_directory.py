@@ -180,6 +180,28 @@ def test_nonsense_in_the_lock_file_is_not_repeated(tmp_path: Path, text: bytes) 
             pass
 
 
+@pytest.mark.parametrize("text", ["mine\n", "12", "9" * 5000])
+def test_a_file_of_the_users_is_not_taken_for_the_lock(tmp_path: Path, text: str) -> None:
+    run = make_run(tmp_path / "x")
+    run.lock_file.write_text(text)
+    with pytest.raises(RunError, match=r"x/lock was not written by training, .*Rename that file"):
+        run.refuse_unusable()
+    with pytest.raises(RunError, match=r"x/lock was not written by training, .*Rename that file"), run.lock():
+        pass
+    assert run.lock_file.read_text() == text
+
+
+@pytest.mark.parametrize("text", ["", "12 host\n", "\0" * 8])
+def test_what_a_killed_process_or_a_power_cut_left_of_the_lock_is_no_obstacle(
+    tmp_path: Path, text: str
+) -> None:
+    run = make_run(tmp_path / "x")
+    run.lock_file.write_text(text)
+    run.refuse_unusable()
+    with run.lock():
+        pass
+
+
 def test_lock_removes_half_written_files_and_nothing_else(tmp_path: Path) -> None:
     run = make_run(tmp_path / "x")
     # No process has this number.

@@ -199,10 +199,19 @@ class CheckpointStore:
             CheckpointError: If there are checkpoints but none is sound, or the newest needs a newer ``mt``.
         """
         self.tidy_up()
-        newest, damaged = self._newest_sound()
+        newest, damaged = self.resumable()
         if newest is not None:
             with _explain_refusal(f"tidy up {self.directory}"):
                 point_at(self.directory, newest.checkpoint)
+        return newest, damaged
+
+    def resumable(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
+        """What `recover` will find; nothing is written.
+
+        Raises:
+            CheckpointError: As in `recover`.
+        """
+        newest, damaged = self._newest_sound()
         if newest is None and damaged:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in damaged.items())
             raise CheckpointError(

@@ -10,6 +10,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.batches.stream import BatchStream, Epoch, training_batches
 from mt.data.corpus import load_corpus
+from mt.data.prepare import refuse_changed_corpus
 from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
 from mt.display import aligned, counted, size
@@ -45,7 +46,7 @@ from mt.preflight.trial import (
 )
 from mt.run_directory import RunDirectory
 from mt.seeding import seed_everything
-from mt.training.resume import explain_out_of_memory, refuse_changed_config, refuse_config_of_others
+from mt.training.resume import explain_out_of_memory, refuse_unfit
 
 MOST_TIMED_STEPS = 40
 MOST_TIMED_SECONDS = 12.0
@@ -61,11 +62,10 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     yield _config_part(config, run, device, precision)
     run.refuse_unusable()
-    if CheckpointStore(run.checkpoints_dir).names():
-        refuse_changed_config(run, config)
-    else:
-        refuse_config_of_others(run)
+    has_begun = _has_begun(config, run)
     corpus = load_corpus(config.data, config.cleaning)
+    if has_begun:
+        refuse_changed_corpus(run, corpus)
     yield corpus_part(corpus)
     text = look_at(corpus, config)
     yield sample_part(text)
@@ -92,6 +92,18 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
         trial, stream, text, max_steps=MOST_TIMED_STEPS, max_seconds=MOST_TIMED_SECONDS
     )
     yield _run_part(config, run, speed, pace, model_size)
+
+
+def _has_begun(config: Config, run: RunDirectory) -> bool:
+    """Whether training would continue from a checkpoint.
+
+    Raises:
+        MtError: If it would refuse to.
+    """
+    store = CheckpointStore(run.checkpoints_dir)
+    found, _ = store.resumable()
+    refuse_unfit(run, store, config, found.checkpoint if found else None)
+    return found is not None
 
 
 def _config_part(config: Config, run: RunDirectory, device: torch.device, precision: Precision) -> Part:

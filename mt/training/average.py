@@ -25,7 +25,9 @@ def average_checkpoints(run: RunDirectory, number: int, *, best: bool) -> Checkp
     store = CheckpointStore(run.checkpoints_dir)
     with run.lock():
         store.tidy_up()
-        found = [store.require(name) for name in store.names()]
+        names = store.names()
+        # A damaged checkpoint that would not be averaged is not in the way.
+        found = [store.require(name) for name in (names if best else names[-number:])]
         what = ""
         if best:
             metric = load_config(run.config_file).validation.metric

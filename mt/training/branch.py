@@ -15,6 +15,7 @@ from mt.errors import CheckpointError, Remedy, RunError
 from mt.inference.loaded_model import refuse_other_tokenizers
 from mt.run_directory import RunDirectory
 from mt.training.metrics_file import read_points
+from mt.training.progress import forget_later_steps
 from mt.training.resume import refuse_changed_config, write_config
 from mt.training.run_log import log_file
 
@@ -60,7 +61,7 @@ def find_origin(path: Path, new: RunDirectory, config: Config) -> Origin:
 def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
     """Create ``new`` as a copy of the run at ``origin`` as it was at that checkpoint, atomically.
 
-    Metrics and curves of later steps are removed when the new run is resumed.
+    It has no metrics and curves of later steps, because it may be finished already under ``config``.
 
     Raises:
         CheckpointError: If the checkpoint is damaged.
@@ -76,6 +77,7 @@ def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
         make_folder(partial.tensorboard_dir)
         for file in _files(origin.run):
             write_synced(partial.path / file.relative_to(origin.run.path), file.read_bytes())
+        forget_later_steps(partial, origin.checkpoint.step)
         _copy_checkpoints(origin, CheckpointStore(partial.checkpoints_dir))
         # Last, because this makes the folder a run.
         write_config(partial, config)
@@ -114,24 +116,39 @@ def _files(run: RunDirectory) -> list[Path]:
 def _copy_checkpoints(origin: Origin, store: CheckpointStore) -> None:
     """Copy the checkpoint at the origin, and the best one before it if that still exists."""
     checkpoint = origin.checkpoint
+    _verify(origin.store, checkpoint)
     best = checkpoint if checkpoint.best else _best_before(origin)
     if best is None and _was_validated(origin):
         LOG.warning(
-            "the best checkpoint up to step %s is no longer in %s: no checkpoint is marked best until a "
-            "validation improves on it",
+            "the best checkpoint up to step %s is no longer in %s, or damaged: no checkpoint is marked best "
+            "until a validation improves on it",
             f"{checkpoint.step:,}",
             origin.run.path,
         )
     for each in (checkpoint,) if best in (None, checkpoint) else (best, checkpoint):
         assert each is not None
-        # Loaded only to verify it before it is copied.
-        origin.store.load_model(each)
-        origin.store.load_training_state(each)
         folder = store.directory / each.name
         make_folder(folder)
         for part in (RECORD, *each.parts):
             write_synced(folder / part, (each.folder / part).read_bytes())
     store.recover()
+
+
+def _verify(store: CheckpointStore, checkpoint: Checkpoint) -> None:
+    """Load all parts of a checkpoint, before it is copied.
+
+    Raises:
+        CheckpointError: If one is damaged.
+    """
+    store.load_model(checkpoint)
+    store.load_training_state(checkpoint)
+
+
+def _is_sound(store: CheckpointStore, checkpoint: Checkpoint) -> bool:
+    with contextlib.suppress(CheckpointError):
+        _verify(store, checkpoint)
+        return True
+    return False
 
 
 def _was_validated(origin: Origin) -> bool:
@@ -142,10 +159,12 @@ def _was_validated(origin: Origin) -> bool:
 
 
 def _best_before(origin: Origin) -> Checkpoint | None:
+    """The best checkpoint before the origin; None if it has been removed or is damaged."""
     for name in reversed(origin.store.names()):
-        # A damaged checkpoint is skipped.
+        # A checkpoint with a damaged record is skipped.
         with contextlib.suppress(CheckpointError):
             found = origin.store.require(name)
             if found.step < origin.checkpoint.step and found.best:
-                return found
+                # Not an older one instead, which was the best only until then.
+                return found if _is_sound(origin.store, found) else None
     return None

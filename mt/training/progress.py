@@ -71,6 +71,8 @@ class Progress:
         first_again = counters.step if counters.owes_validation else counters.step + 1
         self._newest_samples = forget_samples(run.samples_file, first_again)
         self._tensorboard = SummaryWriter(str(run.tensorboard_dir), purge_step=first_again)
+        # TensorBoard shows nothing yet, or nothing any more: also not what belongs to the run as a whole.
+        self.starts_curves = first_again == 1
         self._clip_norm = clip_norm
         self._best: dict[str, float] = {}
         for point in kept:
@@ -290,3 +292,11 @@ def _forget_after(metrics_file: Path, counters: Counters) -> list[Point]:
     ]
     write_text_atomically(metrics_file, "".join(f"{point.text}\n" for point in kept))
     return kept
+
+
+def forget_later_steps(run: RunDirectory, step: int) -> None:
+    """Remove the figures of later steps than this one, without opening the files for more."""
+    let_older_events_be_read_first(run.tensorboard_dir)
+    _forget_after(run.metrics_file, Counters(step=step))
+    forget_samples(run.samples_file, step + 1)
+    SummaryWriter(str(run.tensorboard_dir), purge_step=step + 1).close()

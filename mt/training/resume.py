@@ -78,23 +78,14 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
         CheckpointError: If checkpoints are lost or damaged.
     """
     recovered, reasons = store.recover()
+    refuse_unfit(run, store, config, recovered.checkpoint if recovered else None)
     if recovered is None:
-        refuse_lost_checkpoints(run, store, config)
-        refuse_config_of_others(run)
         # Those steps were never saved; next to the new config they would be misleading.
         run.metrics_file.unlink(missing_ok=True)
         run.samples_file.unlink(missing_ok=True)
         write_config(run, config)
         return None
     checkpoint = recovered.checkpoint
-    if not run.exists:
-        raise RunError(
-            f"{run.path} has checkpoints but has lost its {run.config_file.name}. Restore it from a copy.",
-            Remedy.OTHER_RUN,
-        )
-    refuse_changed_config(run, config)
-    refuse_other_computation(run, config, checkpoint)
-    refuse_other_tokenizers(run, checkpoint)
     weights, saved = store.load(recovered)
     damaged = [
         f"checkpoint {store.directory / name} is damaged and skipped: {reason}"
@@ -106,6 +97,28 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
         # A limit was lowered to where the run was stopped, but a run ends with a validation.
         values.counters.owes_validation = True
     return ResumePoint(checkpoint, weights, saved, values, damaged)
+
+
+def refuse_unfit(
+    run: RunDirectory, store: CheckpointStore, config: Config, checkpoint: Checkpoint | None
+) -> None:
+    """Check, without writing, that training may continue from ``checkpoint``, or begin if it is None.
+
+    Raises:
+        RunError: As in `find_resume_point`.
+    """
+    if checkpoint is None:
+        refuse_lost_checkpoints(run, store, config)
+        refuse_files_of_others(run)
+        return
+    if not run.exists:
+        raise RunError(
+            f"{run.path} has checkpoints but has lost its {run.config_file.name}. Restore it from a copy.",
+            Remedy.OTHER_RUN,
+        )
+    refuse_changed_config(run, config)
+    refuse_other_computation(run, config, checkpoint)
+    refuse_other_tokenizers(run, checkpoint)
 
 
 @contextmanager
@@ -142,15 +155,30 @@ def report_resuming(
         LOG.warning("resuming is not bit-exact, because this has changed: %s", difference)
 
 
-def refuse_config_of_others(run: RunDirectory) -> None:
-    """Before a run starts: check that its ``config.yaml`` would not replace a user's file.
+def refuse_files_of_others(run: RunDirectory) -> None:
+    """Before a run starts: check that it would not replace a user's file.
 
-    The config of an earlier attempt that failed may be replaced; it is recognised by its exact text.
+    The files of an earlier attempt that failed may be replaced. Its ``config.yaml`` is recognised by its
+    exact text, and was written before all files that a start replaces.
 
     Raises:
-        RunError: If ``config.yaml`` is anything else.
+        RunError: If ``config.yaml`` is anything else, or another file is there without it.
     """
     if not run.exists:
+        for file in (
+            run.src_tokenizer_file,
+            run.tgt_tokenizer_file,
+            run.corpus_file,
+            run.metrics_file,
+            run.samples_file,
+            run.stopped_file,
+        ):
+            if file.exists():
+                raise RunError(
+                    f"{file} would be replaced, but there is no {run.config_file.name} to show that training "
+                    "wrote it. Rename that file.",
+                    Remedy.OTHER_RUN,
+                )
         return
     try:
         ours = config_to_yaml(load_config(run.config_file))

@@ -114,13 +114,15 @@ def run_training(
                 finished = counters.reached_limit(config.training, config.validation)
                 is_finished = finished is not None and not counters.owes_validation
                 distributed.agree(_Start(is_finished, counters.step))
-                run.stopped_file.unlink(missing_ok=True)
                 if is_finished:
+                    run.stopped_file.unlink(missing_ok=True)
                     return Outcome(finished, counters, was_finished=True)
                 # With this line, `mt show` recognises the start of a session.
                 note(logging.INFO, f"training in {run.path}")
                 try:
                     with _ready(setup, point, counters, corpus) as ready:
+                        # Not earlier: a refusal, such as that of a changed corpus, leaves it there.
+                        run.stopped_file.unlink(missing_ok=True)
                         finished = train(*ready)
                 except Interrupted:
                     interruption.agree(stop=True)
@@ -296,7 +298,7 @@ def _progress(
         metric=config.validation.metric,
         clip_norm=config.training.clip_norm,
     )
-    if not counters.step:
+    if progress.starts_curves:
         progress.show_options(hyperparameters(config))
         progress.show_corpus(prepared.report, prepared.dropped)
         num_epochs = total_steps / batches.num_steps(0) if total_steps else math.inf

@@ -18,11 +18,12 @@ import mt.preflight.trial
 from mt.config.config import Config
 from mt.data.batches.batch import Batch
 from mt.data.prepare import prepare
-from mt.errors import DataError, RunError, TrainingError
+from mt.errors import DataError, MtError, RunError, TrainingError
 from mt.preflight.check import preflight
 from mt.preflight.layout import Part
 from mt.preflight.trial import Speed
 from mt.run_directory import RunDirectory
+from mt.training.run import run_training
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
 
@@ -196,10 +197,71 @@ def test_a_run_that_is_there_already(check: Check, trained: RunDirectory) -> Non
     assert value_of(same["config"], "run").endswith("which exists already")
 
 
+def change_corpus(run: RunDirectory, corpus: Path) -> None:
+    for language in ("en", "de"):
+        with (corpus / f"train.{language}").open("a", encoding="utf-8") as file:
+            file.write("one more\n")
+
+
+def remove_checkpoints(run: RunDirectory, corpus: Path) -> None:
+    shutil.rmtree(run.checkpoints_dir)
+
+
+def remove_tokenizer(run: RunDirectory, corpus: Path) -> None:
+    run.src_tokenizer_file.unlink()
+
+
+def remove_config(run: RunDirectory, corpus: Path) -> None:
+    run.config_file.unlink()
+
+
+def damage_records(run: RunDirectory, corpus: Path) -> None:
+    for record in run.checkpoints_dir.glob("*/checkpoint.json"):
+        record.write_text("{}")
+
+
+@pytest.mark.parametrize(
+    "spoil", [change_corpus, remove_checkpoints, remove_tokenizer, remove_config, damage_records]
+)
+def test_a_run_that_training_would_not_continue(
+    spoil: Callable[[RunDirectory, Path], None],
+    check: Check,
+    trained: RunDirectory,
+    make_config: MakeConfig,
+    tiny_corpus: Path,
+    tmp_path: Path,
+) -> None:
+    spoil(trained, Path(shutil.copytree(tiny_corpus, tmp_path / "corpus")))
+    options = ("model.d_model=32", "model.dropout=0.1", "training.max_steps=300", "data.path=corpus")
+    before = {path: path.stat().st_mtime_ns for path in trained.path.rglob("*")}
+    with pytest.raises(MtError) as refused:
+        check(*options, run=str(trained.path))
+    assert {path: path.stat().st_mtime_ns for path in trained.path.rglob("*")} == before
+    with pytest.raises(MtError, match=re.escape(str(refused.value))):
+        run_training(make_config(*options), trained)
+
+
+def test_a_run_that_training_would_continue_from_an_older_checkpoint(
+    check: Check, trained: RunDirectory
+) -> None:
+    (trained.checkpoints_dir / "step_0000200" / "model.safetensors").unlink()
+    assert check("model.d_model=32", "model.dropout=0.1", run=str(trained.path))
+
+
 def test_a_config_of_the_users_in_the_run_directory(check: Check, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("mine: true\n")
     with pytest.raises(RunError, match="was not written by training, but would be replaced"):
         check(run=".")
+
+
+def test_a_corpus_of_the_users_that_training_would_replace(
+    check: Check, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    columns = [(tiny_corpus / f"train.{side}").read_text().splitlines() for side in ("en", "de")]
+    rows = [{"en": src, "de": tgt} for src, tgt in zip(*columns, strict=True)]
+    (tmp_path / "corpus.json").write_text(json.dumps(rows))
+    with pytest.raises(RunError, match=r"corpus\.json would be replaced"):
+        check("data.path=corpus.json", run=".")
 
 
 def test_a_run_directory_that_training_would_refuse(
@@ -208,6 +270,10 @@ def test_a_run_directory_that_training_would_refuse(
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match=r"Cannot use file/run as a run directory: .*file is not a folder"):
         check(run="file/run")
+    (tmp_path / "broken").symlink_to("nowhere")
+    for run in ("broken", "broken/run"):
+        with pytest.raises(RunError, match=rf"Cannot use {run} as .*broken is a link that leads nowhere"):
+            check(run=run)
     linked = tmp_path / "linked"
     linked.mkdir()
     (linked / "train.log").symlink_to(tmp_path / "file")

@@ -94,6 +94,16 @@ def test_a_damaged_one_is_named_and_nothing_is_left(trained: RunDirectory) -> No
     assert CheckpointStore(trained.checkpoints_dir).averages() == []
 
 
+def test_a_damaged_one_that_is_not_among_the_last_is_not_in_the_way(trained: RunDirectory) -> None:
+    (trained.checkpoints_dir / "step_0000100" / RECORD).write_text("{}")
+    assert average_checkpoints(trained, 2, best=False).average_of == ["step_0000150", "step_0000200"]
+    with pytest.raises(CheckpointError, match="step_0000100 is damaged"):
+        average_checkpoints(trained, 3, best=False)
+    # Its score is unknown, so it may be one of the best.
+    with pytest.raises(CheckpointError, match="step_0000100 is damaged"):
+        average_checkpoints(trained, 2, best=True)
+
+
 def test_what_a_killed_one_left_is_cleared_away(trained: RunDirectory) -> None:
     average = average_checkpoints(trained, 2, best=False)
     # As after a kill between the second rename and the removal of the older one.

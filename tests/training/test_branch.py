@@ -11,13 +11,16 @@ from safetensors.torch import load_file
 
 import mt.training.branch
 from mt.atomic_files import write_synced
+from mt.checkpoint.record import MODEL
 from mt.config.config import Config
 from mt.errors import CheckpointError, MtError, RunError
 from mt.reports.log import read_log
 from mt.run_directory import RunDirectory, newest_run
 from mt.training.average import average_checkpoints
+from mt.training.metrics_file import read_points
 from mt.training.resume import write_config
 from mt.training.run import Outcome, run_training
+from mt.training.samples import read_samples
 
 MakeConfig = Callable[..., Config]
 TrainUntil = Callable[..., Outcome | None]
@@ -71,7 +74,7 @@ def test_it_ends_as_the_run_that_it_comes_from(
         assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert read_metrics(new.metrics_file) == read_metrics(old.metrics_file)
     assert read_curves(new.tensorboard_dir) == read_curves(old.tensorboard_dir)
-    assert "the best checkpoint until" not in caplog.text
+    assert "the best checkpoint up to" not in caplog.text
     assert f"continuing in {new.path} from {old.path}" in new.log_file.read_text()
     assert f"resuming {new.path} from step {step}" in new.log_file.read_text()
     assert [session.first_step for session in read_log(new.log_file).sessions] == [step]
@@ -98,10 +101,16 @@ def test_the_best_until_then_comes_along(
         "step_0000006",
     ]
     assert (new.checkpoints_dir / "latest").read_text() == "step_0000006\n"
-    # Unless rotation has removed it.
-    shutil.rmtree(old.checkpoints_dir / "step_0000004")
-    run_training(config, RunDirectory(new.path.with_name("newer")), from_checkpoint=checkpoint)
-    assert "the best checkpoint up to step 6 is no longer in" in caplog.text
+    # Unless it is damaged, or rotation has removed it.
+    best = old.checkpoints_dir / "step_0000004"
+    spoils: list[Callable[[Path], None]] = [lambda folder: change_last_byte(folder / MODEL), shutil.rmtree]
+    for number, spoil in enumerate(spoils):
+        caplog.clear()
+        spoil(best)
+        newer = RunDirectory(new.path.with_name(f"newer-{number}"))
+        run_training(config, newer, from_checkpoint=checkpoint)
+        assert "the best checkpoint up to step 6 is no longer in" in caplog.text
+        assert [path.name for path in newer.checkpoints_dir.glob("step_*")] == ["step_0000006"]
 
 
 def test_a_relative_path_and_limits_that_differ(
@@ -112,6 +121,22 @@ def test_a_relative_path_and_limits_that_differ(
         make_config("training.max_steps=7", "checkpoint.keep=1"), new, from_checkpoint=Path("step_0000006")
     )
     assert outcome.counters.step == 7
+
+
+def test_one_that_is_finished_already_has_no_figures_of_later_steps(
+    old: RunDirectory,
+    new: RunDirectory,
+    make_config: MakeConfig,
+    read_curves: Callable[[Path], dict[str, list[tuple[int, object]]]],
+) -> None:
+    config = make_config("training.max_steps=8")
+    assert run_training(config, new, from_checkpoint=old.checkpoints_dir / "step_0000008").was_finished
+    assert max(point.step for point in read_points(new.metrics_file)) == 8
+    assert [samples.step for samples in read_samples(new.samples_file)] == [4, 8]
+    assert read_curves(new.tensorboard_dir) == {
+        tag: [(step, value) for step, value in points if step <= 8]
+        for tag, points in read_curves(old.tensorboard_dir).items()
+    }
 
 
 @pytest.mark.parametrize(

@@ -290,9 +290,6 @@ def test_early_stopping_counts_on(
 def test_a_checkpoint_gets_the_scores_of_the_validation_that_it_owed(
     make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def give_up(*_: object, **__: object) -> ValidationResult:
-        raise Interrupted
-
     run = RunDirectory(tmp_path / "run")
     store = CheckpointStore(run.checkpoints_dir)
     for validate, max_steps in ((scripted_bleu([9]), 2), (give_up, 6)):
@@ -304,6 +301,25 @@ def test_a_checkpoint_gets_the_scores_of_the_validation_that_it_owed(
     run_training(make_config("validation.every_steps=2", "training.max_steps=6"), run)
     assert store.require("step_0000004").metrics["bleu"] == 8
     assert store.require("best").step == 2
+
+
+def give_up(*_: object, **__: object) -> ValidationResult:
+    """Stands for `validate` when it is interrupted."""
+    raise Interrupted
+
+
+def test_what_belongs_to_the_whole_run_remains_if_the_validation_of_step_1_is_interrupted(
+    make_config: MakeConfig, tmp_path: Path, assert_same: Callable[..., None]
+) -> None:
+    """The chart layout, the hyper-parameters and the report on the corpus are drawn at step 1."""
+    config = make_config("training.max_steps=2", "validation.every_steps=1")
+    unbroken, broken = RunDirectory(tmp_path / "unbroken"), RunDirectory(tmp_path / "broken")
+    run_training(config, unbroken)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mt.training.session, "validate", give_up)
+        assert run_training(config, broken).counters.step == 1
+    run_training(config, broken)
+    assert_same(broken, unbroken)
 
 
 def scripted_bleu(values: Sequence[float]) -> Callable[..., ValidationResult]:

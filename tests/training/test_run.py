@@ -16,6 +16,7 @@ from torch import nn
 from torch.fx import GraphModule
 from torch.nn import functional as F
 
+import mt.training.resume
 import mt.training.run
 from mt.config.config import Config
 from mt.config.load import load_config
@@ -189,6 +190,40 @@ def test_a_config_of_the_users_is_not_written_over(
     with pytest.raises(RunError, match=r"config.yaml was not written by training, .*Rename that file"):
         run_training(config, run)
     assert run.config_file.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["corpus.json", "src_tokenizer.json", "tgt_tokenizer.json", "metrics.jsonl", "samples.jsonl", "stopped"],
+)
+def test_a_file_of_the_users_is_not_replaced(name: str, make_config: MakeConfig, run: RunDirectory) -> None:
+    run.path.mkdir(parents=True)
+    (run.path / name).write_text('{"text": "precious"}\n')
+    for options in ((), ("data.path=nowhere",)):
+        with pytest.raises(RunError, match=rf"{name} would be replaced, .*Rename that file"):
+            run_training(make_config(*options), run)
+    assert {path.name: path.read_text() for path in run.path.iterdir()} == {
+        name: '{"text": "precious"}\n',
+        "lock": "",
+    }
+
+
+def test_killed_before_its_config_is_written_it_begins_again(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(mt.training.resume, "write_config", give_up)
+        # Nothing empties the lock of a process that is killed.
+        patch.setattr(os, "ftruncate", lambda *_: None)
+        with pytest.raises(InterruptedError):
+            run_training(make_config(), run)
+    assert [path.name for path in run.path.iterdir()] == ["lock"]
+    assert run.lock_file.read_text()
+    assert run_training(make_config("training.max_steps=1"), run).counters.step == 1
+
+
+def give_up(*_: object) -> None:
+    raise InterruptedError
 
 
 def test_a_first_attempt_that_failed_is_not_in_the_way(

@@ -20,7 +20,7 @@ import mt.training.run
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.batches.bpe_dropout import BpeDropout
-from mt.errors import Interrupted
+from mt.errors import DataError, Interrupted
 from mt.inference.engines import OwnEngine
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
@@ -316,12 +316,17 @@ def test_when_the_time_is_up_the_run_is_saved_and_there_is_more_to_do(
     assert "1234" not in run.config_file.read_text()
     assert "1234" not in str(outcome.counters.to_dict())
     assert run.stopped_file.read_text() == "the time is up\n"
+    # A start that is refused leaves it there, for a job script to see.
+    with pytest.raises(DataError, match="nowhere"):
+        run_training(make_config("data.path=nowhere"), run)
+    assert run.stopped_file.exists()
     # A limit that is already reached ends the run as well, or a job script would wait for more.
     shorter = RunDirectory(Path(shutil.copytree(run.path, run.path.with_name("shorter"))))
     outcome = run_training(make_config("training.max_steps=7"), shorter)
     assert outcome.finished == "training.max_steps (7) reached"
     assert not shorter.stopped_file.exists()
     run_training(make_config(), run)
+    assert not run.stopped_file.exists()
     assert_same(run, unbroken)
 
 
