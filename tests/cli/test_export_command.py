@@ -176,6 +176,43 @@ def test_only_an_earlier_export_is_replaced(exported: str, call: Call) -> None:
     assert call(*EXPORT, "ctranslate2", "runs/tiny")[0] == 2
 
 
+@pytest.mark.parametrize("name", [".git", "notes.txt"])
+def test_an_earlier_export_with_other_files_in_it_is_kept(exported: str, name: str, call: Call) -> None:
+    other = Path(exported) / name
+    if name == ".git":
+        other.mkdir()  # Empty folders count, too.
+    else:
+        other.write_text("years of work")
+    before = sorted(Path(exported).iterdir())
+    code, _, err = call(*EXPORT, "ctranslate2", exported)
+    assert code == 2
+    assert f"{other} is not part of the earlier export in {exported}" in err
+    assert sorted(Path(exported).iterdir()) == before
+
+
+def test_an_export_with_folders_is_replaced_unless_something_else_is_in_them(
+    trained: RunDirectory, call: Call
+) -> None:
+    pytest.importorskip("transformers")
+    for _ in range(2):
+        code, _, err = call(*EXPORT, "transformers", "out")
+        assert code == 0, err
+    other = Path("out/source_tokenizer/notes.txt")
+    other.write_text("years of work")
+    code, _, err = call(*EXPORT, "transformers", "out")
+    assert code == 2
+    assert f"{other} is not part of" in err
+    assert other.exists()
+
+
+def test_a_folder_with_a_damaged_record_is_kept(exported: str, call: Call) -> None:
+    (Path(exported) / "mt_export.json").write_text("{}")
+    code, _, err = call(*EXPORT, "ctranslate2", exported)
+    assert code == 2
+    assert f"{exported} exists and is not an earlier export" in err
+    assert (Path(exported) / "model.bin").exists()
+
+
 @pytest.mark.parametrize(
     ("precision", "name"), [("float32", "float32"), ("bf16", "bfloat16"), ("int8", "int8")]
 )
