@@ -103,7 +103,9 @@ def translate(
     """
     show_logs()
     _refuse_contradictions(sentences, file, start_line, prefix, prefix_column, keep_unk, dictionary)
-    found = find_exported(run, engine, checkpoint, precision, ensemble, dictionary) or find_run(run)
+    found = find_exported(
+        run, engine, checkpoint, precision, ensemble, dictionary, prefix, prefix_column
+    ) or find_run(run)
     strategy = choose_strategy(
         beam=beam,
         length_penalty=length_penalty,

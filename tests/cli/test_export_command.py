@@ -101,7 +101,8 @@ def test_the_engine_has_the_input_and_output_of_our_own_search(
         (["--sample"], "does not sample"),
         (["--min-length", "2"], "a minimum length"),
         (["--no-repeat-ngram", "2"], "no-repeat n-grams"),
-        (["--prefix", "der"], "prefixes"),
+        (["--prefix", "der"], "--prefix is for runs"),
+        (["--precision", "bf16"], "--precision is for runs"),
         (["--dictionary", "terms.tsv"], "--dictionary is for runs"),
         (["--ensemble", "runs/tiny"], "--ensemble is for runs"),
         (["--checkpoint", "latest"], "--checkpoint is for runs"),
@@ -117,6 +118,13 @@ def test_what_the_engine_cannot_do_is_refused(
     assert (code, out) == (2, "")
     assert named in err
     assert err.count("\n") == 1
+
+
+def test_a_column_of_prefixes_is_refused_before_a_line_is_translated(exported: str, call: Call) -> None:
+    Path("lines.txt").write_text("the dog sees milk.\n" * 3 + "the dog sees milk.\tder\n")
+    code, out, err = call("translate", "--run", exported, "--file", "lines.txt", "--prefix-column")
+    assert (code, out) == (2, "")
+    assert f"--prefix-column is for runs, but {exported} is an exported folder" in err
 
 
 NOT_UTF_8 = "caf\udce9"
