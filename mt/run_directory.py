@@ -14,10 +14,11 @@ from typing import Self
 
 from mt.atomic_files import make_folder, remove_leftovers, sync_folder
 from mt.errors import Remedy, RunError
-from mt.regular_files import is_utf8, read_bytes
+from mt.regular_files import is_utf8, open_regular, read_bytes
 
 _MAX_NEIGHBOURS_SHOWN = 10
 _MAX_REPORT_BYTES = 10_000_000
+_MAX_HOLDER_BYTES = 300
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,8 @@ class RunDirectory:
 
         Raises:
             RunError: Immediately, if another process (or this one) holds the lock, the folder cannot be
-                written, its name is not UTF-8, or it contains a link, with which an archive could lead out
-                of the folder.
+                written, its name is not UTF-8, it contains a link, with which an archive could lead out of
+                the folder, or the file in place of the lock is a user's.
         """
         self.refuse_unreadable_name()
         try:
@@ -193,6 +194,9 @@ class RunDirectory:
             raise self._unusable(PermissionError(errno.EACCES, f"{folder} cannot be written"))
         if self.path.is_dir():
             _refuse_links(self.path)
+        if self.lock_file.exists():
+            with open_regular(self.lock_file) as file:
+                self._refuse_lock_of_others(file.fileno())
 
     def refuse_unreadable_name(self) -> None:
         """Check that the path is UTF-8, because TensorBoard cannot write to other paths.
@@ -244,6 +248,7 @@ class RunDirectory:
             if not os.path.samestat(os.fstat(descriptor), self.lock_file.stat()):
                 raise FileNotFoundError(errno.ENOENT, "it was moved a moment ago")
             _refuse_links(self.path)
+            self._refuse_lock_of_others(descriptor)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
             # Evaluation writes here without the lock.
@@ -252,6 +257,14 @@ class RunDirectory:
             raise self._in_use(_read_holder(descriptor)) from None
         except OSError as error:
             raise self._unusable(error) from error
+
+    def _refuse_lock_of_others(self, descriptor: int) -> None:
+        # A lock without a holder is empty, or has zeros that a power cut left.
+        if not re.fullmatch(rb"\d+ .+\n|\0*", os.pread(descriptor, _MAX_HOLDER_BYTES, 0)):
+            raise RunError(
+                f"{self.lock_file} was not written by training, but would be replaced. Rename that file.",
+                Remedy.OTHER_RUN,
+            )
 
     def _in_use(self, holder: str) -> RunError:
         return RunError(
@@ -347,6 +360,6 @@ def _not_regular(path: Path) -> RunError:
 
 def _read_holder(lock_file: int) -> str:
     """The process that holds the lock, from the content of the lock file, which is not trusted."""
-    text = os.pread(lock_file, 300, 0).decode(errors="replace")
+    text = os.pread(lock_file, _MAX_HOLDER_BYTES, 0).decode(errors="replace")
     match = re.fullmatch(r"(\d+) (\S+)\n", text)
     return f"process {match[1]} on {match[2]}" if match else "another process"

@@ -45,7 +45,7 @@ from mt.preflight.trial import (
 )
 from mt.run_directory import RunDirectory
 from mt.seeding import seed_everything
-from mt.training.resume import explain_out_of_memory, refuse_changed_config, refuse_config_of_others
+from mt.training.resume import explain_out_of_memory, refuse_changed_config, refuse_files_of_others
 
 MOST_TIMED_STEPS = 40
 MOST_TIMED_SECONDS = 12.0
@@ -64,7 +64,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
     if CheckpointStore(run.checkpoints_dir).names():
         refuse_changed_config(run, config)
     else:
-        refuse_config_of_others(run)
+        refuse_files_of_others(run)
     corpus = load_corpus(config.data, config.cleaning)
     yield corpus_part(corpus)
     text = look_at(corpus, config)

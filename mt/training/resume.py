@@ -80,7 +80,7 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
     recovered, reasons = store.recover()
     if recovered is None:
         refuse_lost_checkpoints(run, store, config)
-        refuse_config_of_others(run)
+        refuse_files_of_others(run)
         # Those steps were never saved; next to the new config they would be misleading.
         run.metrics_file.unlink(missing_ok=True)
         run.samples_file.unlink(missing_ok=True)
@@ -142,15 +142,30 @@ def report_resuming(
         LOG.warning("resuming is not bit-exact, because this has changed: %s", difference)
 
 
-def refuse_config_of_others(run: RunDirectory) -> None:
-    """Before a run starts: check that its ``config.yaml`` would not replace a user's file.
+def refuse_files_of_others(run: RunDirectory) -> None:
+    """Before a run starts: check that it would not replace a user's file.
 
-    The config of an earlier attempt that failed may be replaced; it is recognised by its exact text.
+    The files of an earlier attempt that failed may be replaced. Its ``config.yaml`` is recognised by its
+    exact text, and was written before all files that a start replaces.
 
     Raises:
-        RunError: If ``config.yaml`` is anything else.
+        RunError: If ``config.yaml`` is anything else, or another file is there without it.
     """
     if not run.exists:
+        for file in (
+            run.src_tokenizer_file,
+            run.tgt_tokenizer_file,
+            run.corpus_file,
+            run.metrics_file,
+            run.samples_file,
+            run.stopped_file,
+        ):
+            if file.exists():
+                raise RunError(
+                    f"{file} would be replaced, but there is no {run.config_file.name} to show that training "
+                    "wrote it. Rename that file.",
+                    Remedy.OTHER_RUN,
+                )
         return
     try:
         ours = config_to_yaml(load_config(run.config_file))
