@@ -96,6 +96,7 @@ def choose_search_precision(name: Literal["auto"] | SearchPrecision, device: tor
 
     Raises:
         DeviceError: If the device does not support it, or would only be slowed down by it.
+        ValueError: If there is no precision of that name.
     """
     if name == "auto":
         return fastest_precision(device)
@@ -110,6 +111,8 @@ def choose_search_precision(name: Literal["auto"] | SearchPrecision, device: tor
         "fp16": device.type == "cuda",
         "int8": device.type == "cpu",
     }
+    if name not in is_there:
+        raise ValueError(f"precision must be auto, {', '.join(is_there)}, not {name!r}")
     if not is_there[name]:
         raise DeviceError(
             f"precision {name} needs {where[name]}, but this device is {device.type} without it.",

@@ -21,6 +21,7 @@ class Remedy(Enum):
     TRAIN_ONE = "train one"
     RESUME = "resume that run"
     OTHER_TEST_SET = "name the test set that they belong to"
+    SKIP_LINE = "to leave it out, start after it"
     OTHER_ADDRESS = "serve at another address"
 
 

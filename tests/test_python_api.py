@@ -1,10 +1,12 @@
 """The public Python API: what docs/python.md shows runs as it is."""
 
+import math
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -83,3 +85,25 @@ def test_arguments_out_of_their_range_are_value_errors(trained: RunDirectory) ->
         mt.Beam(0)
     with pytest.raises(ValueError, match="must be 0 or above, not -1 and 0"):
         mt.Constraints(min_length=-1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"length_penalty": math.nan}, "length_penalty must be a finite number of at least 0, not nan"),
+        ({"length_penalty": math.inf}, "not inf"),
+        ({"length_penalty": -0.1}, "not -0.1"),
+        ({"length_normalization": "men"}, "length_normalization must be gnmt or mean, not 'men'"),
+    ],
+)
+def test_a_beam_that_cannot_rank_is_a_value_error(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        mt.Beam(2, **options)
+
+
+def test_unknown_names_are_value_errors(trained: RunDirectory) -> None:
+    unknown: Any = "foo"
+    with pytest.raises(ValueError, match="precision must be auto, float32, bf16, fp16, int8, not 'foo'"):
+        mt.Translator.from_run(trained.path, device="cpu", precision=unknown)
+    with pytest.raises(ValueError, match="split must be train, validation, test, not 'foo'"):
+        mt.evaluate(trained.path, device="cpu", split=unknown)

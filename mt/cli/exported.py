@@ -18,6 +18,8 @@ def find_exported(
     precision: str,
     ensemble: list[Path] | None,
     dictionary: Path | None,
+    prefix: str | None,
+    prefix_column: bool,
 ) -> Path | None:
     """The exported folder that ``--run`` names; None if it names a run.
 
@@ -46,6 +48,8 @@ def find_exported(
             "--precision": precision != "auto",
             "--ensemble": bool(ensemble),
             "--dictionary": dictionary is not None,
+            "--prefix": prefix is not None,
+            "--prefix-column": prefix_column,
         },
     )
     return path

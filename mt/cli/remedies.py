@@ -24,6 +24,7 @@ IN_FLAGS = {
     ),
     Remedy.RESUME: "resume that run with the same command without --from-checkpoint",
     Remedy.OTHER_TEST_SET: "name the test set that they belong to with --data PATH",
+    Remedy.SKIP_LINE: "to leave it out, start after it with --start-line N",
     Remedy.OTHER_ADDRESS: "choose another port with --port N (0 for a free one), or another --host",
 }
 

@@ -44,7 +44,7 @@ from mt.cli.options import (
 )
 from mt.cli.prompt import Prompt
 from mt.cli.unusual_lines import BadLines, Pairs, Search, UnknownWords
-from mt.display import ProgressLines, counted, in_precision, progress_bar
+from mt.display import ProgressLines, in_precision, progress_bar
 from mt.errors import ConfigError, DataError
 from mt.inference.arriving_lines import (
     STDIN,
@@ -103,7 +103,9 @@ def translate(
     """
     show_logs()
     _refuse_contradictions(sentences, file, start_line, prefix, prefix_column, keep_unk, dictionary)
-    found = find_exported(run, engine, checkpoint, precision, ensemble, dictionary) or find_run(run)
+    found = find_exported(
+        run, engine, checkpoint, precision, ensemble, dictionary, prefix, prefix_column
+    ) or find_run(run)
     strategy = choose_strategy(
         beam=beam,
         length_penalty=length_penalty,
@@ -280,10 +282,10 @@ class _Lines(NamedTuple):
             # A sentence that contains a line break is still one sentence.
             yield [" ".join(sentence.split()) for sentence in self.sentences]
         elif self.file is not None:
-            yield from arriving(self._from_the_first(lines_of_file(self.file, keep_bad=True)))
+            yield from arriving(lines_of_file(self.file, first=self.first, keep_bad=True))
         else:
             invite_typing("Type a sentence and press Enter;")
-            yield from arriving(self._from_the_first(lines_of_stdin(keep_bad=True)))
+            yield from arriving(lines_of_stdin(first=self.first, keep_bad=True))
 
     def read(self, lines: list[str], first_line: int) -> tuple[Pairs, dict[int, str]]:
         """Split lines into source and prefix; also return which lines are not text, and why."""
@@ -295,16 +297,6 @@ class _Lines(NamedTuple):
             if reason := why_not_text(line, self.name, number):
                 reasons[number] = reason
         return pairs, reasons
-
-    def _from_the_first(self, lines: Iterator[str]) -> Iterator[str]:
-        """Skip the lines before ``first``; it may be one line after the end of the file."""
-        # Not islice, which rejects very large numbers.
-        num_skipped = sum(1 for _ in zip(range(self.first - 1), lines, strict=False))
-        if num_skipped < self.first - 1:
-            raise DataError(
-                f"--start-line {self.first}: {self.name} has only {counted(num_skipped, 'line')}."
-            )
-        yield from lines
 
 
 def _how_to_go_on(line: int) -> str:

@@ -15,7 +15,7 @@ from mt.data.sources.source import Split
 from mt.display import counted, visible
 from mt.errors import ConfigError, DataError, Remedy
 from mt.evaluation.analysis import SentenceOfTwo, most_different_sentences
-from mt.evaluation.evaluate import translate_set
+from mt.evaluation.evaluate import setting_name, translate_set
 from mt.evaluation.scores import (
     Difference,
     paired_bootstrap,
@@ -83,19 +83,21 @@ def run_comparison(
         test_set = load_evaluation_set(config, split, path=data_path, name=data_name)
         sources = test_set.sources
     refuse_too_many(test_set.references)
-    for system in systems:
+    given = {system: read_lines(system) for system in systems if not system.is_dir()}
+    for system, lines in given.items():
         # Existing files are checked before anything is translated.
-        if not system.is_dir():
-            if references is None and data_path is None:
-                _refuse_other_split(system, split)
-            if references is None:
-                _refuse_other_sentences(system, test_set)
-            _refuse_other_length(system, read_lines(system), test_set)
+        if references is None and data_path is None:
+            _refuse_other_split(system, split)
+        if references is None:
+            _refuse_other_sentences(system, test_set)
+        _refuse_other_length(system, lines, test_set)
+        for model in filter(None, loaded):
+            _refuse_overwriting(system, *model, test_set, beam)
     files = [
         translate_set(*model, test_set, device=device, beam=beam).file if model else system
         for system, model in zip(systems, loaded, strict=True)
     ]
-    first, second = map(read_lines, files)
+    first, second = (given[file] if file in given else read_lines(file) for file in files)
     return Comparison(
         systems=(visible(str(files[0])), visible(str(files[1]))),
         data=test_set.where,
@@ -180,6 +182,18 @@ def _refuse_other_split(file: Path, split: Split) -> None:
     if named and named[1] != split:
         raise ConfigError(
             f"{file} has translations of the {named[1]} split, not of {split}.", Remedy.OTHER_SPLIT
+        )
+
+
+def _refuse_overwriting(
+    file: Path, run: RunDirectory, loaded: LoadedModel, test_set: EvaluationSet, beam: Beam | None
+) -> None:
+    """Check that the translations of a run will not replace a file that they are compared with."""
+    written = run.hypotheses_file(setting_name(loaded.checkpoint, test_set, beam))
+    if written.exists() and written.samefile(file):
+        raise ConfigError(
+            f"{file} is the file that the translations of {run.path} are written to, so they would be "
+            "compared with themselves: give a copy of the file under another name."
         )
 
 

@@ -39,6 +39,7 @@ from mt.evaluation.record import (
     OtherCheckpoint,
     RecordedEvaluation,
     compare_with_other_checkpoints,
+    name_in_setting,
     record_evaluation,
 )
 from mt.evaluation.scores import (
@@ -271,12 +272,7 @@ def setting_name(
     saved: Checkpoint, test_set: EvaluationSet, beam: Beam | None, precision: str = "float32"
 ) -> str:
     """The test set, the checkpoint and the decoding strategy, for file names."""
-    of = ""
-    if saved.average_of:
-        # Another average with the same name may replace this one.
-        checksum = hashlib.blake2b(" ".join(saved.average_of).encode(), digest_size=2).hexdigest()
-        of = f"-of{len(saved.average_of)}-{checksum}"
-    return f"{test_set.name}.{saved.name}{of}.{search_name(beam, precision)}"
+    return f"{test_set.name}.{name_in_setting(saved)}.{search_name(beam, precision)}"
 
 
 def search_name(beam: Beam | None, precision: str) -> str:

@@ -6,6 +6,8 @@ than chance.
 """
 
 import contextlib
+import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,8 +16,9 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mt.atomic_files import append_line
+from mt.checkpoint.record import Checkpoint, VanishedError, read_record_of
 from mt.display import in_precision
-from mt.errors import DataError, RunError
+from mt.errors import CheckpointError, DataError, RunError
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Difference, Score, differences_in_bleu
 from mt.evaluation.test_set import EvaluationSet, read_lines
 from mt.regular_files import read_bytes
@@ -25,6 +28,8 @@ _MAX_BYTES = 20_000_000
 _MAX_COUNT = 10**18
 # How many of the newest evaluations by other checkpoints an evaluation is compared with.
 MOST_COMPARED = 5
+# An average in a setting, as `name_in_setting` writes it.
+_AVERAGE = re.compile(r"\.(average_[0-9]{1,18})-of[0-9]+-[0-9a-f]{4}(?=\.)")
 
 Count = Annotated[int, Field(ge=0, lt=_MAX_COUNT)]
 
@@ -60,6 +65,18 @@ class RecordedEvaluation:
 _ADAPTER = TypeAdapter(RecordedEvaluation)
 
 
+def name_in_setting(saved: Checkpoint) -> str:
+    """The name of a checkpoint in a setting.
+
+    That of an average has a checksum of its checkpoints, because another average with the same name may
+    replace it.
+    """
+    if not saved.average_of:
+        return saved.name
+    checksum = hashlib.blake2b(" ".join(saved.average_of).encode(), digest_size=2).hexdigest()
+    return f"{saved.name}-of{len(saved.average_of)}-{checksum}"
+
+
 def record_evaluation(run: RunDirectory, evaluation: RecordedEvaluation) -> None:
     """Append an evaluation to the run's file.
 
@@ -76,9 +93,10 @@ def record_evaluation(run: RunDirectory, evaluation: RecordedEvaluation) -> None
 
 
 def read_evaluations(run: RunDirectory) -> list[RecordedEvaluation]:
-    """The evaluations of a run, from the oldest to the newest; only the newest of several of one setting.
+    """The evaluations of a run, from the oldest to the newest.
 
-    Lines that are not evaluations are skipped.
+    Of several with the same test set, name of the checkpoint and search, only the newest is returned. Lines
+    that are not evaluations are skipped.
 
     Raises:
         OSError: If the file exists but cannot be read.
@@ -91,8 +109,9 @@ def read_evaluations(run: RunDirectory) -> list[RecordedEvaluation]:
     for line in content.split(b"\n"):
         with contextlib.suppress(ValidationError):
             evaluation = _ADAPTER.validate_json(line)
-            newest.pop(evaluation.setting, None)
-            newest[evaluation.setting] = evaluation
+            key = _AVERAGE.sub(r".\1", evaluation.setting)
+            newest.pop(key, None)
+            newest[key] = evaluation
     return list(newest.values())
 
 
@@ -139,7 +158,21 @@ def _earlier(
         # An average may have replaced one of the same name. A setting with a slash is in another folder.
         if not is_alike or each.checkpoint == checkpoint or "/" in each.setting:
             continue
+        if _is_of_replaced_average(run, each.setting):
+            continue
         with contextlib.suppress(DataError):
             lines = read_lines(run.hypotheses_file(each.setting))
             if len(lines) == len(test_set.references):
                 yield each.checkpoint, lines
+
+
+def _is_of_replaced_average(run: RunDirectory, setting: str) -> bool:
+    """Whether a setting is of an average that is no longer there; another may have its name."""
+    average = _AVERAGE.search(setting)
+    if average is None:
+        return False
+    try:
+        present = read_record_of(run.checkpoints_dir / average[1])
+    except (CheckpointError, VanishedError):
+        return True
+    return f".{name_in_setting(present)}." not in setting

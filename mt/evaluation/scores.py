@@ -5,6 +5,7 @@ drawn from it with replacement show how much a score depends on the sample (Koeh
 with the seed SACREBLEU_SEED, or 12345 by default.
 """
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -248,13 +249,15 @@ def _resampled(
     signatures, scores = test()
     ((name, signature),) = signatures.items()
     results: Sequence[Any] = scores[name]
+    # sacreBLEU's mean plus and minus half a width may go beyond what the score can be.
+    most = math.inf if isinstance(metric, TER) else 100.0
     return [
         (
             Score(
                 name,
                 float(result.score),
                 str(signature),
-                (float(result.mean - result.ci), float(result.mean + result.ci)),
+                (max(float(result.mean - result.ci), 0.0), min(float(result.mean + result.ci), most)),
             ),
             1.0 if result.p_value is None else float(result.p_value),
         )

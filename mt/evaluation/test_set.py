@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from sacrebleu.dataset import DATASETS
 
@@ -71,7 +71,10 @@ def load_evaluation_set(
     Raises:
         ConfigError: If there is a name without a corpus, or all of the run's own files would be used.
         DataError: If the corpus cannot be read, or a reference is empty.
+        ValueError: If there is no split of that name.
     """
+    if split not in (splits := get_args(Split)):
+        raise ValueError(f"split must be {', '.join(splits)}, not {split!r}")
     data = config.data
     if name is not None and (path is None or path.startswith(PREFIX)):
         raise ConfigError(

@@ -17,11 +17,17 @@ from mt.atomic_files import (
     tidy_up_beside,
     write_synced,
 )
-from mt.errors import ConfigError, ExportError
+from mt.errors import CheckpointError, ConfigError, ExportError
 from mt.export.model_card import model_card
 from mt.export.target import ExportTarget
 from mt.export.verification import STRATEGIES, Comparison, Verifier
-from mt.inference.exported_folder import ExportPrecision, ExportRecord, is_exported, write_record
+from mt.inference.exported_folder import (
+    RECORD,
+    ExportPrecision,
+    ExportRecord,
+    read_record,
+    write_record,
+)
 from mt.inference.loaded_model import LoadedModel
 from mt.regular_files import is_utf8
 
@@ -129,16 +135,36 @@ def refuse_other_folder(folder: Path) -> None:
     """Check that only an earlier export would be replaced, and that other programs can open the folder.
 
     Raises:
-        ConfigError: If something else is there, or the name is not UTF-8.
+        ConfigError: If something else is there or in it, or the name is not UTF-8.
     """
-    if (folder.exists() or folder.is_symlink()) and not is_exported(folder):
-        raise ConfigError(
-            f"{folder} exists and is not an earlier export, so it is not replaced: name another folder."
-        )
+    if folder.exists() or folder.is_symlink():
+        _refuse_other_files(folder)
     place = folder.resolve()
     if not is_utf8(place):
         raise ConfigError(
             f"the name {place} is not UTF-8, so other programs could not open it: choose another name."
+        )
+
+
+def _refuse_other_files(folder: Path) -> None:
+    """Check that a folder contains nothing but the files of an earlier export, whatever is in them now.
+
+    Raises:
+        ConfigError: If it does, or is not an earlier export.
+    """
+    try:
+        record = read_record(folder)
+    except CheckpointError as error:
+        raise ConfigError(
+            f"{folder} exists and is not an earlier export, so it is not replaced: name another folder."
+        ) from error
+    files = {folder / name for name in (RECORD, EXAMPLE, CARD, *record.checksums)}
+    written = files.union(*(file.parents for file in files))
+    others = sorted(path for path in folder.rglob("*") if path not in written)
+    if others:
+        raise ConfigError(
+            f"{others[0]} is not part of the earlier export in {folder}, which is therefore not replaced: "
+            "move it elsewhere, or name another folder."
         )
 
 

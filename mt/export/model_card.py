@@ -28,7 +28,7 @@ def comparison_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
             each.strategy,
             str(each.num_sentences),
             str(each.num_same),
-            str(sum(difference.is_near_tie for difference in each.differences)),
+            str(len({difference.line for difference in each.differences if difference.is_near_tie})),
             str(each.num_same_by_own_rule),
             f"{each.our_bleu:.2f}",
             f"{each.their_bleu:.2f} ({each.their_bleu - each.our_bleu:+.2f})",

@@ -35,7 +35,7 @@ STRATEGIES: dict[str, Strategy] = {"greedy search": None, "beam of 5": Beam(5, 1
 
 @dataclass(frozen=True)
 class Difference:
-    """A sentence that the run and the exported folder translate differently."""
+    """A sentence, or a segment of a long one, that the run and the exported folder translate differently."""
 
     line: int
     source: str
@@ -53,6 +53,7 @@ class Comparison:
 
     strategy: str
     num_sentences: int
+    """Lines of the validation split; search translates a long one in segments."""
     num_same: int
     """Sentences with the same tokens if both follow the rule of the other library."""
     num_same_by_own_rule: int
@@ -114,29 +115,26 @@ class Verifier:
         for one, *_ in ours:
             if exported.tgt_tokenizer.decode(one.ids) != self._own.tgt_tokenizer.decode(one.ids):
                 raise ExportError("the exported tokenizer turns the same tokens into a different text.")
-        differing = [
-            place
-            for place, (one, other) in enumerate(zip(ours, theirs, strict=True))
-            if list(one[0].ids) != list(other[0].ids)
-        ]
+        differing = _differing(ours, theirs)
         differences = self._explain(segments, ours, theirs, differing, strategy) if exact else []
         texts = [
             [best.text for best, *_ in side.as_lines(len(self._sources), segments, found, strategy)]
             for side, found in ((self._own, by_own_rule), (exported, theirs))
         ]
         our_bleu, their_bleu = (score_translations(each, self._references)["bleu"].value for each in texts)
+        num_sentences = len(self._sources)
         comparison = Comparison(
             name,
-            len(segments),
-            len(segments) - len(differing),
-            _num_same(by_own_rule, theirs),
+            num_sentences,
+            num_sentences - _num_lines(segments, differing),
+            num_sentences - _num_lines(segments, _differing(by_own_rule, theirs)),
             differences,
             our_bleu,
             their_bleu,
-            len(segments) / our_seconds,
-            len(segments) / their_seconds,
+            num_sentences / our_seconds,
+            num_sentences / their_seconds,
         )
-        _refuse_other_translations(comparison, len(differing))
+        _refuse_other_translations(comparison)
         if not exact:
             _refuse_lost_bleu(comparison)
         return comparison
@@ -214,8 +212,18 @@ class Verifier:
         )
 
 
-def _num_same(ours: Sequence[Sequence[Hypothesis]], theirs: Sequence[Sequence[Hypothesis]]) -> int:
-    return sum(list(one[0].ids) == list(other[0].ids) for one, other in zip(ours, theirs, strict=True))
+def _differing(ours: Sequence[Sequence[Hypothesis]], theirs: Sequence[Sequence[Hypothesis]]) -> list[int]:
+    """The indices of the segments whose best hypotheses have different tokens."""
+    return [
+        place
+        for place, (one, other) in enumerate(zip(ours, theirs, strict=True))
+        if list(one[0].ids) != list(other[0].ids)
+    ]
+
+
+def _num_lines(segments: Sequence[Segment], places: Sequence[int]) -> int:
+    """How many lines have one of these segments."""
+    return len({segments[place].place for place in places})
 
 
 def _alone(segment: Segment) -> Segment:
@@ -230,9 +238,10 @@ def _timed(
     return found, time.perf_counter() - start
 
 
-def _refuse_other_translations(comparison: Comparison, num_differing: int) -> None:
+def _refuse_other_translations(comparison: Comparison) -> None:
     real = [each for each in comparison.differences if not each.is_near_tie]
     if real:
+        num_differing = comparison.num_sentences - comparison.num_same
         listed = "; ".join(
             f"sentence {each.line} ({each.our_score:.4f}) {each.ours!r}, exported ({each.their_score:.4f}) "
             f"{each.theirs!r}"

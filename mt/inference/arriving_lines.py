@@ -5,13 +5,15 @@ import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import BinaryIO, Generic, TypeVar
 
-from mt.errors import DataError
+from mt.display import counted
+from mt.errors import DataError, Remedy
 
 MOST_LINES_AT_ONCE = 2000
 # Because a device such as /dev/zero is one endless line.
 MAX_LINE_BYTES = 10_000_000
+_SKIPPED_BYTES = 1 << 20
 STDIN = 0
 STDIN_NAME = "standard input"
 
@@ -23,22 +25,28 @@ class _End(Generic[ItemT]):
         self.error = error
 
 
-def lines_of_stdin(*, keep_bad: bool = False) -> Iterator[str]:
+def lines_of_stdin(*, first: int = 1, keep_bad: bool = False) -> Iterator[str]:
     """Yield the lines of standard input.
 
-    Raises:
-        DataError: If a line is not UTF-8, unless ``keep_bad`` keeps such lines for `why_not_text`.
+    The arguments and the errors are those of `lines_of_file`.
     """
-    return _lines(STDIN, STDIN_NAME, keep_bad)
+    return _lines(STDIN, STDIN_NAME, first, keep_bad)
 
 
-def lines_of_file(file: Path, *, keep_bad: bool = False) -> Iterator[str]:
+def lines_of_file(file: Path, *, first: int = 1, keep_bad: bool = False) -> Iterator[str]:
     """Yield the lines of a file.
 
+    Args:
+        file: The file.
+        first: The number of the first line to yield, at most one more than there are. The lines before it
+            may be of any length.
+        keep_bad: Keep lines that are not UTF-8, for `why_not_text`.
+
     Raises:
-        DataError: If it cannot be read, or a line is not UTF-8, unless ``keep_bad`` keeps such lines.
+        DataError: If it cannot be read or has too few lines, if a line is too long, or if one is not UTF-8
+            and not kept.
     """
-    return _lines(file, str(file), keep_bad)
+    return _lines(file, str(file), first, keep_bad)
 
 
 def why_not_text(line: str, name: str, number: int) -> str | None:
@@ -102,16 +110,28 @@ def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:
             return
 
 
-def _lines(source: Path | int, name: str, keep_bad: bool) -> Iterator[str]:
+def _lines(source: Path | int, name: str, first: int, keep_bad: bool) -> Iterator[str]:
     """Lines end at line feeds only, so that there are as many as ``wc -l`` counts."""
     try:
         # The reading thread opens and closes the file itself: closing it in another thread, or exiting
         # Python, would wait for input, and using sys.stdin would make Python abort.
         with open(source, "rb", closefd=source != STDIN) as stream:
-            for number, raw in enumerate(iter(lambda: stream.readline(MAX_LINE_BYTES + 2), b""), start=1):
+            num_skipped = _skip_lines(stream, first - 1)
+            if num_skipped < first - 1:
+                raise DataError(
+                    f"{name} has only {counted(num_skipped, 'line')}, so line {first} cannot be the first: "
+                    "choose an earlier one."
+                )
+            raw_lines = iter(lambda: stream.readline(MAX_LINE_BYTES + 2), b"")
+            for number, raw in enumerate(raw_lines, start=first):
                 # A line end, of at most two bytes, does not count.
                 if len(raw.removesuffix(b"\n").removesuffix(b"\r")) > MAX_LINE_BYTES:
-                    raise DataError(f"{name}, line {number} is longer than {MAX_LINE_BYTES:,} bytes.")
+                    raise DataError(
+                        f"{name}, line {number} is longer than {MAX_LINE_BYTES:,} bytes: break it into "
+                        "shorter lines.",
+                        # Only a caller that continues after bad lines can start after one.
+                        *([Remedy.SKIP_LINE] if keep_bad else []),
+                    )
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape").rstrip("\r\n")
                 reason = None if keep_bad else why_not_text(line, name, number)
                 if reason is not None:
@@ -119,3 +139,15 @@ def _lines(source: Path | int, name: str, keep_bad: bool) -> Iterator[str]:
                 yield line
     except OSError as error:
         raise DataError(f"{name} cannot be read: {error.strerror}.") from error
+
+
+def _skip_lines(stream: BinaryIO, num_lines: int) -> int:
+    """Read past this many lines, block by block; return how many there were."""
+    # The number may be larger than islice accepts.
+    for number in range(num_lines):
+        block = stream.readline(_SKIPPED_BYTES)
+        if not block:
+            return number
+        while block and not block.endswith(b"\n"):
+            block = stream.readline(_SKIPPED_BYTES)
+    return num_lines

@@ -1,5 +1,6 @@
 """Translates and scores text with the model of a run, or an ensemble of several."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
@@ -14,8 +15,9 @@ from mt.device import (
     choose_device,
     choose_search_precision,
     keep_freed_memory,
+    overflow_remedy,
 )
-from mt.errors import ConfigError, DataError
+from mt.errors import ConfigError, DataError, OverflowedLinesError
 from mt.inference.engines import OwnEngine
 from mt.inference.loaded_model import LoadedModel, load_ensemble, refuse_overflow
 from mt.inference.score import ScoredPair, score_targets
@@ -165,7 +167,8 @@ class Translator(TextSearch):
             first_line: The number of the first pair, for messages.
 
         Raises:
-            DataError: If a side is too long for the model, or a pair does not fit into memory.
+            DataError: If a side is too long for the model, a pair does not fit into memory, or its
+                log-probability is NaN or infinite.
         """
         sources, targets = (
             [[token.id for token in tokens] for tokens in reader.read_batch(texts)]
@@ -185,6 +188,8 @@ class Translator(TextSearch):
             batch_tokens=self.config.training.batch_tokens,
             vocab_size=self.tgt_tokenizer.size,
         )
+        for line, scores in enumerate(log_probs, first_line):
+            self._refuse_overflow(line, scores)
         return [
             ScoredPair(self.tgt_tokenizer.tokens([*ids, EOS_ID]), scores, ids.count(UNK_ID))
             for ids, scores in zip(targets, log_probs, strict=True)
@@ -196,3 +201,8 @@ class Translator(TextSearch):
                 f"line {line}: the {side} has {len(ids) + 1} tokens, including EOS, but this model reads at "
                 f"most {self.max_length} (data.max_length when it was trained). Leave it out."
             )
+
+    def _refuse_overflow(self, line: int, log_probs: Sequence[float]) -> None:
+        if not all(map(math.isfinite, log_probs)):
+            reason = f"line {line}: the model's log-probabilities in {self.precision} are NaN or infinite."
+            raise OverflowedLinesError({line: reason}, overflow_remedy(self.precision))

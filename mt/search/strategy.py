@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import get_args
 
 from mt.search.hypothesis import LengthNormalization
 
@@ -11,7 +12,8 @@ class Beam:
     """Beam search (`mt.search.beam`).
 
     Raises:
-        ValueError: If ``size`` is below 1.
+        ValueError: If ``size`` is below 1, ``length_penalty`` is not a finite number of at least 0, or
+            ``length_normalization`` is unknown.
     """
 
     size: int
@@ -24,6 +26,14 @@ class Beam:
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ValueError(f"size must be at least 1, not {self.size}")
+        if not 0 <= self.length_penalty < math.inf:
+            raise ValueError(
+                f"length_penalty must be a finite number of at least 0, not {self.length_penalty}"
+            )
+        if self.length_normalization not in (known := get_args(LengthNormalization)):
+            raise ValueError(
+                f"length_normalization must be {' or '.join(known)}, not {self.length_normalization!r}"
+            )
 
 
 @dataclass(frozen=True)

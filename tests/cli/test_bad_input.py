@@ -239,6 +239,26 @@ def test_a_line_without_end_is_refused(refuse: Callable[..., str], trained: RunD
     assert "/dev/zero, line 1 is longer than" in sentence
 
 
+@pytest.mark.usefixtures("trained")
+def test_a_line_that_is_too_long_to_read_can_be_skipped(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mt.inference.arriving_lines.MAX_LINE_BYTES", 30)
+    monkeypatch.setattr("mt.inference.arriving_lines._SKIPPED_BYTES", 4)
+    file = Path("lines.txt")
+    file.write_text("the dog sees milk.\n" + "milk " * 20 + "\nAnna sees milk.\n")
+    for on_error in ("stop", "empty"):
+        code, out, err = call("translate", "--file", file, "--on-error", on_error)
+        assert (code, out) == (2, "der Hund sieht Milch.\n")
+        assert "mt: lines.txt, line 2 is longer than 30 bytes: break it into shorter lines." in err
+        assert "start after it with --start-line N." in err
+    assert call("translate", "--file", file, "--start-line", "3")[:2] == (0, "Anna sieht Milch.\n")
+    assert call("translate", "--file", file, "--start-line", "4")[:2] == (0, "")
+    assert "lines.txt has only 3 lines" in call("translate", "--file", file, "--start-line", "5")[2]
+    code, _, err = call("score", file, file)
+    assert code == 2
+    assert "line 2 is longer than 30 bytes" in err
+    assert "--start-line" not in err
+
+
 def test_a_dictionary_that_nobody_writes_to_is_refused(
     refuse: Callable[..., str], trained: RunDirectory, tmp_path: Path
 ) -> None:

@@ -101,7 +101,8 @@ def test_the_engine_has_the_input_and_output_of_our_own_search(
         (["--sample"], "does not sample"),
         (["--min-length", "2"], "a minimum length"),
         (["--no-repeat-ngram", "2"], "no-repeat n-grams"),
-        (["--prefix", "der"], "prefixes"),
+        (["--prefix", "der"], "--prefix is for runs"),
+        (["--precision", "bf16"], "--precision is for runs"),
         (["--dictionary", "terms.tsv"], "--dictionary is for runs"),
         (["--ensemble", "runs/tiny"], "--ensemble is for runs"),
         (["--checkpoint", "latest"], "--checkpoint is for runs"),
@@ -117,6 +118,13 @@ def test_what_the_engine_cannot_do_is_refused(
     assert (code, out) == (2, "")
     assert named in err
     assert err.count("\n") == 1
+
+
+def test_a_column_of_prefixes_is_refused_before_a_line_is_translated(exported: str, call: Call) -> None:
+    Path("lines.txt").write_text("the dog sees milk.\n" * 3 + "the dog sees milk.\tder\n")
+    code, out, err = call("translate", "--run", exported, "--file", "lines.txt", "--prefix-column")
+    assert (code, out) == (2, "")
+    assert f"--prefix-column is for runs, but {exported} is an exported folder" in err
 
 
 NOT_UTF_8 = "caf\udce9"
@@ -174,6 +182,43 @@ def test_only_an_earlier_export_is_replaced(exported: str, call: Call) -> None:
     assert "mine exists and is not an earlier export" in err
     assert Path("mine/thesis.txt").read_text() == "years of work"
     assert call(*EXPORT, "ctranslate2", "runs/tiny")[0] == 2
+
+
+@pytest.mark.parametrize("name", [".git", "notes.txt"])
+def test_an_earlier_export_with_other_files_in_it_is_kept(exported: str, name: str, call: Call) -> None:
+    other = Path(exported) / name
+    if name == ".git":
+        other.mkdir()  # Empty folders count, too.
+    else:
+        other.write_text("years of work")
+    before = sorted(Path(exported).iterdir())
+    code, _, err = call(*EXPORT, "ctranslate2", exported)
+    assert code == 2
+    assert f"{other} is not part of the earlier export in {exported}" in err
+    assert sorted(Path(exported).iterdir()) == before
+
+
+def test_an_export_with_folders_is_replaced_unless_something_else_is_in_them(
+    trained: RunDirectory, call: Call
+) -> None:
+    pytest.importorskip("transformers")
+    for _ in range(2):
+        code, _, err = call(*EXPORT, "transformers", "out")
+        assert code == 0, err
+    other = Path("out/source_tokenizer/notes.txt")
+    other.write_text("years of work")
+    code, _, err = call(*EXPORT, "transformers", "out")
+    assert code == 2
+    assert f"{other} is not part of" in err
+    assert other.exists()
+
+
+def test_a_folder_with_a_damaged_record_is_kept(exported: str, call: Call) -> None:
+    (Path(exported) / "mt_export.json").write_text("{}")
+    code, _, err = call(*EXPORT, "ctranslate2", exported)
+    assert code == 2
+    assert f"{exported} exists and is not an earlier export" in err
+    assert (Path(exported) / "model.bin").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Evaluating says whether the checkpoints of a run differ, as sacreBLEU's paired test does."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +63,30 @@ def test_an_average_is_compared_with_the_best(evaluate: Evaluate, trained: RunDi
     evaluate("step_0000200")
     found = evaluate(average.name).other_checkpoints
     assert [each.checkpoint for each in found] == ["step_0000200", "step_0000150"]
+
+
+def test_of_averages_with_one_name_only_the_present_one_is_compared(
+    evaluate: Evaluate, trained: RunDirectory
+) -> None:
+    store = CheckpointStore(trained.checkpoints_dir)
+    steps = [store.require(name) for name in ("step_0000100", "step_0000150", "step_0000200")]
+    old = store.save_average(steps[1:])
+    evaluate(old.name)
+    assert [each.checkpoint for each in evaluate("step_0000100").other_checkpoints] == [old.name]
+    new = store.save_average(steps)
+    assert new.name == old.name
+    # Its translations are those of an average that is gone.
+    assert [each.checkpoint for each in evaluate("step_0000150").other_checkpoints] == ["step_0000100"]
+    assert [each.checkpoint for each in evaluate("step_0000100").other_checkpoints] == ["step_0000150"]
+    evaluate(new.name)
+    # It is the newest evaluation now, not where the old one was.
+    found = evaluate("step_0000200").other_checkpoints
+    assert [each.checkpoint for each in found] == [new.name, "step_0000100", "step_0000150"]
+    shown = [each.checkpoint for each in read_evaluations(trained)]
+    assert shown == ["step_0000150", "step_0000100", new.name, "step_0000200"]
+    shutil.rmtree(new.folder)
+    found = evaluate("step_0000200").other_checkpoints
+    assert [each.checkpoint for each in found] == ["step_0000100", "step_0000150"]
 
 
 def test_lost_or_shorter_translations_are_passed_over(evaluate: Evaluate) -> None:

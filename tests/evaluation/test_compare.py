@@ -115,6 +115,26 @@ def test_other_languages_are_refused(trained: RunDirectory, other: RunDirectory)
         run_comparison((trained.path, other.path), **ARGUMENTS)
 
 
+def test_a_file_that_the_translations_of_the_run_would_replace_is_kept(
+    trained: RunDirectory, tmp_path: Path
+) -> None:
+    file = run_evaluation(trained, **ARGUMENTS, analyse=False).hypotheses_file
+    edited = file.read_text(encoding="utf-8").replace("sieht", "findet")
+    file.write_text(edited, encoding="utf-8")
+    link = tmp_path / "link.txt"
+    link.symlink_to(file)
+    for given in (file, link):
+        for systems in ((given, trained.path), (trained.checkpoints_dir / "step_0000200", given)):
+            with pytest.raises(ConfigError, match=rf"{given} is the file .* a copy of the file"):
+                run_comparison(systems, **ARGUMENTS)
+    assert file.read_text(encoding="utf-8") == edited
+    copy = tmp_path / "copy.txt"
+    copy.write_text(edited, encoding="utf-8")
+    result = run_comparison((trained.path, copy), **ARGUMENTS)
+    assert result.scores["bleu"].gain < 0
+    assert file.read_text(encoding="utf-8") != edited
+
+
 def test_one_checkpoint_against_another(trained: RunDirectory) -> None:
     arguments = ARGUMENTS | {"checkpoint": "step_0000100"}
     file = run_evaluation(trained, **arguments, analyse=False).hypotheses_file

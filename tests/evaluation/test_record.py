@@ -51,6 +51,18 @@ def test_of_one_setting_the_newest_counts_and_every_line_is_kept(tmp_path: Path)
     assert run.evaluations_file.read_text().count("\n") == 3
 
 
+def test_of_averages_with_one_name_the_newest_counts(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    settings = [
+        f"test-0123456789ab.{name}.{search}"
+        for name in ("average_0000200-of2-12ab", "average_0000200-of3-34cd", "average_0000300-of3-34cd")
+        for search in ("greedy", "beam5-lp0.6")
+    ]
+    for setting in settings:
+        record_evaluation(run, evaluation(setting))
+    assert [each.setting for each in read_evaluations(run)] == settings[2:]
+
+
 def test_a_torn_line_costs_only_itself(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     record_evaluation(run, evaluation())

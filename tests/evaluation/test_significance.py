@@ -85,3 +85,19 @@ def test_a_resample_that_scores_zero_is_counted() -> None:
     score = score_with_confidence(["a b c d", "x"], ["a b c d", "y"])["bleu"]
     assert score.interval is not None
     assert score.interval[0] < score.value < score.interval[1]
+
+
+def test_an_interval_has_no_impossible_score() -> None:
+    references = [f"das ist der Satz Nummer {i}, nicht wahr" for i in range(20)]
+    # All sentences but one are right, or wrong: the resampled scores are skewed.
+    good, bad = [*references[:-1], "q"], ["q"] * 19 + references[-1:]
+    best, worst = (
+        {key: score.interval for key, score in score_with_confidence(texts, references).items()}
+        for texts in (good, bad)
+    )
+    for key in ("bleu", "chrfpp"):
+        assert (worst[key] or (1, 0))[0] == 0
+        assert (best[key] or (0, 1))[1] == 100
+    assert (best["ter"] or (1, 0))[0] == 0
+    # More edits than words in the reference are possible.
+    assert (worst["ter"] or (0, 0))[1] > 100

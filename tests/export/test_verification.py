@@ -16,6 +16,7 @@ import torch
 
 from mt.errors import ConfigError, ExportError
 from mt.export.export import Exported, export_model
+from mt.export.model_card import comparison_rows
 from mt.export.same_rules import Nudged, SharedAmongAllowed
 from mt.export.target import ExportTarget
 from mt.export.verification import Verifier
@@ -254,6 +255,24 @@ def test_a_difference_that_rounding_explains_is_named_a_near_tie(
     for each in found.differences:
         assert each.is_near_tie
         assert each.ours != each.theirs
+
+
+def test_a_line_in_several_segments_is_one_sentence(make_loaded: MakeLoaded, pairs: Pairs) -> None:
+    loaded = make_loaded("model.tie_output=false")
+    with torch.no_grad():
+        weight = loaded.model.output.weight[4:64]
+        weight[1::2] = weight[::2] * (1 - 1e-6)
+    # Each line is longer than the model can read.
+    sources, references = ([" ".join(side[at : at + 4]) for at in range(0, 24, 4)] for side in pairs)
+    verifier = Verifier(loaded, sources, references, before_softmax=False)
+    rounded = _exported_by(loaded, Nudged(loaded.model, 1e-5, seed=99))
+    found = verifier.compare(rounded, "greedy search", None, exact=True)
+    lines = {each.line for each in found.differences}
+    assert 0 < len(lines) < len(found.differences)
+    assert (found.num_sentences, found.num_same) == (6, 6 - len(lines))
+    assert found.num_same_by_own_rule == found.num_same
+    _, row = comparison_rows([found])
+    assert row[1:5] == ["6", str(found.num_same), str(len(lines)), str(found.num_same)]
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(5, 1.0, "mean")], ids=["greedy", "beam"])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mt.data.batches.batch import Batch
-from mt.errors import DataError
+from mt.errors import DataError, Remedy
 from mt.inference.loaded_model import load_model
 from mt.inference.score import label_log_probs, perplexity
 from mt.inference.translator import Translator
@@ -120,3 +120,17 @@ def test_what_is_too_long_is_named(trained: RunDirectory) -> None:
 
 def test_the_perplexity_of_an_improbable_translation_is_finite() -> None:
     assert math.isfinite(perplexity(-1e9, 2))
+
+
+@pytest.mark.parametrize("num_runs", [1, 2])
+def test_a_pair_whose_score_is_not_finite_is_named(num_runs: int, trained: RunDirectory) -> None:
+    loaded = [load_model(trained, "best") for _ in range(num_runs)]
+    with torch.no_grad():
+        for each in loaded:
+            each.model.src_embedding.tokens.weight[each.src_tokenizer.encode("dog")] = 1e38
+    translator = Translator.from_loaded(loaded[0], device=CPU, others=loaded[1:])
+    fine, overflowing = ("Anna buys milk.", "Anna kauft Milch."), ("the dog sees milk.", "der Hund.")
+    assert math.isfinite(translator.score([fine])[0].log_prob)
+    with pytest.raises(DataError, match="line 6: the model's log-probabilities in float32 are NaN") as error:
+        translator.score([fine, overflowing], first_line=5)
+    assert error.value.remedies == (Remedy.OTHER_CHECKPOINT,)
