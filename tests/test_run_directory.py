@@ -192,9 +192,7 @@ def test_a_file_of_the_users_is_not_taken_for_the_lock(tmp_path: Path, text: str
 
 
 @pytest.mark.parametrize("text", ["", "12 host\n", "\0" * 8])
-def test_what_a_killed_process_or_a_power_cut_left_of_the_lock_is_no_obstacle(
-    tmp_path: Path, text: str
-) -> None:
+def test_a_lock_that_a_killed_process_or_a_power_cut_left_can_be_taken(tmp_path: Path, text: str) -> None:
     run = make_run(tmp_path / "x")
     run.lock_file.write_text(text)
     run.refuse_unusable()
