@@ -230,7 +230,7 @@ def test_columns_that_are_not_two(columns: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("columns=english", r"data\.mix: in .*data\.columns must be two columns"),
+        ("columns=english", r"data\.mix: in .*columns must be two columns"),
         ("delimiter=;", r"data\.mix: .*delimiter="),
         ("delimiter=comma delimiter=tab", r"data\.mix: .*delimiter"),
         ("delimiter=dots", r"the delimiter must be one of auto, tab, comma, semicolon, pipe"),

@@ -47,7 +47,8 @@ def test_a_recipe_that_does_not_exist_is_refused_before_anything_is_installed(tm
     scripts = tmp_path / "scripts"
     scripts.mkdir()
     (tmp_path / "configs").mkdir()
-    shutil.copy(Path(__file__).parents[2] / "scripts" / "reproduce", scripts)
+    for name in ("environment", "reproduce"):
+        shutil.copy(Path(__file__).parents[2] / "scripts" / name, scripts)
     (scripts / "setup").write_text("echo installing\n")
     ended = subprocess.run([scripts / "reproduce", "nosuch"], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
