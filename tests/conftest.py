@@ -23,7 +23,7 @@ import mt
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.preflight import budget
-from mt.preflight.budget import Measured, Sample
+from mt.preflight.budget import CorpusSample, Measured
 from mt.preflight.forecast import Pace
 from mt.run_directory import RunDirectory
 from mt.special_tokens import EOS_ID
@@ -114,7 +114,9 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def steps_of_a_tenth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """`mt init` times nothing: no model is trained, and what it proposes does not depend on the machine."""
 
-    def measure(config: Config, sample: Sample, *, max_seconds: float, validating: bool = False) -> Measured:
+    def measure(
+        config: Config, sample: CorpusSample, *, max_seconds: float, validating: bool = False
+    ) -> Measured:
         num_steps = sample.corpus_tokens / config.training.batch_tokens
         speed = 10.0 * config.training.batch_tokens
         return Measured(Pace(num_steps, sample.corpus_tokens, speed, 0.0, float(validating)), 1.0)

@@ -81,9 +81,9 @@ def _check_config(file: Path, overrides: list[str], run: Path | None) -> None:
 
     config = load_config(file, overrides, label="--set")
     warnings: list[str] = []
-    for part in preflight(config, RunDirectory(run or RUNS / file.stem)):
-        typer.echo("\n  ".join([part.title, *part.lines]) + "\n")
-        warnings += part.warnings
+    for section in preflight(config, RunDirectory(run or RUNS / file.stem)):
+        typer.echo("\n  ".join([section.title, *section.lines]) + "\n")
+        warnings += section.warnings
     for warning in warnings:
         typer.echo(f"warning: {warning}")
     typer.echo("This run can begin.")

@@ -79,15 +79,15 @@ def _target(name: str) -> "ExportTarget":
 
 
 def _show(exported: "Exported") -> None:
-    from mt.export.model_card import comparison_rows, not_expressed
+    from mt.export.model_card import agreement_rows, not_expressed
 
-    for line in aligned(comparison_rows(exported.comparisons), num_texts=0):
+    for line in aligned(agreement_rows(exported.agreements), num_texts=0):
         typer.echo(line)
-    for each in exported.comparisons:
-        for difference in each.differences:
+    for each in exported.agreements:
+        for mismatch in each.mismatches:
             typer.echo(
-                f"near-tie with {each.strategy}, sentence {difference.line}: mt ({difference.our_score:.4f}) "
-                f"{difference.ours!r}, exported ({difference.their_score:.4f}) {difference.theirs!r}"
+                f"near-tie with {each.strategy}, sentence {mismatch.line}: mt ({mismatch.our_score:.4f}) "
+                f"{mismatch.ours!r}, exported ({mismatch.their_score:.4f}) {mismatch.theirs!r}"
             )
     for missing in not_expressed(exported.record):
         typer.echo(f"warning: not in the exported model: {missing}.", err=True)

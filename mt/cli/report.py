@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import torch
 
     from mt.reports.report import Report
-    from mt.reports.samples import Samples
+    from mt.reports.samples import RankedSamples
     from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ def _gather(
 
 def _samples(
     run: "RunDirectory", checkpoint: str, device: "torch.device", num_sentences: int, num_attention: int
-) -> "tuple[Samples, str]":
+) -> "tuple[RankedSamples, str]":
     """Ranked translations, and what the model attended to in the best of them, as HTML."""
     from mt.attention_maps.alignment import attention_maps
     from mt.attention_maps.page import attention_html

@@ -160,7 +160,7 @@ class _Loaded(NamedTuple):
 
 
 def _load(path: Path, checkpoint: str, device: str, precision: "PrecisionName", layer: int | None) -> _Loaded:
-    from mt.inference.exported_folder import is_exported, read_record
+    from mt.inference.exported_folder import is_exported, read_export_record
 
     LOG.info("loading %s", path)
     if is_exported(path):
@@ -170,7 +170,7 @@ def _load(path: Path, checkpoint: str, device: str, precision: "PrecisionName", 
             "--layer": layer is not None,
         }
         refuse_options_of_runs(path, for_runs)
-        record = read_record(path)
+        record = read_export_record(path)
         return _Loaded(load_exported(path, device), None, record.src, record.tgt, record.checkpoint)
     from mt.device import choose_device
     from mt.inference.translator import Translator

@@ -20,13 +20,13 @@ from mt.atomic_files import (
 from mt.errors import CheckpointError, ConfigError, ExportError
 from mt.export.model_card import model_card
 from mt.export.target import ExportTarget
-from mt.export.verification import STRATEGIES, Comparison, Verifier
+from mt.export.verification import STRATEGIES, Agreement, Verifier
 from mt.inference.exported_folder import (
     RECORD,
     ExportPrecision,
     ExportRecord,
-    read_record,
-    write_record,
+    read_export_record,
+    write_export_record,
 )
 from mt.inference.loaded_model import LoadedModel
 from mt.regular_files import is_utf8
@@ -42,7 +42,7 @@ class Exported:
 
     folder: Path
     record: ExportRecord
-    comparisons: Sequence[Comparison]
+    agreements: Sequence[Agreement]
 
 
 @torch.inference_mode()
@@ -98,17 +98,17 @@ def export_model(
             precision=precision,
         )
         record = _record(loaded, target, run_name, precision)
-        write_record(partial, record)
-        comparisons = _verify(loaded, partial, target, sources, references, exact=precision == "float32")
+        write_export_record(partial, record)
+        agreements = _verify(loaded, partial, target, sources, references, exact=precision == "float32")
         write_synced(partial / EXAMPLE, target.example.encode())
-        write_synced(partial / CARD, model_card(record, target, comparisons).encode())
+        write_synced(partial / CARD, model_card(record, target, agreements).encode())
         sync_tree(partial)
         # Verifying takes a while, and something else may have appeared there in the meantime.
         refuse_other_folder(folder)
         put_in_place(partial, place)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return Exported(folder, record, comparisons)
+    return Exported(folder, record, agreements)
 
 
 def _record(
@@ -153,7 +153,7 @@ def _refuse_other_files(folder: Path) -> None:
         ConfigError: If it does, or is not an earlier export.
     """
     try:
-        record = read_record(folder)
+        record = read_export_record(folder)
     except CheckpointError as error:
         raise ConfigError(
             f"{folder} exists and is not an earlier export, so it is not replaced: name another folder."
@@ -176,7 +176,7 @@ def _verify(
     references: Sequence[str],
     *,
     exact: bool,
-) -> list[Comparison]:
+) -> list[Agreement]:
     if not sources:
         raise ExportError("there are no validation sentences to verify the export with.")
     verifier = Verifier(loaded, sources, references, before_softmax=target.before_softmax)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mt.display import markdown_table, markdown_text
 from mt.export.target import ExportTarget
-from mt.export.verification import NEAR_TIE, Comparison
+from mt.export.verification import NEAR_TIE, Agreement
 from mt.inference.exported_folder import ExportRecord
 
 COPYING = (
@@ -19,7 +19,7 @@ def not_expressed(record: ExportRecord) -> list[str]:
     return [COPYING] if record.copied_words else []
 
 
-def comparison_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
+def agreement_rows(agreements: Sequence[Agreement]) -> list[list[str]]:
     """The comparisons as a table of text, with the header first."""
     names = "sentences, identical, near-ties, identical by mt's rules, BLEU of mt, exported"
     head = ["", *names.split(", "), "sentences/s of mt", "exported"]
@@ -28,22 +28,22 @@ def comparison_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
             each.strategy,
             str(each.num_sentences),
             str(each.num_same),
-            str(len({difference.line for difference in each.differences if difference.is_near_tie})),
+            str(len({mismatch.line for mismatch in each.mismatches if mismatch.is_near_tie})),
             str(each.num_same_by_own_rule),
             f"{each.our_bleu:.2f}",
             f"{each.their_bleu:.2f} ({each.their_bleu - each.our_bleu:+.2f})",
             f"{each.our_speed:,.0f}",
             f"{each.their_speed:,.0f}",
         ]
-        for each in comparisons
+        for each in agreements
     ]
 
 
-def model_card(record: ExportRecord, target: ExportTarget, comparisons: Sequence[Comparison]) -> str:
+def model_card(record: ExportRecord, target: ExportTarget, agreements: Sequence[Agreement]) -> str:
     """The text of the model card, in Markdown."""
     src, tgt, run, checkpoint = map(markdown_text, (record.src, record.tgt, record.run, record.checkpoint))
     missing = [f"- Not in this folder: {each}." for each in not_expressed(record)]
-    head, *rows = comparison_rows(comparisons)
+    head, *rows = agreement_rows(agreements)
     parts = [
         f"---\nlibrary_name: {target.name}\npipeline_tag: translation\n---",
         f"# {run}: {src} to {tgt}",
@@ -59,18 +59,18 @@ def model_card(record: ExportRecord, target: ExportTarget, comparisons: Sequence
         f"near-tie is a difference that a change of the log-probabilities by at most {NEAR_TIE:g} explains. "
         "Speeds were measured on one machine, with the same number of threads.",
         markdown_table(head, rows),
-        *_listed(comparisons),
+        *_listed(agreements),
         "## Differences from mt",
         "\n".join([*missing, *(f"- {sentence}" for sentence in target.differences)]),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _listed(comparisons: Sequence[Comparison]) -> list[str]:
+def _listed(agreements: Sequence[Agreement]) -> list[str]:
     return [
-        f"- {each.strategy}, sentence {difference.line}: mt (log-probability {difference.our_score:.4f}) "
-        f"{markdown_text(difference.ours)}; exported ({difference.their_score:.4f}) "
-        f"{markdown_text(difference.theirs)}; a near-tie"
-        for each in comparisons
-        for difference in each.differences
+        f"- {each.strategy}, sentence {mismatch.line}: mt (log-probability {mismatch.our_score:.4f}) "
+        f"{markdown_text(mismatch.ours)}; exported ({mismatch.their_score:.4f}) "
+        f"{markdown_text(mismatch.theirs)}; a near-tie"
+        for each in agreements
+        for mismatch in each.mismatches
     ]

@@ -27,14 +27,14 @@ NEAR_TIE = 1e-4
 """Two outputs are a near-tie if changing log-probabilities by at most this turns one into the other."""
 NUM_NUDGES = 16
 NUM_LISTED = 3
-"""How many differences that are not near-ties are examined, before the rest is only counted."""
+"""How many mismatches that are not near-ties are examined, before the rest is only counted."""
 MOST_BLEU_LOST = 1.0
 """How many points of BLEU an export in a lower precision may lose."""
 STRATEGIES: dict[str, Strategy] = {"greedy search": None, "beam of 5": Beam(5, 1.0, "mean")}
 
 
 @dataclass(frozen=True)
-class Difference:
+class Mismatch:
     """A sentence, or a segment of a long one, that the run and the exported folder translate differently."""
 
     line: int
@@ -48,7 +48,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Agreement:
     """The outputs of the run and of the exported folder with one decoding strategy."""
 
     strategy: str
@@ -58,7 +58,7 @@ class Comparison:
     """Sentences with the same tokens if both follow the rule of the other library."""
     num_same_by_own_rule: int
     """Sentences with the same tokens if ours are found by our own rule."""
-    differences: Sequence[Difference]
+    mismatches: Sequence[Mismatch]
     """In float32 all of them, unless verification failed."""
     our_bleu: float
     """BLEU of the translations by `mt translate`, except for copied words."""
@@ -90,7 +90,7 @@ class Verifier:
         self._own = self._search_with(self._model)
         self._before_softmax = before_softmax
 
-    def compare(self, exported: TextSearch, name: str, strategy: Strategy, *, exact: bool) -> Comparison:
+    def compare(self, exported: TextSearch, name: str, strategy: Strategy, *, exact: bool) -> Agreement:
         """Translate with both models.
 
         Args:
@@ -116,28 +116,28 @@ class Verifier:
             if exported.tgt_tokenizer.decode(one.ids) != self._own.tgt_tokenizer.decode(one.ids):
                 raise ExportError("the exported tokenizer turns the same tokens into a different text.")
         differing = _differing(ours, theirs)
-        differences = self._explain(segments, ours, theirs, differing, strategy) if exact else []
+        mismatches = self._explain(segments, ours, theirs, differing, strategy) if exact else []
         texts = [
             [best.text for best, *_ in side.as_lines(len(self._sources), segments, found, strategy)]
             for side, found in ((self._own, by_own_rule), (exported, theirs))
         ]
         our_bleu, their_bleu = (score_translations(each, self._references)["bleu"].value for each in texts)
         num_sentences = len(self._sources)
-        comparison = Comparison(
+        agreement = Agreement(
             name,
             num_sentences,
             num_sentences - _num_lines(segments, differing),
             num_sentences - _num_lines(segments, _differing(by_own_rule, theirs)),
-            differences,
+            mismatches,
             our_bleu,
             their_bleu,
             num_sentences / our_seconds,
             num_sentences / their_seconds,
         )
-        _refuse_other_translations(comparison)
+        _refuse_other_translations(agreement)
         if not exact:
-            _refuse_lost_bleu(comparison)
-        return comparison
+            _refuse_lost_bleu(agreement)
+        return agreement
 
     def _same_rule(self, strategy: Strategy) -> Member:
         """The model with which our search follows the other library's rule; greedy search always does."""
@@ -164,9 +164,9 @@ class Verifier:
         theirs: Sequence[Sequence[Hypothesis]],
         differing: Sequence[int],
         strategy: Strategy,
-    ) -> list[Difference]:
+    ) -> list[Mismatch]:
         """Examine the sentences that differ until `NUM_LISTED` of them are not near-ties."""
-        found: list[Difference] = []
+        found: list[Mismatch] = []
         for place in differing:
             if sum(not each.is_near_tie for each in found) == NUM_LISTED:
                 break
@@ -178,7 +178,7 @@ class Verifier:
             is_near_tie = self._is_near_tie(segment, one, other, strategy)
             source = self._sources[segment.place]
             found.append(
-                Difference(segment.line, source, our_text, their_text, our_score, their_score, is_near_tie)
+                Mismatch(segment.line, source, our_text, their_text, our_score, their_score, is_near_tie)
             )
         return found
 
@@ -238,10 +238,10 @@ def _timed(
     return found, time.perf_counter() - start
 
 
-def _refuse_other_translations(comparison: Comparison) -> None:
-    real = [each for each in comparison.differences if not each.is_near_tie]
+def _refuse_other_translations(agreement: Agreement) -> None:
+    real = [each for each in agreement.mismatches if not each.is_near_tie]
     if real:
-        num_differing = comparison.num_sentences - comparison.num_same
+        num_differing = agreement.num_sentences - agreement.num_same
         listed = "; ".join(
             f"sentence {each.line} ({each.our_score:.4f}) {each.ours!r}, exported ({each.their_score:.4f}) "
             f"{each.theirs!r}"
@@ -249,16 +249,16 @@ def _refuse_other_translations(comparison: Comparison) -> None:
         )
         raise ExportError(
             f"the exported model does not translate like the run: {counted(num_differing, 'sentence')} of "
-            f"{comparison.num_sentences} differ with {comparison.strategy}. With log-probabilities by the "
+            f"{agreement.num_sentences} differ with {agreement.strategy}. With log-probabilities by the "
             f"run's model: {listed}. Nothing was kept; please report this."
         )
 
 
-def _refuse_lost_bleu(comparison: Comparison) -> None:
-    lost = comparison.our_bleu - comparison.their_bleu
+def _refuse_lost_bleu(agreement: Agreement) -> None:
+    lost = agreement.our_bleu - agreement.their_bleu
     if lost > MOST_BLEU_LOST:
         raise ExportError(
-            f"the exported model translates worse than the run: with {comparison.strategy}, BLEU falls from "
-            f"{comparison.our_bleu:.2f} to {comparison.their_bleu:.2f}, but may fall by at most "
+            f"the exported model translates worse than the run: with {agreement.strategy}, BLEU falls from "
+            f"{agreement.our_bleu:.2f} to {agreement.their_bleu:.2f}, but may fall by at most "
             f"{MOST_BLEU_LOST:g}. Nothing was kept. Export in float32."
         )

@@ -62,7 +62,7 @@ class ExportedFolder:
         Raises:
             CheckpointError: If the record or a file is missing, damaged, or of a newer version.
         """
-        record = read_record(path)
+        record = read_export_record(path)
         for name, checksum in record.checksums.items():
             try:
                 found = None if Path(name).is_absolute() or ".." in Path(name).parts else sha256(path / name)
@@ -89,7 +89,7 @@ def is_exported(path: Path) -> bool:
     return (path / RECORD).is_file()
 
 
-def read_record(folder: Path) -> ExportRecord:
+def read_export_record(folder: Path) -> ExportRecord:
     """Read the record of an exported folder; the other files are verified by `ExportedFolder.open`.
 
     Raises:
@@ -107,7 +107,7 @@ def read_record(folder: Path) -> ExportRecord:
         ) from error
 
 
-def write_record(folder: Path, record: ExportRecord) -> None:
+def write_export_record(folder: Path, record: ExportRecord) -> None:
     """Write the record, with the checksums of all files that are in the folder."""
     checksums = {name: sha256(folder / name) for name in _files_in(folder) if name != RECORD}
     record = record.model_copy(update={"checksums": checksums})

@@ -75,7 +75,7 @@ class Room:
 
 
 @dataclass(frozen=True)
-class Sample:
+class CorpusSample:
     """The examined part of a corpus as a run will see it."""
 
     text: Text
@@ -117,7 +117,7 @@ class Plan:
     notes: list[str]
 
 
-def look_for_room(budget: Budget, config: Config, sample: Sample) -> Room:
+def look_for_room(budget: Budget, config: Config, sample: CorpusSample) -> Room:
     """Time steps of the usual model, and propose minutes if no budget is given."""
     usual = update(
         config,
@@ -132,7 +132,7 @@ def look_for_room(budget: Budget, config: Config, sample: Sample) -> Room:
     return Room(minutes, tokens, precision, is_proposed=budget.minutes is None)
 
 
-def fit_into(room: Room, config: Config, sample: Sample) -> Plan:
+def fit_into(room: Room, config: Config, sample: CorpusSample) -> Plan:
     """Complete a config whose data and tokenizer are fixed, so that its run ends within the budget.
 
     The settings are chosen twice: by the pace of the run that was timed for the room, then by their own.
@@ -160,7 +160,9 @@ def fit_into(room: Room, config: Config, sample: Sample) -> Plan:
     return _fixed(room, chosen, sample, measured.pace, notes)
 
 
-def measure(config: Config, sample: Sample, *, max_seconds: float, validating: bool = False) -> Measured:
+def measure(
+    config: Config, sample: CorpusSample, *, max_seconds: float, validating: bool = False
+) -> Measured:
     """Train a new model for some seconds on the first batches of the run, and time its steps.
 
     Args:
@@ -202,7 +204,7 @@ def update(config: Config, **sections: dict[str, Any]) -> Config:
     return Config.model_validate(values)
 
 
-def _faster_precision(config: Config, sample: Sample) -> tuple[str, float]:
+def _faster_precision(config: Config, sample: CorpusSample) -> tuple[str, float]:
     """The precision in which the config trains faster here, and its target tokens per second."""
     rates = {}
     # Elsewhere, auto is float32, or fp16 on GPUs that are made for it.
@@ -216,14 +218,14 @@ def _faster_precision(config: Config, sample: Sample) -> tuple[str, float]:
     return fastest, rates[fastest]
 
 
-def _sensible_minutes(rate: float, sample: Sample) -> float:
+def _sensible_minutes(rate: float, sample: CorpusSample) -> float:
     """A round number of minutes for the passes that are worth their time."""
     passes = sensible_passes(sample.corpus_tokens)
     minutes = (passes * sample.corpus_tokens / rate + sample.start_seconds + IMPORT_SECONDS) / 60
     return next((nice for nice in NICE_MINUTES if nice >= minutes), 60 * math.ceil(minutes / 60))
 
 
-def _room_by(pace: Pace, room: Room, config: Config, sample: Sample) -> Room:
+def _room_by(pace: Pace, room: Room, config: Config, sample: CorpusSample) -> Room:
     """The room for `USUAL_MODEL` if a config has this pace."""
     assert room.minutes is not None
     seconds = 60 * AIM * room.minutes - sample.start_seconds - IMPORT_SECONDS
@@ -233,7 +235,7 @@ def _room_by(pace: Pace, room: Room, config: Config, sample: Sample) -> Room:
     return replace(room, target_tokens=max(tokens, 1.0))
 
 
-def _with_settings(config: Config, room: Room, sample: Sample) -> Config:
+def _with_settings(config: Config, room: Room, sample: CorpusSample) -> Config:
     corpus_tokens = sample.corpus_tokens
     settings = choose(
         min(room.target_tokens, MOST_PASSES * corpus_tokens),
@@ -259,7 +261,7 @@ def _with_settings(config: Config, room: Room, sample: Sample) -> Config:
     )
 
 
-def _fixed(room: Room, config: Config, sample: Sample, pace: Pace, notes: list[str]) -> Plan:
+def _fixed(room: Room, config: Config, sample: CorpusSample, pace: Pace, notes: list[str]) -> Plan:
     """The plan with its number of steps, once the pace is known."""
     starting = sample.start_seconds + IMPORT_SECONDS
     tokens_per_step = pace.target_tokens_per_epoch / pace.steps_per_epoch

@@ -25,14 +25,14 @@ from mt.preflight.forecast import (
     warn_of_schedule,
     warn_of_validation,
 )
-from mt.preflight.layout import Part, between, count, duration
+from mt.preflight.layout import CheckSection, between, count, duration
 from mt.preflight.text import (
-    batch_part,
-    corpus_part,
-    length_part,
+    batch_section,
+    corpus_section,
+    length_section,
     look_at,
-    sample_part,
-    vocabulary_part,
+    sample_section,
+    vocabulary_section,
 )
 from mt.preflight.trial import (
     FLOAT_BYTES,
@@ -52,33 +52,33 @@ MOST_TIMED_STEPS = 40
 MOST_TIMED_SECONDS = 12.0
 
 
-def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
-    """Report, part by part, what training with ``config`` in ``run`` will be like.
+def preflight(config: Config, run: RunDirectory) -> Iterator[CheckSection]:
+    """Report, section by section, what training with ``config`` in ``run`` will be like.
 
     Raises:
         MtError: If training could not begin, or could not save its first checkpoint.
     """
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
-    yield _config_part(config, run, device, precision)
+    yield _config_section(config, run, device, precision)
     run.refuse_unusable()
     has_begun = _has_begun(config, run)
     corpus = load_corpus(config.data, config.cleaning)
     if has_begun:
         refuse_changed_corpus(run, corpus)
-    yield corpus_part(corpus)
+    yield corpus_section(corpus)
     text = look_at(corpus, config)
-    yield sample_part(text)
-    yield vocabulary_part(config, text)
-    pairs, part = length_part(config, text)
-    yield part
+    yield sample_section(text)
+    yield vocabulary_section(config, text)
+    pairs, lengths = length_section(config, text)
+    yield lengths
     training = config.training
     places = aligned_places(pairs) if config.copies_words else None
     stream = training_batches(config, pairs, text.tokenizers, places)
     epoch = stream.epoch(0)
-    yield batch_part(epoch.pairs, list(epoch.batches), text.scale)
+    yield batch_section(epoch.pairs, list(epoch.batches), text.scale)
     model_size = measure_size(config, *text.tokenizers)
-    yield Part(
+    yield CheckSection(
         f"model: {count(model_size.num_parameters)} parameters",
         aligned([(name, count(number)) for name, number in model_size.parts.items()], num_texts=1),
     )
@@ -86,12 +86,12 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[Part]:
     seed_everything(training.seed)
     with explain_out_of_memory(config):
         trial = Trial(config, build_model(config, *text.tokenizers).to(device), precision)
-        largest = _largest_part(trial, stream, epoch, model_size)
+        largest = _largest_section(trial, stream, epoch, model_size)
     yield largest
     speed, pace = measure_pace(
         trial, stream, text, max_steps=MOST_TIMED_STEPS, max_seconds=MOST_TIMED_SECONDS
     )
-    yield _run_part(config, run, speed, pace, model_size)
+    yield _run_section(config, run, speed, pace, model_size)
 
 
 def _has_begun(config: Config, run: RunDirectory) -> bool:
@@ -106,7 +106,9 @@ def _has_begun(config: Config, run: RunDirectory) -> bool:
     return found is not None
 
 
-def _config_part(config: Config, run: RunDirectory, device: torch.device, precision: Precision) -> Part:
+def _config_section(
+    config: Config, run: RunDirectory, device: torch.device, precision: Precision
+) -> CheckSection:
     data, model, schedule, training = config.data, config.model, config.schedule, config.training
     peak = "" if schedule.kind == "noam" else f" to {schedule.learning_rate:g}"
     limits = {
@@ -126,10 +128,10 @@ def _config_part(config: Config, run: RunDirectory, device: torch.device, precis
         ("ends at", ", ".join(f"{name} {limit:,}" for name, limit in limits.items() if limit is not None)),
         ("run", f"{run.path}{', which exists already' if run.exists else ''}"),
     ]
-    return Part("config", aligned(rows))
+    return CheckSection("config", aligned(rows))
 
 
-def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, model_size: ModelSize) -> Part:
+def _largest_section(trial: Trial, stream: BatchStream, epoch: Epoch, model_size: ModelSize) -> CheckSection:
     largest = largest_batches(epoch.pairs, list(epoch.batches))
     step = trial.take_largest_step(stream, largest)
     src_length, written, seconds = trial.write_longest(epoch.pairs, largest[-1])
@@ -148,10 +150,12 @@ def _largest_part(trial: Trial, stream: BatchStream, epoch: Epoch, model_size: M
     if step.activations is not None and step.peak is not None:
         rows.append(("activations", f"{size(step.activations)}, measured"))
         rows.append(("total", f"{size(step.peak)} at the peak, measured"))
-    return Part("the largest batches, and memory", aligned(rows))
+    return CheckSection("the largest batches, and memory", aligned(rows))
 
 
-def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, model_size: ModelSize) -> Part:
+def _run_section(
+    config: Config, run: RunDirectory, speed: Speed, pace: Pace, model_size: ModelSize
+) -> CheckSection:
     expected = forecast(config, pace)
     at_least = "" if expected.is_certain else "at least "
     one = model_size.saved_bytes
@@ -197,7 +201,7 @@ def _run_part(config: Config, run: RunDirectory, speed: Speed, pace: Pace, model
         *warn_of_validation(config, expected),
         *warn_of_disk(altogether, free, str(run.path)),
     ]
-    return Part("the run", aligned(rows), found)
+    return CheckSection("the run", aligned(rows), found)
 
 
 def _free_disk(run: RunDirectory) -> int:

@@ -18,7 +18,7 @@ from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import unsegmented_hint
 from mt.data.prepared_cache import aligned_places
 from mt.errors import ConfigError, DataError, SplitError
-from mt.preflight.budget import Budget, Plan, Sample, fit_into, look_for_room, update
+from mt.preflight.budget import Budget, CorpusSample, Plan, fit_into, look_for_room, update
 from mt.preflight.forecast import MOST_DROPPED, warn_of_small_splits
 from mt.preflight.rule import (
     ALIGNMENT_OF_FEW,
@@ -228,7 +228,9 @@ def _share_unknown(text: Text) -> float:
     )
 
 
-def _look_at_lengths(corpus: Corpus, config: Config, load_seconds: float) -> tuple[Config, Sample, list[str]]:
+def _look_at_lengths(
+    corpus: Corpus, config: Config, load_seconds: float
+) -> tuple[Config, CorpusSample, list[str]]:
     """Choose data.max_length so that all but one in a thousand pairs fit, and describe the text.
 
     A corpus of fewer pairs may also lose its longest one, but no more pairs than `mt check` accepts.
@@ -253,7 +255,7 @@ def _look_at_lengths(corpus: Corpus, config: Config, load_seconds: float) -> tup
     src, tgt = text.tokenizers
     return (
         config,
-        Sample(text, kept, places, load_seconds + prepare_seconds + align_seconds),
+        CorpusSample(text, kept, places, load_seconds + prepare_seconds + align_seconds),
         [
             f"Tokens per sentence: {src_lengths.mean():.1f} source, {tgt_lengths.mean():.1f} "
             f"target on average; {np.mean(longest <= fits_most):.1%} of the pairs have at most {fits_most}.",

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Part:
+class CheckSection:
     """A section of the report."""
 
     title: str

@@ -1,4 +1,4 @@
-"""The parts of `mt check --config` about the text: corpus, samples, vocabularies, lengths, batches."""
+"""The sections of `mt check --config` about the text: corpus, samples, vocabularies, lengths, batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.display import aligned, counted, origin_of_split
 from mt.evaluation.scores import Score, score_translations
 from mt.preflight.forecast import warn_of_lengths, warn_of_small_splits, warn_of_vocabulary
-from mt.preflight.layout import Part, count, percent
+from mt.preflight.layout import CheckSection, count, percent
 from mt.special_tokens import UNK, UNK_ID
 from mt.unsegmented_scripts import split_letters
 
@@ -105,7 +105,7 @@ class Padding:
     tgt: float
 
 
-def corpus_part(corpus: Corpus) -> Part:
+def corpus_section(corpus: Corpus) -> CheckSection:
     """Pairs in each split, what was dropped, and what leaked."""
     splits = corpus.report.splits
     lines = aligned(
@@ -123,7 +123,7 @@ def corpus_part(corpus: Corpus) -> Part:
         if num_pairs > MOST_EVALUATION_PAIRS:
             lines.append(f"{count(MOST_EVALUATION_PAIRS)} pairs of the {name} split are examined")
     warnings = [*warn_of_small_splits(sizes), *warn_of_empty_references(corpus)]
-    return Part("corpus", lines, [*warnings, *([leaks] if has_leaked else [])])
+    return CheckSection("corpus", lines, [*warnings, *([leaks] if has_leaked else [])])
 
 
 def warn_of_empty_references(corpus: Corpus) -> list[str]:
@@ -155,7 +155,7 @@ def look_at(corpus: Corpus, config: Config) -> Text:
     )
 
 
-def sample_part(text: Text) -> Part:
+def sample_section(text: Text) -> CheckSection:
     """A few pairs, as tokens and decoded again."""
     lines = []
     for pair in spread(text.evaluation["validation"], NUM_SAMPLES):
@@ -168,10 +168,10 @@ def sample_part(text: Text) -> Part:
                     ("decoded", tokenizer.decode(ids)),
                 ]
             )
-    return Part("samples from the validation split", lines)
+    return CheckSection("samples from the validation split", lines)
 
 
-def vocabulary_part(config: Config, text: Text) -> Part:
+def vocabulary_section(config: Config, text: Text) -> CheckSection:
     """Vocabulary sizes, unknown words, and the highest score that the vocabulary permits."""
     unknown = {
         f"{split} {name}s": count_unknown(pairs[side], tokenizer)
@@ -209,10 +209,10 @@ def vocabulary_part(config: Config, text: Text) -> Part:
             "words and no target is that long. Set validation.metric=chrf, so that the best checkpoint can "
             "be found."
         )
-    return Part(f"vocabulary: {sizes} entries", lines, warnings)
+    return CheckSection(f"vocabulary: {sizes} entries", lines, warnings)
 
 
-def length_part(config: Config, text: Text) -> tuple[EncodedPairs, Part]:
+def length_section(config: Config, text: Text) -> tuple[EncodedPairs, CheckSection]:
     """The training pairs, and the lengths of sentences.
 
     Raises:
@@ -247,10 +247,10 @@ def length_part(config: Config, text: Text) -> tuple[EncodedPairs, Part]:
     ]
     longest = max(int(everything.src.lengths.max()), int(everything.tgt.lengths.max()))
     found_wrong = warn_of_lengths(config, dropped["too long"], len(everything), longest)
-    return pairs, Part("lengths", lines, list(found_wrong))
+    return pairs, CheckSection("lengths", lines, list(found_wrong))
 
 
-def batch_part(pairs: EncodedPairs, batches: list[Indices], scale: float) -> Part:
+def batch_section(pairs: EncodedPairs, batches: list[Indices], scale: float) -> CheckSection:
     """The number of batches, and their padding."""
     padding = measure_padding(pairs, batches)
     mean = sum(map(len, batches)) / len(batches)
@@ -262,7 +262,7 @@ def batch_part(pairs: EncodedPairs, batches: list[Indices], scale: float) -> Par
         ),
         ("padding", f"{percent(padding.src)} of the source, {percent(padding.tgt)} of the target"),
     ]
-    return Part("batches", aligned(rows))
+    return CheckSection("batches", aligned(rows))
 
 
 def spread(pairs: datasets.Dataset, most: int) -> datasets.Dataset:

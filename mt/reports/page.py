@@ -13,7 +13,7 @@ from mt.reports.charts import Line, line_chart
 from mt.reports.curves import series
 from mt.reports.facts import CorpusFacts
 from mt.reports.report import Report, ScoreRow
-from mt.reports.samples import Samples
+from mt.reports.samples import RankedSamples
 
 _STYLE = Path(__file__).with_name("page.css")
 _MAX_CHARACTERS = 2000
@@ -249,7 +249,7 @@ def _breakable(name: str) -> str:
     return re.sub("[|._]", r"\g<0><wbr>", _text(name))
 
 
-def _samples(samples: Samples | None) -> str:
+def _samples(samples: RankedSamples | None) -> str:
     if samples is None:
         return ""
     worst = "".join(map(_sample, samples.worst)) or "<p>All translations equal their references.</p>\n"

@@ -12,7 +12,7 @@ from mt.errors import RunError
 from mt.evaluation.scores import Score
 from mt.reports.facts import RunFacts
 from mt.reports.log import TrainingSession
-from mt.reports.samples import Samples
+from mt.reports.samples import RankedSamples
 from mt.reports.story import outcome
 from mt.reports.table import short_count, short_duration
 
@@ -39,7 +39,7 @@ class Report:
     """The report of a run. All text is as it was found, and not escaped."""
 
     facts: RunFacts
-    samples: Samples | None
+    samples: RankedSamples | None
     attention: str
     """Attention of some sentences as HTML that is safe to put into a page; empty for none."""
     script_hash: str

@@ -18,7 +18,7 @@ _MAX_DRAWN_CHARACTERS = 120
 
 
 @dataclass(frozen=True)
-class Samples:
+class RankedSamples:
     """Some of a model's translations, ranked by the chrF2++ of each sentence."""
 
     data: str
@@ -41,7 +41,7 @@ class Samples:
 
 def rank_samples(
     run: RunDirectory, loaded: LoadedModel, translator: Translator, *, num_sentences: int, num_shown: int = 5
-) -> Samples:
+) -> RankedSamples:
     """Rank translations of the validation split, found by greedy search.
 
     If an evaluation of this checkpoint has left its translations in the run, all of them are used. Otherwise
@@ -80,7 +80,7 @@ def rank_samples(
     wrong = [each for each in reversed(ranked) if each.translation != each.reference]
     worst = wrong[: min(num_shown, (len(ranked) + 1) // 2)]
     best = [each for each in ranked if each not in worst]
-    return Samples(
+    return RankedSamples(
         validation.where,
         loaded.checkpoint.name,
         len(ranked),

@@ -71,12 +71,12 @@ def _check(loaded: LoadedModel, target: ExportTarget, pairs: Pairs, folder: Path
         sources=sources,
         references=references,
     )
-    greedy, beam = exported.comparisons
+    greedy, beam = exported.agreements
     # More where a line is longer than the model reads, and is translated in parts.
     assert greedy.num_sentences == beam.num_sentences >= number
     assert greedy.num_same == greedy.num_sentences
     assert beam.num_same >= beam.num_sentences - number // 200
-    assert all(each.is_near_tie for each in beam.differences)
+    assert all(each.is_near_tie for each in beam.mismatches)
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=NAMES)

@@ -16,7 +16,7 @@ import torch
 
 from mt.errors import ConfigError, ExportError
 from mt.export.export import Exported, export_model
-from mt.export.model_card import comparison_rows
+from mt.export.model_card import agreement_rows
 from mt.export.same_rules import Nudged, SharedAmongAllowed
 from mt.export.target import ExportTarget
 from mt.export.verification import Verifier
@@ -251,8 +251,8 @@ def test_a_difference_that_rounding_explains_is_named_a_near_tie(
     verifier = Verifier(loaded, pairs[0][:20], pairs[1][:20], before_softmax=False)
     rounded = _exported_by(loaded, Nudged(loaded.model, 1e-5, seed=99))
     found = verifier.compare(rounded, "some search", strategy, exact=True)
-    assert 0 < len(found.differences) == 20 - found.num_same
-    for each in found.differences:
+    assert 0 < len(found.mismatches) == 20 - found.num_same
+    for each in found.mismatches:
         assert each.is_near_tie
         assert each.ours != each.theirs
 
@@ -267,11 +267,11 @@ def test_a_line_in_several_segments_is_one_sentence(make_loaded: MakeLoaded, pai
     verifier = Verifier(loaded, sources, references, before_softmax=False)
     rounded = _exported_by(loaded, Nudged(loaded.model, 1e-5, seed=99))
     found = verifier.compare(rounded, "greedy search", None, exact=True)
-    lines = {each.line for each in found.differences}
-    assert 0 < len(lines) < len(found.differences)
+    lines = {each.line for each in found.mismatches}
+    assert 0 < len(lines) < len(found.mismatches)
     assert (found.num_sentences, found.num_same) == (6, 6 - len(lines))
     assert found.num_same_by_own_rule == found.num_same
-    _, row = comparison_rows([found])
+    _, row = agreement_rows([found])
     assert row[1:5] == ["6", str(found.num_same), str(len(lines)), str(found.num_same)]
 
 

@@ -12,7 +12,7 @@ from mt.config.model import ModelConfig
 from mt.errors import ConfigError
 from mt.preflight import budget as budget_module
 from mt.preflight import init, rule
-from mt.preflight.budget import IMPORT_SECONDS, Budget, Measured, Sample, num_steps_within
+from mt.preflight.budget import IMPORT_SECONDS, Budget, CorpusSample, Measured, num_steps_within
 from mt.preflight.forecast import Pace
 from mt.preflight.init import propose_config
 from mt.run_directory import RunDirectory
@@ -36,7 +36,7 @@ def set_pace(monkeypatch: pytest.MonkeyPatch) -> SetPace:
         timed: list[Config] = []
 
         def measure(
-            config: Config, sample: Sample, *, max_seconds: float, validating: bool = False
+            config: Config, sample: CorpusSample, *, max_seconds: float, validating: bool = False
         ) -> Measured:
             timed.append(config)
             num_steps = sample.corpus_tokens / (0.9 * config.training.batch_tokens)
@@ -251,7 +251,7 @@ def test_real_steps_are_timed(tiny_corpus: Path, tmp_path: Path, monkeypatch: py
     seen: list[Measured] = []
     measure = budget_module.measure
 
-    def watched(config: Config, sample: Sample, **options: float) -> Measured:
+    def watched(config: Config, sample: CorpusSample, **options: float) -> Measured:
         seen.append(measure(config, sample, **options))  # type: ignore[arg-type]
         return seen[-1]
 

@@ -20,7 +20,7 @@ from mt.data.batches.batch import Batch
 from mt.data.prepare import prepare
 from mt.errors import DataError, MtError, RunError, TrainingError
 from mt.preflight.check import preflight
-from mt.preflight.layout import Part
+from mt.preflight.layout import CheckSection
 from mt.preflight.trial import Speed
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
@@ -28,29 +28,29 @@ from mt.training.step import StepResult
 from mt.training.train_state import TrainState
 
 MakeConfig = Callable[..., Config]
-Check = Callable[..., dict[str, Part]]
+Check = Callable[..., dict[str, CheckSection]]
 
 
 @pytest.fixture
 def check(make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
-    """Checks the tiny config with overrides; its parts by the first word of their titles."""
+    """Checks the tiny config with overrides; its sections by the first word of their titles."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(mt.preflight.check, "MOST_TIMED_STEPS", 2)
 
-    def run(*overrides: str, run: str = "runs/tiny") -> dict[str, Part]:
-        parts = preflight(make_config(*overrides), RunDirectory(Path(run)))
-        return {re.split(r"\W", part.title)[0]: part for part in parts}
+    def run(*overrides: str, run: str = "runs/tiny") -> dict[str, CheckSection]:
+        sections = preflight(make_config(*overrides), RunDirectory(Path(run)))
+        return {re.split(r"\W", section.title)[0]: section for section in sections}
 
     return run
 
 
-def value_of(part: Part, key: str) -> str:
-    (line,) = [line for line in part.lines if line.startswith(key + "  ")]
+def value_of(section: CheckSection, key: str) -> str:
+    (line,) = [line for line in section.lines if line.startswith(key + "  ")]
     return line.removeprefix(key).strip()
 
 
-def warnings_of(parts: dict[str, Part]) -> list[str]:
-    return [warning for part in parts.values() for warning in part.warnings]
+def warnings_of(sections: dict[str, CheckSection]) -> list[str]:
+    return [warning for section in sections.values() for warning in section.warnings]
 
 
 def words_of(file: Path) -> list[str]:
@@ -58,28 +58,28 @@ def words_of(file: Path) -> list[str]:
 
 
 def test_figures_by_hand(check: Check, tiny_corpus: Path, tmp_path: Path) -> None:
-    parts = check()
-    assert list(parts) == [
+    sections = check()
+    assert list(sections) == [
         *("config", "corpus", "samples", "vocabulary", "lengths", "batches", "model", "the")
     ]
     known = {side: set(words_of(tiny_corpus / f"train.{side}")) for side in ("en", "de")}
-    assert parts["vocabulary"].title == (
+    assert sections["vocabulary"].title == (
         f"vocabulary: {len(known['en']) + 4} source and {len(known['de']) + 4} target entries"
     )
     for split in ("validation", "test"):
         for name, side in (("sources", "en"), ("targets", "de")):
             words = words_of(tiny_corpus / f"{split}.{side}")
             # One of them is the zebra.
-            assert re.split("  +", value_of(parts["vocabulary"], f"{split} {name}")) == [
+            assert re.split("  +", value_of(sections["vocabulary"], f"{split} {name}")) == [
                 f"{100 / len(words):.1f} % (1 of {len(words)})",
                 f"{100 / len(set(words)):.1f} % (1 of {len(set(words))})",
             ]
     sample = (tiny_corpus / "validation.en").read_text(encoding="utf-8").splitlines()[0]
-    assert parts["samples"].lines[0] == f"source   {sample}"
-    assert parts["samples"].lines[2] == f"decoded  {sample}"
+    assert sections["samples"].lines[0] == f"source   {sample}"
+    assert sections["samples"].lines[2] == f"decoded  {sample}"
     lines = (tiny_corpus / "train.en").read_text(encoding="utf-8").splitlines()
     lengths = [len(re.findall(r"\w+|[^\w\s]", line)) + 1 for line in lines]
-    assert value_of(parts["lengths"], "training sources").split() == [
+    assert value_of(sections["lengths"], "training sources").split() == [
         f"{sum(lengths) / 160:.1f}", str(sorted(lengths)[151]), str(max(lengths)), "0.0", "%"
     ]  # fmt: skip
     # Nothing was written.
@@ -108,8 +108,8 @@ def test_a_target_without_text_is_found_before_training(
 
 
 def test_the_run_is_told_ahead(check: Check) -> None:
-    parts = check()
-    run = parts["the"]
+    sections = check()
+    run = sections["the"]
     assert value_of(run, "length") == "12 steps, limited by training.max_steps"
     assert value_of(run, "checkpoints").startswith("4, and each new best; ")
     assert " of 3 validations" in value_of(run, "time")
@@ -124,7 +124,7 @@ def test_a_corpus_too_large_to_look_at_whole(check: Check, monkeypatch: pytest.M
     assert "what follows is estimated from 80 of the training pairs" in sample["corpus"].lines
     assert "6 pairs of the test split are examined" in sample["corpus"].lines
     # An epoch of the whole corpus is foretold from half of it.
-    steps = [float(value_of(parts["the"], "length").split()[0]) for parts in (whole, sample)]
+    steps = [float(value_of(sections["the"], "length").split()[0]) for sections in (whole, sample)]
     assert steps[1] == pytest.approx(steps[0], rel=0.1)
 
 
@@ -160,9 +160,9 @@ def test_warnings_that_are_due(check: Check, overrides: list[str], sentence: str
 
 
 def test_warnings_that_are_not_due(check: Check) -> None:
-    parts = check("validation.patience=2", "schedule.kind=cosine", "schedule.total_steps=12")
+    sections = check("validation.patience=2", "schedule.kind=cosine", "schedule.total_steps=12")
     undue = [sentence for overrides, sentence in DUE if overrides]
-    for warning in warnings_of(parts):
+    for warning in warnings_of(sections):
         # What is wrong, without the remedy: on a slow machine another warning may name the same option there.
         wrong = warning.split(". ")[0]
         assert not any(sentence[:20] in wrong for sentence in undue if sentence[0] != "o"), warning
@@ -179,11 +179,11 @@ def test_other_work_is_reported(check: Check, monkeypatch: pytest.MonkeyPatch) -
             return replace(speed, processor_seconds=share * speed.seconds)
 
         monkeypatch.setattr(mt.preflight.trial.Trial, "measure_speed", with_share)
-        parts = check()
+        sections = check()
         said = f"(load {load} on 4 cores; training had a processor for {share:.0%} of the time)"
-        assert is_said == any(said in warning for warning in warnings_of(parts))
+        assert is_said == any(said in warning for warning in warnings_of(sections))
         # And ahead of the figures that it spoils.
-        assert is_said == parts["the"].lines[0].startswith("machine      busy with other work")
+        assert is_said == sections["the"].lines[0].startswith("machine      busy with other work")
 
 
 def test_a_run_that_is_there_already(check: Check, trained: RunDirectory) -> None:
@@ -306,11 +306,11 @@ def test_a_disk_that_is_too_small(check: Check, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_known_is_reported_before_what_fails(make_config: MakeConfig, tmp_path: Path) -> None:
-    parts = preflight(make_config("data.max_length=4"), RunDirectory(tmp_path / "run"))
+    sections = preflight(make_config("data.max_length=4"), RunDirectory(tmp_path / "run"))
     said: list[str] = []
     reason = "no training pair is left: of 160 pairs, 0 are empty on a side and 160"
     with pytest.raises(DataError, match=reason):
-        said.extend(part.title.split(":")[0] for part in parts)
+        said.extend(section.title.split(":")[0] for section in sections)
     assert said == ["config", "corpus", "samples from the validation split", "vocabulary"]
 
 

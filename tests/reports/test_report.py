@@ -24,7 +24,7 @@ from mt.reports.card import card
 from mt.reports.facts import gather_facts
 from mt.reports.page import _compared, page
 from mt.reports.report import Report
-from mt.reports.samples import Samples
+from mt.reports.samples import RankedSamples
 from mt.run_directory import RunDirectory
 
 GoldenRun = Callable[..., RunDirectory]
@@ -70,7 +70,7 @@ class Outline(HTMLParser):
 def report_of(run: RunDirectory, sentence: str = "Hello.", **more: Any) -> Report:
     best = [ScoredSentence(1, sentence, f"one {sentence}", f"other {sentence}", 99.0)]
     worst = [ScoredSentence(2, sentence, "", sentence, 1.0)]
-    samples = Samples(f"{sentence}, validation", "step_1", 2, 2, best, worst)
+    samples = RankedSamples(f"{sentence}, validation", "step_1", 2, 2, best, worst)
     facts = gather_facts(run, now=time.time())
     made = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
     return Report(
