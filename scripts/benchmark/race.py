@@ -23,6 +23,7 @@ from pathlib import Path
 import yaml
 from sacrebleu.metrics.bleu import BLEU
 
+from mt.unsegmented_scripts import bleu_tokenizer
 from scripts.benchmark import doubts, machine
 
 SIDES = MT, MT_WITHOUT_AMX, MARIAN = ("mt", "mt without AMX", "Hugging Face Marian")
@@ -57,6 +58,12 @@ class Race:
     tgt: str
     folder: Path
     environment: dict[str, str]
+
+    @property
+    def references(self) -> list[str]:
+        """The targets of the test split."""
+        lines = (self.data / "test.jsonl").read_text(encoding="utf-8").split("\n")
+        return [json.loads(line)[self.tgt] for line in lines if line]
 
     def run_mt(self, side: str, minutes: float, precision: str | None) -> Finish:
         """`mt init --minutes`, `mt train`, `mt evaluate`."""
@@ -126,9 +133,10 @@ class Race:
             subprocess.run(command, check=True, env=environment or self.environment, stdout=log, stderr=log)
 
     def _bleu(self, hypotheses: Path) -> float:
-        lines = (self.data / "test.jsonl").read_text(encoding="utf-8").splitlines()
-        references = [json.loads(line)[self.tgt] for line in lines]
-        return float(BLEU().corpus_score(hypotheses.read_text("utf-8").splitlines(), [references]).score)
+        metric = BLEU(tokenize=bleu_tokenizer(self.references))
+        return float(
+            metric.corpus_score(hypotheses.read_text("utf-8").split("\n")[:-1], [self.references]).score
+        )
 
 
 def table(finishes: list[Finish]) -> str:
@@ -197,7 +205,7 @@ def main() -> None:
         record = json.dumps([asdict(finish) for finish in finishes], indent=1)
         (options.folder / "finishes.json").write_text(record)
     where = f"{machine.processor()}, {options.threads} threads, {datetime.date.today()}"
-    caption = f"{where}; BLEU: sacreBLEU, 13a, mixed case"
+    caption = f"{where}; BLEU: sacreBLEU, {bleu_tokenizer(race.references)}, mixed case"
     print(f"{caption}\n\n{table(finishes)}")
     if options.plot is not None:
         plot(finishes, options.plot, caption)
