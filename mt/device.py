@@ -29,8 +29,13 @@ def choose_device(name: str | torch.device) -> torch.device:
     Raises:
         DeviceError: If the name is unknown, or this machine has no such device.
     """
-    if isinstance(name, torch.device):
-        return name
+    device = name if isinstance(name, torch.device) else _find_device(name)
+    if device.type == "cuda":
+        avoid_cudnn_attention()
+    return device
+
+
+def _find_device(name: str) -> torch.device:
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     usable = [device for device, is_there in there.items() if is_there]
     if name == "auto":
@@ -38,6 +43,15 @@ def choose_device(name: str | torch.device) -> torch.device:
     if name not in usable:
         raise DeviceError(f"this machine has no usable device {name!r}. Choose auto or {', '.join(usable)}.")
     return torch.device(name)
+
+
+def avoid_cudnn_attention() -> None:
+    """Let torch's other kernels compute attention on CUDA, in this process.
+
+    On GPUs since Hopper, torch prefers cuDNN's in 16 bits. It spends tens of milliseconds on a plan for each
+    new shape, which nearly every batch and every step of a search has.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def bf16_instructions() -> list[str]:

@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,27 @@ def test_auto_takes_the_best_there_is(expected: str) -> None:
     assert choose_device("auto") == torch.device(expected)
     assert choose_device("cpu") == torch.device("cpu")
     assert choose_device(expected) == torch.device(expected)
+
+
+@pytest.fixture
+def attention_by_cudnn() -> Iterator[None]:
+    """Torch may choose cuDNN's attention kernel, as it does unless told otherwise."""
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    yield
+    torch.backends.cuda.enable_cudnn_sdp(True)
+
+
+@pytest.mark.parametrize("machine", [["cuda"]], indirect=True)
+@pytest.mark.parametrize("name", ["auto", "cuda", torch.device("cuda", 1)])
+@pytest.mark.usefixtures("machine", "attention_by_cudnn")
+def test_attention_on_cuda_is_not_left_to_cudnn_which_plans_anew_for_each_shape(
+    name: str | torch.device,
+) -> None:
+    is_allowed: Callable[[], bool] = torch.backends.cuda.cudnn_sdp_enabled
+    choose_device("cpu")
+    assert is_allowed()
+    choose_device(name)
+    assert not is_allowed()
 
 
 @pytest.mark.parametrize("machine", [["mps"]], indirect=True)

@@ -13,6 +13,11 @@ def main() -> None:
     channel = Channel()
     side, given = sys.argv[1], json.loads(sys.argv[2])
     job = Job(**given | {"folder": Path(given["folder"]), "size": Size(**given["size"])})
+    if job.device == "cuda":
+        from mt.device import avoid_cudnn_attention
+
+        # As mt does it, and for all sides: with cuDNN, each of them mostly waits for its plans.
+        avoid_cudnn_attention()
     importlib.import_module(f"scripts.benchmark.sides.{side}").run(channel, job)
 
 

@@ -14,10 +14,10 @@ from mt.config.data import DataConfig
 from mt.config.model import ModelConfig
 from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch, collate
-from mt.device import Precision, choose_search_precision
+from mt.device import Precision, choose_device, choose_search_precision
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
-from mt.search.request import SearchRequest
+from mt.search.request import Constraints, SearchRequest
 from mt.search.strategy import Beam
 from mt.special_tokens import EOS_ID
 from mt.training.counters import Counters
@@ -101,7 +101,7 @@ class Profile:
 def main() -> int:
     job = Job.given()
     sizes = SIZES[job.device]
-    device = torch.device(job.device)
+    device = choose_device(job.device)
     train_state, batches = _train_state(sizes, device)
     head("what", "ms a step", "device busy", "longest gap", "share of a step", "waits a step", "attention")
     training = profiled(lambda: _train(train_state, batches), STEPS, device)
@@ -196,7 +196,11 @@ def _train(train_state: TrainState, batches: Sequence[Batch]) -> None:
 
 def _request(sizes: Sizes, device: torch.device) -> SearchRequest:
     rows = [[*sentence, EOS_ID] for sentence in _sentences([sizes.length] * sizes.sentences, sizes)]
-    return SearchRequest(torch.tensor(rows, device=device), [sizes.length] * sizes.sentences)
+    # An untrained model may otherwise end every translation at once.
+    constraints = Constraints(min_length=sizes.length)
+    return SearchRequest(
+        torch.tensor(rows, device=device), [sizes.length] * sizes.sentences, constraints=constraints
+    )
 
 
 if __name__ == "__main__":
