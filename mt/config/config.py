@@ -70,6 +70,12 @@ class Config(Section):
                 f"training.bpe_dropout ({training.bpe_dropout}) skips merges of tokenizer.kind bpe or "
                 f"bpe_metaspace, but the kind is {self.tokenizer.kind}. Set it to 0, or change the kind."
             )
+        if training.bpe_dropout and training.guided_alignment:
+            raise ValueError(
+                f"training.bpe_dropout ({training.bpe_dropout}) and training.guided_alignment "
+                f"({training.guided_alignment:g}) cannot be combined, because tokens are aligned once, and "
+                "each epoch would have others. Set one of them to 0."
+            )
         self._check_directions()
         if schedule.kind == "cosine" and (training.max_steps or 0) > (schedule.total_steps or 0):
             raise ValueError(

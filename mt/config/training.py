@@ -65,10 +65,10 @@ class TrainingConfig(Section):
     """Probability spread evenly over the whole vocabulary (section 5.4)."""
 
     guided_alignment: float = Field(default=0.0, ge=0)
-    """For tokenizer.kind word: weight of the alignment loss; if above 0, unknown words are copied."""
+    """Weight of the alignment loss (Chen et al. 2016); with tokenizer.kind word, unknown words are copied."""
 
     unknown_share: float = Field(default=0.2, ge=0, lt=1)
-    """With guided_alignment: fraction of training pairs with a word replaced by UNK on both sides."""
+    """With guided_alignment of words: fraction of pairs in which a word becomes UNK on both sides."""
 
     r_drop: float = Field(default=0.0, ge=0)
     """Weight of the R-Drop loss (Liang et al. 2021), such as 5; doubles the time of a step; 0: off."""

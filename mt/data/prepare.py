@@ -84,7 +84,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         }
         write_text_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
     report = _report(corpus, train, dropped, left_out, src_tokenizer, tgt_tokenizer)
-    places = aligned_places(train) if config.copies_words else None
+    places = aligned_places(train) if config.training.guided_alignment else None
     all_dropped = corpus.report.splits.train.dropped | {
         reason: count for reason, count in dropped.items() if count
     }
@@ -126,7 +126,7 @@ def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
     return (
         f"the {' and the '.join(sides)} {'has' if len(sides) == 1 else 'have'} an unsegmented script, with "
         "no spaces between words: tokenizer.kind: word makes each character a separate token there. Use "
-        "tokenizer.kind: bpe, which joins characters that often occur together"
+        "tokenizer.kind: bpe_metaspace, which joins characters that often occur together"
     )
 
 
@@ -134,11 +134,6 @@ def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
     """Log the limitations of the chosen tokenizer, even if the vocabulary is cached."""
     if hint := unsegmented_hint(config, train):
         LOG.warning("%s", hint)
-    if config.training.guided_alignment and not config.copies_words:
-        LOG.warning(
-            "training.guided_alignment has no effect with tokenizer.kind %s: only words can be copied",
-            config.tokenizer.kind,
-        )
     if num_vocabulary_pairs(train, config) < len(train) and config.tokenizer.kind != "file":
         LOG.info(
             "the vocabulary is built from %s of %s training pairs (tokenizer.max_lines)",

@@ -81,7 +81,7 @@ class CorpusSample:
     text: Text
     pairs: EncodedPairs
     places: Places | None
-    """The source position of each target token, if words are aligned."""
+    """The source position of each target token; None without guided alignment."""
     start_seconds: float
     """The time that loading, tokenizers, encoding and aligning take before the first step."""
 

@@ -73,7 +73,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[CheckSection]:
     pairs, lengths = length_section(config, text)
     yield lengths
     training = config.training
-    places = aligned_places(pairs) if config.copies_words else None
+    places = aligned_places(pairs) if config.training.guided_alignment else None
     stream = training_batches(config, pairs, text.tokenizers, places)
     epoch = stream.epoch(0)
     yield batch_section(epoch.pairs, list(epoch.batches), text.scale)

@@ -4,6 +4,7 @@ import textwrap
 import time
 from collections import Counter
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -110,13 +111,13 @@ def propose_config(
     config, seen = _choose_tokenizer(corpus, _start(data), FEW_WORDS, MOST_UNKNOWN_OF_FEW)
     config, sample, lengths = _look_at_lengths(corpus, config, load_seconds)
     room = look_for_room(budget, config, sample)
-    if room.target_tokens <= FEW_PASSES * sample.corpus_tokens and config.tokenizer.kind == "bpe":
-        with_words, seen_of_words = _choose_tokenizer(
+    if room.target_tokens <= FEW_PASSES * sample.corpus_tokens and config.tokenizer.kind != "word":
+        config, seen = _choose_tokenizer(
             corpus, _start(data), FEW_WORDS_IN_FEW_PASSES, MOST_UNKNOWN_IN_FEW_PASSES
         )
-        if with_words.tokenizer.kind == "word":
-            seen = seen_of_words
-            config, sample, lengths = _look_at_lengths(corpus, with_words, load_seconds)
+        if config.tokenizer.kind != "word":
+            config = update(config, training={"guided_alignment": ALIGNMENT_OF_FEW})
+        config, sample, lengths = _look_at_lengths(corpus, config, load_seconds)
     if bleu_is_always_0(corpus.validation):
         config = update(config, validation={"metric": "chrf"})
         seen.append(
@@ -169,13 +170,14 @@ def _choose_tokenizer(
     """Choose words if they are few and all known, as in generated text, or if the text is short; else BPE.
 
     A text is short if it has at most ``most_words`` running words on a side, and at most a share of
-    ``most_unknown`` of the words in each held-out text is unknown.
+    ``most_unknown`` of the words in each held-out text is unknown. For a script without spaces between words,
+    it is BPE of characters, with one vocabulary.
     """
     counted = spread(corpus.train, PAIRS_COUNTED)
-    shared = have_common_letters(counted["src"], counted["tgt"])
+    hint = unsegmented_hint(config, corpus.train)
+    shared = hint is not None or have_common_letters(counted["src"], counted["tgt"])
     num_words = num_running_words(counted) * len(corpus.train) / len(counted)
     entries = num_subwords(num_words, shared=shared)
-    hint = unsegmented_hint(config, corpus.train)
     text = _as_words(corpus, config) if hint is None else None
     if text is not None:
         unknown = _share_unknown(text)
@@ -191,10 +193,11 @@ def _choose_tokenizer(
                 "subwords."
             ]
     one = "one vocabulary for both languages" if shared else "a vocabulary for each language"
-    why = f"; {hint.split('. ')[0]}" if hint else ""
-    tokenizer = TokenizerConfig(kind="bpe", max_size=entries, shared=shared)
+    kind: Literal["bpe", "bpe_metaspace"] = "bpe" if hint is None else "bpe_metaspace"
+    name, why = ("BPE", "") if hint is None else ("BPE of characters", f"; {hint.split('. ')[0]}")
+    tokenizer = TokenizerConfig(kind=kind, max_size=entries, shared=shared)
     return update(config, tokenizer=tokenizer.model_dump()), [
-        f"Tokenizer: BPE with at most {entries:,} entries for about {num_words:,.0f} running words, "
+        f"Tokenizer: {name} with at most {entries:,} entries for about {num_words:,.0f} running words, "
         f"{one}{why}."
     ]
 
@@ -250,7 +253,7 @@ def _look_at_lengths(
     config = update(config, data={"max_length": max_length})
     kept, _ = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
     started = time.perf_counter()
-    places = aligned_places(kept) if config.copies_words else None
+    places = aligned_places(kept) if config.training.guided_alignment else None
     align_seconds = (time.perf_counter() - started) * text.scale
     src, tgt = text.tokenizers
     return (

@@ -180,6 +180,15 @@ def test_both_directions_need_one_vocabulary_and_no_alignment() -> None:
     assert config(training=both, tokenizer={"shared": True}).training.bidirectional_epochs == 2
 
 
+def test_tokens_that_change_in_each_epoch_are_not_aligned() -> None:
+    changing = {"bpe_dropout": 0.1}
+    with pytest.raises(
+        ValidationError, match=r"bpe_dropout \(0\.1\) and training\.guided_alignment \(0\.5\)"
+    ):
+        config(training=changing | {"guided_alignment": 0.5}, tokenizer={"kind": "bpe"})
+    assert config(training=changing, tokenizer={"kind": "bpe"}).training.bpe_dropout == 0.1
+
+
 @pytest.mark.parametrize("limit", ["max_steps", "max_epochs", "max_target_tokens", "max_minutes"])
 def test_a_run_ends_by_any_one_limit(limit: str) -> None:
     assert getattr(config(training={"max_steps": None, limit: 7}).training, limit) == 7

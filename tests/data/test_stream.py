@@ -1,6 +1,7 @@
 """The options reach the batches: cut otherwise in training where the config says so, and nowhere else."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -8,9 +9,10 @@ from mt.config.config import Config
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.stream import training_batches
 from mt.data.corpus import load_corpus
-from mt.data.prepare import make_tokenizers
+from mt.data.prepare import make_tokenizers, prepare
 from mt.errors import ConfigError
-from mt.special_tokens import PAD_ID
+from mt.run_directory import RunDirectory
+from mt.special_tokens import PAD_ID, UNK_ID
 
 MakeConfig = Callable[..., Config]
 
@@ -49,3 +51,22 @@ def test_the_first_epochs_have_both_directions_where_the_config_says_so(make_con
 def test_words_have_no_merges_to_skip(make_config: MakeConfig) -> None:
     with pytest.raises(ConfigError, match=r"training\.bpe_dropout \(0\.1\) skips merges"):
         make_config("training.bpe_dropout=0.1")
+
+
+@pytest.mark.parametrize(("kind", "hides_words"), [("word", True), ("bpe", False), ("bpe_metaspace", False)])
+def test_subwords_are_aligned_like_words_but_never_unknown(
+    kind: str, hides_words: bool, make_config: MakeConfig, tmp_path: Path
+) -> None:
+    config = make_config(
+        f"tokenizer.kind={kind}",
+        f"tokenizer.max_size={10_000 if kind == 'word' else 400}",
+        "training.guided_alignment=0.5",
+        "training.unknown_share=0.9",
+    )
+    prepared = prepare(config, RunDirectory(tmp_path), resuming=False)
+    tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
+    stream = training_batches(config, prepared.train, tokenizers, prepared.places)
+    batch = stream.take(0, 0)[0][0]
+    assert batch.alignment is not None
+    assert (batch.alignment >= 0).any()
+    assert bool((batch.src_ids == UNK_ID).any()) == hides_words

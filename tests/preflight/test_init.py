@@ -161,8 +161,11 @@ def test_an_unsegmented_script_is_proposed_with_bpe(
     language: str, write_pairs: Callable[[str, str], Path]
 ) -> None:
     text = propose_config(str(write_pairs("en", language)), "en", language).replace("\n# ", " ")
-    assert f"the target ({language}) has an unsegmented script" in text
-    assert "kind: bpe" in text.split("\ntokenizer:")[1]
+    assert f"one vocabulary for both languages; the target ({language}) has an unsegmented script" in text
+    assert "Tokenizer: BPE of characters with at most" in text
+    tokenizer = text.split("\ntokenizer:")[1].split("\nmodel:")[0]
+    assert "kind: bpe_metaspace" in tokenizer
+    assert "shared: true" in tokenizer
 
 
 @pytest.mark.parametrize("language", ["ko", "de"])
@@ -284,15 +287,17 @@ def test_more_text_is_learnt_as_words_in_few_passes_only(
     monkeypatch.setattr(mt.preflight.init, "FEW_WORDS", 0)
     # More of these are unknown.
     monkeypatch.setattr(mt.preflight.init, "MOST_UNKNOWN_IN_FEW_PASSES", 0.2)
+    # A pass has about 2,000 tokens.
+    few, many = 10_000, 100_000
 
     def kind(target_tokens: int) -> str:
         text = propose_config(corpus, "en", "de", budget=Budget(target_tokens=target_tokens))
         assert ("In so few passes" in text.replace("\n# ", " ")) == ("\n  kind: word\n" in text)
         [found] = re.findall(r"\n  kind: (word|bpe)\n", text.split("\ntokenizer:")[1].split("\nmodel:")[0])
+        # In few passes, subwords are aligned as well.
+        assert ("\n  guided_alignment: 0.5\n" in text) == (target_tokens == few)
         return str(found)
 
-    # A pass has about 2,000 tokens.
-    few, many = 10_000, 100_000
     assert (kind(few), kind(many)) == ("word", "bpe")
     for name, bound in (("FEW_WORDS_IN_FEW_PASSES", 0), ("MOST_UNKNOWN_IN_FEW_PASSES", 0.1)):
         with monkeypatch.context() as patch:

@@ -282,15 +282,6 @@ def test_validation_knows_how_long_translations_are(
     assert ratios == [json.loads(run.corpus_file.read_text(encoding="utf-8"))["target_ratio"]]
 
 
-def test_an_alignment_that_has_no_effect_is_reported(
-    make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
-) -> None:
-    run_training(
-        make_config("training.max_steps=1", "tokenizer.kind=bpe", "training.guided_alignment=0.5"), run
-    )
-    assert "training.guided_alignment has no effect with tokenizer.kind bpe" in caplog.text
-
-
 # torch looks at gradients that are none while it reads the program.
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
 @pytest.mark.slow

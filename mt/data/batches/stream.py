@@ -342,7 +342,8 @@ def training_batches(
         num_micro_batches=training.num_micro_batches,
         seed=training.seed,
         places=places,
-        unknown_share=training.unknown_share,
+        # Only words are ever unknown.
+        unknown_share=training.unknown_share if config.copies_words else 0.0,
         bpe_dropouts=dropouts,
         bidirectional_epochs=training.bidirectional_epochs,
         before_each_block=before_each_block,
