@@ -23,7 +23,8 @@ FEWEST_ENTRIES = 1000
 FEW_WORDS, MOST_UNKNOWN_OF_FEW = 100_000, 0.25
 # The same for a run of at most this many passes: the limits of running words and of the unknown share.
 FEW_PASSES, FEW_WORDS_IN_FEW_PASSES, MOST_UNKNOWN_IN_FEW_PASSES = 40, 2_000_000, 0.1
-# The weight of the alignment loss for such words, and the share of pairs with a word to be copied.
+# The weight of the alignment loss for so few words, or for their subwords, and the share of pairs with a word
+# to be copied.
 ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
 # Most passes over the corpus, and dropout: a sentence that is seen once cannot be memorised.
 DROPOUTS = ((2.5, 0.0), (8, 0.1), (12, 0.2), (math.inf, 0.3))
