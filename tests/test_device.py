@@ -51,7 +51,7 @@ def attention_by_cudnn() -> Iterator[None]:
 @pytest.mark.parametrize("machine", [["cuda"]], indirect=True)
 @pytest.mark.parametrize("name", ["auto", "cuda", torch.device("cuda", 1)])
 @pytest.mark.usefixtures("machine", "attention_by_cudnn")
-def test_attention_on_cuda_is_not_left_to_cudnn_which_plans_anew_for_each_shape(
+def test_attention_on_cuda_is_not_left_to_cudnn_which_makes_a_plan_for_each_shape(
     name: str | torch.device,
 ) -> None:
     is_allowed: Callable[[], bool] = torch.backends.cuda.cudnn_sdp_enabled
