@@ -29,6 +29,7 @@ from mt.preflight.rule import (
     MOST_UNKNOWN_IN_FEW_PASSES,
     MOST_UNKNOWN_OF_FEW,
     UNKNOWN_SHARE_OF_FEW,
+    aligns_subwords,
     gain_of_doubling,
     num_subwords,
 )
@@ -112,12 +113,15 @@ def propose_config(
     config, sample, lengths = _look_at_lengths(corpus, config, load_seconds)
     room = look_for_room(budget, config, sample)
     if room.target_tokens <= FEW_PASSES * sample.corpus_tokens and config.tokenizer.kind != "word":
-        in_few_passes, seen_then = _choose_tokenizer(
+        with_words, seen_of_words = _choose_tokenizer(
             corpus, _start(data), FEW_WORDS_IN_FEW_PASSES, MOST_UNKNOWN_IN_FEW_PASSES
         )
-        if in_few_passes.training.guided_alignment:
-            seen = seen_then
-            config, sample, lengths = _look_at_lengths(corpus, in_few_passes, load_seconds)
+        if with_words.tokenizer.kind == "word":
+            seen = seen_of_words
+            config, sample, lengths = _look_at_lengths(corpus, with_words, load_seconds)
+    if config.tokenizer.kind != "word" and aligns_subwords(room.target_tokens, sample.corpus_tokens):
+        config = update(config, training={"guided_alignment": ALIGNMENT_OF_FEW})
+        config, sample, lengths = _look_at_lengths(corpus, config, load_seconds)
     if bleu_is_always_0(corpus.validation):
         config = update(config, validation={"metric": "chrf"})
         seen.append(
@@ -170,8 +174,8 @@ def _choose_tokenizer(
     """Choose words if they are few and all known, as in generated text, or if the text is short; else BPE.
 
     A text is short if it has at most ``most_words`` running words on a side, and at most a share of
-    ``most_unknown`` of the words in each held-out text is unknown. If too many are unknown, the subwords of a
-    short text are aligned. For a script without spaces, it is BPE of characters, with one vocabulary.
+    ``most_unknown`` of the words in each held-out text is unknown. For a script without spaces between words,
+    it is BPE of characters, with one vocabulary.
     """
     counted = spread(corpus.train, PAIRS_COUNTED)
     hint = unsegmented_hint(config, corpus.train)
@@ -195,9 +199,8 @@ def _choose_tokenizer(
     one = "one vocabulary for both languages" if shared else "a vocabulary for each language"
     kind: Literal["bpe", "bpe_metaspace"] = "bpe" if hint is None else "bpe_metaspace"
     name, why = ("BPE", "") if hint is None else ("BPE of characters", f"; {hint.split('. ')[0]}")
-    tokenizer = TokenizerConfig(kind=kind, max_size=entries, shared=shared).model_dump()
-    alignment = {"guided_alignment": ALIGNMENT_OF_FEW if num_words <= most_words else 0.0}
-    return update(config, tokenizer=tokenizer, training=alignment), [
+    tokenizer = TokenizerConfig(kind=kind, max_size=entries, shared=shared)
+    return update(config, tokenizer=tokenizer.model_dump()), [
         f"Tokenizer: {name} with at most {entries:,} entries for about {num_words:,.0f} running words, "
         f"{one}{why}."
     ]

@@ -23,9 +23,11 @@ FEWEST_ENTRIES = 1000
 FEW_WORDS, MOST_UNKNOWN_OF_FEW = 100_000, 0.25
 # The same for a run of at most this many passes: the limits of running words and of the unknown share.
 FEW_PASSES, FEW_WORDS_IN_FEW_PASSES, MOST_UNKNOWN_IN_FEW_PASSES = 40, 2_000_000, 0.1
-# The weight of the alignment loss for so few words, or for their subwords, and the share of pairs with a word
-# to be copied.
+# The weight of the alignment loss for so few words, or for subwords, and the share of pairs with a word to be
+# copied.
 ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
+# The most passes, and target tokens in a pass, for which subwords are aligned.
+PASSES_OF_ALIGNED, TOKENS_OF_ALIGNED = 20, 3_000_000
 # Most passes over the corpus, and dropout: a sentence that is seen once cannot be memorised.
 DROPOUTS = ((2.5, 0.0), (8, 0.1), (12, 0.2), (math.inf, 0.3))
 # R-Drop makes a step this many times as long. It only pays off if the budget still has room for this many
@@ -118,6 +120,14 @@ def num_subwords(num_words: float, *, shared: bool) -> int:
     """Entries of a BPE vocabulary for training text of ``num_words`` running words on each side."""
     entries = next(entries for most, entries in VOCABULARIES if num_words <= most)
     return entries if shared else max(FEWEST_ENTRIES, entries // 2)
+
+
+def aligns_subwords(affordable: float, corpus_tokens: float) -> bool:
+    """Whether guided alignment of subwords pays off; the arguments are as in `choose`.
+
+    It lets a model learn faster, but not better in the end. A large corpus takes long to align.
+    """
+    return affordable <= PASSES_OF_ALIGNED * corpus_tokens and corpus_tokens <= TOKENS_OF_ALIGNED
 
 
 def choose(

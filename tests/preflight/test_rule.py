@@ -14,6 +14,7 @@ from mt.preflight.rule import (
     SHAPES,
     USUAL_MODEL,
     Settings,
+    aligns_subwords,
     choose,
     ema_decay,
     gain_of_doubling,
@@ -45,6 +46,16 @@ def test_the_average_is_over_a_small_part_of_the_run() -> None:
     for num_steps in (1000, 2585, 11_500):
         steps_averaged = 1 / (1 - ema_decay(num_steps))
         assert 0.03 * num_steps < steps_averaged < 0.06 * num_steps
+
+
+@pytest.mark.parametrize(
+    ("passes", "corpus_tokens", "expected"),
+    [(2, 400_000, True), (20, 400_000, True), (21, 400_000, False), (2, 3e6, True), (2, 4e6, False)],
+)
+def test_subwords_are_aligned_in_few_passes_over_a_corpus_that_is_not_large(
+    passes: float, corpus_tokens: float, expected: bool
+) -> None:
+    assert aligns_subwords(passes * corpus_tokens, corpus_tokens) == expected
 
 
 def test_no_vocabulary_is_larger_than_its_corpus_can_teach() -> None:
