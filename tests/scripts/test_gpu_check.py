@@ -13,6 +13,7 @@ from scripts.gpu_check import gaps
 from scripts.gpu_check.__main__ import Part, run_parts
 from scripts.gpu_check.gaps import Timeline, profiled
 from scripts.gpu_check.job import Job
+from scripts.gpu_check.training import Run, Variant, _compare
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = ROOT / "scripts" / "gpu-check"
@@ -131,6 +132,26 @@ def test_a_profile_has_the_work_and_its_kernels_of_attention() -> None:
     assert sum(found.attention.values()) == 3
     assert len(found.timeline.busy) >= 3
     assert 0 <= sum(found.timeline.gaps()) < found.timeline.span
+
+
+@pytest.mark.parametrize(
+    ("compile", "weight", "loss", "expected"),
+    [
+        (False, 1.0, 4.0, True),
+        (False, 1.02, 4.0, False),
+        (True, 1.02, 4.001, True),
+        # More than rounding does in a few steps.
+        (True, 1.02, 4.04, False),
+    ],
+)
+def test_only_a_compiled_run_may_round_differently_once_it_is_resumed(
+    compile: bool, weight: float, loss: float, expected: bool
+) -> None:
+    unbroken, resumed = (
+        Run({"weight": torch.tensor([value])}, 3.0, {20: 5.0, 60: later}, resumed_from)
+        for value, later, resumed_from in ((1.0, 4.0, None), (weight, loss, 50))
+    )
+    assert _compare(Variant("bf16", compile), unbroken, unbroken, resumed) == expected
 
 
 def test_the_profile_runs_on_the_cpu(
