@@ -172,6 +172,8 @@ def _train(job: Job, variant: Variant, name: str) -> Run:
     with (folder / f"{name}.log").open("w") as log:
         if name == "killed":
             _kill_after_first_checkpoint(command, run, environment, log.fileno())
+            if not (run / "checkpoints" / "latest").exists():
+                raise RuntimeError(f"mt train ended before its first checkpoint, see {folder / name}.log")
             resumed_from = store.require("latest").step
         ended = subprocess.run(command, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
     if ended.returncode:

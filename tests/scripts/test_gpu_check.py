@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from scripts.gpu_check import gaps
+from scripts.gpu_check import gaps, training
 from scripts.gpu_check.__main__ import Part, run_parts
 from scripts.gpu_check.gaps import Timeline, profiled
 from scripts.gpu_check.job import Job
@@ -152,6 +153,18 @@ def test_only_a_compiled_run_may_round_differently_once_it_is_resumed(
         for value, later, resumed_from in ((1.0, 4.0, None), (weight, loss, 50))
     )
     assert _compare(Variant("bf16", compile), unbroken, unbroken, resumed) == expected
+
+
+def test_a_run_that_fails_before_it_can_be_killed_is_a_row_of_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = replace(job(tmp_path), data=str(tmp_path / "missing"))
+    monkeypatch.setattr(sys, "argv", ["training", nowhere.command("training")[-1]])
+    monkeypatch.setattr(training, "_variants", lambda device: iter([Variant("float32", False)]))
+    assert training.main() == 1
+    assert "| float32 | no | - | - | - | - | **failed**: mt train ended" in capsys.readouterr().out
+    with pytest.raises(RuntimeError, match="before its first checkpoint"):
+        training._train(nowhere, Variant("float32", False), "killed")
 
 
 def test_the_profile_runs_on_the_cpu(
