@@ -21,76 +21,53 @@ _MAX_REPORT_BYTES = 10_000_000
 _MAX_HOLDER_BYTES = 300
 
 
+class _Entry:
+    """A file or folder that training or evaluation writes into a run directory, under a name of its own."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, run: "RunDirectory", owner: type["RunDirectory"]) -> Path:
+        return run.path / self.name
+
+
 @dataclass(frozen=True)
 class RunDirectory:
     """The files of one run. Creating this object does not access the disk."""
 
     path: Path
 
+    config_file = _Entry("config.yaml")
+    """Every option of the run, with the defaults; a folder that contains this file is a run."""
+    src_tokenizer_file = _Entry("src_tokenizer.json")
+    """The source tokenizer."""
+    tgt_tokenizer_file = _Entry("tgt_tokenizer.json")
+    """The target tokenizer."""
+    corpus_file = _Entry("corpus.json")
+    """What was loaded: source, revision, pairs, and what was dropped and why, as JSON."""
+    log_file = _Entry("train.log")
+    """The log of all processes that trained the run, one after another."""
+    metrics_file = _Entry("metrics.jsonl")
+    """The values of the curves, one JSON object per line."""
+    evaluations_file = _Entry("evaluations.jsonl")
+    """The scores of all evaluations, one JSON object per line."""
+    samples_file = _Entry("samples.jsonl")
+    """Some translations of each validation, one JSON object per validation."""
+    tensorboard_dir = _Entry("tensorboard")
+    """The curves for TensorBoard."""
+    checkpoints_dir = _Entry("checkpoints")
+    """The folder of the checkpoint store."""
+    lock_file = _Entry("lock")
+    """Locked by the process that trains here; the file remains afterwards, unlocked and empty."""
+    stopped_file = _Entry("stopped")
+    """Why training was stopped before its end, until it continues; torchrun hides the exit code."""
+    bad_batches_dir = _Entry("bad_batches")
+    """The sentence pairs of steps whose loss or gradient was not finite, one file per step."""
+
     @property
     def name(self) -> str:
         """The name of the folder, or of the link to it; empty for the root of the file system."""
         return _ending_in_its_name(self.path).name
-
-    @property
-    def config_file(self) -> Path:
-        """Every option of the run, with the defaults; a folder that contains this file is a run."""
-        return self.path / "config.yaml"
-
-    @property
-    def src_tokenizer_file(self) -> Path:
-        """The source tokenizer."""
-        return self.path / "src_tokenizer.json"
-
-    @property
-    def tgt_tokenizer_file(self) -> Path:
-        """The target tokenizer."""
-        return self.path / "tgt_tokenizer.json"
-
-    @property
-    def corpus_file(self) -> Path:
-        """What was loaded: source, revision, pairs, and what was dropped and why, as JSON."""
-        return self.path / "corpus.json"
-
-    @property
-    def log_file(self) -> Path:
-        """The log of all processes that trained the run, one after another."""
-        return self.path / "train.log"
-
-    @property
-    def metrics_file(self) -> Path:
-        """The values of the curves, one JSON object per line."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def evaluations_file(self) -> Path:
-        """The scores of all evaluations, one JSON object per line."""
-        return self.path / "evaluations.jsonl"
-
-    @property
-    def samples_file(self) -> Path:
-        """Some translations of each validation, one JSON object per validation."""
-        return self.path / "samples.jsonl"
-
-    @property
-    def tensorboard_dir(self) -> Path:
-        """The curves for TensorBoard."""
-        return self.path / "tensorboard"
-
-    @property
-    def checkpoints_dir(self) -> Path:
-        """The folder of the checkpoint store."""
-        return self.path / "checkpoints"
-
-    @property
-    def lock_file(self) -> Path:
-        """Locked by the process that trains here; the file remains afterwards, unlocked and empty."""
-        return self.path / "lock"
-
-    @property
-    def stopped_file(self) -> Path:
-        """Why training was stopped before its end, until it continues; torchrun hides the exit code."""
-        return self.path / "stopped"
 
     def hypotheses_file(self, setting: str) -> Path:
         """The translations of a test set, one per line; the setting names the set, checkpoint and search."""
@@ -105,8 +82,8 @@ class RunDirectory:
         return self.tensorboard_dir / "evaluation" / setting
 
     def bad_batch_file(self, step: int) -> Path:
-        """The sentence pairs of a step whose loss or gradient was not finite."""
-        return self.path / "bad_batches" / f"step_{step:07d}.json"
+        """The sentence pairs of this step."""
+        return self.bad_batches_dir / f"step_{step:07d}.json"
 
     def is_own_file(self, file: Path) -> bool:
         """Whether ``file`` is one that training or evaluation writes, such as the config or a checkpoint."""
@@ -114,24 +91,9 @@ class RunDirectory:
         if not place.is_relative_to(folder):
             return False
         entry = Path(*place.relative_to(folder).parts[:1])
-        own = (
-            self.config_file,
-            self.src_tokenizer_file,
-            self.tgt_tokenizer_file,
-            self.corpus_file,
-            self.log_file,
-            self.metrics_file,
-            self.evaluations_file,
-            self.samples_file,
-            self.tensorboard_dir,
-            self.checkpoints_dir,
-            self.lock_file,
-            self.stopped_file,
-            self.hypotheses_file("*"),
-            self.references_file("*"),
-            self.bad_batch_file(0).parent,
-        )
-        return any(entry.match(each.name) for each in own)
+        names = [each.name for each in vars(RunDirectory).values() if isinstance(each, _Entry)]
+        patterns = (self.hypotheses_file("*").name, self.references_file("*").name)
+        return any(map(entry.match, (*names, *patterns)))
 
     @property
     def exists(self) -> bool:
