@@ -18,6 +18,9 @@ TEXTS = [
     "Ein kleines Mädchen klettert in ein Spielhaus aus Holz; »ja«, ruft es: größer!",
     "<s> is text, and so are <0x0A>, ▁, Ġ and ☃☃.",
     "man manly manner manners mannered",
+    # Letters and punctuation whose first bytes are the same.
+    "قا قب قت قث قج ق، ق؟",
+    "ルト ルナ ルハ ルヘ ルミ ル・ル・",
     "x",
 ]
 
@@ -29,7 +32,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 def make_dropout(tokenizer: Tokenizer, share: float, max_length: int = 1000) -> BpeDropout:
     return BpeDropout(
-        tokenizer.merges(), tokenizer.space_id(), num_ids=tokenizer.size, share=share, max_length=max_length
+        tokenizer.merges(), tokenizer.begin_words, num_ids=tokenizer.size, share=share, max_length=max_length
     )
 
 

@@ -89,7 +89,7 @@ def pairs() -> EncodedPairs:
 def bpe_dropout() -> BpeDropout:
     merges = [(4 + i, 5 + i, 20 + i) for i in range(15)]
     # Sentences as this tokenizer would encode them are not needed: each product is spelled out again.
-    return BpeDropout(merges, 3, num_ids=40, share=0.5, max_length=100)
+    return BpeDropout(merges, lambda symbols: symbols == 3, num_ids=40, share=0.5, max_length=100)
 
 
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -201,7 +201,7 @@ def test_bpe_dropout_follows_from_the_position_and_differs_between_epochs(make_p
     """The first token of each sentence, its number, is made of two that may stay apart."""
     pairs = make_pairs(50)
     merges = [(10 + i, 4, 100 + i) for i in range(50)]
-    cut = BpeDropout(merges, 3, num_ids=150, share=0.5, max_length=100)
+    cut = BpeDropout(merges, lambda symbols: symbols == 3, num_ids=150, share=0.5, max_length=100)
 
     def stream() -> BatchStream:
         return BatchStream(pairs, batch_tokens=30, num_micro_batches=1, seed=1, bpe_dropouts=(cut, cut))

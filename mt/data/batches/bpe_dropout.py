@@ -16,6 +16,9 @@ Merge = tuple[int, int, int]
 
 _Array = npt.NDArray[np.int64]
 
+BeginWords = Callable[[_Array], npt.NDArray[np.bool_]]
+"""Base symbols of whole sentences, one after another ``(N,)`` -> whether each of them begins a word."""
+
 
 class BpeDropout:
     """Splits encoded sentences into base symbols and merges them again, skipping a share of the merges.
@@ -25,13 +28,13 @@ class BpeDropout:
     """
 
     def __init__(
-        self, merges: Sequence[Merge], space_id: int, *, num_ids: int, share: float, max_length: int
+        self, merges: Sequence[Merge], begin_words: BeginWords, *, num_ids: int, share: float, max_length: int
     ) -> None:
         """Store the merges.
 
         Args:
-            merges: In the order of their rank; none may cross a word boundary.
-            space_id: The base symbol of the space, which only begins a word.
+            merges: In the order of their rank.
+            begin_words: Finds the words, across which nothing is merged.
             num_ids: Entries in the vocabulary.
             share: Probability that a merge is skipped.
             max_length: A sentence that would become longer, EOS included, stays as it is.
@@ -43,7 +46,7 @@ class BpeDropout:
         keys = self._key(left, right)
         self._ranks = np.argsort(keys)
         self._keys = keys[self._ranks]
-        self._space_id = space_id
+        self._begin_words = begin_words
         self._spellings = _spellings(merges, num_ids)
 
     def __call__(
@@ -83,7 +86,7 @@ class BpeDropout:
         of_token = np.repeat(np.arange(len(lengths)), lengths)
         symbols, token = self._spell_out(tokens)
         sentence = of_token[token]
-        begins_word = (symbols == self._space_id) | (np.diff(sentence, prepend=-1) > 0)
+        begins_word = self._begin_words(symbols) | (np.diff(sentence, prepend=-1) > 0)
         merged, places = self._merge(symbols, np.cumsum(begins_word), generator)
         of_merged = sentence[places]
         new_lengths = np.bincount(of_merged, minlength=len(lengths))

@@ -365,7 +365,7 @@ def short_of_one_direction(config: Config, num_epochs: float) -> str | None:
 def _bpe_dropout(tokenizer: Tokenizer, config: Config) -> BpeDropout:
     return BpeDropout(
         tokenizer.merges(),
-        tokenizer.space_id(),
+        tokenizer.begin_words,
         num_ids=tokenizer.size,
         share=config.training.bpe_dropout,
         max_length=config.data.max_length,

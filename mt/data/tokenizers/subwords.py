@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 
+import numpy as np
+import numpy.typing as npt
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from mt.data.tokenizers.word_level import ESCAPE, normal_spacing
@@ -21,6 +23,10 @@ SPACE_BYTE = "Ġ"
 ESCAPED = {ESCAPE: ESCAPE + "a", SPACE_MARK: ESCAPE + "b"}
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
+_TO_BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+# How byte-level BPE writes the bytes 80 to BF, which continue a character: here each is the second of two.
+_CONTINUING = frozenset(_TO_BYTES.pre_tokenize_str("".join(map(chr, range(0x80, 0xC0))))[0][0][1::2])
+
 
 def byte_level_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool) -> Tokenizer:
     """BPE on the bytes of the text (Radford et al. 2019), each written as a printable character.
@@ -30,8 +36,7 @@ def byte_level_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, l
     """
     tokenizer = Tokenizer(models.BPE(unk_token=UNK))
     tokenizer.normalizer = _normalizer(lowercase=lowercase, more=[normalizers.Prepend(" ")])
-    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(PIECES, "isolated"), to_bytes])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(PIECES, "isolated"), _TO_BYTES])
     trainer = trainers.BpeTrainer(
         vocab_size=max_size,
         min_frequency=min_frequency,
@@ -90,6 +95,25 @@ def character_level(texts: Iterable[str], *, max_size: int, min_frequency: int, 
     tokenizer.pre_tokenizer = _show_spaces()
     tokenizer.decoder = _metaspace_decoder()
     return tokenizer
+
+
+def begin_pieces(tokenizer: Tokenizer, symbols: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Whether each base symbol ``(N,)`` of whole sentences begins one of `PIECES`."""
+    mark_id = tokenizer.token_to_id(SPACE_MARK)
+    if mark_id is not None:
+        # Symbols are characters, and no merge joins letters to others: only words need to be kept apart.
+        begins: npt.NDArray[np.bool_] = symbols == mark_id
+        return begins
+    # A letter and a punctuation mark may begin with the same byte, which merges of letters would then take.
+    ids, places = np.unique(symbols, return_inverse=True)
+    names = [tokenizer.id_to_token(int(token_id)) for token_id in ids]
+    text = decoders.ByteLevel().decode([names[place] for place in places])
+    begins_character = np.array([name not in _CONTINUING for name in names], dtype=bool)[places]
+    pieces = pre_tokenizers.Split(PIECES, "isolated").pre_tokenize_str(text)
+    starts = np.array([start for _, (start, _) in pieces], dtype=np.int64)
+    begins = np.zeros(len(symbols), dtype=bool)
+    begins[np.flatnonzero(begins_character)[starts]] = True
+    return begins
 
 
 def _frequent_characters(

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
+import numpy as np
+import numpy.typing as npt
 import tokenizers
 from tokenizers import normalizers
 
 from mt.atomic_files import write_text_atomically
 from mt.config.data import TokenizerConfig
-from mt.data.tokenizers.subwords import SPACE_BYTE, SPACE_MARK, byte_level_bpe, character_level, metaspace_bpe
+from mt.data.tokenizers.subwords import begin_pieces, byte_level_bpe, character_level, metaspace_bpe
 from mt.data.tokenizers.word_level import PLACEHOLDER, count_words, word_level
 from mt.errors import DataError
 from mt.regular_files import read_bytes
@@ -96,11 +98,13 @@ class Tokenizer:
         ids = model["vocab"]
         return [(ids[left], ids[right], ids[left + right]) for left, right in model["merges"]]
 
-    def space_id(self) -> int:
-        """The id of a single space in a BPE tokenizer."""
-        # In byte-level BPE the first mark is three tokens; in the other kind, the second may be a letter.
-        ids = map(self._tokenizer.token_to_id, (SPACE_MARK, SPACE_BYTE))
-        return next(token_id for token_id in ids if token_id is not None)
+    def begin_words(self, symbols: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Whether each base symbol ``(N,)`` of a BPE tokenizer begins a word, across which nothing is merged.
+
+        Args:
+            symbols: Ids that no merge produces, of whole sentences, one after another.
+        """
+        return begin_pieces(self._tokenizer, symbols)
 
     def normalise_unicode(self, form: Literal["NFC", "NFKC"]) -> None:
         """From now on normalise all text to this Unicode form first; `save` stores this."""
