@@ -27,8 +27,8 @@ def named_path(text: str) -> Path:
     return Path(os.path.expanduser(text))  # noqa: PTH111
 
 
-def is_utf8(path: Path) -> bool:
-    """Whether the path is UTF-8; many libraries and programs cannot open other paths."""
+def is_utf8(path: Path | str) -> bool:
+    """Whether a path, or text from the command line, is UTF-8; many libraries cannot open other paths."""
     try:
         str(path).encode()
     except UnicodeEncodeError:  # Python keeps the bytes that are not UTF-8 as lone surrogates.

@@ -9,6 +9,7 @@ import typer
 from mt.cli.logs import show_logs
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError
+from mt.regular_files import is_utf8
 
 # Larger values are mistakes, and the arithmetic of longer runs would overflow.
 MOST_MINUTES, MOST_TARGET_TOKENS = 10_000_000, 10**15
@@ -152,14 +153,5 @@ def _modeline(file: Path) -> str:
 
 def _refuse_other_encodings(values: dict[str, str]) -> None:
     for option, value in values.items():
-        if not _is_unicode(value):
+        if not is_utf8(value):
             raise ConfigError(f"{option} {value!r} is not UTF-8, but a config must be. Rename it.")
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether a command-line argument was UTF-8; otherwise Python leaves surrogates in it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -35,7 +35,7 @@ from mt.data.sources.source import SPLITS, Part, Source, Split, carved_split
 from mt.display import counted, track
 from mt.errors import ConfigError, DataError, SplitError
 
-CORPUS_VERSION = 3
+CORPUS_VERSION = 4
 """Raised when the same files would be read, cleaned, checked or carved into other pairs or another report."""
 
 NO_CLEANING = CleaningConfig()

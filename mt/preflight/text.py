@@ -45,7 +45,7 @@ class Text:
     tokenizers: tuple[Tokenizer, Tokenizer]
     """The source and the target tokenizer."""
     shares: tuple[Share, ...]
-    """The shares of the sources of a mix, if all training pairs are examined."""
+    """The shares of the sources of a mix in the examined training pairs."""
     scale: float
     """The number of training pairs divided by those examined."""
     validation_scale: float
@@ -149,7 +149,7 @@ def look_at(corpus: Corpus, config: Config) -> Text:
         train,
         {"validation": validation, "test": spread(corpus.test, MOST_EVALUATION_PAIRS)},
         make_tokenizers(train, config),
-        corpus.shares if len(train) == len(corpus.train) else (),
+        _shares_of_spread(corpus.shares, len(corpus.train), len(train)),
         len(corpus.train) / len(train),
         len(corpus.validation) / len(validation),
     )
@@ -269,7 +269,18 @@ def spread(pairs: datasets.Dataset, most: int) -> datasets.Dataset:
     """All pairs, or ``most`` of them, spread evenly."""
     if len(pairs) <= most:
         return pairs
-    return pairs.select([len(pairs) * number // most for number in range(most)])
+    return pairs.select(_spread_rows(len(pairs), most))
+
+
+def _spread_rows(num_pairs: int, most: int) -> range | list[int]:
+    return range(num_pairs) if num_pairs <= most else [num_pairs * row // most for row in range(most)]
+
+
+def _shares_of_spread(shares: Sequence[Share], num_pairs: int, most: int) -> tuple[Share, ...]:
+    """The shares of a mix among the pairs that `spread` selects."""
+    ends = np.cumsum([share.num_pairs for share in shares], dtype=np.int64)
+    counts = np.diff(np.searchsorted(_spread_rows(num_pairs, most), ends), prepend=0)
+    return tuple(Share(count, share.weight) for count, share in zip(counts.tolist(), shares, strict=True))
 
 
 def num_running_words(pairs: datasets.Dataset) -> float:

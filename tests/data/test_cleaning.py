@@ -180,6 +180,12 @@ def test_what_was_dropped_is_in_the_description_with_two_examples_each(tmp_path:
     assert training.rewritten == 0
 
 
+def test_examples_show_letters_that_are_joined_or_kept_apart_by_invisible_characters(tmp_path: Path) -> None:
+    persian, sinhala = "می\u200cشود", "ශ්\u200dරී"
+    training = load(tmp_path, [(f"{persian} {sinhala} \x1b[1m", ""), ("a", "b")]).report.splits.train
+    assert training.examples == {"the target is empty": [[f"{persian} {sinhala} \\x1b[1m", ""]]}
+
+
 def test_validation_and_test_are_never_cleaned(tmp_path: Path) -> None:
     fields = {"unicode_form": "NFKC", "min_characters": 2, "src_script": "Greek", "remove_identical": True}
     corpus = load(tmp_path, [("αβγ", "abc")], **fields)

@@ -207,6 +207,35 @@ BYTES = st.sampled_from(
         b"|"
     )
 )
+NESTED_ROWS = (
+    '{"translation": null}',
+    '{"translation": {"en": "x"}}',
+    '{"translation": {"en": "x", "de": "y"}}',
+    '{"translation": "x"}',
+    '{"en": "x", "de": "y"}',
+    "",
+)
+
+
+@pytest.mark.usefixtures("without_processes")
+@pytest.mark.parametrize("seed", range(40))
+def test_the_row_that_sets_the_shape_may_come_late(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = random.Random(seed)
+    nulls = [NESTED_ROWS[0]] * chosen.randint(0, 9)
+    lines = [*nulls, *chosen.choices(NESTED_ROWS, weights=(9, 9, 9, 1, 9, 3), k=30)]
+    file = tmp_path / "corpus.jsonl"
+    file.write_text("\n".join(lines))
+    monkeypatch.setattr(parallel_reading, "PIECE_BYTES", 60)
+    found = []
+    for workers in (1, 2):
+        monkeypatch.setenv("MT_CACHE", str(tmp_path / f"cache of {workers}"))
+        try:
+            found.append(content(load_corpus(config(file, workers, held_out_fraction=0.2))))
+        except DataError as error:
+            found.append(str(error))
+    assert found[0] == found[1]
 
 
 @pytest.mark.usefixtures("without_processes")

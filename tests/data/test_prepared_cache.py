@@ -115,6 +115,15 @@ def test_each_option_that_changes_a_result_makes_it_again(
     assert made == expected
 
 
+def test_another_weight_shows_the_same_pairs_as_often_as_it_says(
+    make_config: MakeConfig, prepared: Callable[[Config], Prepared], tmp_path: Path
+) -> None:
+    (tmp_path / "more.jsonl").write_text('{"en": "x y", "de": "y x"}\n')
+    for weight in (2.0, 3.0):
+        mix = f"data.mix={tmp_path / 'more.jsonl'} weight={weight}"
+        assert [share.weight for share in prepared(make_config(mix)).train.shares] == [1.0, weight]
+
+
 @pytest.mark.parametrize(
     ("module", "constant", "expected"),
     [

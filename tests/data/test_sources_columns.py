@@ -118,6 +118,13 @@ def test_a_parquet_file_that_names_a_column_twice(tmp_path: Path) -> None:
     assert load(file) == [("first", "zuerst")]
 
 
+def test_a_parquet_file_with_two_columns_of_nested_pairs(tmp_path: Path) -> None:
+    halves = [pa.array([{"en": "Go."}]), pa.array([{"de": "Geh."}])]
+    pq.write_table(pa.Table.from_arrays(halves, names=["translation"] * 2), tmp_path / "c.parquet")
+    with pytest.raises(DataError, match=r"parquet has several columns 'translation': rename all but one"):
+        load(tmp_path / "c.parquet")
+
+
 def test_names_in_a_header_may_have_spaces_around_and_within(tmp_path: Path) -> None:
     file = write(tmp_path / "c.csv", "nr ; English text ;German\n1;Go.;Geh.\n")
     assert load(file, columns="English text,German") == [("Go.", "Geh.")]
@@ -192,6 +199,27 @@ def test_a_table_without_its_columns_says_what_was_found_and_what_would_work(tmp
     assert "split at each tab; data.delimiter may also be tab, comma, semicolon or pipe" in message
     message = fails(write(tmp_path / "c.jsonl", '{"english": "Go.", "german": "Geh."}\n'), columns="1,2")
     assert "no column '1', which data.columns names; its columns are 'english', 'german'" in message
+
+
+def test_a_parquet_file_without_one_of_the_columns(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"en": ["Go."], "translation": ["Geh."]}), tmp_path / "c.parquet")
+    assert "no column 'de', which data.tgt names; its columns are 'en', 'translation'" in fails(
+        tmp_path / "c.parquet"
+    )
+
+
+def test_a_column_without_a_name_is_not_what_was_meant(tmp_path: Path) -> None:
+    file = write(tmp_path / "c.csv", ",english,german\n0,Go.,Geh.\n")
+    assert "its columns are '', 'english', 'german'. Did you mean 'english'?" in fails(file)
+
+
+@pytest.mark.parametrize("rows", ["", "en;de\nGo.;Geh.\n"])
+def test_a_line_of_line_ends_is_no_header(rows: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "c.csv", "\r\r\n" + rows)
+    if rows:
+        assert load(file) == [("Go.", "Geh.")]
+    else:
+        assert "c.csv is empty" in fails(file)
 
 
 def test_numbers_of_columns_that_a_file_does_not_have(tmp_path: Path) -> None:

@@ -128,6 +128,18 @@ def test_a_corpus_too_large_to_look_at_whole(check: Check, monkeypatch: pytest.M
     assert steps[1] == pytest.approx(steps[0], rel=0.1)
 
 
+def test_weights_count_in_a_corpus_too_large_to_look_at_whole(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "more.jsonl").write_text('{"en": "x y", "de": "y x"}\n' * 30)
+    mix = f"data.mix={tmp_path / 'more.jsonl'} weight=20"
+    overrides = (mix, "training.batch_tokens=20", "training.max_epochs=2", "training.max_steps=null")
+    whole = check(*overrides)
+    monkeypatch.setattr(mt.preflight.text, "MOST_TRAINING_PAIRS", 80)
+    steps = [float(value_of(each["the"], "length").split()[0]) for each in (whole, check(*overrides))]
+    assert steps[1] == pytest.approx(steps[0], rel=0.1)
+
+
 DUE = [
     (["schedule.warmup_steps=20"], "(schedule.warmup_steps 20) is not over when the run ends at step 12"),
     (

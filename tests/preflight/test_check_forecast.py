@@ -44,6 +44,15 @@ def test_the_limit_that_is_met_first(
     assert (run.num_steps, run.ended_by, run.is_certain) == (num_steps, ended_by, True)
 
 
+@pytest.mark.parametrize(
+    ("limit", "slack"), [("max_steps=100", 1), ("max_minutes=1", 2), ("max_epochs=1", 1.05)]
+)
+def test_minutes_say_least_about_the_number_of_steps(
+    make_config: MakeConfig, limit: str, slack: float
+) -> None:
+    assert forecast(make_config("training.max_steps=null", f"training.{limit}"), PACE).slack == slack
+
+
 def test_patience_alone_tells_the_earliest_end(make_config: MakeConfig) -> None:
     config = make_config("training.max_steps=null", "validation.patience=3", "validation.every_steps=10")
     run = forecast(config, PACE)

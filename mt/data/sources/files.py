@@ -9,10 +9,10 @@ import gzip
 import json
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from io import BufferedReader
-from itertools import chain
+from itertools import chain, islice, takewhile
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,9 +28,11 @@ from mt.data.sources.tables import (
     Row,
     arrow_rows,
     delimited_pairs,
+    has_cells,
     needed_columns,
     refuse_repeated_columns,
     row_pairs,
+    sets_shape,
 )
 from mt.errors import DataError
 
@@ -99,16 +101,14 @@ def _table_lines(
 ) -> Iterator[NumberedPair]:
     """The pairs in a span of a table, which is read as the first row of the whole file specifies."""
     lines = text_lines(path, span)
-    if span.start:
-        is_row: Callable[[str], object] = str.strip if kind == ".jsonl" else bool
-        first = next((numbered for numbered in text_lines(path) if is_row(numbered[1])), None)
-        if first is not None and first[0] < span.first_line:
-            lines = chain([first], lines)
-    pairs = (
-        row_pairs(_jsonl_rows(lines, path), columns, str(path))
-        if kind == ".jsonl"
-        else delimited_pairs(lines, path, columns, delimiter, is_quoted=kind == ".csv")
-    )
+    before = takewhile(lambda numbered: numbered[0] < span.first_line, text_lines(path) if span.start else ())
+    if kind == ".jsonl":
+        first_row = (numbered for numbered in _jsonl_rows(before, path) if sets_shape(numbered[1], columns))
+        pairs = row_pairs(chain(islice(first_row, 1), _jsonl_rows(lines, path)), columns, str(path))
+    else:
+        first_line = (numbered for numbered in before if has_cells(numbered[1]))
+        lines = chain(islice(first_line, 1), lines)
+        pairs = delimited_pairs(lines, path, columns, delimiter, is_quoted=kind == ".csv")
     return (pair for pair in pairs if pair[0] >= span.first_line) if span.start else pairs
 
 

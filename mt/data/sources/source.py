@@ -66,7 +66,7 @@ class Source:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`` Did you mean 'x'?`` with the most similar of ``known``, or nothing if none is similar."""
-    spellings = {name.lower(): name for name in known}
+    spellings = {name.lower(): name for name in known if name}
     longer = [
         lower for lower in spellings if lower.startswith(word.lower()) or word.lower().startswith(lower)
     ]

@@ -90,7 +90,7 @@ def needed_columns(found: Sequence[str], columns: Columns, where: str) -> list[s
     Raises:
         DataError: If they are missing.
     """
-    if NESTED in found and not (columns.src in found and columns.tgt in found):
+    if NESTED in found and columns.src not in found:
         return [NESTED]
     check_columns(found, columns, where)
     return [columns.src, columns.tgt]
@@ -106,16 +106,21 @@ def row_pairs(rows: Iterable[tuple[int, Row]], columns: Columns, where: str) -> 
     nested: bool | None = None
     for number, row in rows:
         if nested is None:
-            inner = row.get(NESTED)
-            if src not in row and NESTED in row and inner is None:
-                yield number, None, None  # A later row decides.
+            if not sets_shape(row, columns):
+                yield number, None, None
                 continue
+            inner = row.get(NESTED)
             nested = src not in row and isinstance(inner, Mapping)
             check_columns(list(inner if nested and isinstance(inner, Mapping) else row), columns, where)
         if nested:
             inner = row.get(NESTED)
             row = inner if isinstance(inner, Mapping) else {}
         yield number, row.get(src), row.get(tgt)
+
+
+def sets_shape(row: Row, columns: Columns) -> bool:
+    """Whether a row shows where the sentences are; one whose `NESTED` is null leaves it to a later row."""
+    return columns.src in row or NESTED not in row or row[NESTED] is not None
 
 
 def arrow_rows(batches: Iterable[pa.Table | pa.RecordBatch], where: str) -> Iterator[tuple[int, Row]]:
@@ -158,7 +163,7 @@ def delimited_pairs(
     Raises:
         DataError: If the columns are missing, or a row has more or fewer cells than the first.
     """
-    begin = next(((number, line) for number, line in lines if line), None)
+    begin = next((numbered for numbered in lines if has_cells(numbered[1])), None)
     if begin is None:
         return
     if delimiter == "auto":
@@ -180,6 +185,11 @@ def delimited_pairs(
                 f"{len(first[1])} columns; {advice}, so that no pair is misaligned."
             )
         yield number, cells[src_index], cells[tgt_index]
+
+
+def has_cells(line: str) -> bool:
+    r"""Whether a line is a row: one that ends in ``\r\r\n`` may consist of a line end alone."""
+    return bool(line.strip("\r"))
 
 
 def _guess(line: str, columns: Columns, *, is_quoted: bool) -> Delimiter:
