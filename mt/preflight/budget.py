@@ -70,8 +70,6 @@ class Room:
     """How many target tokens `USUAL_MODEL` can be trained on."""
     precision: str
     """The precision in which it trains fastest."""
-    is_proposed: bool
-    """Whether no budget was given."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +110,6 @@ class Plan:
     minutes: float
     """From the start of the program to the last step."""
     target_tokens: float
-    is_proposed: bool
-    """Whether the budget was not given."""
     notes: list[str]
 
 
@@ -126,10 +122,10 @@ def look_for_room(budget: Budget, config: Config, sample: CorpusSample) -> Room:
     )
     precision, rate = _faster_precision(usual, sample)
     if budget.target_tokens is not None:
-        return Room(None, budget.target_tokens, precision, is_proposed=False)
+        return Room(None, budget.target_tokens, precision)
     minutes = budget.minutes or _sensible_minutes(rate, sample)
     tokens = rate * max(60 * AIM * minutes - sample.start_seconds - IMPORT_SECONDS, 1.0)
-    return Room(minutes, tokens, precision, is_proposed=budget.minutes is None)
+    return Room(minutes, tokens, precision)
 
 
 def fit_into(room: Room, config: Config, sample: CorpusSample) -> Plan:
@@ -303,4 +299,4 @@ def _fixed(room: Room, config: Config, sample: CorpusSample, pace: Pace, notes: 
     passes = num_steps / pace.steps_per_epoch
     cost = R_DROP_COST if config.training.r_drop else 1.0
     tokens = num_steps * tokens_per_step
-    return Plan(config, passes, cost * passes, took / 60, tokens, room.is_proposed, notes)
+    return Plan(config, passes, cost * passes, took / 60, tokens, notes)

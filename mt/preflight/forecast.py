@@ -122,9 +122,9 @@ def forecast(config: Config, pace: Pace) -> Forecast:
 
 
 def warn_of_small_splits(sizes: Mapping[str, int]) -> Iterator[str]:
-    """Warn about splits whose scores would be mostly chance."""
+    """Warn about validation and test splits whose scores would be mostly chance."""
     for split, size in sizes.items():
-        if split != "train" and size < FEWEST_PAIRS:
+        if size < FEWEST_PAIRS:
             yield (
                 f"the {split} split has {counted(size, 'pair')}: below {FEWEST_PAIRS}, scores are mostly "
                 "chance. Add pairs, or raise data.held_out_fraction if the split is held out."

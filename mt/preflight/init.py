@@ -4,6 +4,7 @@ import textwrap
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -121,7 +122,7 @@ def propose_config(
             config, sample, lengths = _look_at_lengths(corpus, with_words, load_seconds)
     if config.tokenizer.kind != "word" and aligns_subwords(room.target_tokens, sample.corpus_tokens):
         config = update(config, training={"guided_alignment": ALIGNMENT_OF_FEW})
-        config, sample, lengths = _look_at_lengths(corpus, config, load_seconds)
+        sample = _aligned(sample)
     if bleu_is_always_0(corpus.validation):
         config = update(config, validation={"metric": "chrf"})
         seen.append(
@@ -136,7 +137,7 @@ def propose_config(
         f"{len(corpus.validation):,} validation, {len(corpus.test):,} test.",
         *lengths,
         *seen,
-        *_about_run(plan),
+        *_about_run(plan, is_proposed=budget == Budget()),
         "Options that are not listed here keep their defaults; mt config lists all options.",
     ]
     # The name of the corpus may contain characters that YAML does not allow, or that would end the comment.
@@ -158,7 +159,7 @@ def _keys(config: Config) -> set[str]:
 
 def _held_out_fraction(corpus: Corpus, data: DataConfig) -> float:
     """The share of all pairs that makes a carved validation or test split neither too small nor too large."""
-    splits = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
+    splits = corpus.by_name()
     carved = [name for name, split in corpus.report.splits.by_name().items() if split.origin == "carved"]
     if not carved:
         return data.held_out_fraction
@@ -256,13 +257,11 @@ def _look_at_lengths(
     src_lengths, tgt_lengths = (side.lengths[longest <= max_length] for side in (pairs.src, pairs.tgt))
     config = update(config, data={"max_length": max_length})
     kept, _ = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
-    started = time.perf_counter()
-    places = aligned_places(kept) if config.training.guided_alignment else None
-    align_seconds = (time.perf_counter() - started) * text.scale
+    sample = CorpusSample(text, kept, None, load_seconds + prepare_seconds)
     src, tgt = text.tokenizers
     return (
         config,
-        CorpusSample(text, kept, places, load_seconds + prepare_seconds + align_seconds),
+        _aligned(sample) if config.training.guided_alignment else sample,
         [
             f"Tokens per sentence: {src_lengths.mean():.1f} source, {tgt_lengths.mean():.1f} "
             f"target on average; {np.mean(longest <= fits_most):.1%} of the pairs have at most {fits_most}.",
@@ -271,14 +270,22 @@ def _look_at_lengths(
     )
 
 
-def _about_run(plan: Plan) -> list[str]:
+def _aligned(sample: CorpusSample) -> CorpusSample:
+    """The sample with guided alignment, which also takes its time at the start of the run."""
+    started = time.perf_counter()
+    places = aligned_places(sample.pairs)
+    seconds = (time.perf_counter() - started) * sample.text.scale
+    return replace(sample, places=places, start_seconds=sample.start_seconds + seconds)
+
+
+def _about_run(plan: Plan, *, is_proposed: bool) -> list[str]:
     """What the run costs, and the effect of halving or doubling the budget."""
     steps = plan.config.training.max_steps or 0
     lines = [
         f"The run: {steps:,} steps, {plan.target_tokens:,.0f} target tokens, {plan.num_passes:.1f} passes "
         f"over the corpus, about {plan.minutes:.1f} minutes on this machine."
     ]
-    if plan.is_proposed:
+    if is_proposed:
         less, more = gain_of_doubling(plan.cost_passes / 2), gain_of_doubling(plan.cost_passes)
         lines.append(
             "This budget is a proposal for a corpus of this size. " + _about_other_budgets(less, more)
