@@ -20,7 +20,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from mt import processes
-from mt.errors import Interrupted, MtError, TrainingError
+from mt.errors import DeviceError, Interrupted, MtError, TrainingError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -48,6 +48,7 @@ def connected(device_type: str) -> Iterator[None]:
     """Connect the processes for the duration of the ``with`` block, in which they compute on such devices.
 
     Raises:
+        DeviceError: If processes cannot communicate on such devices.
         TrainingError: In the first process, if another one was lost; the others end silently. In another
             process, if it computes on another kind of device than the first one.
     """
@@ -55,6 +56,8 @@ def connected(device_type: str) -> Iterator[None]:
     if not processes.are_several():
         yield
         return
+    if device_type not in STEP_TIME:
+        raise DeviceError(f"several processes cannot work together on {device_type}: use one, or the CPU.")
     limit = STEP_TIME[device_type]
     try:
         _board, rank, size = next(rendezvous("env://", timeout=limit))
@@ -74,7 +77,8 @@ def connected(device_type: str) -> Iterator[None]:
             sys.exit(1)
         raise TrainingError(
             "another process of this run has ended, or has not answered in time; if it could report why, "
-            "see above or train.log. The same command resumes the run from its newest checkpoint."
+            "see above or train.log. Start the same command again; training continues from the newest "
+            "checkpoint."
         ) from error
     finally:
         _patient = _board = None

@@ -19,9 +19,8 @@ from mt.cli.options import (
     RunOption,
     choose_beam,
     find_run,
-    refuse_missing_folder,
-    refuse_overwriting,
 )
+from mt.cli.outputs import refuse_missing_folder, refuse_overwriting
 from mt.display import counted
 from mt.errors import ConfigError, DataError
 from mt.inference.arriving_lines import STDIN_NAME, lines_of_file, lines_of_stdin

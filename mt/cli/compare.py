@@ -16,10 +16,8 @@ from mt.cli.options import (
     TestSetNameOption,
     TestSetOption,
     choose_beam,
-    corpus_files,
-    refuse_missing_folder,
-    refuse_overwriting,
 )
+from mt.cli.outputs import refuse_missing_folder, refuse_overwriting
 from mt.display import counted
 from mt.errors import ConfigError
 
@@ -64,7 +62,7 @@ def compare(
     for system in (first, second):
         if not system.exists():
             raise ConfigError(f"there is no {system}: give a run directory or a file of translations.")
-    refuse_overwriting(json, first, second, references, *corpus_files(data))
+    refuse_overwriting(json, first, second, references, data=data)
     if references is not None and data is not None:
         raise ConfigError("--references and --data are mutually exclusive: give one of them.")
     if references is not None and split is not None:

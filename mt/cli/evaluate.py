@@ -19,12 +19,10 @@ from mt.cli.options import (
     TestSetNameOption,
     TestSetOption,
     choose_beam,
-    corpus_files,
     find_ensemble,
     find_run,
-    refuse_missing_folder,
-    refuse_overwriting,
 )
+from mt.cli.outputs import refuse_missing_folder, refuse_overwriting
 from mt.display import counted, in_precision, visible
 
 if TYPE_CHECKING:
@@ -73,7 +71,7 @@ def evaluate(
     show_logs()
     refuse_missing_folder(json)
     found = find_run(run)
-    refuse_overwriting(json, found.path, *corpus_files(data))
+    refuse_overwriting(json, found.path, *(ensemble or ()), data=data)
     strategy = choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
     from mt.evaluation.evaluate import described, run_evaluation

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from mt import processes
 from mt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -250,7 +251,8 @@ def find_run(path: Path | None) -> "RunDirectory":
     if path is not None:
         return RunDirectory(path).require()
     run = newest_run(RUNS)
-    typer.echo(f"run: {run.path}", err=True)
+    if processes.is_first():
+        typer.echo(f"run: {run.path}", err=True)
     return run
 
 
@@ -309,43 +311,6 @@ def choose_strategy(
     from mt.search.strategy import Sampling
 
     return Sampling(temperature, seed, top_k, top_p)
-
-
-def refuse_missing_folder(file: Path | None) -> None:
-    """Check early that the folder of ``file``, which is written at the end, exists.
-
-    Raises:
-        ConfigError: If it does not, or ``file`` is a folder itself.
-    """
-    if file is not None and not file.parent.is_dir():
-        raise ConfigError(
-            f"there is no folder {file.parent} to put {file.name} into: create it, or choose another."
-        )
-    if file is not None and file.is_dir():
-        raise ConfigError(f"{file} is a folder: name a file in it.")
-
-
-def corpus_files(path: str | None) -> list[Path]:
-    """The files of a corpus, of which there are two for a parallel text; none without a path."""
-    return [Path(part.strip()) for part in path.split(",")] if path else []
-
-
-def refuse_overwriting(out: Path | None, *inputs: Path | None) -> None:
-    """Check early that ``out`` replaces neither an input nor, where an input is a run, one of its files.
-
-    Raises:
-        ConfigError: If it does.
-    """
-    from mt.run_directory import RunDirectory
-
-    # A terminal may be both input and output; only a regular file is replaced.
-    if out is None or not out.is_file():
-        return
-    for path in inputs:
-        if path and path.exists() and (out.samefile(path) or RunDirectory(path).is_own_file(out)):
-            raise ConfigError(
-                f"{out} would be replaced by the output, but it is an input: choose another file to write."
-            )
 
 
 def parse_duration(text: str) -> float:

@@ -16,9 +16,8 @@ from mt.cli.options import (
     DeviceOption,
     RunOption,
     find_run,
-    refuse_missing_folder,
-    refuse_overwriting,
 )
+from mt.cli.outputs import refuse_missing_folder, refuse_overwriting
 from mt.cli.remedies import sentence
 from mt.errors import MtError
 

@@ -150,7 +150,9 @@ def _together(device: str) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(distributed.connected(choose_device(device).type))
         if not processes.is_first():
-            nowhere = stack.enter_context(Path(os.devnull).open("w"))
+            nowhere = stack.enter_context(
+                Path(os.devnull).open("w", encoding="utf-8", errors="surrogateescape")
+            )
             stack.enter_context(redirect_stdout(nowhere))
             stack.enter_context(redirect_stderr(nowhere))
         yield

@@ -14,7 +14,7 @@ from sacrebleu.dataset import DATASETS
 
 from mt.config.config import Config
 from mt.data.corpus import load_split, load_undivided
-from mt.data.sources.find import training_files
+from mt.data.sources.find import files_on_disk
 from mt.data.sources.source import Split
 from mt.display import visible
 from mt.errors import ConfigError, DataError
@@ -100,7 +100,7 @@ def load_evaluation_set(
         stem, where = _for_file_name(Path(path).name), ", ".join([path, *([name] if name else [])])
         whole = load_undivided(other)
         if whole is not None:
-            if training_files(other) & training_files(data):
+            if files_on_disk(other, ["train"]) & files_on_disk(data, ["train"]):
                 raise ConfigError(
                     f"this run was trained on {path}, and all of it would be scored, not only what was held "
                     "out. To score a split of the run, name no other corpus."

@@ -49,8 +49,8 @@ class Checkup:
             *torch._foreach_norm(self._weights),
             *torch._foreach_norm(self._before),
         )
-        # One transfer for all of them.
-        gradient, weight, change = torch.stack(norms).double().view(3, -1).square().cpu()
+        # One transfer for all of them; not every device has doubles.
+        gradient, weight, change = torch.stack(norms).cpu().double().view(3, -1).square()
         return Health(
             padding_share(micro_batches),
             float((change.sum() / weight.sum()).sqrt()),

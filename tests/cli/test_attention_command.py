@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+import mt.cli.outputs
 from mt.run_directory import RunDirectory
 
 SENTENCE = "Anna buys two red apples today."
@@ -65,6 +66,10 @@ def test_what_it_reads_is_not_replaced(out: str, call: Call, trained: RunDirecto
     assert (ended.code, ended.err.startswith(f"mt: {out} ")) == (2, True)
     assert "choose another file" in ended.err
     assert Path(out).read_bytes() == before
+    with pytest.MonkeyPatch.context() as patch, Path("lines.en").open() as lines:
+        patch.setattr(mt.cli.outputs, "_STDIN", lines.fileno())
+        ended = call("attention", "--run", trained.path, SENTENCE, "--format", "json", "--out", "lines.en")
+        assert (ended.code, ended.err.startswith("mt: lines.en ")) == (2, True)
     # What it has written before is.
     for _ in range(2):
         assert call("attention", "--run", trained.path, "--file", "lines.en", "--out", "a.html").code == 0

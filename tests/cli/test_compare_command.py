@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +51,33 @@ def test_no_input_is_replaced_by_the_results(call: Call, trained: RunDirectory) 
         code, _, err = call(*arguments, "--data", "a,b", "--json", "b")
         assert (code, "would be replaced" in err) == (2, True)
     assert trained.config_file.read_bytes() == config
+
+
+def test_no_file_of_a_run_or_of_its_corpus_is_replaced(
+    call: Call, trained: RunDirectory, tiny_corpus: Path
+) -> None:
+    copied = Path(shutil.copytree(trained.path, "other"))
+    corpus = Path(shutil.copytree(tiny_corpus, "corpus"))
+    config = trained.config_file.read_text()
+    trained.config_file.write_text(config.replace(str(tiny_corpus), str(corpus.absolute())))
+    checkpoint = next(trained.checkpoints_dir.glob("step_*"))
+    lines = trained.hypotheses_file("x")
+    for file in (lines, Path("b")):
+        file.write_text("Nein\n", encoding="utf-8")
+    evaluating = ("evaluate", "--run", trained.path)
+    for *command, out in (
+        (*evaluating, "--ensemble", copied, "--json", copied / "src_tokenizer.json"),
+        (*evaluating, "--json", copied / "src_tokenizer.json"),
+        (*evaluating, "--json", corpus / "test.de"),
+        ("evaluate", "--run", copied, "--data", corpus, "--json", corpus / "test.de"),
+        ("compare", checkpoint, "b", "--json", checkpoint / "checkpoint.json"),
+        ("compare", lines, "b", "--json", trained.config_file),
+        ("report", "--run", trained.path, "--out", corpus / "validation.en"),
+    ):
+        before = Path(out).read_bytes()
+        code, _, err = call(*command, out)
+        assert (code, f"{out} would be replaced" in err) == (2, True), command
+        assert Path(out).read_bytes() == before
 
 
 def test_what_comes_out_is_utf_8_whatever_the_locale(start: Start, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
 from mt.device import Precision, choose_device
 from mt.display import show_only_errors
-from mt.errors import ConfigError, RunError, TrainingError
+from mt.errors import ConfigError, DeviceError, RunError, TrainingError
 from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
 from mt.training.run import run_training
@@ -158,3 +158,9 @@ def test_another_process_writes_its_errors_alone_into_the_log_with_its_number(
         logger.setLevel(before[0])
     [line] = (tmp_path / "train.log").read_text().splitlines()
     assert line.split(" ", 2)[2] == "ERROR process 3: that\\x1b failed"
+
+
+def test_a_device_on_which_processes_cannot_communicate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(DeviceError, match="cannot work together on mps"), distributed.connected("mps"):
+        pass

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,15 +58,14 @@ def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
     return [(config.model_copy(update={"mix": None}), 1.0), *mixed]
 
 
-def training_files(config: DataConfig) -> set[Path]:
-    """The files on disk with the training pairs of all sources; none for a source that is no longer there."""
+def files_on_disk(config: DataConfig, splits: Sequence[Split] = SPLITS) -> set[Path]:
+    """The files on disk with these splits of all sources; none for a source that is no longer there."""
     files = set[Path]()
     for source, _ in mixed_sources(config):
         with suppress(DataError):
-            found = _on_disk(source)
-            files |= (
-                {file.resolve() for part in found.splits["train"] for file in part.files} if found else set()
-            )
+            if found := _on_disk(source):
+                parts = (part for split in splits for part in found.splits.get(split, ()))
+                files |= {file.resolve() for part in parts for file in part.files}
     return files
 
 
