@@ -122,9 +122,12 @@ def attention(
     refuse_overwriting(place, found.path)
     from mt.attention_maps.alignment import attention_maps
     from mt.device import choose_device
+    from mt.inference.loaded_model import load_model
     from mt.inference.translator import Translator
 
-    translator = Translator.from_run(found, checkpoint=checkpoint, device=choose_device(device))
+    chosen = choose_device(device)
+    loaded = load_model(found, checkpoint)
+    translator = Translator.from_loaded(loaded, device=chosen)
     index = None if layer is None else layer - 1
     maps = attention_maps(translator, *pairs, strategy=strategy, layer=index if kind == "cross" else None)
     typer.echo(_how_aligned(maps), err=True)
@@ -133,7 +136,7 @@ def attention(
 
         _write(picture(maps, kind, heads, layer=index, format=made), place)
     else:
-        _write(_text(maps, made, f"{found.name}, checkpoint {checkpoint}"), place)
+        _write(_text(maps, made, f"{found.name}, {loaded.checkpoint.name}"), place)
 
 
 def _format(given: Format | None, out: Path | None) -> Format:

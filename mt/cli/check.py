@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from mt.cli.logs import show_logs
-from mt.cli.options import RUNS, CheckpointOption, DeviceOption
+from mt.cli.options import RUNS, DeviceOption
 from mt.errors import ConfigError
 
 
@@ -32,7 +32,14 @@ def check(
             help="The run directory. Default: runs/NAME for NAME.yaml, or the run that the batch belongs to.",
         ),
     ] = None,
-    checkpoint: CheckpointOption = "latest",
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --batch: best, latest, or the name of a checkpoint. Default: the one before the "
+            "skipped step, or the latest if that is gone.",
+        ),
+    ] = None,
     device: DeviceOption = "auto",
 ) -> None:
     """Check before training whether a config works, how good the model can get, and how long it takes.
@@ -47,7 +54,7 @@ def check(
 
     Exit codes:
 
-      0  the run can begin, or the batch was recomputed; there may be warnings.
+      0  the run can begin or continue, or is finished, or the batch was recomputed; there may be warnings.
       2  neither is possible; the reason is printed.
     130  stopped by Ctrl-C.
     """
@@ -81,15 +88,17 @@ def _check_config(file: Path, overrides: list[str], run: Path | None) -> None:
 
     config = load_config(file, overrides, label="--set")
     warnings: list[str] = []
+    verdict = ""
     for section in preflight(config, RunDirectory(run or RUNS / file.stem)):
         typer.echo("\n  ".join([section.title, *section.lines]) + "\n")
         warnings += section.warnings
+        verdict = section.verdict
     for warning in warnings:
         typer.echo(f"warning: {warning}")
-    typer.echo("This run can begin.")
+    typer.echo(verdict)
 
 
-def _check_batch(batch: Path, run: Path | None, checkpoint: str, device: str) -> None:
+def _check_batch(batch: Path, run: Path | None, checkpoint: str | None, device: str) -> None:
     from mt.device import choose_device
     from mt.preflight.replay import replay
     from mt.run_directory import RunDirectory

@@ -50,7 +50,11 @@ MaxTextOption = Annotated[
 ]
 MaxQueueOption = Annotated[
     int,
-    typer.Option(min=1, metavar="N", help="The most texts that may wait; further ones get status 429."),
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="The most texts that may wait behind others; further requests get status 429.",
+    ),
 ]
 TimeoutOption = Annotated[
     int,
@@ -173,13 +177,15 @@ def _load(path: Path, checkpoint: str, device: str, precision: "PrecisionName", 
         record = read_export_record(path)
         return _Loaded(load_exported(path, device), None, record.src, record.tgt, record.checkpoint)
     from mt.device import choose_device
+    from mt.inference.loaded_model import load_model
     from mt.inference.translator import Translator
 
-    translator = Translator.from_run(
-        find_run(path), checkpoint=checkpoint, device=choose_device(device), precision=precision
-    )
+    chosen = choose_device(device)
+    loaded = load_model(find_run(path), checkpoint)
+    translator = Translator.from_loaded(loaded, device=chosen, precision=precision)
     align = _aligner(translator, None if layer is None else layer - 1)
-    return _Loaded(translator, align, translator.config.data.src, translator.config.data.tgt, checkpoint)
+    data = loaded.config.data
+    return _Loaded(translator, align, data.src, data.tgt, loaded.checkpoint.name)
 
 
 def _aligner(translator: "Translator", layer: int | None) -> "Align | None":

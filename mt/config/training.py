@@ -6,6 +6,9 @@ from pydantic import Field, model_validator
 
 from mt.config.section import MAY_CHANGE, Section
 
+# Torch multiplies by these numbers in float32. None of them is useful far above 1.
+_TOO_LARGE = 10**6
+
 
 class ScheduleConfig(Section):
     """The learning rate as a function of the step."""
@@ -13,10 +16,10 @@ class ScheduleConfig(Section):
     kind: Literal["noam", "inverse_sqrt", "cosine", "constant"] = "inverse_sqrt"
     """The shape after the warm-up; noam is the paper's, with a peak that depends on d_model (section 5.3)."""
 
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: float = Field(default=1e-3, gt=0, lt=_TOO_LARGE)
     """The peak at the end of the warm-up; ignored by noam, which computes its own."""
 
-    factor: float = Field(default=1.0, gt=0)
+    factor: float = Field(default=1.0, gt=0, lt=_TOO_LARGE)
     """Multiplies the learning rate of noam; ignored by the other kinds."""
 
     warmup_steps: int = Field(default=1000, ge=0)
@@ -64,16 +67,16 @@ class TrainingConfig(Section):
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """Probability spread evenly over the whole vocabulary (section 5.4)."""
 
-    guided_alignment: float = Field(default=0.0, ge=0)
+    guided_alignment: float = Field(default=0.0, ge=0, lt=_TOO_LARGE)
     """Weight of the alignment loss (Chen et al. 2016); with tokenizer.kind word, unknown words are copied."""
 
     unknown_share: float = Field(default=0.2, ge=0, lt=1)
     """With guided_alignment of words: fraction of pairs in which a word becomes UNK on both sides."""
 
-    r_drop: float = Field(default=0.0, ge=0)
+    r_drop: float = Field(default=0.0, ge=0, lt=_TOO_LARGE)
     """Weight of the R-Drop loss (Liang et al. 2021), such as 5; doubles the time of a step; 0: off."""
 
-    simcut: float = Field(default=0.0, ge=0)
+    simcut: float = Field(default=0.0, ge=0, lt=_TOO_LARGE)
     """Weight of the SimCut loss (Gao et al. 2022), such as 3; as slow as R-Drop; 0: off."""
 
     simcut_share: float = Field(default=0.05, gt=0, lt=1)
@@ -97,7 +100,7 @@ class TrainingConfig(Section):
     adam_epsilon: float = Field(default=1e-9, ge=1e-30)
     """Added to Adam's denominator to avoid division by zero."""
 
-    weight_decay: float = Field(default=0.0, ge=0)
+    weight_decay: float = Field(default=0.0, ge=0, lt=_TOO_LARGE)
     """Weight decay of AdamW and Muon, times the learning rate; norms, biases and embeddings are exempt."""
 
     clip_norm: float | None = Field(default=1.0, gt=0)

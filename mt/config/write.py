@@ -115,7 +115,7 @@ def _without_paths(mix: Scalar) -> list[MixedSource]:
     return [source._replace(fields={**source.fields, "path": ""}) for source in parse_mix(str(mix or ""))]
 
 
-def hyperparameters(config: Config) -> dict[str, Scalar]:
+def fixed_options(config: Config) -> dict[str, Scalar]:
     """The options of tokenizer, model, schedule and training that cannot change while a run is trained."""
     return {
         f"{section}.{key}": _value(config, section, key)

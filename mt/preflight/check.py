@@ -46,7 +46,8 @@ from mt.preflight.trial import (
 )
 from mt.run_directory import RunDirectory
 from mt.seeding import seed_everything
-from mt.training.resume import explain_out_of_memory, refuse_unfit
+from mt.training.counters import Counters
+from mt.training.resume import explain_out_of_memory, foresee_resume_point
 
 MOST_TIMED_STEPS = 40
 MOST_TIMED_SECONDS = 12.0
@@ -62,9 +63,18 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[CheckSection]:
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     yield _config_section(config, run, device, precision)
     run.refuse_unusable()
-    has_begun = _has_begun(config, run)
+    point = foresee_resume_point(run, CheckpointStore(run.checkpoints_dir), config)
+    if point and (reason := point.why_finished(config)):
+        yield CheckSection(
+            "the run",
+            [f"finished: {reason}"],
+            verdict="This run is finished: raise that limit to train it further.",
+        )
+        return
+    done = point.values.counters if point else None
+    del point  # It has all weights.
     corpus = load_corpus(config.data, config.cleaning)
-    if has_begun:
+    if done:
         refuse_changed_corpus(run, corpus)
     yield corpus_section(corpus)
     text = look_at(corpus, config)
@@ -91,19 +101,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[CheckSection]:
     speed, pace = measure_pace(
         trial, stream, text, max_steps=MOST_TIMED_STEPS, max_seconds=MOST_TIMED_SECONDS
     )
-    yield _run_section(config, run, speed, pace, model_size)
-
-
-def _has_begun(config: Config, run: RunDirectory) -> bool:
-    """Whether training would continue from a checkpoint.
-
-    Raises:
-        MtError: If it would refuse to.
-    """
-    store = CheckpointStore(run.checkpoints_dir)
-    found, _ = store.resumable()
-    refuse_unfit(run, store, config, found.checkpoint if found else None)
-    return found is not None
+    yield _run_section(config, run, speed, pace, model_size, done)
 
 
 def _config_section(
@@ -154,7 +152,12 @@ def _largest_section(trial: Trial, stream: BatchStream, epoch: Epoch, model_size
 
 
 def _run_section(
-    config: Config, run: RunDirectory, speed: Speed, pace: Pace, model_size: ModelSize
+    config: Config,
+    run: RunDirectory,
+    speed: Speed,
+    pace: Pace,
+    model_size: ModelSize,
+    done: Counters | None,
 ) -> CheckSection:
     expected = forecast(config, pace)
     at_least = "" if expected.is_certain else "at least "
@@ -184,6 +187,7 @@ def _run_section(
             f"{counted(speed.num_steps, 'step')} in {duration(speed.seconds)}{not_compiled}",
         ),
         ("length", f"{counted(expected.num_steps, 'step')}, limited by {expected.ended_by}"),
+        *((("done", f"{counted(done.step, 'step')} of them, in {duration(done.seconds)}"),) if done else ()),
         ("epochs", f"{expected.num_epochs:.1f}, of {counted(round(pace.steps_per_epoch), 'step')} each"),
         (
             "time",
@@ -201,7 +205,8 @@ def _run_section(
         *warn_of_validation(config, expected),
         *warn_of_disk(altogether, free, str(run.path)),
     ]
-    return CheckSection("the run", aligned(rows), found)
+    verdict = f"This run can continue from step {done.step:,}." if done else "This run can begin."
+    return CheckSection("the run", aligned(rows), found, verdict)
 
 
 def _free_disk(run: RunDirectory) -> int:

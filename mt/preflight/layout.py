@@ -10,6 +10,8 @@ class CheckSection:
     title: str
     lines: list[str]
     warnings: list[str] = field(default_factory=list)
+    verdict: str = ""
+    """Of the last section: whether this run can begin, or go on."""
 
 
 def count(number: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mt.checkpoint.directory import LATEST
 from mt.checkpoint.store import CheckpointStore
 from mt.data.batches.batch import collate
 from mt.errors import CheckpointError
@@ -61,20 +62,21 @@ class Replay:
         return math.isfinite(self.loss) and math.isfinite(self.gradient_norm)
 
 
-def replay(run: RunDirectory, file: Path, *, checkpoint: str, device: torch.device) -> Replay:
+def replay(run: RunDirectory, file: Path, *, checkpoint: str | None, device: torch.device) -> Replay:
     """Compute loss and gradient of the batch in ``file`` in float32, without dropout.
 
     Args:
         run: The run that the batch is from.
         file: A file in its folder ``bad_batches``.
-        checkpoint: The checkpoint with the weights: best, latest, or a name.
+        checkpoint: The checkpoint with the weights: best, latest, or a name. None is the newest one before
+            the skipped step, or the latest if training has removed it.
         device: Where to compute.
 
     Raises:
         MtError: If the run, the checkpoint or the file cannot be used.
     """
-    trained = load_model(run, checkpoint)
-    _take_weights_of_the_step(trained, CheckpointStore(run.checkpoints_dir))
+    store = CheckpointStore(run.checkpoints_dir)
+    trained = load_model(run, checkpoint or LATEST)
     src_tokenizer, tgt_tokenizer, config = trained.src_tokenizer, trained.tgt_tokenizer, trained.config
     bad = read_bad_batch(
         file,
@@ -82,6 +84,9 @@ def replay(run: RunDirectory, file: Path, *, checkpoint: str, device: torch.devi
         tgt_vocab_size=tgt_tokenizer.size,
         max_length=config.data.max_length,
     )
+    if checkpoint is None and bad.after_checkpoint in store.names():
+        trained = load_model(run, bad.after_checkpoint)
+    _take_weights_of_the_step(trained, store)
     objective = Objective(trained.model).to(device).eval()
     batches = [collate(pairs.src_ids, pairs.tgt_ids).to(device) for pairs in bad.micro_batches]
     num_target_tokens = sum(batch.num_target_tokens for batch in batches)

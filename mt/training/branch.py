@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mt.atomic_files import make_folder, partial_path, sync_folder, tidy_up_beside, write_synced
+from mt.checkpoint.directory import last_best
 from mt.checkpoint.record import RECORD, Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
@@ -144,13 +145,6 @@ def _verify(store: CheckpointStore, checkpoint: Checkpoint) -> None:
     store.load_training_state(checkpoint)
 
 
-def _is_sound(store: CheckpointStore, checkpoint: Checkpoint) -> bool:
-    with contextlib.suppress(CheckpointError):
-        _verify(store, checkpoint)
-        return True
-    return False
-
-
 def _was_validated(origin: Origin) -> bool:
     return any(
         point.kind == "validation" and point.step <= origin.checkpoint.step
@@ -160,11 +154,12 @@ def _was_validated(origin: Origin) -> bool:
 
 def _best_before(origin: Origin) -> Checkpoint | None:
     """The best checkpoint before the origin; None if it has been removed or is damaged."""
-    for name in reversed(origin.store.names()):
-        # A checkpoint with a damaged record is skipped.
-        with contextlib.suppress(CheckpointError):
-            found = origin.store.require(name)
-            if found.step < origin.checkpoint.step and found.best:
-                # Not an older one instead, which was the best only until then.
-                return found if _is_sound(origin.store, found) else None
+    name = last_best(origin.store.directory, origin.checkpoint.step - 1)
+    if name is None:
+        return None
+    # Not an older one if it is damaged, which was the best only until then.
+    with contextlib.suppress(CheckpointError):
+        found = origin.store.require(name)
+        _verify(origin.store, found)
+        return found
     return None

@@ -33,7 +33,7 @@ def _is_score(value: float) -> float:
 Count = Annotated[int, Field(strict=True, ge=0, le=_MAX_COUNT)]
 # A value that is never negative can become so by a rounding error.
 Amount = Annotated[float, Field(strict=True, ge=-1, le=_MAX_COUNT, allow_inf_nan=False)]
-Score = Annotated[float, Field(strict=True), AfterValidator(_is_score)]
+BestValue = Annotated[float, Field(strict=True), AfterValidator(_is_score)]
 Flag = Annotated[bool, Field(strict=True)]
 
 
@@ -60,7 +60,7 @@ class Counters:
     """Real target tokens trained on."""
     seconds: Amount = 0.0
     """Time spent on training and validation, over all sessions."""
-    best_value: Score | None = None
+    best_value: BestValue | None = None
     """Best value so far of ``validation.metric``."""
     num_validations_without_gain: Count = 0
     num_skipped_steps: Count = 0

@@ -14,7 +14,7 @@ import mt
 from mt import distributed, processes
 from mt.atomic_files import write_text_atomically
 from mt.checkpoint.record import FORMAT_VERSION, Checkpoint, DamagedError
-from mt.checkpoint.store import CheckpointStore
+from mt.checkpoint.store import CheckpointStore, RecoveredCheckpoint
 from mt.checkpoint.training_state import SavedTraining
 from mt.config.config import Config
 from mt.config.load import MAX_CONFIG_BYTES, load_config
@@ -51,6 +51,13 @@ class ResumePoint:
     damaged: list[str]
     """What is damaged in later checkpoints, one sentence for each."""
 
+    def why_finished(self, config: Config) -> str | None:
+        """The limit that the run has reached, in words; None if there is something left to do."""
+        counters = self.values.counters
+        if counters.owes_validation:
+            return None
+        return counters.reached_limit(config.training, config.validation)
+
     def restore(self, train_state: TrainState, run: RunDirectory) -> None:
         """Put the checkpoint into a new train state, once.
 
@@ -78,13 +85,30 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
         CheckpointError: If checkpoints are lost or damaged.
     """
     recovered, reasons = store.recover()
-    refuse_unfit(run, store, config, recovered.checkpoint if recovered else None)
+    _refuse_unfit(run, store, config, recovered.checkpoint if recovered else None)
     if recovered is None:
         # Those steps were never saved; next to the new config they would be misleading.
         run.metrics_file.unlink(missing_ok=True)
         run.samples_file.unlink(missing_ok=True)
         write_config(run, config)
         return None
+    return _read_point(store, config, recovered, reasons)
+
+
+def foresee_resume_point(run: RunDirectory, store: CheckpointStore, config: Config) -> ResumePoint | None:
+    """What `find_resume_point` will find; nothing is written.
+
+    Raises:
+        RunError, CheckpointError: As in `find_resume_point`.
+    """
+    recovered, reasons = store.resumable()
+    _refuse_unfit(run, store, config, recovered.checkpoint if recovered else None)
+    return _read_point(store, config, recovered, reasons) if recovered else None
+
+
+def _read_point(
+    store: CheckpointStore, config: Config, recovered: RecoveredCheckpoint, reasons: Mapping[str, str]
+) -> ResumePoint:
     checkpoint = recovered.checkpoint
     weights, saved = store.load(recovered)
     damaged = [
@@ -99,7 +123,7 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
     return ResumePoint(checkpoint, weights, saved, values, damaged)
 
 
-def refuse_unfit(
+def _refuse_unfit(
     run: RunDirectory, store: CheckpointStore, config: Config, checkpoint: Checkpoint | None
 ) -> None:
     """Check, without writing, that training may continue from ``checkpoint``, or begin if it is None.

@@ -13,7 +13,7 @@ from mt import distributed, processes
 from mt.atomic_files import write_text_atomically
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
-from mt.config.write import hyperparameters
+from mt.config.write import fixed_options
 from mt.data.batches.stream import BatchStream, short_of_one_direction, training_batches
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
@@ -111,10 +111,9 @@ def run_training(
             point = find_resume_point(run, setup.store, config)
             counters = point.values.counters if point else Counters()
             with log_file(run) as note, explain_out_of_memory(config):
-                finished = counters.reached_limit(config.training, config.validation)
-                is_finished = finished is not None and not counters.owes_validation
-                distributed.agree(_Start(is_finished, counters.step))
-                if is_finished:
+                finished = point.why_finished(config) if point else None
+                distributed.agree(_Start(finished is not None, counters.step))
+                if finished is not None:
                     run.stopped_file.unlink(missing_ok=True)
                     return Outcome(finished, counters, was_finished=True)
                 # With this line, `mt show` recognises the start of a session.
@@ -299,7 +298,7 @@ def _progress(
         clip_norm=config.training.clip_norm,
     )
     if progress.starts_curves:
-        progress.show_options(hyperparameters(config))
+        progress.show_options(fixed_options(config))
         progress.show_corpus(prepared.report, prepared.dropped)
         num_epochs = total_steps / batches.num_steps(0) if total_steps else math.inf
         if warning := short_of_one_direction(config, num_epochs):

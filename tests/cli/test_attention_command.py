@@ -91,7 +91,7 @@ def test_the_page_names_the_run_in_which_it_is_called(
 ) -> None:
     monkeypatch.chdir(trained.path / folder)
     assert call("attention", "--run", run, SENTENCE).code == 0
-    assert "<title>Attention of tiny, checkpoint best</title>" in Path("attention.html").read_text()
+    assert "<title>Attention of tiny, step_0000100</title>" in Path("attention.html").read_text()
 
 
 def test_given_translations_are_shown_instead(call: Call, trained: RunDirectory) -> None:
