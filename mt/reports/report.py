@@ -9,7 +9,7 @@ from datetime import datetime
 from mt.config.write import changed_options, config_to_yaml
 from mt.display import counted
 from mt.errors import RunError
-from mt.evaluation.scores import Score
+from mt.evaluation.scores import SCORE_NAMES, Score
 from mt.reports.facts import RunFacts
 from mt.reports.log import TrainingSession
 from mt.reports.samples import RankedSamples
@@ -17,7 +17,6 @@ from mt.reports.story import outcome
 from mt.reports.table import short_count, short_duration
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
-_VALIDATION_SCORES = {"bleu": "BLEU", "chrf": "chrF2"}
 _MAX_ROWS = 100
 
 
@@ -104,7 +103,7 @@ class Report:
         if best is None or best.record is None:
             return
         validation = corpus.splits.get("validation") if corpus else None
-        for key, name in _VALIDATION_SCORES.items():
+        for key, name in SCORE_NAMES.items():
             if key in best.record.metrics:
                 signature = self.facts.log.signatures.get(name, "unknown")
                 score = Score(name, best.record.metrics[key], signature)
