@@ -11,9 +11,8 @@ from mt.display import counted
 from mt.errors import RunError
 from mt.evaluation.scores import SCORE_NAMES, Score
 from mt.reports.facts import RunFacts
-from mt.reports.log import TrainingSession
 from mt.reports.samples import RankedSamples
-from mt.reports.story import outcome
+from mt.reports.story import told
 from mt.reports.table import short_count, short_duration
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
@@ -149,7 +148,7 @@ class Report:
         sessions = self.facts.log.sessions
         is_running = self.facts.summary.state == "running"
         return [
-            (each.started, _told(each, is_running=is_running and each is sessions[-1]), each.warnings)
+            (each.started, told(each, is_running=is_running and each is sessions[-1]), each.warnings)
             for each in sessions[-_MAX_ROWS:]
         ]
 
@@ -188,8 +187,3 @@ class Report:
 def _split_of(row: ScoreRow) -> str:
     """The last word of a corpus and split, such as ``test``."""
     return row.data.rpartition(", ")[2]
-
-
-def _told(session: TrainingSession, *, is_running: bool) -> str:
-    begun = f"resumed from step {session.first_step:,}" if session.first_step else "started"
-    return f"{begun}; {outcome(session, is_running=is_running)}"
