@@ -5,6 +5,7 @@ Every problem with a file is an OSError whose ``strerror`` completes the sentenc
 """
 
 import errno
+import hashlib
 import os
 import stat
 from io import BufferedReader
@@ -69,6 +70,16 @@ def read_bytes(path: Path, *, max_bytes: int, folder: int | None = None) -> byte
         # Some files in /proc are endless, and reading them may return None.
         content = file.read(max_bytes + 1) or b""
     return _bounded(content, max_bytes, path)
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a regular file in hexadecimal, computed without loading it into memory.
+
+    Raises:
+        OSError: If it cannot be opened by `open_regular` or read.
+    """
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_given(path: Path, *, max_bytes: int) -> bytes:

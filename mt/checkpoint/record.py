@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from mt import __version__
 from mt.errors import CheckpointError
-from mt.regular_files import decode_utf8, open_regular, read_bytes
+from mt.regular_files import decode_utf8, open_regular, read_bytes, sha256
 
 FORMAT_VERSION = 2
 RECORD, MODEL = "checkpoint.json", "model.safetensors"
@@ -216,8 +216,8 @@ def verify_part(checkpoint: Checkpoint, part: str) -> None:
     Raises:
         DamagedError: As in `read_part`.
     """
-    with explain_unreadable(part), open_regular(checkpoint.folder / part) as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    with explain_unreadable(part):
+        found = sha256(checkpoint.folder / part)
     _compare(checkpoint, part, found)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-from ctranslate2.specs import TransformerSpec, attention_spec, common_spec, transformer_spec
+from ctranslate2.specs import TransformerSpec, common_spec, transformer_spec
 from torch import Tensor, nn
 
 from mt.config.model import ModelConfig
@@ -13,7 +13,6 @@ from mt.inference.exported_folder import ExportPrecision
 from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.decoder import DecoderLayer
 from mt.transformer.encoder import EncoderLayer
-from mt.transformer.layer import Residual
 from mt.transformer.positional_encoding import positional_encoding
 from mt.transformer.transformer import Transformer
 
@@ -80,10 +79,10 @@ def _encoder_layer(
     attention = layer.self_attention
     _linear(spec.self_attention.linear[0], attention.query, attention.key, attention.value)
     _linear(spec.self_attention.linear[1], attention.output)
-    _norm_of(spec.self_attention, layer.self_attention_residual)
+    _norm(spec.self_attention.layer_norm, layer.self_attention_residual.norm)
     _linear(spec.ffn.linear_0, layer.feed_forward.inner)
     _linear(spec.ffn.linear_1, layer.feed_forward.outer)
-    _norm_of(spec.ffn, layer.feed_forward_residual)
+    _norm(spec.ffn.layer_norm, layer.feed_forward_residual.norm)
 
 
 def _decoder_layer(spec: transformer_spec.TransformerDecoderLayerSpec, layer: DecoderLayer) -> None:
@@ -92,7 +91,7 @@ def _decoder_layer(spec: transformer_spec.TransformerDecoderLayerSpec, layer: De
     _linear(spec.attention.linear[0], attention.query)
     _linear(spec.attention.linear[1], attention.key, attention.value)
     _linear(spec.attention.linear[2], attention.output)
-    _norm_of(spec.attention, layer.cross_attention_residual)
+    _norm(spec.attention.layer_norm, layer.cross_attention_residual.norm)
 
 
 def _linear(spec: common_spec.LinearSpec, *layers: nn.Linear) -> None:
@@ -104,12 +103,6 @@ def _linear(spec: common_spec.LinearSpec, *layers: nn.Linear) -> None:
             for layer in layers
         ]
     )
-
-
-def _norm_of(
-    spec: attention_spec.MultiHeadAttentionSpec | transformer_spec.FeedForwardSpec, residual: Residual
-) -> None:
-    _norm(spec.layer_norm, residual.norm)
 
 
 def _norm(spec: common_spec.LayerNormSpec, norm: nn.LayerNorm) -> None:

@@ -15,7 +15,7 @@ from mt.export.same_rules import Nudged, SharedAmongAllowed, Steered
 from mt.inference.engines import OwnEngine
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.score import label_log_probs
-from mt.inference.segments import Segment
+from mt.inference.segments import Segment, as_translation
 from mt.inference.text_search import TextSearch
 from mt.search.ensemble import Member
 from mt.search.hypothesis import Hypothesis
@@ -172,7 +172,8 @@ class Verifier:
                 break
             segment, one, other = segments[place], ours[place][0], theirs[place][0]
             our_text, their_text = (
-                self._own.as_lines(1, [_alone(segment)], [[each]])[0][0].text for each in (one, other)
+                as_translation(segment, each, each.score, self._own.tgt_tokenizer).text
+                for each in (one, other)
             )
             our_score, their_score = self._score(segment, one), self._score(segment, other)
             is_near_tie = self._is_near_tie(segment, one, other, strategy)
@@ -224,10 +225,6 @@ def _differing(ours: Sequence[Sequence[Hypothesis]], theirs: Sequence[Sequence[H
 def _num_lines(segments: Sequence[Segment], places: Sequence[int]) -> int:
     """How many lines have one of these segments."""
     return len({segments[place].place for place in places})
-
-
-def _alone(segment: Segment) -> Segment:
-    return Segment(0, segment.line, 0, segment.tokens, segment.prefix)
 
 
 def _timed(

@@ -1,6 +1,5 @@
 """Loading a checkpoint of a run: config, model and tokenizers, each verified."""
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from mt.config.load import load_config
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import SearchPrecision, overflow_remedy
 from mt.errors import CheckpointError, Remedy, RunError
-from mt.regular_files import open_regular
+from mt.regular_files import sha256
 from mt.run_directory import RunDirectory
 from mt.search.model import TeacherForced
 from mt.special_tokens import BOS_ID, EOS_ID
@@ -158,8 +157,7 @@ def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:
     checksums = {}
     for side, path in (("src", run.src_tokenizer_file), ("tgt", run.tgt_tokenizer_file)):
         try:
-            with open_regular(path) as file:
-                checksums[side] = hashlib.file_digest(file, "sha256").hexdigest()
+            checksums[side] = sha256(path)
         except OSError as error:
             raise RunError(
                 f"cannot read the tokenizer {path}: {error.strerror}. A copy of the run may still have it.",

@@ -161,15 +161,11 @@ def refuse_too_large(size: ModelSize, device: torch.device) -> None:
 
 def largest_batches(pairs: EncodedPairs, batches: Sequence[Indices]) -> list[Indices]:
     """The batch with the most positions, including padding, and the one with the longest sentence."""
-    src, tgt = pairs.src.lengths, pairs.tgt.lengths
-
-    def num_positions(batch: Indices) -> int:
-        return len(batch) * (int(src[batch].max()) + int(tgt[batch].max()))
 
     def longest(batch: Indices) -> int:
-        return max(int(src[batch].max()), int(tgt[batch].max()))
+        return int(max(pairs.src.lengths[batch].max(), pairs.tgt.lengths[batch].max()))
 
-    widest, longest_of_all = max(batches, key=num_positions), max(batches, key=longest)
+    widest, longest_of_all = max(batches, key=pairs.num_positions), max(batches, key=longest)
     return [widest] if longest(widest) == longest(longest_of_all) else [widest, longest_of_all]
 
 

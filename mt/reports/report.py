@@ -9,15 +9,13 @@ from datetime import datetime
 from mt.config.write import changed_options, config_to_yaml
 from mt.display import counted
 from mt.errors import RunError
-from mt.evaluation.scores import Score
+from mt.evaluation.scores import SCORE_NAMES, Score
 from mt.reports.facts import RunFacts
-from mt.reports.log import TrainingSession
 from mt.reports.samples import RankedSamples
-from mt.reports.story import outcome
+from mt.reports.story import told
 from mt.reports.table import short_count, short_duration
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
-_VALIDATION_SCORES = {"bleu": "BLEU", "chrf": "chrF2"}
 _MAX_ROWS = 100
 
 
@@ -104,7 +102,7 @@ class Report:
         if best is None or best.record is None:
             return
         validation = corpus.splits.get("validation") if corpus else None
-        for key, name in _VALIDATION_SCORES.items():
+        for key, name in SCORE_NAMES.items():
             if key in best.record.metrics:
                 signature = self.facts.log.signatures.get(name, "unknown")
                 score = Score(name, best.record.metrics[key], signature)
@@ -150,7 +148,7 @@ class Report:
         sessions = self.facts.log.sessions
         is_running = self.facts.summary.state == "running"
         return [
-            (each.started, _told(each, is_running=is_running and each is sessions[-1]), each.warnings)
+            (each.started, told(each, is_running=is_running and each is sessions[-1]), each.warnings)
             for each in sessions[-_MAX_ROWS:]
         ]
 
@@ -189,8 +187,3 @@ class Report:
 def _split_of(row: ScoreRow) -> str:
     """The last word of a corpus and split, such as ``test``."""
     return row.data.rpartition(", ")[2]
-
-
-def _told(session: TrainingSession, *, is_running: bool) -> str:
-    begun = f"resumed from step {session.first_step:,}" if session.first_step else "started"
-    return f"{begun}; {outcome(session, is_running=is_running)}"

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 
-from mt.config.load import load_config
 from mt.display import progress_bar
 from mt.errors import DataError
 from mt.evaluation.analysis import ScoredSentence, sentence_scores
@@ -57,7 +56,7 @@ def rank_samples(
     Raises:
         DataError: If the corpus cannot be read.
     """
-    validation = load_evaluation_set(load_config(run.config_file), "validation")
+    validation = load_evaluation_set(loaded.config, "validation")
     count = len(validation.sources)
     places = list(range(count))
     translations = _evaluated(run, loaded, validation)

@@ -122,23 +122,24 @@ def _sessions(facts: RunFacts) -> Iterator[str]:
         yield f"... {len(sessions) - _MAX_ROWS} earlier ones"
     for session in sessions[-_MAX_ROWS:]:
         is_running = session is sessions[-1] and facts.summary.state == "running"
-        begun = f"resumed from step {session.first_step:,}" if session.first_step else "started"
-        yield one_line(f"{session.started}  {begun}; {outcome(session, is_running=is_running)}")
+        yield one_line(f"{session.started}  {told(session, is_running=is_running)}")
         for warning in session.warnings[:_MAX_ROWS]:
             yield f"    warning: {one_line(warning, 300)}"
         if len(session.warnings) > _MAX_ROWS:
             yield f"    ... {counted(len(session.warnings) - _MAX_ROWS, 'more warning')}"
 
 
-def outcome(session: TrainingSession, *, is_running: bool) -> str:
-    """How a session ended, in words."""
+def told(session: TrainingSession, *, is_running: bool) -> str:
+    """How a session began and ended, in words."""
+    begun = f"resumed from step {session.first_step:,}" if session.first_step else "started"
     if is_running:
-        return "still running"
-    if session.outcome is None:
-        return (
-            f"the log does not say how it ended, as after a kill; the last line is from {session.last_line}"
-        )
-    return session.outcome[0].lower() + session.outcome[1:]
+        ended = "still running"
+    elif session.outcome is None:
+        last = f"the last line is from {session.last_line}"
+        ended = f"the log does not say how it ended, as after a kill; {last}"
+    else:
+        ended = session.outcome[0].lower() + session.outcome[1:]
+    return f"{begun}; {ended}"
 
 
 def _checkpoints(facts: RunFacts) -> Iterator[str]:

@@ -48,8 +48,9 @@ def test_no_input_is_replaced_by_the_results(call: Call, trained: RunDirectory) 
     for arguments in (("compare", trained.path, "b"), ("evaluate", "--run", trained.path)):
         code, _, err = call(*arguments, "--json", trained.config_file)
         assert (code, "would be replaced" in err) == (2, True)
-        code, _, err = call(*arguments, "--data", "a,b", "--json", "b")
-        assert (code, "would be replaced" in err) == (2, True)
+        # A file of the corpus that is no other input.
+        code, _, err = call(*arguments, "--data", "a,ref", "--json", "ref")
+        assert (code, "ref would be replaced" in err) == (2, True)
     assert trained.config_file.read_bytes() == config
 
 

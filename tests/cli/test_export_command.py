@@ -1,5 +1,6 @@
 """`mt export`, and `mt translate` with what it wrote."""
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -168,6 +169,19 @@ def test_a_damaged_folder_is_not_translated_with(exported: str, name: str, call:
     assert "Export the run again" in err
     file.unlink()
     assert call("translate", "--run", exported, "milk")[0] == 2
+
+
+@pytest.mark.parametrize("name", ["../notes.txt", "{here}/notes.txt", "NUL\0"])
+def test_a_record_that_names_a_file_elsewhere_is_refused(exported: str, name: str, call: Call) -> None:
+    Path("notes.txt").write_text("mine")
+    name = name.format(here=Path.cwd())
+    record = Path(exported) / "mt_export.json"
+    content = json.loads(record.read_text())
+    content["checksums"][name] = hashlib.sha256(b"mine").hexdigest()
+    record.write_text(json.dumps(content))
+    code, out, err = call("translate", "--run", exported, "milk")
+    assert (code, out) == (2, "")
+    assert "missing or damaged" in err
 
 
 def test_only_an_earlier_export_is_replaced(exported: str, call: Call) -> None:

@@ -32,6 +32,12 @@ def refused(ended: Ended, *parts: str) -> None:
         assert part in last
 
 
+@pytest.fixture(autouse=True)
+def _no_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not refused ends at once; a service would wait for requests until a signal."""
+    monkeypatch.setattr(server, "serve", lambda *arguments, **options: None)
+
+
 def test_an_address_that_is_taken_is_named_with_a_way_out(call: Call, trained: RunDirectory) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -61,10 +67,7 @@ def test_a_limit_of_more_than_a_day_is_refused(seconds: str, call: Call, trained
     assert (ended.code, "--timeout" in ended.err, "86400" in ended.err) == (2, True, True)
 
 
-def test_a_layer_to_align_by_needs_float32(
-    call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "serve", lambda *arguments, **options: None)
+def test_a_layer_to_align_by_needs_float32(call: Call, trained: RunDirectory) -> None:
     options = ("--layer", "1", "--precision", "int8")
     refused(call("serve", "--run", trained.path, "--port", "0", *options), "--layer", "float32")
 

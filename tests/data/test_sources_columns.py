@@ -214,7 +214,7 @@ def test_a_column_without_a_name_is_not_what_was_meant(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", ["", "en;de\nGo.;Geh.\n"])
-def test_a_line_of_line_ends_is_no_header(rows: str, tmp_path: Path) -> None:
+def test_a_line_of_line_ends_is_not_a_header(rows: str, tmp_path: Path) -> None:
     file = write(tmp_path / "c.csv", "\r\r\n" + rows)
     if rows:
         assert load(file) == [("Go.", "Geh.")]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,15 @@ def test_sampling_is_a_function_of_seed_and_line(translator: Translator) -> None
     assert draw(SENTENCES[:5], temperature=0.01) == translator.translate(SENTENCES[:5])
     assert draw(SENTENCES, seed=10**30) != together
     assert not any(token in line for line in together for token in SPECIAL_TOKENS)
+
+
+def test_each_sentence_of_a_split_line_is_drawn_for_itself(translator: Translator) -> None:
+    lines = [" ".join([SENTENCES[0]] * 8)] * 2
+    # At this temperature all tokens are equally likely, so that equal sentences hardly ever get equal draws.
+    found = translator.n_best(lines, strategy=Sampling(1e30, 3))
+    parts = [part for [translation] in found for part in translation.parts]
+    assert [(segment.line, segment.number) for segment, _ in parts] == [*product((1, 2), range(8))]
+    assert len({tuple(hypothesis.ids) for _, hypothesis in parts}) == len(parts)
 
 
 @pytest.mark.parametrize("token", [*SPECIAL_TOKENS, "</s>", "[EOS]", "[PAD]"])

@@ -87,6 +87,10 @@ class EncodedPairs:
         """Target tokens divided by source tokens over all pairs, EOS included."""
         return float(self.tgt.lengths.sum(dtype="int64") / self.src.lengths.sum(dtype="int64"))
 
+    def num_positions(self, indices: npt.NDArray[np.integer]) -> int:
+        """Positions of a batch of the pairs at ``indices``, including padding (`Batch.num_positions`)."""
+        return len(indices) * int(self.src.lengths[indices].max() + self.tgt.lengths[indices].max())
+
     def select(self, indices: npt.NDArray[np.integer]) -> tuple[list[Ids], list[Ids]]:
         """Sources and targets at ``indices``, as `collate` takes them."""
         return [self.src[i] for i in indices], [self.tgt[i] for i in indices]

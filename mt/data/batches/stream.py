@@ -201,12 +201,7 @@ class BatchStream:
     def largest_batch(self, epoch: int) -> Batch:
         """The batch of an epoch that takes the most memory."""
         pairs, batches = self.epoch(epoch).pairs, self.epoch(epoch).batches
-
-        def num_positions(indices: Indices) -> int:
-            longest = pairs.src.lengths[indices].max() + pairs.tgt.lengths[indices].max()
-            return len(indices) * int(longest)
-
-        largest = max(range(len(batches)), key=lambda number: num_positions(batches[number]))
+        largest = max(range(len(batches)), key=lambda number: pairs.num_positions(batches[number]))
         return self._batch(batches[largest], epoch, largest)
 
     def _end(self, epoch: int, batch: int) -> int:
