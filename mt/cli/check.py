@@ -54,7 +54,7 @@ def check(
 
     Exit codes:
 
-      0  the run can begin or continue, or is finished, or the batch was recomputed; there may be warnings.
+      0  the run can begin or continue, or the batch was recomputed.
       2  neither is possible; the reason is printed.
     130  stopped by Ctrl-C.
     """

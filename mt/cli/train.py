@@ -111,9 +111,9 @@ def _report(outcome: "Outcome", run: "RunDirectory", *, restart: bool, branches_
         _say_how_to_resume(outcome, restart=restart, branches_off=branches_off)
         return
     if outcome.was_finished:
-        advice = "to start over, add --restart" if not branches_off else "leave out --from-checkpoint"
+        also = " and leave out --from-checkpoint" if branches_off else "; to start over, add --restart"
         typer.echo(
-            f"{run.path} is finished: {outcome.finished}. To train it further, raise that limit; {advice}.",
+            f"{run.path} is finished: {outcome.finished}. To train it further, raise that limit{also}.",
             err=True,
         )
         return

@@ -126,7 +126,7 @@ class TokenizerConfig(Section):
     min_frequency: int = Field(default=2, ge=1)
     """Words that occur less often are unknown; subwords that do are split into smaller ones."""
 
-    max_size: int = Field(default=32_000, gt=len(SPECIAL_TOKENS), lt=10**8)
+    max_size: int = Field(default=32_000, gt=len(SPECIAL_TOKENS))
     """Maximum number of entries in a vocabulary; the most frequent are kept."""
 
     shared: bool = False

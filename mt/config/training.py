@@ -6,8 +6,8 @@ from pydantic import Field, model_validator
 
 from mt.config.section import MAY_CHANGE, Section
 
-# Torch multiplies by these numbers in float32. None of them is useful far above 1.
-_TOO_LARGE = 10**6
+# Torch takes these numbers in float32.
+_TOO_LARGE = 1e38
 
 
 class ScheduleConfig(Section):

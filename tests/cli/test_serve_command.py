@@ -108,10 +108,16 @@ def test_a_run_named_by_dots_is_served_by_the_name_of_its_folder(
     call: Call, trained: RunDirectory, served: Callable[[Ask], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names: list[str] = []
-    served(lambda client: names.append(client.get("/health").json()["runs"][0]["run"]))
+
+    def ask(client: TestClient) -> None:
+        [run] = client.get("/health").json()["runs"]
+        names.extend((run["run"], run["checkpoint"]))
+
+    served(ask)
     monkeypatch.chdir(trained.checkpoints_dir)
     ended = call("serve", "--run", "..", "--port", "0", "--device", "cpu")
-    assert (ended.code, names) == (0, [trained.path.name])
+    best = (trained.checkpoints_dir / "best").read_text().strip()
+    assert (ended.code, names) == (0, [trained.path.name, best])
 
 
 def test_an_exported_folder_is_served_as_the_run_beside_it(

@@ -49,6 +49,15 @@ def test_a_run_from_a_checkpoint_of_another(call: Call, tiny_config_file: Path) 
     assert code == 0
     assert "continuing in runs/branch from" in err
     assert Path("runs/branch/checkpoints/step_0000012").is_dir()
+    # One whose limit is reached already, and the advice for it.
+    finished = ("--from-checkpoint", "runs/tiny/checkpoints/step_0000012")
+    code, _, err = call("train", "-c", tiny_config_file, *finished, "--run", "runs/same")
+    assert code == 0
+    assert err.endswith("To train it further, raise that limit and leave out --from-checkpoint.\n")
+    code, _, err = call(
+        "train", "-c", tiny_config_file, "--run", "runs/same", "--set", "training.max_steps=13"
+    )
+    assert (code, "after 13 steps" in err) == (0, True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])

@@ -104,7 +104,7 @@ MISTAKES = [
     ),
     (
         "schedule:\n  learning_rate: 1e999\n",
-        "line 8: schedule.learning_rate must be a number above 0, not 1e999.",
+        "line 8: schedule.learning_rate must be a number above 0 and below 1e+38, not 1e999.",
     ),
     (
         "cleaning:\n  src_script: han\n",

@@ -289,3 +289,12 @@ def test_text_in_any_unicode_form_is_read_in_one(
         assert tokenizer.decode(ids) == normalise_spacing(text)
         # No accent is lost of what may have to be copied.
         assert "".join(words) == "".join(apart.split())
+
+
+@pytest.mark.parametrize("kind", ["bpe", "bpe_metaspace"])
+def test_a_size_that_no_memory_holds_is_no_limit(kind: Literal["bpe", "bpe_metaspace"]) -> None:
+    sizes = [
+        train_tokenizer(["a cat and a dog"] * 3, TokenizerConfig(kind=kind, max_size=size)).size
+        for size in (5_000, 10**18)
+    ]
+    assert sizes[0] == sizes[1]

@@ -115,6 +115,21 @@ def test_the_run_is_told_ahead(check: Check) -> None:
     assert " of 3 validations" in value_of(run, "time")
 
 
+def test_a_run_that_has_begun_says_what_is_done(
+    check: Check, make_config: MakeConfig, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "runs" / "tiny")
+    run_training(make_config("training.max_steps=4"), run)
+    sections = check()
+    assert value_of(sections["the"], "length") == "12 steps, limited by training.max_steps"
+    assert value_of(sections["the"], "done").startswith("4 steps of them, in ")
+    assert sections["the"].verdict == "This run can continue from step 4."
+    sections = check("training.max_steps=4", "data.path=/nowhere")
+    assert list(sections) == ["config", "the"]
+    assert sections["the"].lines == ["finished: training.max_steps (4) reached"]
+    assert sections["the"].verdict == "This run is finished: raise that limit to train it further."
+
+
 def test_a_corpus_too_large_to_look_at_whole(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     small_batches = ("training.batch_tokens=20", "training.max_epochs=2", "training.max_steps=null")
     whole = check(*small_batches)

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,18 @@ def test_the_weights_are_those_that_take_the_steps_not_their_average(
     averaged, own = losses
     assert found.loss == pytest.approx(own, rel=1e-5)
     assert abs(own - averaged) > 1e-3
+
+
+def test_the_weights_are_those_before_the_step_unless_they_are_gone(
+    make_config: MakeConfig, run: RunDirectory, nan_at: Callable[[set[int]], list[Batch]]
+) -> None:
+    nan_at({14})
+    run_training(make_config("checkpoint.keep=9"), run)
+    (file,) = (run.path / "bad_batches").iterdir()
+    assert replay(run, file, checkpoint=None, device=CPU).checkpoint == "step_0000006"
+    assert replay(run, file, checkpoint="latest", device=CPU).checkpoint == "step_0000012"
+    shutil.rmtree(run.checkpoints_dir / "step_0000006")
+    assert replay(run, file, checkpoint=None, device=CPU).checkpoint == "step_0000012"
 
 
 def test_the_replay_computes_the_batch(kept: list[Batch], run: RunDirectory) -> None:

@@ -325,6 +325,10 @@ def test_when_the_time_is_up_the_run_is_saved_and_there_is_more_to_do(
     outcome = run_training(make_config("training.max_steps=7"), shorter)
     assert outcome.finished == "training.max_steps (7) reached"
     assert not shorter.stopped_file.exists()
+    # It has been validated by now, so that there is nothing left to do.
+    shorter.stopped_file.write_text("the time is up\n")
+    assert run_training(make_config("training.max_steps=7"), shorter).was_finished
+    assert not shorter.stopped_file.exists()
     run_training(make_config(), run)
     assert not run.stopped_file.exists()
     assert_same(run, unbroken)

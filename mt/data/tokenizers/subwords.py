@@ -19,6 +19,8 @@ PIECES = Regex(r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^ \p{L}\p{M}\p{N}]+")
 SPACE_MARK = "▁"
 # The printable character that byte-level BPE has for the byte of the space.
 SPACE_BYTE = "Ġ"
+# More than any file of a tokenizer holds. The library reserves room for this many in advance.
+_MOST_ENTRIES = 10_000_000
 # If the text itself contains that mark, or the escape character, they are escaped.
 ESCAPED = {ESCAPE: ESCAPE + "a", SPACE_MARK: ESCAPE + "b"}
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
@@ -38,7 +40,7 @@ def byte_level_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, l
     tokenizer.normalizer = _normalizer(lowercase=lowercase, more=[normalizers.Prepend(" ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(PIECES, "isolated"), _TO_BYTES])
     trainer = trainers.BpeTrainer(
-        vocab_size=max_size,
+        vocab_size=min(max_size, _MOST_ENTRIES),
         min_frequency=min_frequency,
         special_tokens=list(SPECIAL_TOKENS),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
@@ -68,7 +70,7 @@ def metaspace_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lo
         [pre_tokenizers.Split(PIECES, "isolated"), _show_spaces()]
     )
     trainer = trainers.BpeTrainer(
-        vocab_size=max_size,
+        vocab_size=min(max_size, _MOST_ENTRIES),
         min_frequency=min_frequency,
         special_tokens=[*SPECIAL_TOKENS, *BYTES],
         initial_alphabet=characters,
