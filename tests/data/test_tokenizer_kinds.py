@@ -292,7 +292,7 @@ def test_text_in_any_unicode_form_is_read_in_one(
 
 
 @pytest.mark.parametrize("kind", ["bpe", "bpe_metaspace"])
-def test_a_size_that_no_memory_holds_is_no_limit(kind: Literal["bpe", "bpe_metaspace"]) -> None:
+def test_a_vocabulary_size_beyond_memory_does_not_crash(kind: Literal["bpe", "bpe_metaspace"]) -> None:
     sizes = [
         train_tokenizer(["a cat and a dog"] * 3, TokenizerConfig(kind=kind, max_size=size)).size
         for size in (5_000, 10**18)

@@ -115,7 +115,7 @@ def test_the_run_is_told_ahead(check: Check) -> None:
     assert " of 3 validations" in value_of(run, "time")
 
 
-def test_a_run_that_has_begun_says_what_is_done(
+def test_a_run_that_exists_shows_how_much_is_done(
     check: Check, make_config: MakeConfig, tmp_path: Path
 ) -> None:
     run = RunDirectory(tmp_path / "runs" / "tiny")
