@@ -19,12 +19,12 @@ PIECES = Regex(r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^ \p{L}\p{M}\p{N}]+")
 SPACE_MARK = "▁"
 # The printable character that byte-level BPE has for the byte of the space.
 SPACE_BYTE = "Ġ"
-# More than any file of a tokenizer holds. The library reserves room for this many in advance.
-_MOST_ENTRIES = 10_000_000
 # If the text itself contains that mark, or the escape character, they are escaped.
 ESCAPED = {ESCAPE: ESCAPE + "a", SPACE_MARK: ESCAPE + "b"}
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
+# More than any file of a tokenizer holds. The library reserves room for this many in advance.
+_MOST_ENTRIES = 10_000_000
 _TO_BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 # How byte-level BPE writes the bytes 80 to BF, which continue a character: here each is the second of two.
 _CONTINUING = frozenset(_TO_BYTES.pre_tokenize_str("".join(map(chr, range(0x80, 0xC0))))[0][0][1::2])
