@@ -48,7 +48,7 @@ class OwnEngine:
     """The searches of `mt.search` over a model of ours, or an ensemble."""
 
     def __init__(self, model: EncoderDecoder[Any], device: torch.device) -> None:
-        """``model`` must be on ``device``, and in evaluation mode when it is used."""
+        """``model`` must be on ``device``."""
         self.model = model
         self.device = device
 

@@ -46,33 +46,30 @@ class Translator(TextSearch):
         dictionary: Mapping[str, str] | None = None,
         others: Sequence[LoadedModel] = (),
         target_ratio: float = 1.0,
-        precision: SearchPrecision | None = None,
+        precision: SearchPrecision = "float32",
     ) -> None:
-        """Combine a model, which must be in evaluation mode when it is used, with its tokenizers.
+        """Pack the current weights of a model, and combine it with its tokenizers.
 
         Args:
             config: The config that the model was built from.
-            model: The model.
+            model: The model. Its weights must not change while this translator is in use.
             src_tokenizer: The tokenizer of the source language.
             tgt_tokenizer: The tokenizer of the target language.
             dictionary: Source words, with the translations to use for them.
             others: The other models of an ensemble, with the same vocabularies.
             target_ratio: Target tokens per source token in the training data, for `length_limit`.
-            precision: Pack the current weights in this precision, which is faster; None computes with the
-                model itself, whose weights may change between two translations.
+            precision: What to compute in, and to pack the weights in.
 
         Raises:
             ConfigError: If there is a dictionary, but a model has not learnt to copy words.
         """
         self.config = config
         configs = [config, *(other.config for other in others)]
-        # For attention.
-        self.plain_model = model if precision in (None, "float32") and not others else None
+        # For attention, which is recorded in evaluation mode.
+        self.plain_model = model if precision == "float32" and not others else None
         plain = [model, *(other.model for other in others)]
         widths = [each.output.in_features for each in plain]
-        self._models: Sequence[Member] = (
-            plain if precision is None else [PackedTransformer(each, precision) for each in plain]
-        )
+        self._models = [PackedTransformer(each, precision) for each in plain]
         self.model: Member = EnsembleModel(self._models, widths) if others else self._models[0]
         # An ensemble can only do what all of its models can.
         super().__init__(
@@ -84,7 +81,7 @@ class Translator(TextSearch):
             target_ratio=target_ratio,
             copies_words=all(each.copies_words for each in configs),
             dictionary=dictionary,
-            precision=precision or "float32",
+            precision=precision,
         )
         # For translations to score: read like sources, so that a copied word is one UNK on both sides.
         self._tgt_reader = SourceReader(tgt_tokenizer, {}, copies=self.copies_words)

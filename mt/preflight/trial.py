@@ -32,6 +32,7 @@ from mt.training.optimizers import count_moments
 from mt.training.step import StepResult
 from mt.training.train_state import new_train_state
 from mt.training.validation import validate
+from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 
 FLOAT_BYTES = 4
@@ -236,16 +237,17 @@ class Trial:
         """Translate the longest source of a batch: its length in tokens, the translation, and the seconds."""
         sentence = max((pairs.src[i] for i in batch), key=len)
         length = len(sentence) + 1
+        model = self._packed()
         started = time.perf_counter()
         most = length_limit(length, self._config.data.max_length, target_ratio=pairs.target_ratio)
-        (written,) = self._write([sentence.tolist()], [most])
+        (written,) = self._write(model, [sentence.tolist()], [most])
         return length, written, time.perf_counter() - started
 
     def measure_validation(self, text: datasets.Dataset, tokenizers: tuple[Tokenizer, Tokenizer]) -> float:
         """Seconds that a validation on ``text`` will take once translations have about the right length.
 
         It is measured on one batch of medium length, with the lengths of the references as limits. The others
-        are expected to take as long for each token.
+        are expected to take as long for each token. The weights are packed once, whatever their number.
         """
         most = self._config.data.max_length - 1
         src, tgt = (
@@ -261,36 +263,45 @@ class Trial:
         src, tgt = [src[i] for i in middle], [tgt[i] for i in middle]
         rows = text.select(middle)
         started = time.perf_counter()
+        model = self._packed()
+        packed = time.perf_counter()
         validate(
             self._train_state.objective,
             [collate(src, tgt)],
             self._train_state.precision,
             translate=lambda _: [
                 tokenizers[1].decode(written.ids)
-                for written in self._write(src, [len(ids) + 1 for ids in tgt])
+                for written in self._write(model, src, [len(ids) + 1 for ids in tgt])
             ],
             sources=rows["src"],
             references=rows["tgt"],
             tgt_tokenizer=tokenizers[1],
         )
-        return (time.perf_counter() - started) * num_tokens / sum(len(ids) + 1 for ids in tgt)
+        share = sum(len(ids) + 1 for ids in tgt) / num_tokens
+        return packed - started + (time.perf_counter() - packed) / share
 
     def _take(self, stream: BatchStream, epoch: int, batch: int) -> tuple[StepResult, int, int]:
         micro_batches, epoch, batch = stream.take(epoch, batch)
         return self._train_state.step(micro_batches), epoch, batch
 
+    def _packed(self) -> PackedTransformer:
+        """The model as a validation translates with it."""
+        return PackedTransformer(self.model, "float32")
+
     @torch.inference_mode()
-    def _write(self, sentences: Sequence[Sequence[int]], limits: Sequence[int]) -> list[Hypothesis]:
+    def _write(
+        self, model: PackedTransformer, sentences: Sequence[Sequence[int]], limits: Sequence[int]
+    ) -> list[Hypothesis]:
         """Search greedily, in two halves if the batch does not fit into memory, as when translating."""
-        self._train_state.objective.eval()
         src_ids = pad(sentences, last=EOS_ID).to(self._device)
         try:
-            return greedy_search(self.model, SearchRequest(src_ids, limits))
+            return greedy_search(model, SearchRequest(src_ids, limits))
         except RuntimeError as error:
             if not is_out_of_memory(error) or len(sentences) == 1:
                 raise
         half = len(sentences) // 2
-        return self._write(sentences[:half], limits[:half]) + self._write(sentences[half:], limits[half:])
+        first = self._write(model, sentences[:half], limits[:half])
+        return first + self._write(model, sentences[half:], limits[half:])
 
 
 def measure_pace(

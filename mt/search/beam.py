@@ -27,7 +27,7 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
     it has N finished hypotheses or reaches its limit. With N = 1 this is greedy search.
 
     Args:
-        model: An encoder-decoder in evaluation mode.
+        model: An encoder-decoder.
         request: The batch and its rules.
         beam: N, and how finished hypotheses are ranked.
 

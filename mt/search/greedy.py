@@ -20,7 +20,7 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 
 
 def greedy_search(model: EncoderDecoder[CacheT], request: SearchRequest) -> list[Hypothesis]:
-    """Translate a batch with a model in evaluation mode: one hypothesis for each sentence, in order."""
+    """Translate a batch by the likeliest token of each step: one hypothesis for each sentence, in order."""
     return write_stepwise(model, request, lambda logits, sentences, step: likeliest(logits))
 
 
@@ -28,7 +28,7 @@ def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose
     """Translate a batch by choosing each next token from the model's logits.
 
     Args:
-        model: An encoder-decoder in evaluation mode.
+        model: An encoder-decoder.
         request: The batch and its rules.
         choose: Picks the next token of each sentence.
 

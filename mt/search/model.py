@@ -9,7 +9,10 @@ class Cache(Protocol):
     """The state of a model between two decoding steps, for each source and each row decoded from it."""
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order; None keeps all sentences."""
+        """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order; None keeps all sentences.
+
+        Each sentence keeps its number of rows: one of them may be repeated in place of another.
+        """
 
 
 CacheT = TypeVar("CacheT", bound=Cache)

@@ -18,7 +18,7 @@ def sample(
     """Translate a batch by sampling.
 
     Args:
-        model: An encoder-decoder in evaluation mode.
+        model: An encoder-decoder.
         request: The batch and its rules.
         sampling: Temperature, seed and cut-offs.
         numbers: The number of each sentence, for example its line, which together with the seed determines

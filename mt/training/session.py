@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice, zip_longest
 
 from mt import distributed, processes
@@ -27,6 +28,7 @@ from mt.training.samples import Sample
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
 from mt.training.validation import ValidationResult, validate
+from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
 
@@ -67,34 +69,18 @@ class Session:
         Raises:
             TrainingError: If the model's logits are NaN or infinite.
         """
-        prepared, validation = self.prepared, self.prepared.corpus.validation
-        translator = Translator(
-            self.config,
-            train_state.objective.model,
-            prepared.src_tokenizer,
-            prepared.tgt_tokenizer,
-            target_ratio=prepared.train.target_ratio,
-        )
-
-        def translate(texts: Sequence[str]) -> list[str]:
-            with progress_bar(len(texts), unit="sentences", description="validating") as bar:
-                return translator.translate(
-                    texts, advance=bar.update, before_each_step=self.interruption.check_share
-                )
-
+        objective, validation = train_state.objective, self.prepared.corpus.validation
         try:
             with train_state.evaluation_weights():
-                result = validate(
-                    train_state.objective,
+                return validate(
+                    objective,
                     self._validation_batches(),
                     train_state.precision,
-                    translate=translate,
+                    translate=partial(self._translate, objective.model),
                     sources=list(validation["src"]),
                     references=list(validation["tgt"]),
-                    tgt_tokenizer=prepared.tgt_tokenizer,
+                    tgt_tokenizer=self.prepared.tgt_tokenizer,
                 )
-                self._attention = attention_images(translator, validation)
-                return result
         except Interrupted:
             self.interruption.agree(stop=True)
             return None
@@ -103,6 +89,26 @@ class Session:
             raise diverged(
                 f"the model's logits are NaN or infinite in the validation at step {step:,}"
             ) from error
+
+    def _translate(self, model: Transformer, sources: Sequence[str]) -> list[str]:
+        """Translate the validation split with the current weights, and draw what they attend to.
+
+        The packed weights are in memory only here: not while the loss is computed, nor while training.
+        """
+        prepared = self.prepared
+        translator = Translator(
+            self.config,
+            model,
+            prepared.src_tokenizer,
+            prepared.tgt_tokenizer,
+            target_ratio=prepared.train.target_ratio,
+        )
+        with progress_bar(len(sources), unit="sentences", description="validating") as bar:
+            hypotheses = translator.translate(
+                sources, advance=bar.update, before_each_step=self.interruption.check_share
+            )
+        self._attention = attention_images(translator, prepared.corpus.validation)
+        return hypotheses
 
     def agree_on_time(self, counters: Counters) -> None:
         """Use the first process's time if time limits the run, because all must agree on its end."""

@@ -94,19 +94,7 @@ class MultiHeadAttention(nn.Module):
         else:
             queries = self.query(x)
             keys, values = _project_at_once(memory, self.key, self.value)
-        return self._attend(queries, self._split(keys), self._split(values), mask)
-
-    def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Project ``(B, Tk, D)`` to keys and values, each ``(B, H, Tk, K)``, for a cache."""
-        return self._split(self.key(memory)), self._split(self.value(memory))
-
-    def attend(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Like `forward`, with keys and values that are already projected."""
-        return self._attend(self.query(x), keys, values, mask)
-
-    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Mask) -> Tensor:
-        """``(B, Tq, D)`` projected queries, ``(B, H, Tk, K)`` keys and values -> ``(B, Tq, D)``."""
-        attended = self.scaled_dot_product(self._split(queries), keys, values, mask)
+        attended = self.scaled_dot_product(self._split(queries), self._split(keys), self._split(values), mask)
         output: Tensor = self.output(join_heads(attended))
         return output
 
@@ -121,14 +109,8 @@ class MultiHeadAttention(nn.Module):
         Returns:
             ``(B, Tq, Tk)`` in float32 or higher; the lowest finite number where the mask is False.
         """
-        return self._scores_of_first_head(x, self._project_to_first_head(self.key, memory), mask)
-
-    def cached_alignment_scores(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-        """Like `alignment_scores`, with keys ``(B, H, Tk, K)`` that are already projected."""
-        return self._scores_of_first_head(x, keys[:, 0], mask)
-
-    def _scores_of_first_head(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
         queries = self._project_to_first_head(self.query, x)
+        keys = self._project_to_first_head(self.key, memory)
         # In float32 even under autocast: the product is small, and has another shape in each batch.
         with torch.autocast(x.device.type, enabled=False):
             exact = torch.promote_types(queries.dtype, torch.float32)

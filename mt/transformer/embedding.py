@@ -32,30 +32,28 @@ class PositionalEmbedding(nn.Module):
         # Computed on demand, only as long as the sentences need, and therefore not saved.
         self.register_buffer("positions", tokens.weight.new_empty(0, tokens.embedding_dim), persistent=False)
 
-    def forward(self, ids: Tensor, start: int = 0, *, kept: Tensor | None = None) -> Tensor:
-        """Embed ``(B, T)`` ids, the first of them at position ``start``, as ``(B, T, D)``.
+    def forward(self, ids: Tensor, *, kept: Tensor | None = None) -> Tensor:
+        """Embed ``(B, T)`` ids, beginning at position 0, as ``(B, T, D)``.
 
         Args:
             ids: ``(B, T)``.
-            start: Position of the first of them.
             kept: ``(B, T)``, False where only the position is embedded; unlike with dropout, the other
                 tokens are not scaled up. None keeps all.
 
         Raises:
             ValueError: If the last position is beyond ``max_length``.
         """
-        end = start + ids.size(1)
+        length = ids.size(1)
         # Read once: another thread may replace it.
         table = self.positions
-        if end > len(table):
+        if length > len(table):
             # Training may use a table that was computed in validation.
             with torch.inference_mode(mode=False):
-                self.positions = table = longer_table(table, end, self.max_length)
-        positions = table[start:end]
+                self.positions = table = longer_table(table, length, self.max_length)
         scales = self.word_dropout(self.tokens.weight.new_full((*ids.shape, 1), self.scale))
         if kept is not None:
             scales = scales * kept[:, :, None]
-        embedded: Tensor = self.dropout(self.tokens(ids) * scales + positions)
+        embedded: Tensor = self.dropout(self.tokens(ids) * scales + table[:length])
         return embedded
 
 

@@ -1,10 +1,12 @@
-"""A trained Transformer for search: weights packed once, few and large operations.
+"""A Transformer for search: weights packed once, few and large operations, one token at a time.
 
-`PackedTransformer` computes the same as `mt.transformer.transformer.Transformer` in evaluation mode; a test
-compares the two. The plain model is the one to train, to read, and to inspect.
+`PackedTransformer` computes the same as `mt.transformer.transformer.Transformer` in evaluation mode; tests
+compare its cached steps with the plain model, which decodes all positions at once and is the one to train, to
+read, and to inspect.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -28,7 +30,7 @@ from mt.transformer.packed_linear import (
     padded,
     step_length,
 )
-from mt.transformer.transformer import DecodedStep, Transformer
+from mt.transformer.transformer import Transformer
 
 Attend = Callable[[Tensor], Tensor]
 """Projections ``(N, ...)`` of N positions -> what they attend to, ``(N, D)``, heads side by side."""
@@ -39,11 +41,25 @@ many keys at once, and its last bits depend on whether that divides their number
 same sentence could then have different translations in different batches."""
 
 
+@dataclass(frozen=True)
+class DecodedStep:
+    """The output of one cached decoding step for R rows."""
+
+    logits: Tensor
+    """``(R, V)``, of the next token of each row."""
+    alignment_scores: Tensor | None
+    """``(R, S)``, as in `mt.transformer.decoder.Decoded`."""
+
+
 class PackedTransformer:
     """The model for search and scoring, in one precision whatever the number of rows."""
 
     def __init__(self, model: Transformer, precision: SearchPrecision) -> None:
-        """Pack the weights of ``model``, on its device; the model is not used afterwards."""
+        """Pack the current weights of ``model``, on its device.
+
+        The matrices of linear layers are copied. In float32, embeddings and norms are those of ``model``
+        itself, whose weights must therefore not change while this is in use.
+        """
         dtype, device = ACTIVATION_DTYPES[precision], model.output.weight.device
         self._attention_dtype = attention_dtype(dtype, device)
         self._is_rounded = precision != "float32"

@@ -20,17 +20,15 @@ class RecordedAttention:
 
     The weights are float32, without gradient and before dropout. Rows are queries and columns are keys:
     each row sums to 1, keys that the mask excludes (padding, future tokens) have exactly 0, and a row
-    without any key to attend to is all zeros. Encoding and teacher-forced decoding are one call each;
-    a cached search makes one call of the decoder for each step.
+    without any key to attend to is all zeros. Encoding and teacher-forced decoding are one call each.
     """
 
     encoder_self: list[list[Tensor]] = field(default_factory=list)
     """Self-attention of the encoder, ``(B, H, S, S)``."""
     decoder_self: list[list[Tensor]] = field(default_factory=list)
-    """Masked self-attention of the decoder, ``(B, H, T, T)``; in cached step t, ``(R, H, 1, t)``."""
+    """Masked self-attention of the decoder, ``(B, H, T, T)``."""
     cross: list[list[Tensor]] = field(default_factory=list)
-    """Attention of the decoder over the source, ``(B, H, T, S)``; in a cached step ``(B, H, R / B, S)``, for
-    R rows that are decoded for B sentences."""
+    """Attention of the decoder over the source, ``(B, H, T, S)``."""
 
 
 @contextmanager

@@ -1,30 +1,21 @@
 """The whole model: encoder, decoder, and the projection to the vocabulary (Vaswani et al. 2017, figure 1)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from mt.masks import Mask
-from mt.transformer.cache import DecoderCache
 from mt.transformer.decoder import Decoded, Decoder
 from mt.transformer.embedding import PositionalEmbedding
 from mt.transformer.encoder import Encoder
 
 
-@dataclass(frozen=True)
-class DecodedStep:
-    """The output of one cached decoding step for R rows."""
-
-    logits: Tensor
-    """``(R, V)``, of the next token of each row."""
-    alignment_scores: Tensor | None
-    """``(R, S)``, as in `mt.transformer.decoder.Decoded`."""
-
-
 class Transformer(nn.Module):
-    """The model. Training and search use it through `encode` and `decode` (or `decode_step`)."""
+    """The model, for training and for reading whole translations (teacher forcing).
+
+    `mt.transformer.packed_transformer.PackedTransformer` writes translations with its weights.
+    """
 
     def __init__(
         self,
@@ -84,18 +75,6 @@ class Transformer(nn.Module):
         """Project hidden states ``(..., D)`` to logits ``(..., V)``."""
         logits: Tensor = self.output(hidden)
         return logits
-
-    def start_cache(
-        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
-    ) -> DecoderCache:
-        """Return an empty cache, with ``rows_per_sentence`` rows of up to ``max_length`` tokens each."""
-        return self.decoder.start_cache(memory, src_mask, max_length, rows_per_sentence)
-
-    def decode_step(self, ids: Tensor, cache: DecoderCache, *, with_alignment: bool = False) -> DecodedStep:
-        """Decode the newest token of each row ``(R,)``; the cache grows by it."""
-        embedded = self.tgt_embedding(ids[:, None], start=cache.length)
-        decoded = self.decoder.step(embedded, cache, with_alignment=with_alignment)
-        return DecodedStep(self.project(decoded.hidden[:, 0]), decoded.alignment_scores)
 
     def weights(self) -> dict[str, Tensor]:
         """Return every parameter by its first name; tied parameters appear once."""

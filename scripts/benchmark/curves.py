@@ -126,7 +126,7 @@ def bleu(model: Transformer, job: Job, data: DataConfig) -> float:
     src, tgt = (Tokenizer.load(job.folder / f"{side}_tokenizer.json") for side in ("src", "tgt"))
     config = run_config(job.size, max_length=job.workload.description.max_length)
     pairs = load_split(data, "validation")
-    found = Translator(config, model.eval(), src, tgt).translate(list(pairs["src"]))
+    found = Translator(config, model, src, tgt).translate(list(pairs["src"]))
     return score_translations(found, list(pairs["tgt"]))["bleu"].value
 
 

@@ -26,6 +26,7 @@ from mt.inference.text_search import TextSearch
 from mt.search.ensemble import Member
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
+from mt.transformer.packed_transformer import PackedTransformer
 
 MakeLoaded = Callable[..., LoadedModel]
 Pairs = tuple[list[str], list[str]]
@@ -203,7 +204,7 @@ def test_a_model_that_loses_bleu_is_refused_in_any_precision(
     make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
 ) -> None:
     target, loaded = _ctranslate2(), make_loaded()
-    own = _exported_by(loaded, loaded.model)
+    own = _exported_by(loaded, _packed(loaded))
     # What it writes itself is the reference, so that its BLEU is 100.
     references = [text or "." for text in own.translate(pairs[0][:12])]
 
@@ -223,6 +224,10 @@ def test_a_precision_that_the_program_does_not_have_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match="transformers cannot be saved in int8, only in float32 or bf16"):
         _export(make_loaded(), _transformers(), pairs, tmp_path / "out", precision="int8")
+
+
+def _packed(loaded: LoadedModel) -> PackedTransformer:
+    return PackedTransformer(loaded.model, "float32")
 
 
 def _exported_by(loaded: LoadedModel, model: Member) -> TextSearch:
@@ -249,7 +254,7 @@ def test_a_difference_that_rounding_explains_is_named_a_near_tie(
         weight = loaded.model.output.weight[4 : 4 + 2 * num_twins]
         weight[1::2] = weight[::2] * (1 - 1e-6)
     verifier = Verifier(loaded, pairs[0][:20], pairs[1][:20], before_softmax=False)
-    rounded = _exported_by(loaded, Nudged(loaded.model, 1e-5, seed=99))
+    rounded = _exported_by(loaded, Nudged(_packed(loaded), 1e-5, seed=99))
     found = verifier.compare(rounded, "some search", strategy, exact=True)
     assert 0 < len(found.mismatches) == 20 - found.num_same
     for each in found.mismatches:
@@ -265,7 +270,7 @@ def test_a_line_in_several_segments_is_one_sentence(make_loaded: MakeLoaded, pai
     # Each line is longer than the model can read.
     sources, references = ([" ".join(side[at : at + 4]) for at in range(0, 24, 4)] for side in pairs)
     verifier = Verifier(loaded, sources, references, before_softmax=False)
-    rounded = _exported_by(loaded, Nudged(loaded.model, 1e-5, seed=99))
+    rounded = _exported_by(loaded, Nudged(_packed(loaded), 1e-5, seed=99))
     found = verifier.compare(rounded, "greedy search", None, exact=True)
     lines = {each.line for each in found.mismatches}
     assert 0 < len(lines) < len(found.mismatches)
@@ -281,7 +286,7 @@ def test_a_larger_difference_is_none(strategy: Beam | None, make_loaded: MakeLoa
     verifier = Verifier(loaded, pairs[0][:12], pairs[1][:12], before_softmax=False)
     with pytest.raises(ExportError, match="differ with some search"):
         verifier.compare(
-            _exported_by(loaded, Nudged(loaded.model, 3.0, seed=99)), "some search", strategy, exact=True
+            _exported_by(loaded, Nudged(_packed(loaded), 3.0, seed=99)), "some search", strategy, exact=True
         )
 
 
@@ -297,7 +302,7 @@ def test_ctranslate2_keeps_the_limit_of_each_sentence(
     _export(loaded, target, pairs, tmp_path / "out")
     sources = [loaded.src_tokenizer.encode(text) for text in pairs[0][:40]]
     request = SearchRequest(pad(sources, last=EOS_ID), [1 + place % 12 for place in range(40)])
-    ours = OwnEngine(SharedAmongAllowed(loaded.model), torch.device("cpu"))
+    ours = OwnEngine(SharedAmongAllowed(_packed(loaded)), torch.device("cpu"))
     with torch.inference_mode():
         expected = ours.search(request, strategy, [])
         found = target.load(tmp_path / "out").engine.search(request, strategy, [])

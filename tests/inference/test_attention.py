@@ -24,6 +24,7 @@ from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID, UNK_ID
+from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 
 Kind = Literal["word", "char", "bpe", "bpe_metaspace"]
@@ -120,7 +121,7 @@ def test_a_translation_without_an_end_is_cut_where_the_model_ends(translator: Tr
         model.decoder.norm.get_parameter("bias").fill_(1.0)
         model.output.weight[milk] = 1.0
     # Its packed copy still has the old weights.
-    translator.engine = OwnEngine(model, translator.device)
+    translator.engine = OwnEngine(PackedTransformer(model, "float32"), translator.device)
     [sentence] = sentence_attention(translator, ["the dog sees milk and milk and milk and milk"])
     assert set(sentence.tgt_ids) == {milk}
     assert len(sentence.tgt_tokens) == translator.max_length

@@ -1,4 +1,4 @@
-"""Two models to search with: a table written by hand, and a tiny random Transformer."""
+"""Two models to search with: a table written by hand, and a tiny random Transformer, packed and not."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,8 @@ from mt.search.model import EncoderDecoder
 from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID
 from mt.transformer.build import build_transformer
-from mt.transformer.cache import DecoderCache
+from mt.transformer.packed_cache import PackedCache
+from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 
 FIRST_SOURCE = 4
@@ -66,8 +67,8 @@ class TableModel:
 def satisfies_the_protocol() -> list[EncoderDecoder[Any]]:
     """The type checker's proof that both models satisfy the Protocol."""
     table: EncoderDecoder[TableCache] = TableModel([])
-    transformer: EncoderDecoder[DecoderCache] = random_transformer()
-    return [table, transformer]
+    packed: EncoderDecoder[PackedCache] = PackedTransformer(random_transformer(), "float32")
+    return [table, packed]
 
 
 def random_transformer() -> Transformer:
@@ -104,7 +105,13 @@ def table_request() -> Callable[..., SearchRequest]:
 
 @pytest.fixture
 def transformer() -> Transformer:
+    """The plain model, which reads whole translations: the reference for what `packed` finds."""
     return random_transformer()
+
+
+@pytest.fixture
+def packed(transformer: Transformer) -> PackedTransformer:
+    return PackedTransformer(transformer, "float32")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from mt.search.hypothesis import Hypothesis, normalised_score
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 
 MakeRequest = Callable[..., SearchRequest]
@@ -30,7 +31,7 @@ def _forced_score(model: Transformer, sentence: list[int], ids: Sequence[int]) -
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
 def test_wide_beam_equals_brute_force_over_all_short_sequences(
-    transformer: Transformer, length_penalty: float
+    transformer: Transformer, packed: PackedTransformer, length_penalty: float
 ) -> None:
     sentence, limit = [5, 9, EOS_ID], 3
     words = [token for token in range(14) if token not in (PAD_ID, UNK_ID, BOS_ID, EOS_ID)]
@@ -42,7 +43,7 @@ def test_wide_beam_equals_brute_force_over_all_short_sequences(
     everything.sort(key=lambda found: -normalised_score(found, length_penalty))
     src_ids = torch.tensor([sentence])
     # Ten words at three positions make 1,110 prefixes, so that a beam of 1,200 drops none.
-    [found] = beam_search(transformer, SearchRequest(src_ids, [limit]), Beam(1200, length_penalty))
+    [found] = beam_search(packed, SearchRequest(src_ids, [limit]), Beam(1200, length_penalty))
     assert len(found) == len(everything) == 111
     for ours, brute in zip(found, everything, strict=True):
         assert tuple(ours.ids) == brute.ids
@@ -73,10 +74,14 @@ def _plain_beam_search(model: Transformer, sentence: list[int], limit: int, size
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_a_narrow_beam_equals_a_plain_loop(
-    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest, size: int
+    transformer: Transformer,
+    packed: PackedTransformer,
+    sentences: list[list[int]],
+    make_request: MakeRequest,
+    size: int,
 ) -> None:
     request = make_request(sentences)
-    found = beam_search(transformer, request, Beam(size, 1.0))
+    found = beam_search(packed, request, Beam(size, 1.0))
     num_finished = set()
     for ours, sentence, limit in zip(found, sentences, request.limits, strict=True):
         expected = _plain_beam_search(transformer, sentence, limit, size)
@@ -90,11 +95,11 @@ def test_a_narrow_beam_equals_a_plain_loop(
 
 
 def test_a_beam_of_one_is_greedy_search(
-    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
+    packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     request = make_request(sentences)
-    greedy = greedy_search(transformer, request)
-    beam = beam_search(transformer, request, Beam(1))
+    greedy = greedy_search(packed, request)
+    beam = beam_search(packed, request, Beam(1))
     assert [hypotheses[0].ids for hypotheses in beam] == [found.ids for found in greedy]
     assert [hypotheses[0].finished for hypotheses in beam] == [found.finished for found in greedy]
     for [ours], greedily in zip(beam, greedy, strict=True):
@@ -102,12 +107,10 @@ def test_a_beam_of_one_is_greedy_search(
 
 
 def test_scores_are_those_of_forced_decoding(
-    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
+    transformer: Transformer, packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     num_finished = 0
-    for sentence, found in zip(
-        sentences, beam_search(transformer, make_request(sentences), Beam(4)), strict=True
-    ):
+    for sentence, found in zip(sentences, beam_search(packed, make_request(sentences), Beam(4)), strict=True):
         assert len({tuple(hypothesis.ids) for hypothesis in found}) == len(found) > 0
         for hypothesis in found:
             assert not {PAD_ID, UNK_ID, BOS_ID, EOS_ID} & set(hypothesis.ids)
@@ -119,11 +122,11 @@ def test_scores_are_those_of_forced_decoding(
 
 
 def test_n_best_are_the_same_in_any_batch_order_and_padding(
-    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
+    packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
-    together = beam_search(transformer, make_request(sentences), Beam(3))
-    backwards = beam_search(transformer, make_request(sentences[::-1], padding=5), Beam(3))[::-1]
-    alone = [beam_search(transformer, make_request([sentence]), Beam(3))[0] for sentence in sentences]
+    together = beam_search(packed, make_request(sentences), Beam(3))
+    backwards = beam_search(packed, make_request(sentences[::-1], padding=5), Beam(3))[::-1]
+    alone = [beam_search(packed, make_request([sentence]), Beam(3))[0] for sentence in sentences]
     for first, second, third in zip(together, backwards, alone, strict=True):
         for a, b, c in zip(first, second, third, strict=True):
             assert a.ids == b.ids == c.ids

@@ -16,6 +16,7 @@ from mt.search.request import Constraints, SearchRequest
 from mt.search.sampling import sample
 from mt.search.strategy import Beam, Sampling
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 
 MakeRequest = Callable[..., SearchRequest]
@@ -38,7 +39,10 @@ def forced_score(model: Transformer, sentence: list[int], ids: Sequence[int]) ->
     ],
 )
 def test_a_wide_beam_equals_brute_force_over_all_allowed_sequences(
-    constraints: Constraints, is_allowed: Callable[[tuple[int, ...]], bool], transformer: Transformer
+    constraints: Constraints,
+    is_allowed: Callable[[tuple[int, ...]], bool],
+    transformer: Transformer,
+    packed: PackedTransformer,
 ) -> None:
     sentence = [5, 9, EOS_ID]
     src_ids = torch.tensor([sentence])
@@ -49,7 +53,7 @@ def test_a_wide_beam_equals_brute_force_over_all_allowed_sequences(
         if is_allowed(ids)
     }
     request = SearchRequest(src_ids, [3], constraints=constraints)
-    [found] = beam_search(transformer, request, Beam(1200))
+    [found] = beam_search(packed, request, Beam(1200))
     scores = {tuple(hypothesis.ids): hypothesis.score for hypothesis in found if hypothesis.finished}
     assert scores == pytest.approx(expected, abs=1e-4)
 
@@ -92,6 +96,7 @@ def test_greedy_search_equals_a_naive_loop_and_a_beam_of_one(
     with_prefixes: bool,
     constraints: Constraints,
     transformer: Transformer,
+    packed: PackedTransformer,
     sentences: list[list[int]],
     make_request: MakeRequest,
 ) -> None:
@@ -100,28 +105,28 @@ def test_greedy_search_equals_a_naive_loop_and_a_beam_of_one(
     # Prefixes of different lengths, with repetitions and UNK.
     prefixes = [[], [4], [4, 4, 4], [UNK_ID, 5], [13, 12], []] if with_prefixes else [[]] * 6
     request = replace(free, constraints=replace(constraints, prefixes=prefixes if with_prefixes else ()))
-    found = greedy_search(transformer, request)
+    found = greedy_search(packed, request)
     assert [list(hypothesis.ids) for hypothesis in found] == [
         naive_search(transformer, sentence, limit, constraints, prefix)
         for sentence, limit, prefix in zip(sentences, free.limits, prefixes, strict=True)
     ]
-    beams = beam_search(transformer, request, Beam(1))
+    beams = beam_search(packed, request, Beam(1))
     for greedily, [beam] in zip(found, beams, strict=True):
         assert beam.ids == greedily.ids
         assert beam.score == pytest.approx(greedily.score, abs=1e-4)
-    unconstrained = greedy_search(transformer, free)
+    unconstrained = greedy_search(packed, free)
     assert [hypothesis.ids for hypothesis in found] != [hypothesis.ids for hypothesis in unconstrained]
 
 
 def test_n_best_are_the_same_in_any_batch_and_padding(
-    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
+    packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     prefixes = [[4 + i % 10] * (i % 4) for i in range(len(sentences))]
 
     def search(rows: list[int], padding: int = 0) -> list[list[Hypothesis]]:
         constraints = Constraints(4, 2, [prefixes[row] for row in rows])
         request = make_request([sentences[row] for row in rows], padding, constraints=constraints)
-        return beam_search(transformer, request, Beam(3))
+        return beam_search(packed, request, Beam(3))
 
     together = search(list(range(len(sentences))))
     for row, best_first in enumerate(together):
@@ -135,24 +140,24 @@ def test_n_best_are_the_same_in_any_batch_and_padding(
 
 
 def test_a_prefix_that_greedy_search_would_write_anyway_changes_nothing(
-    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
+    packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     request = make_request(sentences)
-    found = greedy_search(transformer, request)
+    found = greedy_search(packed, request)
     for length in (1, 3, 100):
         prefixes = [hypothesis.ids[:length] for hypothesis in found]
-        again = greedy_search(transformer, replace(request, constraints=Constraints(prefixes=prefixes)))
+        again = greedy_search(packed, replace(request, constraints=Constraints(prefixes=prefixes)))
         assert [hypothesis.ids for hypothesis in again] == [hypothesis.ids for hypothesis in found]
         for one, other in zip(again, found, strict=True):
             assert one.score == pytest.approx(other.score, abs=1e-4)
 
 
 def test_sampling_obeys_the_constraints(
-    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
+    packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     prefixes = [[9, 9]] * len(sentences)
     found = sample(
-        transformer,
+        packed,
         make_request(sentences, constraints=Constraints(5, 1, prefixes)),
         Sampling(2.0),
         range(len(sentences)),

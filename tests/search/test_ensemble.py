@@ -19,6 +19,7 @@ from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 from mt.transformer.build import build_transformer
+from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 
 MakeRequest = Callable[..., SearchRequest]
@@ -34,6 +35,11 @@ def other() -> Transformer:
         for parameter in model.parameters():
             parameter.mul_(2.0)
     return model.requires_grad_(False)
+
+
+def ensemble(*models: Transformer) -> EnsembleModel:
+    packed = [PackedTransformer(model, "float32") for model in models]
+    return EnsembleModel(packed, [model.output.in_features for model in models])
 
 
 def mean_score(models: Sequence[Transformer], sentence: list[int], ids: Sequence[int]) -> float:
@@ -56,7 +62,7 @@ def test_a_wide_beam_equals_brute_force_by_the_mean_of_probabilities(
         for length in range(3)
         for ids in product(range(4, 14), repeat=length)
     }
-    model = EnsembleModel([transformer, other], [16, 8])
+    model = ensemble(transformer, other)
     [found] = beam_search(model, SearchRequest(src_ids, [3]), Beam(1200))
     scores = {tuple(hypothesis.ids): hypothesis.score for hypothesis in found if hypothesis.finished}
     assert scores == pytest.approx(expected, abs=1e-4)
@@ -65,7 +71,7 @@ def test_a_wide_beam_equals_brute_force_by_the_mean_of_probabilities(
 def test_scores_are_those_of_forced_decoding_in_any_batch(
     transformer: Transformer, other: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
-    model = EnsembleModel([transformer, other], [16, 8])
+    model = ensemble(transformer, other)
     num_finished = 0
     for sentence, best_first in zip(
         sentences, beam_search(model, make_request(sentences), Beam(3)), strict=True
@@ -86,8 +92,8 @@ def test_an_ensemble_of_one_model_twice_equals_that_model_also_when_copying(
     sentences = [[UNK_ID if token % 3 == 0 else token for token in ids] for ids in sentences]
     request = make_request(sentences)
     request = replace(request, copyable=request.src_ids == UNK_ID)
-    alone = greedy_search(transformer, request)
-    twice = greedy_search(EnsembleModel([transformer] * 2, [16, 16]), request)
+    alone = greedy_search(PackedTransformer(transformer, "float32"), request)
+    twice = greedy_search(ensemble(transformer, transformer), request)
     assert [(found.ids, found.copied) for found in twice] == [(found.ids, found.copied) for found in alone]
     assert any(found.copied for found in alone)
     for one, other in zip(twice, alone, strict=True):

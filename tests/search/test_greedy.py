@@ -11,6 +11,7 @@ from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
 from mt.search.request import SearchRequest
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 
 MakeRequest = Callable[..., SearchRequest]
@@ -43,10 +44,14 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
 
 @pytest.mark.parametrize("keep_unk", [False, True])
 def test_greedy_search_equals_a_naive_loop(
-    keep_unk: bool, transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
+    keep_unk: bool,
+    transformer: Transformer,
+    packed: PackedTransformer,
+    sentences: list[list[int]],
+    make_request: MakeRequest,
 ) -> None:
     request = make_request(sentences, keep_unk=keep_unk)
-    found = greedy_search(transformer, request)
+    found = greedy_search(packed, request)
     expected = [
         naive_search(transformer, sentence, limit, keep_unk=keep_unk)
         for sentence, limit in zip(sentences, request.limits, strict=True)
@@ -72,25 +77,25 @@ def test_greedy_search_equals_a_naive_loop(
 def test_same_sentence_same_translation_in_any_batch_order_and_padding(
     groups: list[list[int]],
     padding: int,
-    transformer: Transformer,
+    packed: PackedTransformer,
     sentences: list[list[int]],
     make_request: MakeRequest,
 ) -> None:
-    expected = greedy_search(transformer, make_request(sentences))
+    expected = greedy_search(packed, make_request(sentences))
     for group in groups:
-        found = greedy_search(transformer, make_request([sentences[i] for i in group], padding))
+        found = greedy_search(packed, make_request([sentences[i] for i in group], padding))
         assert_same(found, [expected[i] for i in group])
 
 
 def test_limits_of_other_sentences_change_nothing(
-    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
+    packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     """Rows that leave the batch early or late do not change the others."""
     request = make_request(sentences)
-    expected = greedy_search(transformer, request)
+    expected = greedy_search(packed, request)
     for changed in (1, 2, 60):
         varied = [limit if i % 2 else changed for i, limit in enumerate(request.limits)]
-        found = greedy_search(transformer, replace(request, limits=varied))
+        found = greedy_search(packed, replace(request, limits=varied))
         assert_same(found[1::2], expected[1::2])
 
 
@@ -99,5 +104,6 @@ def test_special_tokens_are_never_written(
 ) -> None:
     with torch.no_grad():
         transformer.output.weight[[PAD_ID, BOS_ID, UNK_ID]] *= 5
-    for hypothesis in greedy_search(transformer, make_request(sentences)):
+    packed = PackedTransformer(transformer, "float32")
+    for hypothesis in greedy_search(packed, make_request(sentences)):
         assert not {PAD_ID, BOS_ID, UNK_ID, EOS_ID} & set(hypothesis.ids)

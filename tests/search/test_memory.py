@@ -14,7 +14,6 @@ from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
 from mt.search.vocabulary import log_normalisers
 from mt.transformer.packed_transformer import PackedTransformer
-from mt.transformer.transformer import Transformer
 
 VOCAB_SIZE = 16_384
 
@@ -83,14 +82,13 @@ def test_log_normalisers_are_those_of_the_whole_vocabulary(rows: int, dtype: tor
 
 
 def test_a_high_limit_takes_no_memory_before_it_is_reached(
-    transformer: Transformer,
+    packed: PackedTransformer,
     sentences: list[list[int]],
     make_request: Callable[..., SearchRequest],
 ) -> None:
     request = make_request(sentences)
-    model = PackedTransformer(transformer, "float32")
     with Largest() as largest:
-        memory = model.encode(request.src_ids, request.src_mask)
-        cache = model.start_cache(memory, request.src_mask, 100_000)
-        model.decode_step(request.src_ids[:, 0].clamp(max=13), cache)
+        memory = packed.encode(request.src_ids, request.src_mask)
+        cache = packed.start_cache(memory, request.src_mask, 100_000)
+        packed.decode_step(request.src_ids[:, 0].clamp(max=13), cache)
     assert largest.num_bytes < 100_000

@@ -1,4 +1,4 @@
-"""Searching with the packed model finds what the plain one does, and the shortcuts of search are exact."""
+"""Search with a cache finds what it finds without one, and the shortcuts of search are exact."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +16,7 @@ from mt.search.strategy import Beam, Sampling
 from mt.search.vocabulary import block_maxima, likeliest
 from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
+from tests.uncached import UncachedTransformer
 
 MakeRequest = Callable[..., SearchRequest]
 SEARCHES: dict[str, Callable[[Any, SearchRequest], list[list[Hypothesis]]]] = {
@@ -30,31 +31,31 @@ SEARCHES: dict[str, Callable[[Any, SearchRequest], list[list[Hypothesis]]]] = {
 @pytest.mark.parametrize("copies", [False, True])
 @pytest.mark.parametrize("constraints", [Constraints(), Constraints(3, 2)], ids=["free", "constrained"])
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
-def test_the_packed_model_finds_what_the_plain_one_does(
+def test_the_packed_model_finds_what_the_plain_one_does_without_a_cache(
     search: Callable[[Any, SearchRequest], list[list[Hypothesis]]],
     constraints: Constraints,
     copies: bool,
     transformer: Transformer,
+    packed: PackedTransformer,
     sentences: list[list[int]],
     make_request: MakeRequest,
 ) -> None:
     request = make_request(sentences, constraints=constraints)
     if copies:
         request = replace(request, copyable=request.src_ids % 5 == 0)
-    plain = search(transformer, request)
-    packed = search(PackedTransformer(transformer, "float32"), request)
-    for ours, theirs in zip(packed, plain, strict=True):
+    expected = search(UncachedTransformer(transformer), request)
+    for ours, theirs in zip(search(packed, request), expected, strict=True):
         for a, b in zip(ours, theirs, strict=True):
             assert (list(a.ids), a.finished, list(a.copied)) == (list(b.ids), b.finished, list(b.copied))
             assert a.score == pytest.approx(b.score, abs=1e-4)
 
 
 def test_without_scores_the_same_is_found(
-    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
+    packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     request = make_request(sentences)
-    scored = greedy_search(transformer, request)
-    found = greedy_search(transformer, replace(request, with_scores=False))
+    scored = greedy_search(packed, request)
+    found = greedy_search(packed, replace(request, with_scores=False))
     assert [each.ids for each in found] == [each.ids for each in scored]
     assert all(each.score != each.score for each in found)
 

@@ -67,7 +67,6 @@ def test_validations_with_a_huge_loss_stay_in_the_metrics(
     run = RunDirectory(tmp_path / "run")
     result = ValidationResult(5000.0, {}, [""] * 20)
     monkeypatch.setattr("mt.training.session.validate", lambda *_, **__: result)
-    monkeypatch.setattr("mt.training.session.attention_images", lambda *_: [])
     for steps in (8, 12):
         run_training(make_config(f"training.max_steps={steps}", "validation.metric=loss"), run)
     validations = [point for point in read_points(run.metrics_file) if point.kind == "validation"]

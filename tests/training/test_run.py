@@ -30,6 +30,7 @@ from mt.special_tokens import UNK
 from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.run import run_training
+from mt.training.samples import read_samples
 from mt.training.validation import ValidationResult
 from mt.transformer.build import build_transformer
 from mt.transformer.dropout import Dropout
@@ -544,6 +545,21 @@ def test_the_samples_are_the_same_sentences_each_time(
     shown = [message.split("\n")[0] for message in caplog.messages if message.startswith("  source")]
     lines = (tiny_corpus / "validation.en").read_text(encoding="utf-8").splitlines()
     assert [line.removeprefix("  source      ") for line in shown] == 2 * [lines[0], lines[4], lines[8]]
+
+
+def test_each_validation_translates_with_the_weights_that_are_saved_with_it(
+    make_config: MakeConfig, run: RunDirectory
+) -> None:
+    """Those of a moving average, which the model has only then."""
+    steps = "training.max_steps=60", "validation.every_steps=20", "checkpoint.keep=20"
+    learning = "training.ema_decay=0.9", "schedule.learning_rate=0.02"
+    run_training(make_config(*steps, *learning, "validation.num_samples=20"), run)
+    found = []
+    for step, samples in read_samples(run.samples_file):
+        translator = Translator.from_run(run, checkpoint=f"step_{step:07}", device="cpu")
+        found.append([sample.translation for sample in samples])
+        assert translator.translate([sample.source for sample in samples]) == found[-1]
+    assert len(set(map(tuple, found))) == 3
 
 
 @pytest.mark.parametrize("limit", ["max_steps=7", "max_epochs=2", "max_target_tokens=1500"])

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from mt.masks import padding_mask, target_mask
+from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.recording import recording_attention
 from mt.transformer.transformer import Transformer
 
@@ -43,10 +44,11 @@ def test_cached_steps_give_the_same_scores(rows_per_sentence: int, make_model: M
     memory = model.encode(SRC_IDS, MASKS[0])
     at_once = model.decode(TGT_IDS, memory, *MASKS, with_alignment=True).alignment_scores
     assert at_once is not None
-    cache = model.start_cache(memory, MASKS[0], max_length=6, rows_per_sentence=rows_per_sentence)
+    packed = PackedTransformer(model, "float32")
+    cache = packed.start_cache(packed.encode(SRC_IDS, MASKS[0]), MASKS[0], 6, rows_per_sentence)
     for t in range(6):
         rows = TGT_IDS[:, t].repeat_interleave(rows_per_sentence, dim=0)
-        step = model.decode_step(rows, cache, with_alignment=True)
+        step = packed.decode_step(rows, cache, with_alignment=True)
         expected = at_once[:, t].repeat_interleave(rows_per_sentence, dim=0)
         assert step.alignment_scores is not None
         torch.testing.assert_close(step.alignment_scores, expected, atol=1e-5, rtol=1e-4)

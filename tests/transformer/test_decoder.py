@@ -1,4 +1,4 @@
-"""The decoder against ``torch.nn.TransformerDecoder`` with copied weights, and step by step."""
+"""The decoder against ``torch.nn.TransformerDecoder`` with copied weights."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -88,16 +88,3 @@ def test_a_target_token_changes_all_later_outputs_and_no_earlier_one() -> None:
     moved = difference.abs().amax(-1)[0]
     assert moved[0] == 0
     assert (moved[1:] > 1e-3).all()
-
-
-@pytest.mark.parametrize("norm_first", [True, False])
-def test_cached_steps_equal_all_positions_at_once(norm_first: bool) -> None:
-    decoder = Decoder(LayerShape(16, 4, 24, norm_first=norm_first), 2).eval()
-    x, memory, mask = torch.randn(3, 6, 16), torch.randn(3, 5, 16), padding_mask(SRC_IDS)
-    expected = decoder(x, memory, mask, causal_mask(6)).hidden
-    cache = decoder.start_cache(memory, mask, max_length=6, rows_per_sentence=1)
-    for t in range(6):
-        assert cache.length == t
-        torch.testing.assert_close(
-            decoder.step(x[:, t : t + 1], cache).hidden[:, 0], expected[:, t], atol=1e-5, rtol=1e-4
-        )

@@ -18,22 +18,15 @@ def make(dropout: float = 0.0, word_dropout: float = 0.0) -> PositionalEmbedding
     return PositionalEmbedding(nn.Embedding(9, D), MAX_LENGTH, dropout, word_dropout)
 
 
-@pytest.mark.parametrize("start", [0, 4, MAX_LENGTH - 3])
-def test_embedding_is_scaled_row_plus_position(start: int) -> None:
+def test_embedding_is_scaled_row_plus_position() -> None:
     embedding = make()
-    embedded = embedding(IDS, start)
+    embedded = embedding(IDS)
     positions = positional_encoding(MAX_LENGTH, D)
     for row in range(2):
         for column in range(3):
             token = embedding.tokens.weight[IDS[row, column]]
-            expected = token * math.sqrt(D) + positions[start + column]
+            expected = token * math.sqrt(D) + positions[column]
             torch.testing.assert_close(embedded[row, column], expected)
-
-
-def test_one_token_at_a_time_equals_all_at_once() -> None:
-    embedding = make()
-    steps = [embedding(IDS[:, t : t + 1], start=t) for t in range(3)]
-    assert torch.cat(steps, dim=1).equal(embedding(IDS))
 
 
 def test_every_token_gets_a_gradient_even_pad() -> None:
@@ -44,10 +37,10 @@ def test_every_token_gets_a_gradient_even_pad() -> None:
     assert gradient[:, 0].tolist() == pytest.approx([4 * n for n in [1, 0, 0, 3, 0, 1, 0, 1, 0]])
 
 
-@pytest.mark.parametrize(("length", "start"), [(MAX_LENGTH + 1, 0), (1, MAX_LENGTH), (2, MAX_LENGTH - 1)])
-def test_position_beyond_the_table_is_refused(length: int, start: int) -> None:
-    with pytest.raises(ValueError, match=rf"position {start + length - 1} .* {MAX_LENGTH}"):
-        make()(torch.ones(1, length, dtype=torch.long), start)
+@pytest.mark.parametrize("length", [MAX_LENGTH + 1, MAX_LENGTH + 5])
+def test_position_beyond_the_table_is_refused(length: int) -> None:
+    with pytest.raises(ValueError, match=rf"position {length - 1} .* {MAX_LENGTH}"):
+        make()(torch.ones(1, length, dtype=torch.long))
 
 
 def test_max_length_tokens_fit() -> None:
@@ -80,11 +73,11 @@ def test_what_is_not_kept_has_its_position_alone_and_the_rest_is_as_before(word_
     embedding = make(word_dropout=word_dropout)
     kept = torch.tensor([[True, False, True], [False, True, True]])
     torch.manual_seed(3)
-    cut = embedding(IDS, 2, kept=kept)
+    cut = embedding(IDS, kept=kept)
     torch.manual_seed(3)
-    whole = embedding(IDS, 2)
+    whole = embedding(IDS)
     assert cut[kept].equal(whole[kept])
-    positions = positional_encoding(MAX_LENGTH, D)[2:5].expand(2, -1, -1)
+    positions = positional_encoding(MAX_LENGTH, D)[:3].expand(2, -1, -1)
     torch.testing.assert_close(cut[~kept], positions[~kept])
 
 

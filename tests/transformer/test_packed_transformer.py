@@ -1,4 +1,4 @@
-"""The packed model against the plain one: encoding, teacher forcing, and cached steps of rows that change."""
+"""The packed model against the plain one: encoding, teacher forcing, and cached steps against uncached."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +10,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mt.device import SearchPrecision, multiplies_bf16_fast
 from mt.masks import padding_mask, target_mask
+from mt.search.model import EncoderDecoder
 from mt.special_tokens import BOS_ID, EOS_ID
 from mt.transformer import packed_linear, packed_transformer
 from mt.transformer.linear import padded_length
 from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
+from tests.uncached import UncachedTransformer
 
 Make = Callable[..., Transformer]
 
@@ -63,12 +65,23 @@ def test_float32_encodes_and_forces_as_the_plain_model(model: Transformer) -> No
     )
 
 
-def decode(
-    model: Transformer | PackedTransformer, selections: list[tuple[list[int], list[int] | None]], rows: int
-) -> list[tuple[Tensor, Tensor]]:
-    """Logits and alignment scores of each step; after it, these rows and sentences are kept."""
+Selections = list[tuple[list[int], list[int] | None]]
+
+
+def assert_cached_equals_uncached(model: Transformer, selections: Selections, rows: int) -> None:
+    """Compare each step, after which these rows and sentences are kept, with decoding from the start."""
+    packed, uncached = (
+        decode(each, selections, rows)
+        for each in (PackedTransformer(model, "float32"), UncachedTransformer(model))
+    )
+    for ours, theirs in zip(packed, uncached, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def decode(model: EncoderDecoder[Any], selections: Selections, rows: int) -> list[tuple[Tensor, Tensor]]:
+    """Logits and alignment scores of each step."""
     generator = torch.Generator().manual_seed(3)
-    cache: Any = model.start_cache(model.encode(SRC_IDS, SRC_MASK), SRC_MASK, len(selections), rows)
+    cache = model.start_cache(model.encode(SRC_IDS, SRC_MASK), SRC_MASK, len(selections), rows)
     number, found = 3 * rows, []
     for kept, sentences in selections:
         ids = torch.randint(4, 13, (number,), generator=generator)
@@ -80,25 +93,25 @@ def decode(
     return found
 
 
-def test_cached_steps_equal_the_plain_models_as_sentences_leave(model: Transformer) -> None:
-    selections = [([0, 1, 2], None), ([0, 2], [0, 2]), ([1, 0], [1, 0]), ([0, 1], None), ([0], [0])]
-    for ours, theirs in zip(
-        decode(PackedTransformer(model, "float32"), selections, 1), decode(model, selections, 1), strict=True
-    ):
-        torch.testing.assert_close(ours, theirs)
+def test_cached_steps_equal_uncached_ones_as_sentences_leave(model: Transformer) -> None:
+    selections: Selections = [
+        ([0, 1, 2], None),
+        ([0, 2], [0, 2]),
+        ([1, 0], [1, 0]),
+        ([0, 1], None),
+        ([0], [0]),
+    ]
+    assert_cached_equals_uncached(model, selections, 1)
 
 
-def test_cached_steps_equal_the_plain_models_as_the_cache_grows(model: Transformer) -> None:
-    selections: list[tuple[list[int], list[int] | None]] = [([0, 1, 2], None)] * 16
+def test_cached_steps_equal_uncached_ones_as_the_cache_grows(model: Transformer) -> None:
+    selections: Selections = [([0, 1, 2], None)] * 16
     selections += [([0, 1], [0, 1])] + [([0, 1], None)] * 20
-    for ours, theirs in zip(
-        decode(PackedTransformer(model, "float32"), selections, 1), decode(model, selections, 1), strict=True
-    ):
-        torch.testing.assert_close(ours, theirs)
+    assert_cached_equals_uncached(model, selections, 1)
 
 
-def test_cached_steps_equal_the_plain_models_as_beams_are_reordered(model: Transformer) -> None:
-    selections: list[tuple[list[int], list[int] | None]] = [
+def test_cached_steps_equal_uncached_ones_as_beams_are_reordered(model: Transformer) -> None:
+    selections: Selections = [
         ([0, 0, 0, 3, 4, 5, 8, 7, 6], None),
         ([2, 1, 2, 4, 4, 3, 6, 7, 7], None),
         ([1, 0, 0, 7, 8, 6], [0, 2]),
@@ -107,10 +120,7 @@ def test_cached_steps_equal_the_plain_models_as_beams_are_reordered(model: Trans
         ([5, 4, 4], [1]),
         ([0, 0, 1], None),
     ]
-    for ours, theirs in zip(
-        decode(PackedTransformer(model, "float32"), selections, 3), decode(model, selections, 3), strict=True
-    ):
-        torch.testing.assert_close(ours, theirs)
+    assert_cached_equals_uncached(model, selections, 3)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +172,11 @@ def test_more_tokens_than_there_is_room_for_are_refused(make_model: Make) -> Non
         model.decode_step(TGT_IDS[:, 1], cache)
     with pytest.raises(ValueError, match="position 5 is beyond the 4 positions"):
         model.encode(SRC_IDS, SRC_MASK)
+    cache = model.start_cache(memory, SRC_MASK[..., :2], 5)
+    for t in range(4):
+        model.decode_step(TGT_IDS[:, t], cache)
+    with pytest.raises(ValueError, match="position 4 is beyond the 4 positions"):
+        model.decode_step(TGT_IDS[:, 4], cache)
 
 
 def long_and_short(num_sentences: int, length: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Recorded attention weights against the fused kernel's output, torch's own module, and cached steps."""
+"""Recorded attention weights against the fused kernel's output, torch's own module, and those of prefixes."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -89,38 +89,21 @@ def test_rows_sum_to_one_and_masked_keys_get_exactly_zero(norm_first: bool, make
 
 
 @NORMS
-def test_cached_steps_record_the_rows_of_teacher_forcing(norm_first: bool, make_model: Make) -> None:
+def test_each_prefix_records_the_rows_of_the_whole_target(norm_first: bool, make_model: Make) -> None:
     model = make_model(norm_first=norm_first)
     at_once = record_forward(model)
-    with recording_attention(model) as stepwise:
-        cache = model.start_cache(model.encode(SRC_IDS, SRC_MASK), SRC_MASK, TGT_IDS.size(1))
-        for t in range(TGT_IDS.size(1)):
-            model.decode_step(TGT_IDS[:, t], cache)
-    for layer in range(2):
-        assert stepwise.encoder_self[layer][0].equal(at_once.encoder_self[layer][0])
-        for t in range(TGT_IDS.size(1)):
-            # Beyond its end a row attends to its own padding in cached steps, which no one reads.
-            real = TGT_IDS[:, t] != 0
-            for ours, expected in (
-                (stepwise.cross[layer][t], at_once.cross[layer][0][:, :, t : t + 1]),
-                (
-                    stepwise.decoder_self[layer][t],
-                    at_once.decoder_self[layer][0][:, :, t : t + 1, : t + 1],
-                ),
-            ):
-                torch.testing.assert_close(ours[real], expected[real], atol=1e-5, rtol=1e-4)
-
-
-def test_rows_of_one_sentence_are_query_positions_of_its_cross_attention(make_model: Make) -> None:
-    model = make_model()
-    memory = model.encode(SRC_IDS, SRC_MASK)
+    lengths = range(1, TGT_IDS.size(1) + 1)
     with recording_attention(model) as recorded:
-        cache = model.start_cache(memory, SRC_MASK, 1, rows_per_sentence=4)
-        model.decode_step(torch.arange(12), cache)
-    assert [len(calls) for calls in recorded.encoder_self] == [0, 0]
+        memory = model.encode(SRC_IDS, SRC_MASK)
+        for length in lengths:
+            model.decode(TGT_IDS[:, :length], memory, SRC_MASK, TGT_MASK[:, :, :length, :length])
     for layer in range(2):
-        assert recorded.decoder_self[layer][0].shape == (12, 2, 1, 1)
-        assert recorded.cross[layer][0].shape == (3, 2, 4, 6)
+        [encoder_self] = recorded.encoder_self[layer]
+        assert encoder_self.equal(at_once.encoder_self[layer][0])
+        for kind, whole in ((recorded.decoder_self, at_once.decoder_self), (recorded.cross, at_once.cross)):
+            for length, prefix in zip(lengths, kind[layer], strict=True):
+                expected = whole[layer][0][:, :, :length, : prefix.size(-1)]
+                torch.testing.assert_close(prefix, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_recording_changes_no_output_and_ends_with_the_block(make_model: Make) -> None:

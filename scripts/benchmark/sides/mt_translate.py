@@ -31,7 +31,7 @@ class MtTranslating:
         model.load_weights(load_file(job.folder / "decoding.safetensors"))
         device = torch.device(job.device)
         precision = choose_search_precision(name, device)
-        self._translator = Translator(config, model.to(device).eval(), src, tgt, precision=precision)
+        self._translator = Translator(config, model.to(device), src, tgt, precision=precision)
 
     def translate(self, texts: Sequence[str], beam_size: int, batching: str) -> list[str]:
         strategy = Beam(beam_size, LENGTH_PENALTY, "mean") if beam_size > 1 else None
