@@ -46,6 +46,12 @@ def visible(text: str) -> str:
     return text.translate(_VISIBLE)
 
 
+def one_line(text: str, max_length: int = 1000) -> str:
+    """``text`` on one line, without control characters, and shortened if it is long."""
+    line = visible(" ".join(text.split()))
+    return line if len(line) <= max_length else line[: max_length - 1] + "…"
+
+
 def counted(number: int, noun: str) -> str:
     """A number with its noun, such as ``1 checkpoint`` or ``2,000 checkpoints``; the plural is an added s."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

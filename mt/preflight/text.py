@@ -272,14 +272,14 @@ def spread(pairs: datasets.Dataset, most: int) -> datasets.Dataset:
     return pairs.select(_spread_rows(len(pairs), most))
 
 
-def _spread_rows(num_pairs: int, most: int) -> range | list[int]:
-    return range(num_pairs) if num_pairs <= most else [num_pairs * row // most for row in range(most)]
+def _spread_rows(num_pairs: int, number: int) -> list[int]:
+    return [num_pairs * row // number for row in range(number)]
 
 
-def _shares_of_spread(shares: Sequence[Share], num_pairs: int, most: int) -> tuple[Share, ...]:
-    """The shares of a mix among the pairs that `spread` selects."""
+def _shares_of_spread(shares: Sequence[Share], num_pairs: int, number: int) -> tuple[Share, ...]:
+    """The shares of a mix among the ``number`` pairs that `spread` selects."""
     ends = np.cumsum([share.num_pairs for share in shares], dtype=np.int64)
-    counts = np.diff(np.searchsorted(_spread_rows(num_pairs, most), ends), prepend=0)
+    counts = np.diff(np.searchsorted(_spread_rows(num_pairs, number), ends), prepend=0)
     return tuple(Share(count, share.weight) for count, share in zip(counts.tolist(), shares, strict=True))
 
 

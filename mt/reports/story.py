@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from mt.display import aligned, counted, origin_of_split, size
+from mt.display import aligned, counted, one_line, origin_of_split, size
 from mt.reports.checkpoints import SavedCheckpoint
 from mt.reports.curves import series
 from mt.reports.facts import CorpusFacts, RunFacts
 from mt.reports.log import TrainingSession
-from mt.reports.table import UNKNOWN, one_line, short_count, short_duration
+from mt.reports.table import UNKNOWN, short_count, short_duration
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SPARKLINE_WIDTH = 40

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from mt.display import aligned, size, visible
+from mt.display import aligned, one_line, size
 from mt.reports.summary import RunSummary
 
 _HEAD = (
@@ -84,12 +84,6 @@ def _row(each: RunSummary) -> tuple[str, ...]:
 
 def _count(value: int | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
-
-
-def one_line(text: str, max_length: int = 1000) -> str:
-    """``text`` on one line, without control characters, and shortened if it is long."""
-    line = visible(" ".join(text.split()))
-    return line if len(line) <= max_length else line[: max_length - 1] + "…"
 
 
 def short_count(number: float) -> str:

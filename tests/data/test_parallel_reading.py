@@ -171,6 +171,21 @@ def test_pieces_of_any_size_give_the_same_corpus(
     assert found[0] == found[1]
 
 
+def contents_or_errors(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, cleaning: CleaningConfig, mix: str
+) -> list[object]:
+    """What one process makes of ``corpus.jsonl``, and what two make of it."""
+    found: list[object] = []
+    for workers in (1, 2):
+        monkeypatch.setenv("MT_CACHE", str(folder / f"cache of {workers}"))
+        data = config(folder / "corpus.jsonl", workers, mix=mix, held_out_fraction=0.1)
+        try:
+            found.append(content(load_corpus(data, cleaning)))
+        except DataError as error:
+            found.append(str(error))
+    return found
+
+
 @pytest.mark.usefixtures("without_processes")
 @pytest.mark.parametrize("seed", range(30))
 def test_a_random_corpus_is_the_same_or_refused_with_the_same_sentence(
@@ -191,15 +206,8 @@ def test_a_random_corpus_is_the_same_or_refused_with_the_same_sentence(
     )
     mix = f"{tmp_path / 'other.jsonl'} weight=2" if chosen.random() < 0.5 else ""
     monkeypatch.setattr(parallel_reading, "PIECE_BYTES", chosen.choice([1, 60, 300, 2000]))
-    found = []
-    for workers in (1, 2):
-        monkeypatch.setenv("MT_CACHE", str(tmp_path / f"cache of {workers}"))
-        data = config(tmp_path / "corpus.jsonl", workers, mix=mix, held_out_fraction=0.1)
-        try:
-            found.append(content(load_corpus(data, cleaning)))
-        except DataError as error:
-            found.append(str(error))
-    assert found[0] == found[1]
+    one, two = contents_or_errors(tmp_path, monkeypatch, cleaning, mix=mix)
+    assert one == two
 
 
 BYTES = st.sampled_from(
@@ -225,17 +233,10 @@ def test_the_row_that_sets_the_shape_may_come_late(
     chosen = random.Random(seed)
     nulls = [NESTED_ROWS[0]] * chosen.randint(0, 9)
     lines = [*nulls, *chosen.choices(NESTED_ROWS, weights=(9, 9, 9, 1, 9, 3), k=30)]
-    file = tmp_path / "corpus.jsonl"
-    file.write_text("\n".join(lines))
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
     monkeypatch.setattr(parallel_reading, "PIECE_BYTES", 60)
-    found = []
-    for workers in (1, 2):
-        monkeypatch.setenv("MT_CACHE", str(tmp_path / f"cache of {workers}"))
-        try:
-            found.append(content(load_corpus(config(file, workers, held_out_fraction=0.2))))
-        except DataError as error:
-            found.append(str(error))
-    assert found[0] == found[1]
+    one, two = contents_or_errors(tmp_path, monkeypatch, CleaningConfig(), mix="")
+    assert one == two
 
 
 @pytest.mark.usefixtures("without_processes")

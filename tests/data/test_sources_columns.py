@@ -213,6 +213,11 @@ def test_a_column_without_a_name_is_not_what_was_meant(tmp_path: Path) -> None:
     assert "its columns are '', 'english', 'german'. Did you mean 'english'?" in fails(file)
 
 
+def test_a_tsv_may_have_lines_of_line_ends(tmp_path: Path) -> None:
+    file = write(tmp_path / "c.tsv", "\r\r\nen\tde\r\nGo.\tGeh.\r\n\r\r\nStop!\tHalt!\r\n")
+    assert load(file) == [("Go.", "Geh."), ("Stop!", "Halt!")]
+
+
 @pytest.mark.parametrize("rows", ["", "en;de\nGo.;Geh.\n"])
 def test_a_line_of_line_ends_is_not_a_header(rows: str, tmp_path: Path) -> None:
     file = write(tmp_path / "c.csv", "\r\r\n" + rows)

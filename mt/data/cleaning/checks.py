@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from mt.data.sources.source import Part
-from mt.display import visible
+from mt.display import one_line
 from mt.errors import DataError
 
 EXAMPLES_KEPT = 2
@@ -27,7 +27,7 @@ class Dropped:
         """Count one pair; its sides may be anything that a corpus contains in place of text."""
         self.counts[reason] += 1
         if self.counts[reason] <= EXAMPLES_KEPT:
-            sides = ["" if side is None else _shortened(str(side)) for side in (src, tgt)]
+            sides = ["" if side is None else one_line(str(side), _MAX_SHOWN) for side in (src, tgt)]
             self.examples.setdefault(reason, []).append(sides)
 
     def extend(self, later: "Dropped") -> None:
@@ -89,9 +89,3 @@ def _check_unicode(src: str, tgt: str, part: Part, number: int) -> None:
             f"{part.where}, {part.unit} {number}: {error.object[error.start]!r} is half a character (a lone "
             f"surrogate): correct the {part.unit} or remove it."
         ) from None
-
-
-def _shortened(text: str) -> str:
-    """``text`` on one line, without control characters."""
-    line = visible(" ".join(text.split()))
-    return line if len(line) <= _MAX_SHOWN else line[: _MAX_SHOWN - 1] + "…"

@@ -289,4 +289,4 @@ def _quoted_rows(
 
 def _plain_rows(lines: Iterable[tuple[int, str]], delimiter: Delimiter) -> Iterator[tuple[int, list[str]]]:
     character = CHARACTERS[delimiter]
-    return ((number, line.split(character)) for number, line in lines if line)
+    return ((number, line.split(character)) for number, line in lines if has_cells(line))
