@@ -114,25 +114,31 @@ def choose_search_precision(name: Literal["auto"] | SearchPrecision, device: tor
     """
     if name == "auto":
         return fastest_precision(device)
-    where = {
-        "bf16": "a GPU of NVIDIA's Ampere generation or a later one, or a CPU with AMX or AVX-512 BF16",
-        "fp16": "a CUDA device",
-        "int8": "a CPU",
-    }
-    is_there = {
-        "float32": True,
-        "bf16": multiplies_bf16_fast(device),
-        "fp16": device.type == "cuda",
-        "int8": device.type == "cpu",
-    }
-    if name not in is_there:
-        raise ValueError(f"precision must be auto, {', '.join(is_there)}, not {name!r}")
-    if not is_there[name]:
-        raise DeviceError(
-            f"precision {name} needs {where[name]}, but this device is {device.type} without it.",
-            Remedy.OTHER_PRECISION,
-        )
+    need = _unmet_need(name, device)
+    if need is not None:
+        raise DeviceError(f"precision {name} needs {need}.", Remedy.OTHER_PRECISION)
     return name
+
+
+def _unmet_need(name: SearchPrecision, device: torch.device) -> str | None:
+    """What this precision needs and the device is not, or ``None`` if the device is suitable.
+
+    Raises:
+        ValueError: If there is no precision of that name.
+    """
+    match name:
+        case "float32":
+            return None
+        case "bf16":
+            need = "a GPU of NVIDIA's Ampere generation or a later one, or a CPU with AMX or AVX-512 BF16"
+            is_suitable = multiplies_bf16_fast(device)
+        case "fp16":
+            need, is_suitable = "a CUDA device", device.type == "cuda"
+        case "int8":
+            need, is_suitable = "a CPU", device.type == "cpu"
+        case _:
+            raise ValueError(f"precision must be auto, float32, bf16, fp16 or int8, not {name!r}")
+    return None if is_suitable else f"{need}, which this device ({device.type}) is not"
 
 
 def overflow_remedy(precision: SearchPrecision) -> Remedy:
@@ -219,17 +225,9 @@ class Precision:
         self.is_automatic = name == "auto"
         if name == "auto":
             name = fastest_precision(device)
-        if name == "fp16" and device.type != "cuda":
-            raise DeviceError(
-                f"training.precision: fp16 needs a CUDA device, but this run trains on {device.type}. "
-                "Set training.precision=auto."
-            )
-        if name == "bf16" and not multiplies_bf16_fast(device):
-            raise DeviceError(
-                "training.precision: bf16 needs a GPU of NVIDIA's Ampere generation or a later one, or a CPU "
-                f"with AMX or AVX-512 BF16, but this run trains on {device.type} without them. "
-                "Set training.precision=auto."
-            )
+        need = _unmet_need(name, device)
+        if need is not None:
+            raise DeviceError(f"training.precision: {name} needs {need}. Set training.precision=auto.")
         self.name = name
         self.device = device
         self._dtype = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[name]

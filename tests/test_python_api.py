@@ -103,7 +103,7 @@ def test_a_beam_that_cannot_rank_is_a_value_error(options: dict[str, Any], messa
 
 def test_unknown_names_are_value_errors(trained: RunDirectory) -> None:
     unknown: Any = "foo"
-    with pytest.raises(ValueError, match="precision must be auto, float32, bf16, fp16, int8, not 'foo'"):
+    with pytest.raises(ValueError, match="precision must be auto, float32, bf16, fp16 or int8, not 'foo'"):
         mt.Translator.from_run(trained.path, device="cpu", precision=unknown)
     with pytest.raises(ValueError, match="split must be train, validation, test, not 'foo'"):
         mt.evaluate(trained.path, device="cpu", split=unknown)

@@ -28,7 +28,7 @@ def amx(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None
 @pytest.mark.usefixtures("amx")
 def test_bf16_is_refused_where_it_would_be_slower(device: str) -> None:
     with pytest.raises(
-        DeviceError, match=rf"or a CPU with AMX or AVX-512 BF16, but this run trains on {device} "
+        DeviceError, match=rf"or a CPU with AMX or AVX-512 BF16, which this device \({device}\) is not"
     ):
         Precision("bf16", torch.device(device))
 
@@ -44,7 +44,9 @@ def test_auto_takes_float32_where_bf16_would_be_slower(device: str) -> None:
 
 @pytest.mark.parametrize("device", ["cpu", "mps"])
 def test_fp16_needs_cuda(device: str) -> None:
-    with pytest.raises(DeviceError, match=rf"fp16 needs a CUDA device, but this run trains on {device}\."):
+    with pytest.raises(
+        DeviceError, match=rf"fp16 needs a CUDA device, which this device \({device}\) is not\."
+    ):
         Precision("fp16", torch.device(device))
 
 
