@@ -1,4 +1,4 @@
-"""Text comes back from its ids; vocabularies equal those of the library's own trainer."""
+"""Words: tokens and their words, vocabularies equal to those of the library's trainer, and damaged files."""
 
 import json
 import os
@@ -16,38 +16,8 @@ from mt.data.tokenizers import word_level
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing, train_tokenizer
 from mt.errors import DataError
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
+from tests.data.difficult_texts import NASTY
 
-NASTY = [
-    "",
-    " \t ",
-    "Two men, one dog -- and (maybe) a cat.",
-    "The zorblax didn't cost $3.50, Mr. Smith-Jones!",
-    'Er sagte: "Ich komme!" – „Wirklich?“, fragte sie …',
-    "L'uomo dell'isola; l’été, aujourd'hui",
-    "« Bonjour ! » dit-il : « Ça va ? »",
-    "a , b ,c, d(e)f ( g ) h( i )j \"k\" ' l ' m'n",
-    "?!... !? --> <-- :-) ;-( 50% #1 @x a/b\\c 1,000.5 _under_score_",
-    "tab\tand\r\nline\x0bends\x0c\x1cof\x1deach\x1ekind\x1f\x85here\u2028and\u2029there",
-    "no\xa0break\u202fspace\u3000wide\u2009thin",
-    "zero\u200bwidth\u200djoiner \ufeffbom \u200eleft\u200f right",
-    "👨‍👩‍👧‍👦 ❤️ 👍🏽! 1️⃣ 🇩🇪🇫🇷 x👍y",
-    "[EOS] [UNK] <s> </s> <unk> <pad><s> < s > a<pad>b </s",
-    "x￭y ￭ ￭￭ ￭. .￭ (￭ a ￭)",
-    "▁ ▁▁ a▁b 中▁国 中 ▁ 国",
-    "\ue000 \ue000a \ue000\ue000b ￭\ue000c \ue000",
-    "我是中国人。",
-    "我 是 中国 人 。 ( 你 )？「好」 2024年 A型 type型 B 型",
-    "東京タワーへ コーヒー を 飲みに行く。ｺｰﾋｰ ・ が",
-    "สวัสดีครับ ผม ชื่อ John ที่นี่(ครับ) ฿100 ๆ ๏ นิวยอร์กเป็นเมือง",
-    "ສະບາຍດີ ជំរាបសួរ មិត្ត မင်္ဂလာပါ ခင်ဗျာ",
-    "a\u0e31 b \u0e31 \u0e31c (\u0e31) ก\u0301 ก\u0301\u0e31 中\ufe00国",
-    "السَّلامُ عَلَيْكُمْ، كيف حالك؟",
-    "हिन्दी में लिखा हुआ। क्‍ष",
-    "e\u0301te\u0301 .\u0301 \u0301 \u0301x ,\u0301y",
-    "안녕하세요, 세계! Привет, мир… Γειά σου;",
-    "nul\x00in\x00side \x00 \x01\x7f",
-    "\U0010ffff\ufffe\U000e0100 \U0001f600\U0001d400",
-]
 FULL = TokenizerConfig(min_frequency=1, max_size=10**9)
 
 
@@ -65,11 +35,6 @@ def words(tokenizer: Tokenizer) -> list[str]:
 @pytest.fixture(scope="module")
 def nasty() -> Tokenizer:
     return train_tokenizer(NASTY, FULL)
-
-
-@pytest.mark.parametrize("text", NASTY)
-def test_text_comes_back_with_its_spacing_normalised(nasty: Tokenizer, text: str) -> None:
-    assert nasty.decode(nasty.encode(text)) == normalise_spacing(text)
 
 
 def test_random_texts_come_back() -> None:
@@ -108,18 +73,6 @@ def test_a_word_has_one_id_wherever_it_occurs() -> None:
     tokenizer = train_tokenizer([text], FULL)
     assert [word for word in words(tokenizer) if "Ball" in word] == ["Ball"]
     assert Counter(tokenizer.tokens(tokenizer.encode(text)))["Ball"] == 7
-
-
-def test_the_plain_library_gives_the_same_ids_and_text(nasty: Tokenizer) -> None:
-    plain = tokenizers.Tokenizer.from_str(nasty.to_json())
-    for text in NASTY:
-        ids = plain.encode(text).ids
-        assert ids == nasty.encode(text)
-        assert plain.decode([BOS_ID, *ids, EOS_ID, PAD_ID, PAD_ID]) == normalise_spacing(text)
-
-
-def test_special_tokens_have_their_fixed_ids(nasty: Tokenizer) -> None:
-    assert words(nasty)[: len(SPECIAL_TOKENS)] == list(SPECIAL_TOKENS)
 
 
 def test_begin_end_and_padding_leave_no_trace(nasty: Tokenizer) -> None:
@@ -178,25 +131,6 @@ def test_an_unknown_word_does_not_disappear() -> None:
 
 def test_an_apostrophe_is_put_back_where_it_was(nasty: Tokenizer) -> None:
     assert nasty.decode(nasty.encode("L'uomo")) == "L'uomo"
-
-
-def test_text_that_looks_like_a_special_token_stays_text(nasty: Tokenizer, tmp_path: Path) -> None:
-    nasty.save(tmp_path / "tokenizer.json")
-    for tokenizer in (nasty, Tokenizer.load(tmp_path / "tokenizer.json")):
-        for text in ("<s> a </s> <unk> <pad><s> [EOS] [UNK]", *SPECIAL_TOKENS):
-            ids = tokenizer.encode(text)
-            assert not set(ids) & {PAD_ID, UNK_ID, BOS_ID, EOS_ID}
-            assert tokenizer.decode(ids) == text
-
-
-def test_special_tokens_that_a_file_declares_are_not_looked_for_in_text(
-    nasty: Tokenizer, tmp_path: Path
-) -> None:
-    plain = tokenizers.Tokenizer.from_str(nasty.to_json())
-    plain.add_special_tokens(list(SPECIAL_TOKENS))
-    plain.save(str(tmp_path / "tokenizer.json"))
-    assert plain.encode("a</s>b").ids[1] == EOS_ID
-    assert EOS_ID not in Tokenizer.load(tmp_path / "tokenizer.json").encode("a</s>b")
 
 
 @pytest.mark.parametrize("kind", ["word", "char", "bpe", "bpe_metaspace"])
@@ -258,13 +192,6 @@ def test_no_word_frequent_enough_is_an_error() -> None:
 
 
 # Files and bad input.
-
-
-def test_a_loaded_tokenizer_equals_the_saved_one(nasty: Tokenizer, tmp_path: Path) -> None:
-    nasty.save(tmp_path / "tokenizer.json")
-    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
-    assert loaded.to_json() == nasty.to_json()
-    assert loaded.encode_batch(NASTY) == nasty.encode_batch(NASTY) == [nasty.encode(text) for text in NASTY]
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
@@ -344,14 +271,6 @@ def test_a_tokenizer_without_our_special_tokens_is_an_error(tmp_path: Path) -> N
     tokenizers.Tokenizer(WordLevel({"[UNK]": 0, "<pad>": 1}, unk_token="[UNK]")).save(str(path))
     with pytest.raises(DataError, match="is not a tokenizer of mt: the id of <pad> is 1, but must be 0"):
         Tokenizer.load(path)
-
-
-def test_half_a_surrogate_pair_is_an_error(nasty: Tokenizer) -> None:
-    for text in ("a \ud800b", "中\udfff"):
-        with pytest.raises(DataError, match=r"is not valid Unicode.*U\+D[8F]"):
-            nasty.encode(text)
-        with pytest.raises(DataError, match="is not valid Unicode"):
-            train_tokenizer(["fine", text], FULL)
 
 
 def test_a_very_long_line_comes_back(nasty: Tokenizer) -> None:

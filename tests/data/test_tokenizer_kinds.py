@@ -1,4 +1,4 @@
-"""Characters and byte-pair encoding: every text comes back, and training gives the same file each time."""
+"""Every kind of tokenizer: text comes back from its ids, and training gives the same file each time."""
 
 import json
 import os
@@ -20,6 +20,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing, train_tok
 from mt.data.tokenizers.word_level import count_words, word_level
 from mt.errors import DataError
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
+from tests.data.difficult_texts import NASTY
 
 KINDS = ["word", "char", "bpe", "bpe_metaspace"]
 SPELLING = ["char", "bpe", "bpe_metaspace"]
@@ -50,6 +51,7 @@ ODD = [
     "👨‍👩‍👧‍👦 ❤️ 🇩🇪 \U0010ffff",
     "الس\u200fلام हिन्दी में 안녕",
 ]
+TEXTS = SAMPLES + ODD + NASTY
 
 # What is difficult for the rules, often; and now and then anything.
 any_text = st.text(
@@ -67,12 +69,12 @@ def config(kind: str, **fields: object) -> TokenizerConfig:
 @pytest.fixture(scope="module")
 def trained() -> dict[str, Tokenizer]:
     return {kind: train_tokenizer(SAMPLES * 2, config(kind, max_size=600)) for kind in SPELLING} | {
-        "word": train_tokenizer(SAMPLES + ODD, config("word"))
+        "word": train_tokenizer(TEXTS, config("word"))
     }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("text", SAMPLES + ODD)
+@pytest.mark.parametrize("text", TEXTS)
 def test_text_comes_back_with_its_spacing_normalised(
     trained: dict[str, Tokenizer], kind: str, text: str
 ) -> None:
@@ -97,7 +99,7 @@ def test_any_text_comes_back_whatever_was_trained_on(
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_plain_library_gives_the_same_ids_and_text(trained: dict[str, Tokenizer], kind: str) -> None:
     plain = tokenizers.Tokenizer.from_str(trained[kind].to_json())
-    for text in SAMPLES + ODD:
+    for text in TEXTS:
         ids = plain.encode(text).ids
         assert ids == trained[kind].encode(text)
         assert plain.decode([BOS_ID, *ids, EOS_ID, PAD_ID]) == normalise_spacing(text)
@@ -110,8 +112,8 @@ def test_a_loaded_tokenizer_equals_the_saved_one(
     trained[kind].save(tmp_path / "tokenizer.json")
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
     assert loaded.to_json() == trained[kind].to_json()
-    texts = SAMPLES + ODD
-    assert loaded.encode_batch(texts) == trained[kind].encode_batch(texts)
+    one_by_one = [trained[kind].encode(text) for text in TEXTS]
+    assert loaded.encode_batch(TEXTS) == trained[kind].encode_batch(TEXTS) == one_by_one
     assert loaded.tokens(range(4)) == list(SPECIAL_TOKENS)
 
 
