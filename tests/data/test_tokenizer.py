@@ -81,13 +81,6 @@ def test_begin_end_and_padding_leave_no_trace(nasty: Tokenizer) -> None:
     assert nasty.decode([EOS_ID, PAD_ID]) == nasty.decode([]) == ""
 
 
-def test_ids_that_no_text_encodes_to_decode_to_normal_spacing(nasty: Tokenizer) -> None:
-    generator = random.Random(1)
-    for _ in range(500):
-        text = nasty.decode(generator.choices(range(nasty.size), k=8))
-        assert text == normalise_spacing(text)
-
-
 # The word of the text that an id encodes.
 
 

@@ -117,7 +117,7 @@ def test_a_loaded_tokenizer_equals_the_saved_one(
     assert loaded.tokens(range(4)) == list(SPECIAL_TOKENS)
 
 
-@pytest.mark.parametrize("kind", SPELLING)
+@pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_whatever_a_model_writes_is_one_line(
