@@ -75,19 +75,24 @@ class Shape:
     """The peak for batches of `USUAL_BATCH` tokens; it grows with the fourth root of the batch size."""
     muon: bool = False
     """Whether Muon updates the matrices, whose cost grows with the cube of the width."""
+    run_passes: float = 0.0
+    """The fewest passes over the corpus that a run without R-Drop must have room for."""
 
 
-def _small_model(d_model: int) -> ModelConfig:
-    return ModelConfig(d_model=d_model, num_heads=4, d_ff=4 * d_model, norm_first=False, initial_std=0.02)
+def _small_model(d_model: int, num_heads: int = 4) -> ModelConfig:
+    return ModelConfig(
+        d_model=d_model, num_heads=num_heads, d_ff=4 * d_model, norm_first=False, initial_std=0.02
+    )
 
 
 # The model whose speed decides what a budget can afford.
 USUAL_MODEL = _small_model(256)
-# From small to large: for corpora that are soon memorised, the usual model, the one for IWSLT14, and the
-# paper's base model.
+# From small to large: for corpora that are soon memorised, the usual model, a wider one that has to be kept
+# from memorising by R-Drop, the one for IWSLT14, and the paper's base model.
 SHAPES = (
     Shape(0, 0, _small_model(128), 2.8e-3, muon=True),
     Shape(0, 30_000, USUAL_MODEL, 2.4e-3, muon=True),
+    Shape(15e6, 250_000, _small_model(384, num_heads=6), 2.2e-3, muon=True, run_passes=32),
     Shape(
         60e6,
         2e6,
@@ -144,7 +149,8 @@ def choose(
     """
     for shape in reversed(SHAPES):
         tokens = affordable / (relative_cost(shape.model, num_entries) if in_time else 1.0)
-        if tokens >= shape.run_tokens and corpus_tokens >= shape.corpus_tokens:
+        run_tokens = max(shape.run_tokens, shape.run_passes * corpus_tokens)
+        if tokens >= run_tokens and corpus_tokens >= shape.corpus_tokens:
             break
     with_r_drop = tokens / R_DROP_COST if in_time else tokens
     r_drop = R_DROP if with_r_drop >= max(R_DROP_TOKENS, R_DROP_PASSES * corpus_tokens) else 0.0

@@ -91,7 +91,7 @@ def test_settings_grow_with_the_budget_and_regularisation_with_the_passes(
     if seen < 4:
         assert settings.model.dropout <= 0.1
     if corpus_tokens < 1_000_000:
-        assert settings.model.d_model <= 256
+        assert settings.model.d_model <= (384 if settings.r_drop else 256)
     assert settings.batch_tokens >= 256
     # A short run has hundreds of steps, unless there is hardly any text.
     assert seen * corpus_tokens < 300_000 or seen * corpus_tokens / settings.batch_tokens > 500
@@ -103,13 +103,22 @@ def test_settings_grow_with_the_budget_and_regularisation_with_the_passes(
     assert twice.model.d_model >= settings.model.d_model
 
 
-@pytest.mark.parametrize("corpus_tokens", [3_500_000, 8_000_000, 25_000_000])
+@pytest.mark.parametrize("corpus_tokens", [70_000, 400_000, 3_500_000, 8_000_000, 25_000_000])
 def test_no_budget_has_a_narrower_model_than_a_smaller_one(corpus_tokens: float) -> None:
     widths = [
         choose(10 ** (6 + step / 100), corpus_tokens, 12_000, 32, in_time=True).model.d_model
         for step in range(400)
     ]
     assert widths == sorted(widths)
+
+
+def test_a_wide_model_is_chosen_for_a_long_run_with_r_drop_alone() -> None:
+    # Multi30k, and the time of this many passes of the usual model.
+    widths = {passes: choose(4.7e5 * passes, 4.7e5, 6000, 64, in_time=True) for passes in (30, 62, 77, 500)}
+    assert [each.model.d_model for each in widths.values()] == [256, 256, 384, 384]
+    assert all(each.r_drop > 0 for each in widths.values() if each.model.d_model == 384)
+    # The settings that were measured.
+    assert (widths[77].batch_tokens, widths[77].learning_rate, widths[77].weight_decay) == (2048, 2.6e-3, 0.3)
 
 
 def test_a_long_sentence_makes_the_batch_larger_and_the_rate_that_of_this_batch() -> None:
