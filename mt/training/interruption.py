@@ -81,7 +81,8 @@ class Interruption:
             answered.append(signal.SIGALRM)
         self._before = {number: signal.signal(number, self._answer) for number in answered}
         if self._max_seconds is not None:
-            signal.setitimer(signal.ITIMER_REAL, self._max_seconds)
+            # Zero would disarm the timer.
+            signal.setitimer(signal.ITIMER_REAL, max(self._max_seconds, 1e-6))
         return self
 
     def __exit__(
