@@ -105,5 +105,6 @@ class Interruption:
             return
         # Not through logging: the signal may have arrived while a log line was being written.
         with contextlib.suppress(OSError):
-            text = f"\n{self.reason}: finishing this step and saving; press Ctrl-C again to stop at once\n"
+            again = " again" if number == signal.SIGINT else ""
+            text = f"\n{self.reason}: finishing this step and saving; press Ctrl-C{again} to stop at once\n"
             os.write(STDERR, text.encode())
