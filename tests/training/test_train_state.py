@@ -248,7 +248,8 @@ def test_losses_of_a_diverging_run_are_read_again(make_state: Callable[..., Trai
     state = make_state(steps=2)
     state.counters.record_outcome(1e30, 10**5, updated=True)
     point = state.counters.next_point()
-    assert point is not None and point.loss > 1e29
+    assert point is not None
+    assert point.loss > 1e29
     state.counters.record_outcome(1e30, 10**5, updated=True)
     state.counters.record_validation(1e30, "loss")
     assert read_values(state.save(), 2).counters == state.counters
