@@ -59,7 +59,7 @@ class DataConfig(Section):
     seed: int = Field(default=1, ge=0)
     """Random seed of the built-in corpora."""
 
-    hub_timeout_seconds: float = Field(default=10.0, gt=0, json_schema_extra=MAY_CHANGE)
+    hub_timeout_seconds: float = Field(default=10.0, gt=0, lt=10**9, json_schema_extra=MAY_CHANGE)
     """How long to wait for the Hub to answer before it is considered unreachable."""
 
     workers: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)

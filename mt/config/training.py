@@ -6,8 +6,8 @@ from pydantic import Field, model_validator
 
 from mt.config.section import MAY_CHANGE, Section
 
-# Torch takes these numbers in float32.
-_TOO_LARGE = 1e38
+# Torch takes these numbers in float32, and Muon the learning rate times the width.
+_TOO_LARGE = 1e35
 
 
 class ScheduleConfig(Section):
@@ -118,7 +118,7 @@ class TrainingConfig(Section):
     max_target_tokens: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
     """Stop after this many target tokens, not counting padding."""
 
-    max_minutes: float | None = Field(default=None, gt=0, json_schema_extra=MAY_CHANGE)
+    max_minutes: float | None = Field(default=None, gt=0, lt=10**9, json_schema_extra=MAY_CHANGE)
     """Stop after this many minutes of training, including those before a resume."""
 
     max_skipped_steps: int = Field(default=20, ge=1, json_schema_extra=MAY_CHANGE)

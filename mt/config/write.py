@@ -59,7 +59,7 @@ def options_to_yaml(name: str | None) -> str:
         for section, fields in SECTIONS.items()
     }
     if not any(found.values()):
-        path = tuple(str(name).split("."))
+        path = tuple(str(name).split(".", 1))
         path = path if path[0] in SECTIONS else (str(name),)
         raise ConfigError(unknown_key(path), *remedies_for(path[-1]))
     sections: list[str] = []

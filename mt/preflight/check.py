@@ -10,7 +10,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.batches.stream import BatchStream, Epoch, training_batches
 from mt.data.corpus import load_corpus
-from mt.data.prepare import refuse_changed_corpus
+from mt.data.prepare import load_tokenizers, refuse_changed_corpus
 from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
 from mt.display import aligned, counted, size
@@ -77,7 +77,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[CheckSection]:
     if done:
         refuse_changed_corpus(run, corpus)
     yield corpus_section(corpus)
-    text = look_at(corpus, config)
+    text = look_at(corpus, config, load_tokenizers(run) if done else None)
     yield sample_section(text)
     yield vocabulary_section(config, text)
     pairs, lengths = length_section(config, text)

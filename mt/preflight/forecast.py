@@ -214,8 +214,9 @@ def warn_of_validation(config: Config, run: Forecast) -> Iterator[str]:
     validation = config.validation
     if run.num_validations == 1 and validation.every_steps > run.num_steps:
         yield (
-            f"validation.every_steps ({validation.every_steps:,}) is more than the run's {run.num_steps:,} "
-            "steps: the only validation is at the end, with no best checkpoint to choose. Lower it."
+            f"validation.every_steps ({validation.every_steps:,}) is more than the run's "
+            f"{counted(run.num_steps, 'step')}: the only validation is at the end, with no best checkpoint "
+            "to choose. Lower it."
         )
     elif run.validating_seconds > MOST_VALIDATING * run.seconds:
         yield (

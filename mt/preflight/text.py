@@ -140,15 +140,17 @@ def warn_of_empty_references(corpus: Corpus) -> list[str]:
     return warnings
 
 
-def look_at(corpus: Corpus, config: Config) -> Text:
-    """Choose the part to examine, and train the tokenizers on it."""
-    warn_of_tokenizer(config, corpus.train)
+def look_at(corpus: Corpus, config: Config, tokenizers: tuple[Tokenizer, Tokenizer] | None = None) -> Text:
+    """Choose the part to examine, and train the tokenizers on it unless they are given."""
     train = spread(corpus.train, MOST_TRAINING_PAIRS)
+    if tokenizers is None:
+        warn_of_tokenizer(config, corpus.train)
+        tokenizers = make_tokenizers(train, config)
     validation = spread(corpus.validation, MOST_EVALUATION_PAIRS)
     return Text(
         train,
         {"validation": validation, "test": spread(corpus.test, MOST_EVALUATION_PAIRS)},
-        make_tokenizers(train, config),
+        tokenizers,
         _shares_of_spread(corpus.shares, len(corpus.train), len(train)),
         len(corpus.train) / len(train),
         len(corpus.validation) / len(validation),

@@ -24,8 +24,8 @@ _MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 
 def _is_score(value: float) -> float:
-    """Accept NaN and infinity, which a loss can be."""
-    if value < -1 or _MAX_COUNT < value < math.inf:
+    """Accept NaN and numbers of any size, which a loss can be."""
+    if value < -1:
         raise ValueError("must be a score")
     return value
 
@@ -33,6 +33,8 @@ def _is_score(value: float) -> float:
 Count = Annotated[int, Field(strict=True, ge=0, le=_MAX_COUNT)]
 # A value that is never negative can become so by a rounding error.
 Amount = Annotated[float, Field(strict=True, ge=-1, le=_MAX_COUNT, allow_inf_nan=False)]
+# In a diverging run it may be of any size.
+Loss = Annotated[float, Field(strict=True, ge=-1, allow_inf_nan=False)]
 BestValue = Annotated[float, Field(strict=True), AfterValidator(_is_score)]
 Flag = Annotated[bool, Field(strict=True)]
 
@@ -66,11 +68,11 @@ class Counters:
     num_skipped_steps: Count = 0
     """Steps skipped because the loss or the gradient was not finite."""
     num_skipped_in_a_row: Count = 0
-    logged_loss: Amount = 0.0
+    logged_loss: Loss = 0.0
     """Summed loss, in nats, of the steps since the last point of the training curve."""
     logged_tokens: Count = 0
     """Target tokens of those steps. Saved so that a resumed run draws the same curves."""
-    average_loss: Amount = 0.0
+    average_loss: Loss = 0.0
     """Running average of the points of the training curve, to recognise a spike."""
     num_points: Count = 0
     """Points of the training curve so far."""

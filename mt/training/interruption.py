@@ -81,7 +81,8 @@ class Interruption:
             answered.append(signal.SIGALRM)
         self._before = {number: signal.signal(number, self._answer) for number in answered}
         if self._max_seconds is not None:
-            signal.setitimer(signal.ITIMER_REAL, self._max_seconds)
+            # Zero would disarm the timer.
+            signal.setitimer(signal.ITIMER_REAL, max(self._max_seconds, 1e-6))
         return self
 
     def __exit__(
@@ -104,5 +105,6 @@ class Interruption:
             return
         # Not through logging: the signal may have arrived while a log line was being written.
         with contextlib.suppress(OSError):
-            text = f"\n{self.reason}: finishing this step and saving; press Ctrl-C again to stop at once\n"
+            again = " again" if number == signal.SIGINT else ""
+            text = f"\n{self.reason}: finishing this step and saving; press Ctrl-C{again} to stop at once\n"
             os.write(STDERR, text.encode())

@@ -26,6 +26,7 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
     """
     config, counters = session.config, train_state.counters
     outcomes = _Outcomes(train_state, session)
+    figures: dict[str, float] = {}
     while True:
         # The checkpoint that was saved when the validation was interrupted does not have its scores.
         must_save = counters.owes_validation
@@ -45,8 +46,9 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
             except Interrupted:
                 outcomes.report()
                 session.interruption.agree(stop=True)
-                session.save_new_steps(train_state)
+                session.save_new_steps(train_state, figures)
                 return None
+            figures = {}
             counters.epoch, counters.batch = epoch, batch
             is_point = (counters.step + 1) % config.training.log_every_steps == 0
             stop = session.interruption.signal is not None
@@ -60,7 +62,6 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
             if counters.owes_validation:
                 # The time limit may just have ended the run.
                 outcomes.report()
-        figures: dict[str, float] = {}
         is_best = False
         if counters.owes_validation:
             started = time.perf_counter()

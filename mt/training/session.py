@@ -164,10 +164,10 @@ class Session:
             self.progress.leave_out(seconds)
         LOG.info("saved %s in %.2f seconds", self.newest.name, seconds)
 
-    def save_new_steps(self, train_state: TrainState) -> None:
-        """Save a checkpoint if there were steps since the newest one."""
+    def save_new_steps(self, train_state: TrainState, figures: dict[str, float]) -> None:
+        """Save a checkpoint, with the metrics as in `save`, if there were steps since the newest one."""
         if distributed.agree(train_state.counters.step != (self.newest.step if self.newest else 0)):
-            self.save(train_state, {}, is_best=False)
+            self.save(train_state, figures, is_best=False)
 
     def keep_bad_batch(self, step: int, micro_batches: Sequence[Batch], result: StepResult) -> None:
         """Write the batch of a step whose loss or gradient was not finite into the run directory."""

@@ -53,6 +53,7 @@ def test_a_section_or_an_option_alone(call: Call) -> None:
         ("schedul", "'schedule'"),
         ("beam_size", "mt translate --beam 5"),
         ("model.heads", "'num_heads'"),
+        ("data.path.lr", "'path'"),
     ],
 )
 def test_an_unknown_name_is_answered_with_what_is_meant(name: str, meant: str, call: Call) -> None:

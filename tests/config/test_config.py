@@ -194,6 +194,24 @@ def test_a_run_ends_by_any_one_limit(limit: str) -> None:
     assert getattr(config(training={"max_steps": None, limit: 7}).training, limit) == 7
 
 
+@pytest.mark.parametrize(
+    ("section", "option", "too_large"),
+    [
+        # The forecast of `mt check` is a whole number of steps.
+        ("training", "max_minutes", 1e308),
+        # Python waits for at most `threading.TIMEOUT_MAX` seconds.
+        ("data", "hub_timeout_seconds", 1e20),
+        # Muon's updates are this times the square root of the width, in float32.
+        ("schedule", "learning_rate", 9e37),
+    ],
+)
+def test_numbers_with_which_arithmetic_would_overflow_are_refused(
+    section: str, option: str, too_large: float
+) -> None:
+    with pytest.raises(ValidationError, match=f"{option}\n.*should be less than"):
+        config(**{section: {option: too_large}})
+
+
 def test_a_run_that_nothing_ends_is_refused_but_patience_ends_it() -> None:
     with pytest.raises(ValidationError, match="nothing ends this run"):
         config(training={"max_steps": None})

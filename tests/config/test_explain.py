@@ -104,7 +104,7 @@ MISTAKES = [
     ),
     (
         "schedule:\n  learning_rate: 1e999\n",
-        "line 8: schedule.learning_rate must be a number above 0 and below 1e+38, not 1e999.",
+        "line 8: schedule.learning_rate must be a number above 0 and below 1e+35, not 1e999.",
     ),
     (
         "cleaning:\n  src_script: han\n",
@@ -118,7 +118,7 @@ MISTAKES = [
     ("model:\n  bias: 1\n", "line 8: model.bias must be true or false, not 1."),
     (
         "  max_minutes: 1:30\n",
-        "line 7: training.max_minutes must be a number above 0 or null, not 1:30.",
+        "line 7: training.max_minutes must be a number above 0 and below 1000000000 or null, not 1:30.",
     ),
     (
         "  seed: 1234567890123456789\n",

@@ -130,6 +130,19 @@ def test_a_run_that_exists_shows_how_much_is_done(
     assert sections["the"].verdict == "This run is finished: raise that limit to train it further."
 
 
+def test_a_run_that_exists_is_checked_with_its_own_tokenizers(
+    check: Check, make_config: MakeConfig, tmp_path: Path
+) -> None:
+    first, theirs = RunDirectory(tmp_path / "first"), tmp_path / "theirs.json"
+    run_training(make_config("training.max_steps=1", "tokenizer.kind=bpe", "tokenizer.shared=true"), first)
+    first.src_tokenizer_file.rename(theirs)
+    external = ["tokenizer.kind=file", f"tokenizer.path={theirs}", "tokenizer.shared=true"]
+    run_training(make_config("training.max_steps=1", *external), RunDirectory(tmp_path / "runs" / "tiny"))
+    # Training does not need it any more.
+    theirs.unlink()
+    assert check(*external)["the"].verdict == "This run can continue from step 1."
+
+
 def test_a_corpus_too_large_to_look_at_whole(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     small_batches = ("training.batch_tokens=20", "training.max_epochs=2", "training.max_steps=null")
     whole = check(*small_batches)

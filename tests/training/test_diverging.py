@@ -57,7 +57,9 @@ def test_weights_that_are_not_finite_are_never_saved(
     assert run_training(config, run).counters.step == 12
 
 
+@pytest.mark.parametrize("loss", [5000.0, 1e30])
 def test_validations_with_a_huge_loss_stay_in_the_metrics(
+    loss: float,
     make_config: MakeConfig,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -65,7 +67,7 @@ def test_validations_with_a_huge_loss_stay_in_the_metrics(
 ) -> None:
     caplog.set_level(logging.INFO, "mt")
     run = RunDirectory(tmp_path / "run")
-    result = ValidationResult(5000.0, {}, [""] * 20)
+    result = ValidationResult(loss, {}, [""] * 20)
     monkeypatch.setattr("mt.training.session.validate", lambda *_, **__: result)
     for steps in (8, 12):
         run_training(make_config(f"training.max_steps={steps}", "validation.metric=loss"), run)

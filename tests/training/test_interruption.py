@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,25 @@ def test_a_signal_that_was_ignored_stays_ignored(
         assert signal.getsignal(number) is signal.SIG_IGN
     finally:
         signal.signal(number, before)
+
+
+@pytest.mark.parametrize(
+    ("number", "what"), [(signal.SIGINT, "press Ctrl-C again to"), (signal.SIGTERM, "press Ctrl-C to")]
+)
+def test_it_says_how_to_stop_at_once(
+    number: signal.Signals, what: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Interruption():
+        os.kill(os.getpid(), number)
+    assert f"{number.name}: finishing this step and saving; {what} stop at once\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", [0.0, -3.0])
+def test_time_that_is_up_before_the_start_stops_at_once(seconds: float) -> None:
+    with Interruption(seconds) as interruption:
+        time.sleep(0.1)
+        assert interruption.signal == signal.SIGALRM
+        assert interruption.exit_code == 75
 
 
 def test_the_time_is_up_also_where_alarms_were_ignored() -> None:

@@ -104,9 +104,9 @@ class NotingSession(Session):
         self._saved_step = train_state.counters.step
         self._bench.saved.append((self._saved_step, figures, is_best))
 
-    def save_new_steps(self, train_state: TrainState) -> None:
+    def save_new_steps(self, train_state: TrainState, figures: dict[str, float]) -> None:
         if train_state.counters.step != self._saved_step:
-            self.save(train_state, {}, is_best=False)
+            self.save(train_state, figures, is_best=False)
 
     def keep_bad_batch(self, step: int, micro_batches: Sequence[Batch], result: StepResult) -> None:
         pass

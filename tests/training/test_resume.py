@@ -1,6 +1,8 @@
 """A run that was stopped and resumed is the run that never stopped, bit for bit."""
 
 import json
+import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +21,10 @@ from mt.errors import Interrupted
 from mt.evaluation.scores import Score
 from mt.run_directory import RunDirectory
 from mt.training import validation
+from mt.training.counters import Counters
 from mt.training.loss import Objective
 from mt.training.run import Outcome, run_training
+from mt.training.session import Session
 from mt.training.validation import ValidationResult
 
 Figures = list[dict[str, float | str]]
@@ -301,6 +305,25 @@ def test_a_checkpoint_gets_the_scores_of_the_validation_that_it_owed(
     run_training(make_config("validation.every_steps=2", "training.max_steps=6"), run)
     assert store.require("step_0000004").metrics["bleu"] == 8
     assert store.require("best").step == 2
+
+
+def test_a_checkpoint_saved_because_of_a_signal_after_a_validation_has_its_scores(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    show = Session.show
+
+    def stop(self: Session, counters: Counters, result: ValidationResult) -> None:
+        show(self, counters, result)
+        if counters.step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Session, "show", stop)
+    # The second one is worse, so that only the signal is a reason to save.
+    monkeypatch.setattr(mt.training.session, "validate", scripted_bleu([9, 8]))
+    run_training(make_config("validation.every_steps=2", "checkpoint.every_steps=100"), run)
+    latest = CheckpointStore(run.checkpoints_dir).require("latest")
+    assert (latest.step, latest.metrics["bleu"]) == (4, 8)
 
 
 def give_up(*_: object, **__: object) -> ValidationResult:

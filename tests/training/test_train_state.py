@@ -244,6 +244,17 @@ def test_counters_that_training_never_comes_to_are_refused(
         read_values(altered, 2)
 
 
+def test_losses_of_a_diverging_run_are_read_again(make_state: Callable[..., TrainState]) -> None:
+    state = make_state(steps=2)
+    state.counters.record_outcome(1e30, 10**5, updated=True)
+    point = state.counters.next_point()
+    assert point is not None
+    assert point.loss > 1e29
+    state.counters.record_outcome(1e30, 10**5, updated=True)
+    state.counters.record_validation(1e30, "loss")
+    assert read_values(state.save(), 2).counters == state.counters
+
+
 def test_moments_of_format_1_are_put_to_the_parameters_that_they_are_of() -> None:
     run = RunDirectory(FORMAT_1)
     config, model = load_config(run.config_file), load_model(run, "latest").model

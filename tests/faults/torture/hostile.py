@@ -48,6 +48,10 @@ HARMLESS = {
     ("best_value", "NaN"),
     ("best_value", "infinity"),
     ("best_value", "nothing"),
+    # A loss may be of any size.
+    ("best_value", "10**15"),
+    ("logged_loss", "10**15"),
+    ("average_loss", "10**15"),
     ("positions_too_large", "nothing"),
 }
 
