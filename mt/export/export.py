@@ -1,6 +1,7 @@
 """The work of `mt export`: write a folder, verify it as it is on disk, describe it, put it in place."""
 
 import logging
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ def export_model(
             f"a model for {target.name} cannot be saved in {precision}, only in "
             f"{' or '.join(target.precisions)}."
         )
-    place = folder.resolve()
+    place = _without_links(folder)
     make_folder(place.parent)
     for leftover in tidy_up_beside(place):
         LOG.warning("removing %s, which was left behind by an export that was killed", leftover)
@@ -139,11 +140,16 @@ def refuse_other_folder(folder: Path) -> None:
     """
     if folder.exists() or folder.is_symlink():
         _refuse_other_files(folder)
-    place = folder.resolve()
+    place = _without_links(folder)
     if not is_utf8(place):
         raise ConfigError(
             f"the name {place} is not UTF-8, so other programs could not open it: choose another name."
         )
+
+
+def _without_links(folder: Path) -> Path:
+    # Path.resolve raises a RuntimeError for links in a circle, where creating the folder is an OSError.
+    return Path(os.path.realpath(folder))
 
 
 def _refuse_other_files(folder: Path) -> None:

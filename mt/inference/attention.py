@@ -1,6 +1,8 @@
 """Records what a model attends to while it translates a sentence."""
 
+import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -164,8 +166,7 @@ def record_pair(
         ``(L, H, S, S)``, ``(L, H, T, T)`` and ``(L, H, T, S)`` on the CPU, without any padding.
     """
     batch = collate([src_ids], [tgt_ids]).to(device)
-    # A compiled model does not call the recording hooks.
-    with torch.compiler.set_stance("force_eager"), recording_attention(model) as recorded:
+    with _without_compiled_code(), recording_attention(model) as recorded:
         memory = model.encode(batch.src_ids, batch.src_mask)
         model.decode(batch.tgt_ids, memory, batch.src_mask, batch.tgt_mask)
 
@@ -173,6 +174,13 @@ def record_pair(
         return torch.stack([weights[0] for [weights] in layers]).cpu()
 
     return stacked(recorded.encoder_self), stacked(recorded.decoder_self), stacked(recorded.cross)
+
+
+def _without_compiled_code() -> AbstractContextManager[object]:
+    """Run the model's own code, because a compiled model does not call the recording hooks."""
+    # If nothing was compiled, the compiler is not imported, which would take as long as importing torch.
+    is_imported = "torch._dynamo" in sys.modules
+    return torch.compiler.set_stance("force_eager") if is_imported else nullcontext()
 
 
 @torch.inference_mode()
@@ -186,7 +194,7 @@ def source_dependence(
 
     Args:
         model: In evaluation mode, on ``device``.
-        src_ids: Without EOS.
+        src_ids: Without EOS, at least one.
         tgt_ids: Without BOS and EOS.
         device: The device of the model.
 
@@ -199,8 +207,6 @@ def source_dependence(
     width = max(1, _MOST_LOGITS // (model.output.out_features * (num_tgt + 1)))
     without_one = ~torch.eye(num_src, num_src + 1, dtype=torch.bool, device=device)
     rows = [label_log_probs(model, _masked(batch, part)) for part in torch.split(without_one, width)]
-    if not rows:
-        return torch.zeros(num_tgt, 0)
     return (with_all - torch.cat(rows))[:, :num_tgt].T.cpu()
 
 

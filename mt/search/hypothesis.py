@@ -50,7 +50,8 @@ def normalised_score(
     """
     length = len(hypothesis.ids) + hypothesis.finished
     counted = length if normalization == "mean" else (5 + length) / 6
-    return float(hypothesis.score / counted**length_penalty)
+    # Not a quotient, because a large penalty would make the divisor overflow.
+    return float(hypothesis.score * counted**-length_penalty)
 
 
 def cut_off(hypothesis: Hypothesis, length: int) -> Hypothesis:

@@ -146,6 +146,14 @@ def test_a_folder_whose_name_is_not_utf_8_is_refused(target: str, trained: RunDi
     assert "caf\\udce9 is not UTF-8" in err
 
 
+def test_a_folder_behind_links_in_a_circle_is_an_error(trained: RunDirectory, call: Call) -> None:
+    Path("circle").symlink_to("circle")
+    code, out, err = call(*EXPORT, "ctranslate2", "circle/out")
+    assert (code, out) == (2, "")
+    assert err.startswith("mt: ")
+    assert "circle: File exists" in err.splitlines()[-1]
+
+
 def test_an_exported_folder_may_be_renamed_to_what_is_not_utf_8(exported: str, call: Call) -> None:
     Path(exported).rename(NOT_UTF_8)
     assert call("translate", "--run", NOT_UTF_8, "the dog sees milk.")[:2] == (0, "der Hund sieht Milch.\n")

@@ -1,5 +1,7 @@
 """Attention recorded for text: which rows and columns there are, and what they are called."""
 
+import subprocess
+import sys
 from typing import Literal
 
 import pytest
@@ -143,6 +145,15 @@ def test_a_compiled_model_is_recorded_too(translator: Translator) -> None:
     translator.translate(SENTENCES)
     for weights, same in zip(record_pair(model, [5, 6, 7], [8, 9], CPU), expected, strict=True):
         torch.testing.assert_close(weights, same)
+
+
+def test_the_compiler_is_not_imported_for_a_model_that_is_not_compiled(trained: RunDirectory) -> None:
+    program = (
+        "import sys; from mt import Translator; from mt.inference.attention import sentence_attention\n"
+        f"sentence_attention(Translator.from_run({str(trained.path)!r}, device='cpu'), ['the dog'])\n"
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_dependence_is_what_a_token_loses_when_a_source_token_is_masked_out(translator: Translator) -> None:
