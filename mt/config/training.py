@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from mt.config.section import MAY_CHANGE, Section
 
-# Torch takes these numbers in float32, and Muon the learning rate times the width.
+# Torch takes these numbers in float32, and Muon multiplies the learning rate by the square root of the width.
 _TOO_LARGE = 1e35
 
 

@@ -76,7 +76,7 @@ class Shape:
     muon: bool = False
     """Whether Muon updates the matrices, whose cost grows with the cube of the width."""
     run_passes: float = 0.0
-    """The fewest passes over the corpus that a run without R-Drop must have room for."""
+    """The fewest passes over the corpus that a run without R-Drop must have room for; R-Drop halves them."""
 
 
 def _small_model(d_model: int, num_heads: int = 4) -> ModelConfig:
