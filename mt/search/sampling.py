@@ -40,15 +40,17 @@ def sample(
     temperature = min(max(sampling.temperature, 1e-30), 1e30)
 
     def draw(logits: Tensor, sentences: Tensor, step: int) -> Tensor:
-        # The largest logit becomes 0, so that a small temperature does not make it infinite.
         exact = logits.float()
-        shifted = exact - exact.amax(-1, keepdim=True)
+        highest, likeliest = exact.max(-1, keepdim=True)
+        # The largest logit becomes 0, so that a small temperature does not make it infinite.
+        shifted = exact - highest
         probabilities = _likeliest(shifted / temperature, sampling.top_k).softmax(-1)
         cumulative = _nucleus(probabilities, sampling.top_p).cumsum(-1)
         # The total is not exactly 1; clamped, because the product may round up to the total.
         threshold = uniforms[sentences, step, None] * cumulative[:, -1:]
-        drawn = torch.searchsorted(cumulative, threshold, right=True).squeeze(-1)
-        return drawn.clamp(max=logits.size(-1) - 1)
+        drawn = torch.searchsorted(cumulative, threshold, right=True).clamp_(max=logits.size(-1) - 1)
+        # A logit that is NaN or infinite makes all probabilities NaN. It is chosen itself, which is reported.
+        return drawn.where(highest.isfinite(), likeliest)[:, 0]
 
     return write_stepwise(model, request, draw)
 

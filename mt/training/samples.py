@@ -39,7 +39,10 @@ def read_samples(file: Path) -> list[Samples]:
             line = json.loads(text)
             rows = [Sample(**row) for row in line["samples"]]
             if type(line["step"]) is int and all(isinstance(text, str) for row in rows for text in row):
-                found.append(Samples(line["step"], rows))
+                samples = Samples(line["step"], rows)
+                # A ValueError for half of a surrogate pair, which could not be written again.
+                _line(samples).encode()
+                found.append(samples)
     return found
 
 

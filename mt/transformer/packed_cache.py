@@ -54,8 +54,7 @@ class PackedCache:
         self._pasts = [_keys_and_values(written) for written in self._written]
         self._is_past: Tensor | None = None
         if rows_per_sentence > 1:
-            shape_of_mask = batch * rows_per_sentence, max_length, rows_per_sentence
-            self._is_past = keys.new_full(shape_of_mask, -torch.inf)
+            self._is_past = keys.new_empty(batch * rows_per_sentence, 0, rows_per_sentence)
 
     def grow(self) -> None:
         """Begin the next position.
@@ -69,6 +68,8 @@ class PackedCache:
             room = min(_GROWTH, self._max_length - self.length)
             for layer, written in enumerate(self._written):
                 self._keep(layer, F.pad(written, (0, 0, 0, 0, 0, 0, 0, 0, 0, room)))
+            if self._is_past is not None:
+                self._is_past = F.pad(self._is_past, (0, 0, 0, room), value=-torch.inf)
         if self._is_past is not None:
             # Of the newest tokens, a row sees only its own, which is at the row's position.
             newest = self._is_past[:, self.length].view(-1, self._rows_per_sentence, self._rows_per_sentence)

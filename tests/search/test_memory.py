@@ -81,7 +81,9 @@ def test_log_normalisers_are_those_of_the_whole_vocabulary(rows: int, dtype: tor
     torch.testing.assert_close(log_normalisers(logits).double(), expected, atol=1e-5, rtol=0.0)
 
 
+@pytest.mark.parametrize("rows_per_sentence", [1, 4])
 def test_a_high_limit_takes_no_memory_before_it_is_reached(
+    rows_per_sentence: int,
     packed: PackedTransformer,
     sentences: list[list[int]],
     make_request: Callable[..., SearchRequest],
@@ -89,6 +91,7 @@ def test_a_high_limit_takes_no_memory_before_it_is_reached(
     request = make_request(sentences)
     with Largest() as largest:
         memory = packed.encode(request.src_ids, request.src_mask)
-        cache = packed.start_cache(memory, request.src_mask, 100_000)
-        packed.decode_step(request.src_ids[:, 0].clamp(max=13), cache)
+        cache = packed.start_cache(memory, request.src_mask, 100_000, rows_per_sentence)
+        ids = request.src_ids[:, 0].clamp(max=13).repeat_interleave(rows_per_sentence)
+        packed.decode_step(ids, cache)
     assert largest.num_bytes < 100_000

@@ -56,10 +56,12 @@ def test_the_sentences_whose_logits_are_nan_are_named(
     search(model, table_request([0] * 20, [5] * 20, with_scores=with_scores), strategy)
 
 
-@pytest.mark.parametrize("strategy", [None, Beam(1), Beam(3), Sampling(0.01)])
+@pytest.mark.parametrize("with_scores", [True, False])
+@pytest.mark.parametrize("strategy", [None, Beam(1), Beam(3), Sampling(0.01), Sampling(top_k=2, top_p=0.9)])
 def test_the_sentences_whose_logits_are_infinite_are_named(
-    strategy: Strategy, table_model: MakeModel, table_request: MakeRequest
+    strategy: Strategy, with_scores: bool, table_model: MakeModel, table_request: MakeRequest
 ) -> None:
+    request = table_request([0, 1, 0], [5] * 3, with_scores=with_scores)
     with pytest.raises(NotFiniteError) as overflow:
-        search(table_model(SHORT, INFINITE), table_request([0, 1, 0], [5] * 3), strategy)
+        search(table_model(SHORT, INFINITE), request, strategy)
     assert list(overflow.value.sentences) == [1]

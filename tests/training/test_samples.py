@@ -98,6 +98,7 @@ def test_what_comes_after_a_step_is_forgotten(tmp_path: Path) -> None:
         "[]",
         '{"step": "20", "samples": []}',
         '{"step": 20, "samples": [{"source": 1, "translation": "", "reference": ""}]}',
+        '{"step": 20, "samples": [{"source": "\\ud800", "translation": "", "reference": ""}]}',
         '{"step": 20, "samples": [{"source": ""}]}',
         '{"step": 20, "samples": [[]]}',
         '{"step": 20, "samples": 3}',
