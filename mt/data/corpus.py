@@ -159,8 +159,8 @@ def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
     if any(digest is None for source in sources for parts in source.values() for _, digest in parts):
         return None
     # None of these changes what is read: the length limit is applied when encoding.
-    undecisive = {"hub_timeout_seconds", "max_length", "workers"}
-    configs = [[each.config.model_dump(mode="json", exclude=undecisive), each.weight] for each in found]
+    irrelevant = {"hub_timeout_seconds", "max_length", "workers"}
+    configs = [[each.config.model_dump(mode="json", exclude=irrelevant), each.weight] for each in found]
     return {
         "what": "corpus",
         "sources": sources,

@@ -42,12 +42,12 @@ def cached_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokeniz
             tokenizer.save(folder / name)
 
     # A limit that is not reached has no effect.
-    undecisive: set[str] = set() if len(corpus.train) > config.tokenizer.max_lines else {"max_lines"}
+    irrelevant: set[str] = set() if len(corpus.train) > config.tokenizer.max_lines else {"max_lines"}
     key = {
         "what": "tokenizers",
         "recipe": recipe(TOKENIZER_VERSION, "tokenizers"),
         **_text(corpus),
-        "config": config.tokenizer.model_dump(mode="json", exclude=undecisive),
+        "config": config.tokenizer.model_dump(mode="json", exclude=irrelevant),
         "unicode_form": config.cleaning.unicode_form,
     }
     return cached(

@@ -15,6 +15,7 @@ from mt.config.located_yaml import printable
 from mt.config.sources import Delimiter, parse_columns
 from mt.config.training import TrainingConfig
 from mt.config.write import changed_options, config_to_yaml
+from mt.data.batches.alignment import align
 from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import unsegmented_hint
@@ -24,15 +25,16 @@ from mt.preflight.budget import Budget, CorpusSample, Plan, fit_into, look_for_r
 from mt.preflight.forecast import MOST_DROPPED, warn_of_small_splits
 from mt.preflight.rule import (
     ALIGNMENT_OF_FEW,
-    FEW_PASSES,
     FEW_WORDS,
-    FEW_WORDS_IN_FEW_PASSES,
-    MOST_UNKNOWN_IN_FEW_PASSES,
+    FEW_WORDS_IN_SHORT_RUNS,
+    FEWEST_ENTRIES_IF_UNSEGMENTED,
+    MOST_UNKNOWN_IN_SHORT_RUNS,
     MOST_UNKNOWN_OF_FEW,
     UNKNOWN_SHARE_OF_FEW,
     aligns_subwords,
     gain_of_doubling,
     num_subwords,
+    prefers_words,
 )
 from mt.preflight.text import (
     PAIRS_COUNTED,
@@ -107,20 +109,25 @@ def propose_config(
         data = data.model_copy(update={"held_out_fraction": LARGEST_HELD_OUT_FRACTION})
         corpus = load_corpus(data)
     load_seconds = time.perf_counter() - started
-    if (fraction := _held_out_fraction(corpus, data)) != data.held_out_fraction:
+    # If only the largest fraction was enough, a smaller one is not.
+    is_largest = data.held_out_fraction == LARGEST_HELD_OUT_FRACTION
+    if not is_largest and (fraction := _held_out_fraction(corpus, data)) != data.held_out_fraction:
         data = data.model_copy(update={"held_out_fraction": fraction})
         corpus = load_corpus(data)
     config, seen = _choose_tokenizer(corpus, _start(data), FEW_WORDS, MOST_UNKNOWN_OF_FEW)
     config, sample, lengths = _look_at_lengths(corpus, config, load_seconds)
     room = look_for_room(budget, config, sample)
-    if room.target_tokens <= FEW_PASSES * sample.corpus_tokens and config.tokenizer.kind != "word":
+    in_time = room.minutes is not None
+    is_short = prefers_words(room.target_tokens, sample.corpus_tokens, in_time=in_time)
+    if is_short and config.tokenizer.kind != "word":
         with_words, seen_of_words = _choose_tokenizer(
-            corpus, _start(data), FEW_WORDS_IN_FEW_PASSES, MOST_UNKNOWN_IN_FEW_PASSES
+            corpus, _start(data), FEW_WORDS_IN_SHORT_RUNS, MOST_UNKNOWN_IN_SHORT_RUNS
         )
         if with_words.tokenizer.kind == "word":
             seen = seen_of_words
             config, sample, lengths = _look_at_lengths(corpus, with_words, load_seconds)
-    if config.tokenizer.kind != "word" and aligns_subwords(room.target_tokens, sample.corpus_tokens):
+    is_aligned = aligns_subwords(room.target_tokens, sample.corpus_tokens, in_time=in_time)
+    if is_aligned and config.tokenizer.kind != "word":
         config = update(config, training={"guided_alignment": ALIGNMENT_OF_FEW})
         sample = _aligned(sample)
     if bleu_is_always_0(corpus.validation):
@@ -181,8 +188,10 @@ def _choose_tokenizer(
     counted = spread(corpus.train, PAIRS_COUNTED)
     hint = unsegmented_hint(config, corpus.train)
     shared = hint is not None or have_common_letters(counted["src"], counted["tgt"])
-    num_words = num_running_words(counted) * len(corpus.train) / len(counted)
+    num_words = num_running_words(corpus.train)
     entries = num_subwords(num_words, shared=shared)
+    if hint is not None:
+        entries = max(entries, FEWEST_ENTRIES_IF_UNSEGMENTED)
     text = _as_words(corpus, config) if hint is None else None
     if text is not None:
         unknown = _share_unknown(text)
@@ -191,7 +200,7 @@ def _choose_tokenizer(
             return update(config, training={"guided_alignment": ALIGNMENT_WEIGHT}), []
         if num_words <= most_words and unknown <= most_unknown:
             alignment = {"guided_alignment": ALIGNMENT_OF_FEW, "unknown_share": UNKNOWN_SHARE_OF_FEW}
-            why = "With so little text" if num_words <= FEW_WORDS else "In so few passes over the text"
+            why = "With so little text" if num_words <= FEW_WORDS else "In so short a run"
             return update(config, training=alignment), [
                 f"Tokenizer: words; up to {unknown:.1%} of those in the held-out text are unknown and will "
                 f"be copied. {why} (about {num_words:,.0f} running words), words are learnt faster than "
@@ -273,7 +282,9 @@ def _look_at_lengths(
 def _aligned(sample: CorpusSample) -> CorpusSample:
     """The sample with guided alignment, which also takes its time at the start of the run."""
     started = time.perf_counter()
-    places = aligned_places(sample.pairs)
+    # Only the alignment of the whole text will be in the cache for the run.
+    is_whole = sample.text.scale == 1
+    places = aligned_places(sample.pairs) if is_whole else np.concatenate(list(align(sample.pairs)))
     seconds = (time.perf_counter() - started) * sample.text.scale
     return replace(sample, places=places, start_seconds=sample.start_seconds + seconds)
 

@@ -16,13 +16,14 @@ VOCABULARIES = (
     (50_000_000, 16_000),
     (math.inf, 32_000),
 )
-# A vocabulary of one language needs the 256 bytes and the frequent pairs, however small the corpus is.
-FEWEST_ENTRIES = 1000
+# A vocabulary of one language needs the 256 bytes and the frequent pairs, however small the corpus is. One
+# with an unsegmented script must have room for subwords besides up to two thousand characters.
+FEWEST_ENTRIES, FEWEST_ENTRIES_IF_UNSEGMENTED = 1000, 4000
 # Up to this many running words per side, words with guided alignment are ahead of BPE, unless more than this
 # share of the running words in a held-out text is unknown.
 FEW_WORDS, MOST_UNKNOWN_OF_FEW = 100_000, 0.25
-# The same for a run of at most this many passes: the limits of running words and of the unknown share.
-FEW_PASSES, FEW_WORDS_IN_FEW_PASSES, MOST_UNKNOWN_IN_FEW_PASSES = 40, 2_000_000, 0.1
+# The same for a short run: its passes in a time, and the limits of running words and of the unknown share.
+FEW_PASSES, FEW_WORDS_IN_SHORT_RUNS, MOST_UNKNOWN_IN_SHORT_RUNS = 40, 2_000_000, 0.1
 # The weight of the alignment loss for so few words, or for subwords, and the share of pairs with a word to be
 # copied.
 ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
@@ -57,7 +58,7 @@ WARMUP_SHARE, MOST_WARMUP = 1 / 12, 4000
 AVERAGED_SHARE = 0.04
 # Passes over the 29,000 pairs of Multi30k that would fit into a run's time without R-Drop, and its final BLEU
 # on the validation split; each point is a separate run (docs/recipes.md).
-CURVE = ((1.9, 35.3), (5.4, 38.7), (12.7, 39.6), (33, 40.8), (77, 42.1))
+CURVE = ((1.9, 35.3), (5.4, 38.7), (12.7, 39.6), (33, 40.8), (67, 42.1), (100, 42.9))
 # A model of half the width took half as long.
 LEAST_COST = 0.5
 # More passes than this over the same sentences do not help.
@@ -76,7 +77,7 @@ class Shape:
     muon: bool = False
     """Whether Muon updates the matrices, whose cost grows with the cube of the width."""
     run_passes: float = 0.0
-    """The fewest passes over the corpus that a run without R-Drop must have room for; R-Drop halves them."""
+    """If not 0, the fewest passes over the corpus; these and ``run_tokens`` are then those with R-Drop."""
 
 
 def _small_model(d_model: int, num_heads: int = 4) -> ModelConfig:
@@ -92,9 +93,9 @@ USUAL_MODEL = _small_model(256)
 SHAPES = (
     Shape(0, 0, _small_model(128), 2.8e-3, muon=True),
     Shape(0, 30_000, USUAL_MODEL, 2.4e-3, muon=True),
-    Shape(15e6, 250_000, _small_model(384, num_heads=6), 2.2e-3, muon=True, run_passes=32),
+    Shape(7.5e6, 250_000, _small_model(384, num_heads=6), 2.2e-3, muon=True, run_passes=16),
     Shape(
-        60e6,
+        120e6,
         2e6,
         ModelConfig(d_model=512, num_heads=4, d_ff=1024, num_encoder_layers=6, num_decoder_layers=6),
         5e-4,
@@ -127,12 +128,26 @@ def num_subwords(num_words: float, *, shared: bool) -> int:
     return entries if shared else max(FEWEST_ENTRIES, entries // 2)
 
 
-def aligns_subwords(affordable: float, corpus_tokens: float) -> bool:
+def affords_r_drop(affordable: float, corpus_tokens: float, *, in_time: bool) -> bool:
+    """Whether `USUAL_MODEL` is trained with R-Drop; the arguments are as in `choose`."""
+    tokens = affordable / R_DROP_COST if in_time else affordable
+    return tokens >= max(R_DROP_TOKENS, R_DROP_PASSES * corpus_tokens)
+
+
+def prefers_words(affordable: float, corpus_tokens: float, *, in_time: bool) -> bool:
+    """Whether a short run learns more from words than from subwords; the arguments are as in `choose`."""
+    has_few_passes = in_time and affordable <= FEW_PASSES * corpus_tokens
+    return has_few_passes or not affords_r_drop(affordable, corpus_tokens, in_time=in_time)
+
+
+def aligns_subwords(affordable: float, corpus_tokens: float, *, in_time: bool) -> bool:
     """Whether guided alignment of subwords pays off; the arguments are as in `choose`.
 
     It lets a model learn faster, but not better in the end. A large corpus takes long to align.
     """
-    return affordable <= PASSES_OF_ALIGNED * corpus_tokens and corpus_tokens <= TOKENS_OF_ALIGNED
+    is_short = affordable <= PASSES_OF_ALIGNED * corpus_tokens
+    with_r_drop = affords_r_drop(affordable, corpus_tokens, in_time=in_time)
+    return is_short and not with_r_drop and corpus_tokens <= TOKENS_OF_ALIGNED
 
 
 def choose(
@@ -149,13 +164,13 @@ def choose(
     """
     for shape in reversed(SHAPES):
         tokens = affordable / (relative_cost(shape.model, num_entries) if in_time else 1.0)
+        seen = tokens / R_DROP_COST if in_time and shape.run_passes else tokens
         run_tokens = max(shape.run_tokens, shape.run_passes * corpus_tokens)
-        if tokens >= run_tokens and corpus_tokens >= shape.corpus_tokens:
+        if seen >= run_tokens and corpus_tokens >= shape.corpus_tokens:
             break
-    with_r_drop = tokens / R_DROP_COST if in_time else tokens
-    r_drop = R_DROP if with_r_drop >= max(R_DROP_TOKENS, R_DROP_PASSES * corpus_tokens) else 0.0
-    if r_drop:
-        tokens = with_r_drop
+    r_drop = R_DROP if affords_r_drop(tokens, corpus_tokens, in_time=in_time) else 0.0
+    if r_drop and in_time:
+        tokens /= R_DROP_COST
     dropout = next(share for most, share in DROPOUTS if tokens <= most * corpus_tokens)
     decay = DECAY if shape.muon and tokens > DECAY_PASSES * corpus_tokens else 0.0
     batch_tokens = next(size for most, size in BATCHES if tokens <= most)
@@ -194,9 +209,10 @@ def ema_decay(num_steps: int) -> float:
 def sensible_passes(corpus_tokens: float) -> float:
     """How many passes over a corpus of this many target tokens are worth their time.
 
-    Fewer for a large corpus, where each pass teaches more, and never fewer than three.
+    Fewer for a large corpus, where each pass teaches more, but at least three, and never so many that the
+    sentences of a small one are only memorised.
     """
-    return min(100.0, max(3.0, 25 * math.sqrt(400_000 / corpus_tokens)))
+    return min(45.0, max(3.0, 25 * math.sqrt(400_000 / corpus_tokens)))
 
 
 def gain_of_doubling(passes: float) -> float | None:

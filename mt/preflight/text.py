@@ -201,8 +201,7 @@ def vocabulary_section(config: Config, text: Text) -> CheckSection:
     shares = {where: found.share for where, found in unknown.items()}
     # Sentences of fewer than four words score below 100 even against themselves.
     permitted = {where: found.bleu.value if found.num_changed else 100.0 for where, found in ceilings.items()}
-    num_words = num_running_words(spread(text.train, PAIRS_COUNTED)) * text.scale
-    num_words *= len(text.train) / min(PAIRS_COUNTED, len(text.train))
+    num_words = num_running_words(text.train) * text.scale
     sizes = " and ".join(f"{count(tokenizer.size)} {name}" for _, name, tokenizer in text.sides)
     warnings = list(warn_of_vocabulary(shares, permitted, num_words))
     if config.validation.metric == "bleu" and bleu_is_always_0(text.evaluation["validation"]):
@@ -286,13 +285,14 @@ def _shares_of_spread(shares: Sequence[Share], num_pairs: int, number: int) -> t
 
 
 def num_running_words(pairs: datasets.Dataset) -> float:
-    """Words on an average side, or characters where a script is unsegmented.
+    """Words on an average side, or characters where a script is unsegmented; an estimate for many pairs.
 
     A few lines that are longer than nearly all others count only as much as those: they will be dropped.
     """
-    sides = [[len(split_letters(text).split()) for text in pairs[side]] for side in ("src", "tgt")]
+    counted = spread(pairs, PAIRS_COUNTED)
+    sides = [[len(split_letters(text).split()) for text in counted[side]] for side in ("src", "tgt")]
     counts = np.mean(sides, axis=0)
-    return float(np.minimum(counts, np.quantile(counts, 0.999, method="lower")).sum())
+    return len(pairs) * float(np.minimum(counts, np.quantile(counts, 0.999, method="lower")).mean())
 
 
 def count_unknown(texts: Sequence[str], tokenizer: Tokenizer) -> Unknown:

@@ -115,6 +115,25 @@ def test_each_option_that_changes_a_result_makes_it_again(
     assert made == expected
 
 
+@pytest.mark.parametrize("overrides", [["data.max_length=8"], ["data.src=de", "data.tgt=en"]])
+def test_other_text_is_aligned_again(
+    overrides: list[str],
+    make_config: MakeConfig,
+    prepared: Callable[[Config], Prepared],
+    made: list[str],
+) -> None:
+    aligned = "training.guided_alignment=0.1"
+    prepared(make_config(aligned))
+    made.clear()
+    other = prepared(make_config(aligned, *overrides))
+    assert made[-1] == "align"
+    assert other.places is not None
+    assert len(other.places) == len(other.train.tgt.ids)
+    made.clear()
+    prepared(make_config(aligned, *overrides))
+    assert made == []
+
+
 def test_another_weight_shows_the_same_pairs_as_often_as_it_says(
     make_config: MakeConfig, prepared: Callable[[Config], Prepared], tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import mt.preflight.check
 import mt.preflight.init
+import mt.preflight.rule
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.load import load_config
@@ -280,24 +281,25 @@ def test_little_text_is_learnt_as_words_that_are_aligned_although_some_are_unkno
             assert "kind: bpe" in propose_config(corpus, "en", "de").split("\ntokenizer:")[1]
 
 
-def test_more_text_is_learnt_as_words_in_few_passes_only(
+def test_more_text_is_learnt_as_words_in_short_runs_only(
     write_pairs: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = str(write_pairs("en", "de"))
     monkeypatch.setattr(mt.preflight.init, "FEW_WORDS", 0)
     # More of these are unknown.
-    monkeypatch.setattr(mt.preflight.init, "MOST_UNKNOWN_IN_FEW_PASSES", 0.2)
-    # A pass has about 2,000 tokens.
+    monkeypatch.setattr(mt.preflight.init, "MOST_UNKNOWN_IN_SHORT_RUNS", 0.2)
+    # A pass has about 2,000 tokens, and R-Drop 15 passes.
+    monkeypatch.setattr(mt.preflight.rule, "R_DROP_TOKENS", 0)
     few, many = 10_000, 100_000
 
     def kind(target_tokens: int) -> str:
         text = propose_config(corpus, "en", "de", budget=Budget(target_tokens=target_tokens))
-        assert ("In so few passes" in text.replace("\n# ", " ")) == ("\n  kind: word\n" in text)
+        assert ("In so short a run" in text.replace("\n# ", " ")) == ("\n  kind: word\n" in text)
         [found] = re.findall(r"\n  kind: (word|bpe)\n", text.split("\ntokenizer:")[1].split("\nmodel:")[0])
         return f"{found}, aligned" if "\n  guided_alignment: 0.5\n" in text else str(found)
 
     assert (kind(few), kind(many)) == ("word, aligned", "bpe")
-    for name, bound in (("FEW_WORDS_IN_FEW_PASSES", 0), ("MOST_UNKNOWN_IN_FEW_PASSES", 0.1)):
+    for name, bound in (("FEW_WORDS_IN_SHORT_RUNS", 0), ("MOST_UNKNOWN_IN_SHORT_RUNS", 0.1)):
         with monkeypatch.context() as patch:
             patch.setattr(mt.preflight.init, name, bound)
             assert kind(few) == "bpe, aligned"

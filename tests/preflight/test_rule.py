@@ -19,6 +19,7 @@ from mt.preflight.rule import (
     ema_decay,
     gain_of_doubling,
     num_subwords,
+    prefers_words,
     relative_cost,
     sensible_passes,
     warmup_steps,
@@ -55,7 +56,21 @@ def test_the_average_is_over_a_small_part_of_the_run() -> None:
 def test_subwords_are_aligned_in_few_passes_over_a_corpus_that_is_not_large(
     passes: float, corpus_tokens: float, expected: bool
 ) -> None:
-    assert aligns_subwords(passes * corpus_tokens, corpus_tokens) == expected
+    assert aligns_subwords(passes * corpus_tokens, corpus_tokens, in_time=True) == expected
+
+
+@pytest.mark.parametrize("corpus_tokens", [70_000, 170_000, 400_000, 2e6])
+@pytest.mark.parametrize("in_time", [True, False])
+def test_subwords_are_learnt_with_r_drop_or_aligned_in_few_passes_but_never_both(
+    corpus_tokens: float, in_time: bool
+) -> None:
+    for passes in range(1, 200):
+        affordable = passes * corpus_tokens
+        with_r_drop = choose(affordable, corpus_tokens, 8000, 32, in_time=in_time).r_drop > 0
+        assert not (with_r_drop and aligns_subwords(affordable, corpus_tokens, in_time=in_time))
+        # Without R-Drop, words were ahead of subwords in each pair of runs.
+        assert with_r_drop or prefers_words(affordable, corpus_tokens, in_time=in_time)
+    assert not prefers_words(1000 * corpus_tokens, corpus_tokens, in_time=in_time)
 
 
 def test_no_vocabulary_is_larger_than_its_corpus_can_teach() -> None:
@@ -121,6 +136,11 @@ def test_a_wide_model_is_chosen_for_a_long_run_with_r_drop_alone() -> None:
     assert (widths[77].batch_tokens, widths[77].learning_rate, widths[77].weight_decay) == (2048, 2.6e-3, 0.3)
 
 
+def test_a_number_of_tokens_has_the_wide_model_from_as_many_passes_as_were_measured() -> None:
+    runs = [choose(4.7e5 * passes, 4.7e5, 6000, 64, in_time=False) for passes in (15, 17)]
+    assert [(each.model.d_model, each.r_drop > 0) for each in runs] == [(256, True), (384, True)]
+
+
 def test_a_long_sentence_makes_the_batch_larger_and_the_rate_that_of_this_batch() -> None:
     usual, longer = (choose(1e5, 14_000, 8000, longest, in_time=True) for longest in (32, 1024))
     assert (usual.batch_tokens, longer.batch_tokens) == (256, 1024)
@@ -159,6 +179,6 @@ def test_doubling_brings_what_the_runs_gained_and_beyond_them_nothing_is_claimed
     first, second = CURVE[0], CURVE[1]
     slope = (second[1] - first[1]) / math.log2(second[0] / first[0])
     assert gain_of_doubling(2) == pytest.approx(slope)
-    assert all((gain_of_doubling(passes) or 0) > 0 for passes in (2, 6, 12, 25, 38))
+    assert all((gain_of_doubling(passes) or 0) > 0 for passes in (2, 6, 12, 25, 38, 50))
     assert gain_of_doubling(1) is None
-    assert gain_of_doubling(39) is None
+    assert gain_of_doubling(51) is None

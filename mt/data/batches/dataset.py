@@ -127,8 +127,8 @@ def encode_pairs(
         pairs: Rows with the columns ``src`` and ``tgt``.
         src_tokenizer: Encodes the sources.
         tgt_tokenizer: Encodes the targets.
-        max_length: For training: drop pairs that are empty on a side, or longer than this on a side,
-            including EOS. For validation and test: None, which drops nothing.
+        max_length: Drop pairs that are empty on a side, or longer than this on a side, including EOS;
+            None drops nothing.
         shares: The sources that ``pairs`` come from.
         folder: An empty folder to write the ids to, for `load_pairs`; None keeps them in memory.
 

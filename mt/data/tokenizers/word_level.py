@@ -29,8 +29,8 @@ SIGNS = rf"\p{{M}}&&[{K}]"
 # If the text itself contains our marks or the escape (a private-use character), they are escaped.
 ESCAPE = "\ue000"
 ESCAPED = {ESCAPE: ESCAPE + "a", "￭": ESCAPE + "b", "▁": ESCAPE + "c"}
-# Stands among the tokens for text that is not decoded. No token contains it, since the escape is escaped;
-# where the text itself has it, one with more letters at its end.
+# Takes the place, among the tokens, of text that is not decoded. No token contains it, since the escape is
+# escaped; where the text itself has it, one with more letters at its end.
 PLACEHOLDER = ESCAPE + "d"
 
 # Blocks that may contain a K: those from Thai on, without Latin, Greek, punctuation and symbols.
