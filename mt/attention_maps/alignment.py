@@ -43,7 +43,7 @@ class AlignmentLayer:
     """Counted from 0, the lowest layer."""
     agreement: float | None
     """The share of target tokens for which it attends most to the source token that the prediction depends on
-    most; None if that was not measured, because the layer was given."""
+    most; None if that was not measured, because the layer was given or no pair has text on both sides."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,10 @@ def word_alignments(
 
 def _validation_pairs(translator: Translator) -> list[SentenceAttention]:
     """The first pairs of the validation split that have text and fit; none if the corpus cannot be read."""
+    config = translator.config
     try:
-        rows = load_split(translator.config.data, "validation")
+        # With the cleaning of the run, or a cached corpus would not be found.
+        rows = load_split(config.data, "validation", config.cleaning)
     except MtError as error:
         LOG.info(
             "the layer is chosen on the given sentences, because the validation split is missing: %s", error

@@ -51,7 +51,7 @@ def report(
     attention: Annotated[
         int,
         typer.Option(
-            min=0, max=20, metavar="N", help="Show what the model attends to in N of them; 0 for none."
+            min=0, max=10, metavar="N", help="Show what the model attends to in N of those shown; 0 for none."
         ),
     ] = 3,
     checkpoint: CheckpointOption = "best",

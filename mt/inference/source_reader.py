@@ -14,6 +14,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import DataError
 from mt.regular_files import decode_utf8, read_given
 from mt.special_tokens import UNK_ID
+from mt.unsegmented_scripts import split_letters
 
 _MAX_DICTIONARY_BYTES = 2**28
 
@@ -73,17 +74,27 @@ class SourceReader:
         return num_words, unknown
 
     def _parts(self, text: str) -> tuple[str, list[str]]:
-        """A `_kind` for each part of a text, and the parts: tokens, or all of a dictionary entry."""
+        """A kind for each part of a text, and the parts: tokens, or all of a dictionary entry.
+
+        The kinds are those of `_kind`, and ``C`` for a subword that continues a word.
+        """
         ids, words = self.tokenizer.encode_with_words(text)
         touches = _touching(text, words)
-        kinds, parts = "", []
+        kinds = ""
+        parts: list[str] = []
         place = 0
         while place < len(ids):
             length = self._entry_at(words, place)
-            entry_kind = "W" if touches[place] else "w"
-            kinds += entry_kind if length else _kind(ids[place], words[place], touches[place])
             end = place + max(1, length)
-            parts.append(_spelt(words[place:end], touches[place:end]))
+            part = _spelt(words[place:end], touches[place:end])
+            if length:
+                kind = "W" if touches[place] else "w"
+            else:
+                kind = _kind(ids[place], words[place], touches[place])
+                if kind == "W" and not any(map(_has_unsegmented, (part, *parts[-1:]))):
+                    kind = "C"
+            kinds += kind
+            parts.append(part)
             place = end
         return kinds, parts
 
@@ -130,7 +141,11 @@ def _entry_of(words: Sequence[str]) -> tuple[str, ...]:
 # them, but perhaps with punctuation.
 _JOINED = re.compile(r"[uUdD](?:P*[UD])*")
 # Letters of an unsegmented script touch, and are separate words.
-_WORD = re.compile(r"[udwUDW](?:P*[UD]|P+W)*")
+_WORD = re.compile(r"[udwUDWC](?:P*[UDC]|P+W)*")
+
+
+def _has_unsegmented(text: str) -> bool:
+    return split_letters(text) != text
 
 
 def _kind(id_: int, word: str, touches: bool) -> str:

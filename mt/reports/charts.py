@@ -109,7 +109,8 @@ def _horizontal_tick(y: _Axis, value: float) -> str:
 
 def _short(value: float) -> str:
     if value and abs(value) < 0.001:
-        return f"{value:.0e}".replace("e-0", "e-")
+        digits, exponent = f"{value:.5e}".split("e")
+        return f"{float(digits):g}e{int(exponent)}"
     if abs(value) >= 10_000_000:
         return f"{value / 1e6:g}M"
     return f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{round(value, 6):g}"

@@ -10,7 +10,7 @@ from mt.training.metrics_file import Point, parse_points
 
 # Enough for the curves of ten million steps. Only the end of a larger file is read.
 _MAX_BYTES = 2**26
-_VALIDATION = b'"validation"'
+_TRAIN, _VALIDATION = b'"train"', b'"validation"'
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ def read_curves(file: Path, *, num_train: int | None = None) -> Curves:
         lines = _last_lines(file)
     except FileNotFoundError:
         return Curves([], [])
-    train = [line for line in lines if _VALIDATION not in line]
+    # Points of kind "layers", which stand between them, are not counted.
+    train = [line for line in lines if _TRAIN in line]
     validation = [line for line in lines if _VALIDATION in line]
     if num_train is not None:
         train = train[-num_train:]

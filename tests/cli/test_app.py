@@ -12,6 +12,7 @@ import pytest
 
 import mt
 from mt.__main__ import main
+from mt.cli.app import app
 from mt.run_directory import RunDirectory
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -22,10 +23,7 @@ def imported(importtime: str) -> set[str]:
     return {line.rsplit("|", 1)[1].strip().split(".")[0] for line in importtime.splitlines() if "|" in line}
 
 
-COMMANDS = [
-    *("init", "check", "config", "train", "average", "translate", "score", "evaluate", "compare"),
-    *("attention", "runs", "show", "report", "schema"),
-]
+COMMANDS = [command.callback.__name__ for command in app.registered_commands if command.callback]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -176,7 +176,7 @@ def test_a_long_sentence_is_refused_by_its_line_or_cut(translator: Translator) -
 
 
 def test_a_sentence_of_the_longest_length_is_neither(translator: Translator) -> None:
-    # 15 words and the end mark.
+    # 15 words and EOS.
     assert translator.translate(["the car " * 7 + "the"], refuse_long=True)[0]
     with pytest.raises(DataError, match="of 17 tokens"):
         translator.translate(["the car " * 8], refuse_long=True)
@@ -270,7 +270,7 @@ def test_n_best_are_in_order_and_the_first_is_the_translation(
         assert scores == sorted(scores, reverse=True)
         assert len(best_first) == (3 if line and strategy else 1)
         if strategy == Beam(4, 1.0, "mean"):
-            # Words, the final point among them, and the end mark.
+            # Words, including the full stop, and EOS.
             lengths = [
                 len(each.text.replace(".", " .").replace("!", " !").split()) + 1 for each in best_first
             ]

@@ -3,6 +3,7 @@
 import json
 import math
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,28 @@ def test_lines_that_are_not_points_are_skipped_and_the_rest_is_read(tmp_path: Pa
     assert curves.best("bleu") == (7.5, 2)
     assert curves.best("chrf") is None
     assert series(read_curves(file, num_train=9).validation, "loss") == [(2, 2.0)]
+
+
+def test_points_of_layers_are_not_among_the_last_points_of_training(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    kinds = ["train", "train", "layers", "train", "layers"]
+    points = [{"step": step, "kind": kind, "loss": 1.0} for step, kind in enumerate(kinds)]
+    file.write_text("".join(json.dumps(point) + "\n" for point in points))
+    assert [point.step for point in read_curves(file, num_train=2).train] == [1, 3]
+
+
+@pytest.mark.parametrize("values", [(5e-4, 5e-4), (0.0, 2e-4), (1.2e-4, 1.8e-4), (0.0, 30.0), (2.0, 2.0)])
+def test_the_labels_of_an_axis_are_evenly_spaced(values: tuple[float, float]) -> None:
+    figure = ET.fromstring(line_chart("Learning rate", [Line("", list(enumerate(values)))]))
+    labels = [
+        float(str(text.text))
+        for text in figure.iter("text")
+        if (text.get("class"), text.get("text-anchor")) == ("tick", "end")
+    ]
+    gaps = [later - earlier for earlier, later in pairwise(labels)]
+    assert len(gaps) > 1
+    assert min(gaps) > 0
+    assert gaps == pytest.approx([gaps[0]] * len(gaps), rel=1e-3)
 
 
 def test_the_best_of_several_equal_scores_is_the_first(tmp_path: Path) -> None:
