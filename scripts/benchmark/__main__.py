@@ -210,6 +210,8 @@ class Benchmark:
         beams = {1: 1, 5: 1} if options.quick else {1: options.rounds, 5: 3}
         _say(f"translating {len(decoding_texts(job.folder)):,} sentences: {', '.join(sides)}")
         results = measure_translating(sides, job, beams, threads=options.threads, failures=self.failures)
+        if "mt_translate" in self.failures:
+            raise SystemExit(f"mt itself failed: {self.failures['mt_translate']}")
         lines = {f"{result.side}-{result.beam_size}": result.lines for result in results}
         (self.folder / "translations.json").write_text(json.dumps(lines, ensure_ascii=False, indent=1))
         if not options.quick:

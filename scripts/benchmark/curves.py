@@ -114,11 +114,15 @@ def train_side_by_side(steps: dict[str, Step], workload: Workload, num_steps: in
         [batch], epoch, position = stream.take(epoch, position)
         for name, take in steps.items():
             losses[name].append(take(batch))
-    width = num_steps // NUM_POINTS
     return {
-        name: [mean(each[start : start + width]) for start in range(0, num_steps, width)]
+        name: [mean(each[start:end]) for start, end in itertools.pairwise([0, *ends(num_steps)])]
         for name, each in losses.items()
     }
+
+
+def ends(num_steps: int) -> list[int]:
+    """The last step of each tenth of the way."""
+    return [num_steps * (point + 1) // NUM_POINTS for point in range(NUM_POINTS)]
 
 
 def bleu(model: Transformer, job: Job, data: DataConfig) -> float:
@@ -140,6 +144,8 @@ def main() -> None:
     )
     parser.add_argument("--folder", type=Path, default=Path("runs/bench"), help="for intermediate files")
     options = parser.parse_args()
+    if options.steps < NUM_POINTS:
+        parser.error(f"--steps must be at least {NUM_POINTS}")
     options.folder.mkdir(parents=True, exist_ok=True)
     job = Job(options.folder, SIZES["small"], "cpu")
     Preparation(job).make_workload(
@@ -162,8 +168,7 @@ def main() -> None:
     translating.load_weights(weights_for_mt(plain, translating))
     data = DataConfig(path=options.data, src=options.src, tgt=options.tgt)
     scores = [bleu(model, job, data) for model in (*models.values(), translating)]
-    ends = [options.steps * (point + 1) // NUM_POINTS for point in range(NUM_POINTS)]
-    print("| | " + " | ".join(f"to step {end:,}" for end in ends) + " | BLEU |")
+    print("| | " + " | ".join(f"to step {end:,}" for end in ends(options.steps)) + " | BLEU |")
     print("|---|" + "---|" * (NUM_POINTS + 1))
     for (name, each), score in zip(losses.items(), scores, strict=True):
         print(f"| {name} | " + " | ".join(f"{loss:.3f}" for loss in each) + f" | {score:.2f} |")

@@ -66,7 +66,7 @@ def _measure_search(
         if answer["can"]:
             results[side] = SearchResult(side, beam_size, answer["batching"])
     order = list(results)
-    for number in range(num_rounds):
+    for number in range(num_rounds if order else 0):
         first = number % len(order)
         for side in order[first:] + order[:first]:
             result = results[side]

@@ -194,7 +194,7 @@ def test_the_whole_check_runs_on_the_cpu(tmp_path: Path) -> None:
         assert f"| {title} | passed |" in report
     for precision in ("float32", "bf16"):
         [row] = [line for line in report.splitlines() if line.startswith(f"| {precision} | no | ")]
-        assert row.endswith(" | the same bits | the same bits | passed |")
-    assert "| fp16 | no | - | - | - | needs a GPU |" in report
-    assert "| each | yes | - | - | - | needs a GPU: " in report
+        assert row.endswith(" | the same bits | the same bits | the same | passed |")
+    assert "| fp16 | no | - | - | - | - | needs a GPU |" in report
+    assert "| each | yes | - | - | - | - | needs a GPU: " in report
     assert report.count("need a GPU") == 2
