@@ -105,7 +105,7 @@ def fastest_precision(device: torch.device) -> Literal["float32", "bf16", "fp16"
     return "fp16" if has_tensor_cores else "float32"
 
 
-def choose_search_precision(name: Literal["auto"] | SearchPrecision, device: torch.device) -> SearchPrecision:
+def choose_search_precision(name: PrecisionName, device: torch.device) -> SearchPrecision:
     """The precision of that name; ``auto`` selects 16 bits where that is faster, and never 8.
 
     Raises:

@@ -353,19 +353,14 @@ class CheckpointStore:
                 damaged[name] = str(error)
         return None, damaged
 
-    def _verified(self, name: str) -> Checkpoint:
-        """The checkpoint ``name``, after comparing all its parts with their checksums."""
-        checkpoint = read_record(self.directory / name)
-        for part in checkpoint.parts:
-            verify_part(checkpoint, part)
-        return checkpoint
-
     def _sound_ones(self) -> str:
         sound = []
         for name in (*self.names(), *self.averages()):
             with contextlib.suppress(CheckpointError):
-                checkpoint = self._verified(name)
-                # A file may match its checksum and still not be a model.
+                checkpoint = read_record(self.directory / name)
+                for part in checkpoint.training_parts:
+                    verify_part(checkpoint, part)
+                # Loaded, because a file may match its checksum and still not be a model.
                 load_model(checkpoint)
                 sound.append(checkpoint.name)
         return f"Sound checkpoints: {', '.join(sound)}." if sound else "There is no sound one to use instead."

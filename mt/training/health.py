@@ -19,7 +19,8 @@ class Health:
     """Metrics of one step. Layers are named by their parameters, such as ``encoder.layers.0``."""
 
     padding_share: float
-    """PAD tokens of the step divided by all tokens, on both sides, including BOS and EOS."""
+    """PAD tokens divided by all tokens, on both sides, including BOS and EOS, in the micro-batches of this
+    process; the other metrics are those of the whole step."""
     update_ratio: float
     """Norm of the change of all weights divided by the norm of the weights; 0 if the step was skipped."""
     gradient_norms: dict[str, float]

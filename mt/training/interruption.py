@@ -21,7 +21,8 @@ class Interruption:
     """Remembers, as a context manager, the first signal that asks the run to stop.
 
     A signal that was ignored before stays ignored: SIGINT in background jobs of a script, SIGHUP under nohup.
-    A second Ctrl-C ends the process at once, which is safe, because files are written atomically.
+    After any signal, or the time limit, Ctrl-C ends the process at once, which is safe, because files are
+    written atomically.
     """
 
     def __init__(self, max_seconds: float | None = None) -> None:
@@ -44,7 +45,7 @@ class Interruption:
             raise Interrupted
 
     def agree(self, *, stop: bool) -> None:
-        """Find out whether any process was asked to stop, which is never revoked."""
+        """Remember whether any process was asked to stop, which is never revoked."""
         self._is_agreed = self._is_agreed or stop
 
     @contextlib.contextmanager

@@ -223,7 +223,7 @@ class RealRows:
         self._row_of_position = flat.cumsum(0) - 1
 
     def take(self, positions: Tensor) -> Tensor:
-        """``(B * T, D)`` -> the rows of real positions ``(N, D)``, with others appended as in `padded`."""
+        """``(B * T, D)`` -> the rows of real positions ``(N, D)``; others follow if compiled."""
         if self._places is None:
             return padded(positions, self._num_rows(len(positions)))
         number = len(self._places)

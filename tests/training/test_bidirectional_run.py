@@ -1,4 +1,4 @@
-"""A run that starts in both directions is judged in the wanted one."""
+"""A run that starts in both directions is validated in the intended one."""
 
 from collections.abc import Callable
 from pathlib import Path

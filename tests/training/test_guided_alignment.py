@@ -26,7 +26,7 @@ def test_the_loss_is_minus_the_log_weight_of_the_aligned_positions() -> None:
 def test_a_batch_knows_its_alignment() -> None:
     batch = collate(SRC, TGT, PLACES)
     assert batch.alignment is not None
-    # The end mark is that of the source; padding is aligned with nothing.
+    # EOS of a target is aligned with EOS of its source, padding with nothing.
     assert batch.alignment.tolist() == [[2, -1, 3, -1], [0, 0, -1, 1]]
     assert batch.halves()[1].alignment is not None
     assert collate(SRC, TGT).alignment is None

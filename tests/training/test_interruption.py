@@ -33,7 +33,7 @@ def test_a_signal_is_remembered_and_the_handlers_come_back(number: signal.Signal
     assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
-def test_a_second_ctrl_c_stops_at_once() -> None:
+def test_ctrl_c_after_another_signal_stops_at_once() -> None:
     with Interruption():
         os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):

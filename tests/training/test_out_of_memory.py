@@ -1,4 +1,4 @@
-"""What does not fit into memory is split, and comes to the same; the full memory is made up."""
+"""A batch that does not fit into memory is split, with the same result; the full memory is simulated."""
 
 import logging
 from collections.abc import Callable, Sequence

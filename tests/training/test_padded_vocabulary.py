@@ -1,4 +1,4 @@
-"""Outputs that a GPU is given for its own sake take part in the products, and in nothing else."""
+"""Outputs that are added to make a GPU faster are part of the products, and of nothing else."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -30,7 +30,7 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
 
 @pytest.fixture
 def padding(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Lets a CPU want what a GPU wants."""
+    """Adds outputs on a CPU, as on a GPU."""
     # oneDNN's products are not among those that are looked at, and no GPU has it.
     for module in (linear, packed_linear):
         monkeypatch.setattr(module, "onednn_is_faster", lambda dtype: dtype == torch.bfloat16)

@@ -132,10 +132,26 @@ def test_the_speed_is_that_of_training_alone(tmp_path: Path, monkeypatch: pytest
             state.record_step(10)
             state.record_outcome(1.0, 10, updated=True)
             progress.step(state, result, state.next_point() if step % 2 == 0 else None)
+            if step == 2:
+                now += 1000.0
+                progress.validation(state, RESULT, [])
             now += 40.0  # Somebody saves.
             progress.leave_out(40.0)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [line["tokens_per_second"] for line in lines] == [5.0, 5.0]
+    assert [line["tokens_per_second"] for line in lines if line["kind"] == "train"] == [5.0, 5.0]
+
+
+def test_the_share_of_skipped_steps_is_that_of_all_steps_so_far(tmp_path: Path) -> None:
+    state = Counters()
+    with Progress(RunDirectory(tmp_path), counters=state, total_steps=4, metric="bleu") as progress:
+        for loss in (1.0, math.nan, 1.0, 1.0):
+            updated = math.isfinite(loss)
+            state.record_step(10)
+            state.record_outcome(loss, 10, updated=updated)
+            progress.step(state, StepResult(loss, 10, 0.5, updated=updated), state.next_point())
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    # The second step has no point of the curve.
+    assert [line["skipped_share"] for line in lines] == [0.0, pytest.approx(1 / 3), 0.25]
 
 
 def test_the_time_left_is_that_of_training_alone(

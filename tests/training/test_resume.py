@@ -46,7 +46,7 @@ def unbroken(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) 
 def assert_same(
     read_metrics: Callable[[Path], Figures], read_curves: Callable[[Path], Any]
 ) -> Callable[[RunDirectory, RunDirectory], None]:
-    """Compares all that two runs left, but for what the clock says."""
+    """Compares everything that two runs have written, except times."""
 
     def compare(one: RunDirectory, other: RunDirectory) -> None:
         for pointer in ("latest", "best"):

@@ -56,9 +56,9 @@ def test_gradients_by_finite_differences() -> None:
 
 
 def test_both_passes_of_a_token_fall_into_one_chunk() -> None:
-    """6 million logits, more than are made at a time, with an odd number of tokens."""
-    hidden, weight = make_inputs(num_tokens=1501, vocabulary_size=2001)
-    labels = torch.randint(0, 2001, (1501,), generator=torch.Generator().manual_seed(3))
+    """6 million logits, of which 1,053 rows would fit into a chunk, and 263 into a block: odd numbers."""
+    hidden, weight = make_inputs(num_tokens=1501, vocabulary_size=1990)
+    labels = torch.randint(0, 1990, (1501,), generator=torch.Generator().manual_seed(3))
     loss = simcut_loss(hidden, weight, labels, 0.1, alpha=3.0)
     expected = by_formula(hidden @ weight.T, labels, 0.1, 3.0)
     torch.testing.assert_close(loss, expected)

@@ -1,4 +1,4 @@
-"""Which words are hidden: linked one to one, on both sides, as often as asked."""
+"""Which words are replaced with UNK: those aligned one to one, on both sides, as often as configured."""
 
 import numpy as np
 
