@@ -162,8 +162,9 @@ def _run_section(
     expected = forecast(config, pace)
     at_least = "" if expected.is_certain else "at least "
     one = model_size.saved_bytes
-    # The ones that are kept, the best, and the one that is being saved.
-    altogether = (config.checkpoint.keep + 2) * one
+    # The ones that are kept, the best, and the one that is being saved, less those that exist.
+    num_saved = len(CheckpointStore(run.checkpoints_dir).names())
+    needed = max(1, config.checkpoint.keep + 2 - num_saved) * one
     free = _free_disk(run)
     if one > free:
         raise RunError(
@@ -196,14 +197,17 @@ def _run_section(
             f"{counted(expected.num_validations, 'validation')}",
         ),
         ("checkpoints", f"{count(expected.num_checkpoints)}, and each new best; {size(one)} each"),
-        ("disk space", f"up to {size(altogether)} of checkpoints; {size(free)} are free"),
+        (
+            "disk space",
+            f"up to {size(needed)} of {'more ' if num_saved else ''}checkpoints; {size(free)} are free",
+        ),
     ]
     found = [
         *busy,
         *warn_of_schedule(config, expected),
         *warn_of_directions(config, expected),
         *warn_of_validation(config, expected),
-        *warn_of_disk(altogether, free, str(run.path)),
+        *warn_of_disk(needed, free, str(run.path)),
     ]
     verdict = f"This run can continue from step {done.step:,}." if done else "This run can begin."
     return CheckSection("the run", aligned(rows), found, verdict)

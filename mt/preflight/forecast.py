@@ -235,8 +235,8 @@ def warn_of_disk(needed: int, free: int, path: str) -> Iterator[str]:
     """Warn about checkpoints that will not fit on the disk."""
     if needed > free:
         yield (
-            f"the checkpoints take up to {needed / 1e9:.2f} GB, but only {free / 1e9:.2f} GB are free where "
-            f"{path} will be. Free some space, or lower checkpoint.keep."
+            f"the checkpoints to come take up to {needed / 1e9:.2f} GB, but only {free / 1e9:.2f} GB are "
+            f"free where {path} will be. Free some space, or lower checkpoint.keep."
         )
 
 

@@ -1,6 +1,7 @@
 """Starting and resuming a run: what must match, and the checkpoint to continue from."""
 
 import logging
+import math
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -227,15 +228,18 @@ def refuse_lost_checkpoints(run: RunDirectory, store: CheckpointStore, config: C
     """Before a run without checkpoints starts: check that it never had one.
 
     Steps in the metrics do not prove it, because a run that was killed before its first checkpoint has them
-    too. They do if they continue after a step that must have been saved, such as the first validation.
+    too. They do if they continue after a step that must have been saved, such as the first validation or the
+    end of an epoch (`checkpoint.every_epochs`).
 
     Raises:
         RunError: If it had one; the message names the files that prove it.
     """
     traces = [f"checkpoints/{name}" for name in store.traces()]
-    points = read_points(run.metrics_file)
+    points, saving = read_points(run.metrics_file), _earlier_config(run, config).checkpoint
     validated = [point.step for point in points if point.kind == "validation"]
-    first_saved = min([_earlier_config(run, config).checkpoint.every_steps, *validated])
+    every_epochs = saving.every_epochs or math.inf
+    in_later_epochs = [point.step for point in points if point.figures.get("epoch", 0) >= every_epochs]
+    first_saved = min([saving.every_steps, *validated, *in_later_epochs])
     if any(point.step > first_saved for point in points):
         traces.append(run.metrics_file.name)
     if traces:

@@ -20,6 +20,7 @@ from mt.data.batches.batch import Batch
 from mt.data.prepare import prepare
 from mt.errors import DataError, MtError, RunError, TrainingError
 from mt.preflight.check import preflight
+from mt.preflight.forecast import Pace
 from mt.preflight.layout import CheckSection
 from mt.preflight.trial import Speed
 from mt.run_directory import RunDirectory
@@ -115,6 +116,18 @@ def test_the_run_is_told_ahead(check: Check) -> None:
     assert " of 3 validations" in value_of(run, "time")
 
 
+def test_the_time_is_from_that_of_the_fastest_steps_on_an_idle_machine_to_that_of_the_slowest(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # From 50 to 100 tokens a second, 80 on average, with a processor for four of five seconds.
+    speed = Speed([100] * 4, [1.0, 1.0, 1.0, 2.0], 4.0)
+    pace = Pace(5, 5000, speed.tokens_per_second, 0.0, 0.0)
+    monkeypatch.setattr(mt.preflight.check, "measure_pace", lambda *_, **__: (speed, pace))
+    # Twelve steps of 1,000 tokens: at 100 / 0.8 a second, at 50, and at 80.
+    time = value_of(check()["the"], "time")
+    assert time.startswith("96.0 seconds to 4.0 minutes; at this speed 2.5 minutes of training and ")
+
+
 def test_a_run_that_exists_shows_how_much_is_done(
     check: Check, make_config: MakeConfig, tmp_path: Path
 ) -> None:
@@ -128,6 +141,23 @@ def test_a_run_that_exists_shows_how_much_is_done(
     assert list(sections) == ["config", "the"]
     assert sections["the"].lines == ["finished: training.max_steps (4) reached"]
     assert sections["the"].verdict == "This run is finished: raise that limit to train it further."
+
+
+def test_the_disk_needs_no_room_for_the_checkpoints_that_exist(
+    check: Check, make_config: MakeConfig, tmp_path: Path
+) -> None:
+    def needed() -> float:
+        (found,) = re.findall(
+            r"up to (\S+) KB of ", value_of(check("checkpoint.keep=2")["the"], "disk space")
+        )
+        return float(found)
+
+    of_all = needed()
+    saved = ("training.max_steps=4", "checkpoint.every_steps=1", "checkpoint.keep=2")
+    run_training(make_config(*saved), RunDirectory(tmp_path / "runs" / "tiny"))
+    num_saved = len(list((tmp_path / "runs" / "tiny" / "checkpoints").glob("step_*")))
+    assert num_saved in (2, 3)
+    assert needed() == pytest.approx(of_all * (4 - num_saved) / 4, rel=0.05)
 
 
 def test_a_run_that_exists_is_checked_with_its_own_tokenizers(
@@ -339,7 +369,7 @@ def test_a_model_that_does_not_fit_is_a_sentence(check: Check, monkeypatch: pyte
 def test_a_disk_that_is_too_small(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     one = 12 * sum(int(line.split()[-1].replace(",", "")) for line in check()["model"].lines)
     monkeypatch.setattr(mt.preflight.check, "_free_disk", lambda run: 4 * one)
-    assert any("the checkpoints take up to" in warning for warning in warnings_of(check()))
+    assert any("the checkpoints to come take up to" in warning for warning in warnings_of(check()))
     monkeypatch.setattr(mt.preflight.check, "_free_disk", lambda run: one - 1)
     with pytest.raises(RunError, match=r"a checkpoint takes .* are free where runs/tiny will be"):
         check()
