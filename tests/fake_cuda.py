@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ class FakeCuda(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.num_reads = 0
         self._tensors = tensors
         self._random = np.random.default_rng(1)
+        self._flags = cycle((True, False))
 
     def __torch_dispatch__(
         self,
@@ -54,11 +56,14 @@ class FakeCuda(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return found
 
     def read(self, tensor: Tensor) -> Any:
-        """Made-up values for the host: some flags are set, some tokens are EOS, and numbers are finite."""
+        """Made-up values for the host: some flags are set, some tokens are EOS, and numbers are finite.
+
+        Every other flag that is read by itself is set, beginning with the first.
+        """
         self.num_reads += tensor.is_cuda
         is_rare = self._random.random(tuple(tensor.shape)) < 0.1
         if tensor.dtype == torch.bool:
-            return is_rare
+            return is_rare if tensor.dim() else np.array(next(self._flags))
         if tensor.dtype.is_floating_point:
             return np.ones(tuple(tensor.shape))
         return np.where(is_rare, EOS_ID, EOS_ID + 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mt.atomic_files import write_output
+from mt.atomic_files import sync_tree, write_output
 
 TEXT = "{\n  äöü\n}\n"
 
@@ -108,3 +108,15 @@ def test_stdout_may_be_a_pipe_or_a_socket() -> None:
     with ours, theirs:
         subprocess.run(command, stdout=theirs.fileno(), check=True)
         assert ours.recv(100) == b"before\nthe output\nafter\n"
+
+
+def test_a_folder_is_on_the_disk_with_all_files_and_folders_below_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    for name in ("one", "a/two", "a/b/three"):
+        (tmp_path / name).write_text(name)
+    synced: set[int] = set()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(os.fstat(descriptor).st_ino))
+    sync_tree(tmp_path)
+    assert synced == {path.stat().st_ino for path in (tmp_path, *tmp_path.rglob("*"))}

@@ -1,4 +1,4 @@
-"""How long waiting threads look for work, which torch reads from the environment when it is loaded."""
+"""Which process this is, and how long waiting threads look for work, both told by the environment."""
 
 import os
 import subprocess
@@ -28,3 +28,17 @@ def test_threads_look_for_a_moment_unless_the_environment_says_otherwise(
         [sys.executable, "-c", PROGRAM], env=kept | told, capture_output=True, text=True, check=True
     ).stdout
     assert said.splitlines()[-1] == f"{looks} False"
+
+
+@pytest.mark.parametrize(("launcher", "numbers"), [({}, "0 0 1"), ({"TORCHELASTIC_RUN_ID": "x"}, "5 1 8")])
+def test_numbers_of_processes_count_only_if_they_are_from_torchrun(
+    launcher: dict[str, str], numbers: str
+) -> None:
+    """Other launchers set the same variables, for programs of another kind."""
+    program = "from mt import processes as p; print(p.rank(), p.local_rank(), p.size())"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC_")}
+    given = {"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}
+    environment = kept | given | launcher
+    command = [sys.executable, "-c", program]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert found.strip() == numbers

@@ -1,15 +1,18 @@
 """Pictures and text formats, read by other programs."""
 
 import json
+from dataclasses import replace
 from importlib.util import find_spec
 from io import BytesIO
+from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from mt.attention_maps.alignment import AttentionMaps, attention_maps
+from mt.attention_maps.alignment import AlignmentLayer, AttentionMaps, attention_maps
 from mt.attention_maps.text_formats import as_json, as_pharaoh
 from mt.errors import ConfigError
 from mt.inference.translator import Translator
@@ -72,6 +75,48 @@ def test_more_heads_make_a_larger_picture_and_each_head_another(maps: AttentionM
     assert width(drawn("encoder", "all")) > width(drawn("encoder", "mean"))
     every = {drawn(kind, heads) for kind in ("cross", "encoder", "decoder") for heads in (0, 1, "mean")}
     assert len(every) == 9
+
+
+@pictures
+def test_a_picture_has_the_weights_of_its_layer_with_their_tokens_on_both_axes(
+    maps: AttentionMaps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mt.attention_maps import picture
+
+    def in_two_layers(weights: torch.Tensor) -> torch.Tensor:
+        return torch.cat([weights, weights / 2])
+
+    drawn: list[Any] = []
+    monkeypatch.setattr(picture, "_saved", lambda figure, format: drawn.append(figure))
+    one = maps.sentences[1]
+    sentence = replace(
+        one,
+        cross=in_two_layers(one.cross),
+        encoder_self=in_two_layers(one.encoder_self),
+        decoder_self=in_two_layers(one.decoder_self),
+    )
+    shown = AttentionMaps([sentence], AlignmentLayer(0, None))
+    src, tgt, read = (
+        [token.label for token in tokens]
+        for tokens in (sentence.src_tokens, sentence.tgt_tokens, sentence.tgt_inputs)
+    )
+    # By default the layer that aligns, and the last one of self-attention.
+    picture.picture(shown, "cross", "mean", layer=None, format="svg")
+    picture.picture(shown, "cross", 1, layer=1, format="svg")
+    picture.picture(shown, "encoder", "mean", layer=None, format="svg")
+    picture.picture(shown, "decoder", 0, layer=0, format="svg")
+    expected = [
+        (sentence.cross[0].mean(0), tgt, src),
+        (sentence.cross[1, 1], tgt, src),
+        (sentence.encoder_self[1].mean(0), src, src),
+        (sentence.decoder_self[0, 0], tgt, read),
+    ]
+    for figure, (weights, rows, columns) in zip(drawn, expected, strict=True):
+        axes = figure.axes[0]
+        [image] = axes.images
+        assert np.array_equal(np.asarray(image.get_array()), weights.numpy())
+        assert [text.get_text() for text in axes.get_yticklabels()] == rows
+        assert [text.get_text() for text in axes.get_xticklabels()] == columns
 
 
 @pictures

@@ -133,6 +133,31 @@ class TestNothingToUse:
         assert "no usable device 'gpu'" in refuse(*command, "--device", "gpu")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("translate", "Anna"), ("evaluate",), ("compare", "runs/tiny", "runs/tiny"), ("score", "s", "t"),
+        ("attention", "Anna"), ("serve", "--port", "0"),
+    ],
+    ids=lambda command: command[0],
+)  # fmt: skip
+@pytest.mark.usefixtures("trained")
+def test_no_command_takes_another_checkpoint_or_device_than_the_one_that_is_named(
+    command: tuple[str, ...], call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A service that is not refused would wait for requests.
+    monkeypatch.setattr("mt.serving.server.serve", lambda *_, **__: None)
+    for name in ("s", "t"):
+        Path(name).write_text("Anna\n")
+    for option, value, says in (
+        ("--checkpoint", "step_0000042", "has no checkpoint 'step_0000042'"),
+        ("--device", "gpu", "no usable device 'gpu'"),
+    ):
+        code, out, err = call(*command, option, value)
+        assert (code, out) == (2, "")
+        assert says in err
+
+
 def test_training_with_no_sound_checkpoint(
     refuse: Callable[..., str], trained: RunDirectory, tiny_config_file: Path
 ) -> None:

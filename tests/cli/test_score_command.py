@@ -78,6 +78,19 @@ def test_files_of_unequal_length_are_refused_after_their_common_lines(call: Call
 
 
 @pytest.mark.usefixtures("trained")
+def test_a_pair_that_is_too_long_is_named_by_its_line_in_the_file(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It is in the third block of lines, or in a later one.
+    monkeypatch.setattr("mt.inference.arriving_lines.MOST_LINES_AT_ONCE", 2)
+    Path("s").write_text("milk\n" * 4 + "the car " * 8 + "\nmilk\n")
+    Path("t").write_text("Milch\n" * 6)
+    code, _, err = call("score", "s", "t")
+    assert code == 2
+    assert "mt: line 5: the source has 17 tokens" in err
+
+
+@pytest.mark.usefixtures("trained")
 def test_prefixes_by_option_and_by_column(call: Call) -> None:
     assert call("translate", "--prefix", "ein Kind", "the dog sees milk.")[1].startswith("ein Kind")
     file = Path("lines.txt")

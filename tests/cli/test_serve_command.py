@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from mt.run_directory import RunDirectory
 from mt.serving import server
+from mt.serving.batching import BatchedTranslator
 
 
 class Ended(NamedTuple):
@@ -174,6 +175,47 @@ def test_where_other_machines_reach_it_any_name_does(
     ended = call("serve", "--run", trained.path, "--port", "0", "--host", "0.0.0.0")
     assert (ended.code, statuses) == (0, [200])
     assert "--token-file" in ended.err
+
+
+def test_with_a_token_only_clients_that_send_it_get_translations(
+    call: Call, trained: RunDirectory, served: Callable[[Ask], None]
+) -> None:
+    # With a line end, as `openssl rand -hex 32` writes it.
+    Path("token").write_text("s3cret\n")
+    statuses: list[int] = []
+
+    def ask(client: TestClient) -> None:
+        for authorization in ("", "Bearer wrong", "Bearer s3cret"):
+            headers = {"Authorization": authorization}
+            statuses.append(client.post("/translate", json={"text": "milk"}, headers=headers).status_code)
+
+    served(ask)
+    ended = call("serve", "--run", trained.path, "--port", "0", "--token-file", "token")
+    assert (ended.code, statuses) == (0, [401, 401, 200])
+
+
+def test_the_limits_and_the_log_are_those_that_the_command_was_given(
+    call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "the dog sees milk."
+    found: list[tuple[float, list[int]]] = []
+
+    def serve(app: Starlette, bound: socket.socket, *, max_seconds: float) -> None:
+        client = TestClient(app, base_url="http://127.0.0.1")
+        bodies: list[dict[str, object]] = [{"text": text}, {"text": f"{text}!"}, {"texts": [text, text]}]
+        statuses = [client.post("/translate", json=body).status_code for body in bodies]
+        found.append((max_seconds, statuses))
+
+    monkeypatch.setattr(server, "serve", serve)
+    # As if three texts were waiting: there is room for one more, but not for two.
+    monkeypatch.setattr(BatchedTranslator, "_num_waiting", lambda self: 3)
+    options = ("--max-text", str(len(text)), "--max-queue", "4", "--timeout", "7")
+    for more in ((), ("--log-texts",)):
+        ended = call("serve", "--run", trained.path, "--port", "0", "--layer", "1", *options, *more)
+        assert ended.code == 0, ended.err
+        # Texts may be private.
+        assert (f"{text} -> " in ended.err) == bool(more)
+    assert found == [(7, [200, 422, 429])] * 2
 
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn"])

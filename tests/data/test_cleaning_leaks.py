@@ -115,6 +115,20 @@ def test_carved_splits_are_looked_for_too(tmp_path: Path) -> None:
     assert not held_out & {normalised(text) for text in corpus.train["src"]}
 
 
+@pytest.mark.parametrize("chunk_size", [1, 7, 1000])
+def test_the_same_leaks_are_removed_however_the_text_is_cut_into_chunks(
+    chunk_size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("mt.data.cleaning.leaks", "mt.data.corpus"):
+        monkeypatch.setattr(f"{module}.CHUNK_SIZE", chunk_size)
+    train = [(f"Number {i}", f"Nummer {i}") for i in range(100)]
+    test = [train[i] for i in (3, 20, 21, 95)]
+    removed = load(tmp_path, train, test, remove_leaks=True)
+    left = [pair for pair in train if pair not in test]
+    assert list(zip(removed.train["src"], removed.train["tgt"], strict=True)) == left
+    assert removed.report.splits.train.dropped == {"the pair is in validation or test": 4}
+
+
 @pytest.mark.parametrize(
     "alphabet", ["aA .", "aÄäß„“", "中文。！", "مر،\u200f", "กา่", "\0\t\u00ad!-", "İıKſé e\u0301"]
 )

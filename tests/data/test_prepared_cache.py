@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -96,13 +97,16 @@ def test_another_run_on_the_same_corpus_uses_the_cache(
         ("data.max_length=8", ["encode_pairs"]),
         ("tokenizer.max_size=20", ["make_tokenizers", "encode_pairs"]),
         ("tokenizer.shared=true", ["make_tokenizers", "encode_pairs"]),
+        # One of the 160 lines, and all of them.
+        ("tokenizer.max_lines=1", ["make_tokenizers", "encode_pairs"]),
+        ("tokenizer.max_lines=160", []),
         ("data.num_train_pairs=159", ["_read", "make_tokenizers", "encode_pairs"]),
         ("cleaning.max_characters=20", ["_read", "make_tokenizers", "encode_pairs"]),
         # Which the text is in already.
         ("cleaning.unicode_form=NFC", ["_read", "make_tokenizers", "encode_pairs"]),
     ],
 )
-def test_each_option_that_changes_a_result_makes_it_again(
+def test_each_option_that_changes_a_result_and_no_other_makes_it_again(
     override: str,
     expected: list[str],
     make_config: MakeConfig,
@@ -170,6 +174,33 @@ def test_another_version_of_a_recipe_repeats_that_recipe_alone(
     assert made == expected
 
 
+@pytest.mark.parametrize(
+    ("library", "expected"),
+    [
+        ("pyarrow", ["_read"]),
+        ("datasets", ["_read"]),
+        ("tokenizers", ["make_tokenizers", "encode_pairs"]),
+        ("numpy", ["align"]),
+    ],
+)
+def test_another_version_of_a_library_repeats_the_recipes_that_use_it(
+    library: str,
+    expected: list[str],
+    make_config: MakeConfig,
+    prepared: Callable[[Config], Prepared],
+    made: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = make_config("training.guided_alignment=0.1")
+    prepared(config)
+    made.clear()
+    monkeypatch.setattr(
+        "mt.data.cache.installed_version", lambda name: "0.0" if name == library else version(name)
+    )
+    prepared(config)
+    assert made == expected
+
+
 def test_lower_case_is_warned_of_also_if_the_vocabulary_is_cached(
     make_config: MakeConfig, prepared: Callable[[Config], Prepared], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -192,6 +223,21 @@ def test_a_changed_corpus_gets_its_own_vocabulary(
     file = folder / "train.de"
     file.write_text(file.read_text(encoding="utf-8").replace("Hund", "Dachs"), encoding="utf-8")
     assert "Dachs" in prepared(config).tgt_tokenizer.to_json()
+
+
+def test_another_tokenizer_in_the_same_file_is_read(
+    make_config: MakeConfig, prepared: Callable[[Config], Prepared], tmp_path: Path
+) -> None:
+    file, written = tmp_path / "tokenizer.json", set[str]()
+    shared = ("tokenizer.shared=true", "data.max_length=200")
+    external = make_config("tokenizer.kind=file", f"tokenizer.path={file}", *shared)
+    for size in (300, 330):
+        bpe = make_config("tokenizer.kind=bpe", f"tokenizer.max_size={size}", *shared)
+        own = prepared(bpe).src_tokenizer
+        own.save(file)
+        written.add(own.to_json())
+        assert prepared(external).tgt_tokenizer.to_json() == own.to_json()
+    assert len(written) == 2
 
 
 @pytest.mark.parametrize("name", ["src_ids", "tgt_offsets", "src.json"])

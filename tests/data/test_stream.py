@@ -36,6 +36,17 @@ def test_bpe_dropout_cuts_both_sides(kind: str, make_config: MakeConfig) -> None
     assert cut[1] > plain[1]
 
 
+def test_bpe_dropout_makes_no_sentence_longer_than_the_config_permits(make_config: MakeConfig) -> None:
+    config = make_config("tokenizer.kind=bpe", "tokenizer.max_size=400", "training.bpe_dropout=0.7")
+    corpus = load_corpus(config.data)
+    tokenizers = make_tokenizers(corpus.train, config)
+    pairs, _ = encode_pairs(corpus.train, *tokenizers, max_length=config.data.max_length)
+    shown = training_batches(config, pairs, tokenizers, None).epoch(0).pairs
+    for whole, cut in ((pairs.src, shown.src), (pairs.tgt, shown.tgt)):
+        assert cut.lengths.sum() > whole.lengths.sum()
+        assert cut.lengths.max() <= config.data.max_length == 16
+
+
 def test_the_first_epochs_have_both_directions_where_the_config_says_so(make_config: MakeConfig) -> None:
     config = make_config("tokenizer.shared=true", "training.bidirectional_epochs=1")
     corpus = load_corpus(config.data)

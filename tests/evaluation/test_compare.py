@@ -19,6 +19,7 @@ from mt.evaluation import scores
 from mt.evaluation.compare import run_comparison, write_comparison
 from mt.evaluation.evaluate import run_evaluation
 from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam
 from mt.training.run import run_training
 
 ARGUMENTS: dict[str, Any] = {"split": "test", "checkpoint": "latest", "device": torch.device("cpu")}
@@ -115,10 +116,12 @@ def test_other_languages_are_refused(trained: RunDirectory, other: RunDirectory)
         run_comparison((trained.path, other.path), **ARGUMENTS)
 
 
+@pytest.mark.parametrize("beam", [None, Beam(2)], ids=["greedy", "beam"])
 def test_a_file_that_the_translations_of_the_run_would_replace_is_kept(
-    trained: RunDirectory, tmp_path: Path
+    beam: Beam | None, trained: RunDirectory, tmp_path: Path
 ) -> None:
-    file = run_evaluation(trained, **ARGUMENTS, analyse=False).hypotheses_file
+    arguments = ARGUMENTS | {"beam": beam}
+    file = run_evaluation(trained, **arguments, analyse=False).hypotheses_file
     edited = file.read_text(encoding="utf-8").replace("sieht", "findet")
     file.write_text(edited, encoding="utf-8")
     link = tmp_path / "link.txt"
@@ -126,11 +129,11 @@ def test_a_file_that_the_translations_of_the_run_would_replace_is_kept(
     for given in (file, link):
         for systems in ((given, trained.path), (trained.checkpoints_dir / "step_0000200", given)):
             with pytest.raises(ConfigError, match=rf"{given} is the file .* a copy of the file"):
-                run_comparison(systems, **ARGUMENTS)
+                run_comparison(systems, **arguments)
     assert file.read_text(encoding="utf-8") == edited
     copy = tmp_path / "copy.txt"
     copy.write_text(edited, encoding="utf-8")
-    result = run_comparison((trained.path, copy), **ARGUMENTS)
+    result = run_comparison((trained.path, copy), **arguments)
     assert result.scores["bleu"].gain < 0
     assert file.read_text(encoding="utf-8") != edited
 

@@ -1,7 +1,7 @@
 """The scores are sacreBLEU's, of the very file that is left."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from mt.errors import ConfigError, DataError
 from mt.evaluation import test_set as evaluation_set
 from mt.evaluation.evaluate import Evaluation, run_evaluation, show_in_tensorboard
 from mt.evaluation.record import read_evaluations
+from mt.evaluation.scores import Score
 from mt.evaluation.test_set import load_evaluation_set
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
@@ -113,6 +114,25 @@ def test_an_ensemble_is_scored_apart_from_its_first_run(
     assert [each.setting for each in read_evaluations(run)] == [alone.setting]
     assert read_evaluations(trained) == []
     assert evaluate().other_checkpoints == []
+
+
+def test_an_additional_score_is_of_the_same_lines_in_the_target_language_and_recorded(
+    trained: RunDirectory,
+) -> None:
+    asked: list[tuple[list[str], list[str], str]] = []
+
+    def score(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
+        asked.append((list(hypotheses), list(references), language))
+        return Score("literature BLEU", 12.5, "made up")
+
+    result = run_evaluation(trained, device=CPU, analyse=False, literature=score)
+    hypotheses, references = (
+        file.read_text(encoding="utf-8").split("\n")[:-1]
+        for file in (result.hypotheses_file, result.references_file)
+    )
+    assert asked == [(hypotheses, references, "de")]
+    [recorded] = read_evaluations(trained)
+    assert recorded.scores["literature_bleu"] == result.literature
 
 
 def test_a_missing_corpus_is_refused_and_nothing_is_written(trained: RunDirectory, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """One line out for one line in, whatever the line."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -421,13 +422,24 @@ def test_an_ensemble_copies_words_if_each_of_its_models_does(trained: RunDirecto
         assert Translator.from_loaded(first, device=CPU, others=[second]).copies_words == copies
 
 
+@pytest.mark.parametrize(("side", "language", "word"), [("src", "en", "milk"), ("tgt", "de", "Milch")])
 def test_an_ensemble_needs_the_same_vocabularies(
-    trained: RunDirectory, make_config: Callable[..., Config], tmp_path: Path
+    side: str,
+    language: str,
+    word: str,
+    trained: RunDirectory,
+    tiny_corpus: Path,
+    make_config: Callable[..., Config],
+    tmp_path: Path,
 ) -> None:
+    # As many words, so that no shape of the weights differs.
+    corpus = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+    file = corpus / f"train.{language}"
+    file.write_text(file.read_text(encoding="utf-8").replace(word, "Zorblat"), encoding="utf-8")
     other = RunDirectory(tmp_path / "other")
-    run_training(make_config("tokenizer.min_frequency=45", "training.max_steps=3"), other)
+    run_training(make_config(f"data.path={corpus}", "training.max_steps=1"), other)
     with pytest.raises(
-        RunError, match=r"other has a different src vocabulary from .*tiny, but an ensemble needs"
+        RunError, match=rf"other has a different {side} vocabulary from .*tiny, but an ensemble needs"
     ):
         Translator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
 

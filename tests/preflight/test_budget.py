@@ -1,8 +1,10 @@
 """Runs that end within a budget, with a pace that the tests choose, so that nothing depends on a clock."""
 
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -139,6 +141,24 @@ def test_the_run_is_chosen_by_its_own_pace(
     assert config.training.batch_tokens == timed[-1].training.batch_tokens == 256
 
 
+@pytest.mark.parametrize("scale", [1, 2])
+def test_all_that_comes_before_the_first_step_is_part_of_the_minutes(
+    scale: int, tiny_corpus: Path, tmp_path: Path, set_pace: SetPace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_pace(step_seconds=0.6)
+    # Loading the text takes five seconds, and so do preparing and aligning the part that is examined.
+    monkeypatch.setattr(init, "time", SimpleNamespace(perf_counter=itertools.count(step=5).__next__))
+    monkeypatch.setattr("mt.preflight.text.MOST_TRAINING_PAIRS", 160 // scale)
+    config, _ = propose(tiny_corpus, tmp_path, Budget(minutes=2))
+    assert config.training.guided_alignment
+    steps = config.training.max_steps
+    assert steps is not None
+    training = steps * 0.6 * config.training.batch_tokens / 1024
+    validating = 2.0 * -(-steps // config.validation.every_steps)
+    took = 5 + 2 * 5 * scale + IMPORT_SECONDS + training + validating
+    assert 0.9 * 120 <= took <= 120
+
+
 def test_the_rate_ends_at_zero_with_the_run_after_a_short_warm_up(
     tiny_corpus: Path, tmp_path: Path, set_pace: SetPace
 ) -> None:
@@ -175,6 +195,22 @@ def test_without_a_budget_one_is_proposed(tiny_corpus: Path, tmp_path: Path, set
     assert "This budget is a proposal" in text
     # Beyond the passes that were measured, as for this tiny corpus, it says so once and in plain words.
     assert "has not been measured" in " ".join(text.replace("#", "").split())
+
+
+def test_the_proposed_minutes_are_the_fewest_round_ones_with_room_for_the_sensible_passes(
+    tiny_corpus: Path, tmp_path: Path, set_pace: SetPace
+) -> None:
+    set_pace(step_seconds=6.0)
+    config, _ = propose(tiny_corpus, tmp_path, Budget())
+    steps = config.training.max_steps
+    assert steps is not None
+    tokens = sum(len(line.split()) + 2 for line in (tiny_corpus / "train.de").read_text().splitlines())
+    # The usual model takes six seconds for a batch of 1,024 tokens, a tenth of which are padding.
+    needed = IMPORT_SECONDS + 6.0 * rule.sensible_passes(tokens) * tokens / (0.9 * 1024)
+    minutes = next(nice for nice in (1, 2, 3, 5, 7, 10, 15) if 60 * nice >= needed)
+    training = steps * 6.0 * config.training.batch_tokens / 1024
+    validating = 2.0 * -(-steps // config.validation.every_steps)
+    assert 0.9 * 60 * minutes <= IMPORT_SECONDS + training + validating <= 60 * minutes
 
 
 def test_a_budget_that_was_measured_says_what_half_and_twice_would_buy(

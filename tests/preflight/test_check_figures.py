@@ -17,6 +17,7 @@ from mt.preflight.text import (
     describe_lengths,
     find_ceiling,
     measure_padding,
+    num_running_words,
     spread,
 )
 
@@ -86,6 +87,15 @@ def test_pairs_that_are_looked_at_are_spread_evenly() -> None:
     assert spread(pairs, 10) is pairs
     assert spread(pairs, 5)["src"][:] == ["0", "2", "4", "6", "8"]
     assert spread(pairs, 3)["src"][:] == ["0", "3", "6"]
+
+
+def test_running_words_of_many_pairs_are_estimated_from_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mt.preflight.text.PAIRS_COUNTED", 10)
+    # Two or four words, and three: on an average side, 2.5 or 3.5.
+    sources = ["a b"] * 50 + ["a b c d"] * 50
+    assert num_running_words(datasets.Dataset.from_dict({"src": sources, "tgt": ["e f g"] * 100})) == 300
+    # Each character counts where nothing separates words.
+    assert num_running_words(datasets.Dataset.from_dict({"src": ["a b c d e"], "tgt": ["两只狗"]})) == 4
 
 
 def test_times_in_a_suitable_unit() -> None:

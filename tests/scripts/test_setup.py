@@ -26,6 +26,7 @@ if [ "$1 $2" = "-m venv" ]; then
 elif [ "$1" = "-m" ]; then
     echo "$0" "${@//\\/dev\\/fd\\/*/FILE}" >>"$LOG"
     for word in "$@"; do case "$word" in /dev/fd/*) cat "$word" >>"$LOG" ;; esac; done
+    exit "${CODE:-0}"
 fi
 """
 
@@ -190,11 +191,32 @@ def test_it_installs_again_when_versions_change_or_another_checkout_was_installe
     assert set_up(checkout)[1]
     assert not set_up(checkout)[1]
     stamp = checkout / ".venv" / ".mt-installed"
-    os.utime(stamp, (0, 0))
-    assert set_up(checkout)[1]
-    assert not set_up(checkout)[1]
+    files = [checkout / name for name in ("pyproject.toml", "constraints.txt")]
+    for changed in files:
+        # Newer than what is installed, and the other file older.
+        for seconds, paths in ((1, files), (2, [stamp]), (3, [changed])):
+            for path in paths:
+                os.utime(path, (seconds, seconds))
+        assert set_up(checkout)[1]
+        assert not set_up(checkout)[1]
     stamp.write_text("/elsewhere\n")
     assert set_up(checkout)[1]
+
+
+def test_other_extras_are_installed_too(checkout: Path) -> None:
+    assert set_up(checkout)[1]
+    assert set_up(checkout, "[dev]")[1]
+    assert not set_up(checkout, "[dev]")[1]
+    assert not set_up(checkout)[1]
+
+
+def test_an_installation_that_failed_is_made_again(checkout: Path) -> None:
+    # As without a network.
+    code, log, _ = set_up(checkout, CODE="1")
+    assert (code, len(environments(log))) == (1, 1)
+    code, log, err = set_up(checkout)
+    assert code == 0, err
+    assert len([line for line in log if " pip install " in line]) == 3
 
 
 @pytest.fixture

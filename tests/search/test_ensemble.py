@@ -17,7 +17,7 @@ from mt.search.ensemble import EnsembleModel
 from mt.search.greedy import greedy_search
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
-from mt.special_tokens import BOS_ID, EOS_ID, UNK_ID
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.transformer.build import build_transformer
 from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
@@ -84,6 +84,25 @@ def test_scores_are_those_of_forced_decoding_in_any_batch(
                 by_hand = mean_score([transformer, other], sentence, hypothesis.ids)
                 assert hypothesis.score == pytest.approx(by_hand, abs=1e-4)
     assert num_finished > 3
+
+
+def test_words_are_aligned_by_the_mean_attention_of_the_models(
+    transformer: Transformer, other: Transformer
+) -> None:
+    src_ids = torch.tensor([[5, 9, 7, EOS_ID], [6, EOS_ID, PAD_ID, PAD_ID]])
+    src_mask, tgt_ids = padding_mask(src_ids), torch.full((2, 1), BOS_ID)
+    weights = []
+    for each in (transformer, other):
+        memory = each.encode(src_ids, src_mask)
+        decoded = each.decode(tgt_ids, memory, src_mask, target_mask(tgt_ids), with_alignment=True)
+        assert decoded.alignment_scores is not None
+        weights.append(decoded.alignment_scores[:, 0].softmax(-1))
+    assert not torch.allclose(weights[0], weights[1], atol=1e-3)
+    model = ensemble(transformer, other)
+    cache = model.start_cache(model.encode(src_ids, src_mask), src_mask, 3)
+    scores = model.decode_step(tgt_ids[:, 0], cache, with_alignment=True).alignment_scores
+    assert scores is not None
+    torch.testing.assert_close(scores.exp(), (weights[0] + weights[1]) / 2, atol=1e-5, rtol=1e-4)
 
 
 def test_an_ensemble_of_one_model_twice_equals_that_model_also_when_copying(

@@ -41,9 +41,11 @@ class Counting:
         self.model = model
         self.encode, self.start_cache = model.encode, model.start_cache
         self.num_steps = 0
+        self.num_aligned = 0
 
     def decode_step(self, ids: Tensor, cache: Any, *, with_alignment: bool = False) -> Any:
         self.num_steps += 1
+        self.num_aligned += with_alignment
         return self.model.decode_step(ids, cache, with_alignment=with_alignment)
 
 
@@ -58,6 +60,8 @@ def reads(search: str, precision: SearchPrecision, limit: int, **rules: Any) -> 
             sample(model, request, Sampling(), range(NUM_SENTENCES))
         else:
             greedy_search(model, request)
+        # Otherwise nothing is copied.
+        assert model.num_aligned == (model.num_steps if rules.get("copying") else 0)
         return device.num_reads, model.num_steps
 
 

@@ -80,6 +80,13 @@ def test_pairs_that_are_too_short_or_too_long_are_passed_over(translator: Transl
     assert attention_images(translator, odd) == []
 
 
+def test_pairs_that_the_model_cannot_read_are_passed_over(translator: Translator) -> None:
+    # With EOS it reads 16 tokens.
+    assert translator.max_length == 16
+    rows = [{"src": " ".join(["milk"] * count), "tgt": " ".join(["Milch"] * count)} for count in (15, 16, 25)]
+    assert [len(attention_images(translator, [row])) for row in rows] == [1, 0, 0]
+
+
 @pytest.mark.parametrize("has_font", [True, False])
 def test_any_text_can_be_drawn(
     has_font: bool, translator: Translator, monkeypatch: pytest.MonkeyPatch

@@ -221,3 +221,21 @@ def test_bpe_dropout_follows_from_the_position_and_differs_between_epochs(make_p
     # Batches are made of sentences as they are cut, so that no batch grows beyond its tokens.
     assert all(max(batch.src_ids.numel(), batch.labels.numel()) <= 30 for batch in batches)
     assert cut_apart(0) != cut_apart(1)
+
+
+def test_weighted_sources_come_as_often_with_bpe_dropout(make_pairs: MakePairs) -> None:
+    plain = make_pairs(50)
+    shares = (Share(20, 1.0), Share(10, 2.5), Share(20, 0.5))
+    merges = [(10 + i, 4, 100 + i) for i in range(50)]
+    cut = BpeDropout(merges, lambda symbols: symbols == 3, num_ids=150, share=0.5, max_length=100)
+    pairs = EncodedPairs(plain.src, plain.tgt, shares)
+    stream = BatchStream(pairs, batch_tokens=30, num_micro_batches=3, seed=1, bpe_dropouts=(cut, cut))
+    batches = [batch for _, step in walk(stream, (3, 0), stream.num_steps(3)) for batch in step]
+    firsts = [first for batch in batches for first in batch.src_ids[:, 0].tolist()]
+    # The number of a pair is its first token, or the first half of that.
+    seen = [first - 100 if first >= 100 else first - 10 for first in firsts]
+    assert [len([n for n in seen if n in run]) for run in (range(20), range(20, 30), range(30, 50))] == [
+        20,
+        25,
+        10,
+    ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -196,6 +197,33 @@ def test_each_step_has_the_learning_rate_of_the_schedule(bench: Callable[..., Be
     it.run()
     # Section 5.3, equation 3, the first step being step 1; d_model is the config's 16.
     assert rates == pytest.approx([16**-0.5 * min(step**-0.5, step * 3**-1.5) for step in range(1, 7)])
+
+
+def test_the_time_of_a_run_is_that_of_its_steps_and_validations_in_all_sessions(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    def let_take(seconds: float, owner: type, name: str) -> None:
+        function = getattr(owner, name)
+
+        def slow(*arguments: Any, **named: Any) -> Any:
+            nonlocal now
+            now += seconds
+            return function(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, slow)
+
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    let_take(2.0, TrainState, "launch")
+    let_take(30.0, NotingSession, "validate")
+    let_take(500.0, NotingSession, "save")
+    it = bench("training.max_steps=7")
+    it.state.seconds = 100.0
+    it.run()
+    assert it.validated == [3, 6, 7]
+    # Saving does not count.
+    assert it.state.seconds == pytest.approx(100.0 + 7 * 2.0 + 3 * 30.0)
 
 
 def spoil_gradients(it: Bench, factor: float) -> None:

@@ -1,12 +1,16 @@
 """The moving average, against its formula computed weight by weight."""
 
 import contextlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 
+from mt.data.batches.batch import Batch
+from mt.device import Precision
 from mt.training.loss import Objective
-from mt.training.train_state import MovingAverage
+from mt.training.train_state import MovingAverage, TrainState
+from tests.training.spoilt import Spoilt
 
 
 def test_it_is_the_formula(make_objective: Callable[..., Objective]) -> None:
@@ -48,6 +52,32 @@ def test_equal_weights_have_themselves_for_an_average(make_objective: Callable[.
         average.update()
     with average.in_the_model():
         assert all(torch.equal(weight, own[name]) for name, weight in model.weights().items())
+
+
+def test_a_skipped_step_leaves_it_as_it_was(
+    make_objective: Callable[..., Objective], make_batches: Callable[[Sequence[int]], list[Batch]]
+) -> None:
+    objective = Spoilt(make_objective().model)
+    average = MovingAverage(objective.model, 0.9)
+    state = TrainState(
+        objective,
+        torch.optim.SGD(objective.parameters()),
+        Precision("float32", torch.device("cpu")),
+        lambda _: 0.1,
+        average=average,
+    )
+    assert state.step(make_batches([11])).updated
+    own = objective.model.weights()["tgt_embedding.tokens.weight"].clone()
+    with average.in_the_model():
+        before = {name: weight.clone() for name, weight in objective.model.weights().items()}
+    # So that one more update would change it.
+    assert not torch.equal(before["tgt_embedding.tokens.weight"], own)
+    objective.added = math.nan
+    assert not state.step(make_batches([11])).updated
+    assert average.num_updates == 1
+    with average.in_the_model():
+        for name, weight in objective.model.weights().items():
+            assert torch.equal(weight, before[name])
 
 
 def test_saved_and_loaded_it_continues(make_objective: Callable[..., Objective]) -> None:

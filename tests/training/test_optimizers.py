@@ -1,5 +1,6 @@
 """Muon against the singular value decomposition and against torch's, and what each optimizer updates."""
 
+import math
 from typing import Literal
 
 import pytest
@@ -48,6 +49,26 @@ def test_without_it_adam_updates_everything() -> None:
     adamw, muon = make_optimizers(model, TrainingConfig(), precision())
     assert muon is None
     assert sum(len(group["params"]) for group in adamw.param_groups) == len(list(model.parameters()))
+
+
+def test_adam_has_the_decay_rates_and_the_epsilon_of_the_config() -> None:
+    """Two steps by algorithm 1 of Kingma and Ba (2015)."""
+    model = make_model()
+    config = TrainingConfig(adam_beta1=0.7, adam_beta2=0.9, adam_epsilon=0.1)
+    adamw, _ = make_optimizers(model, config, precision())
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    mean = square = change = 0.0
+    for step, gradient in enumerate((1.0, -3.0), start=1):
+        for group in adamw.param_groups:
+            group["lr"] = RATE
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, gradient)
+        adamw.step()
+        mean = 0.7 * mean + 0.3 * gradient
+        square = 0.9 * square + 0.1 * gradient**2
+        change -= RATE * mean / (1 - 0.7**step) / (math.sqrt(square / (1 - 0.9**step)) + 0.1)
+    for parameter, old in zip(model.parameters(), before, strict=True):
+        torch.testing.assert_close(parameter.detach(), old + change, rtol=0.0, atol=1e-6)
 
 
 @pytest.mark.parametrize("tie_output", [True, False])

@@ -88,6 +88,22 @@ def test_the_event_file_holds_every_tag(tmp_path: Path, read_curves: Callable[[P
         assert sentence.encode() in text
 
 
+def test_the_best_of_each_metric_is_the_highest_score_and_the_lowest_loss_of_all_sessions(
+    tmp_path: Path, read_curves: Callable[[Path], Any]
+) -> None:
+    state = Counters()
+    for session in ([(3.0, 10.0), (2.0, 30.0)], [(2.5, 20.0)]):
+        with Progress(RunDirectory(tmp_path), counters=state, total_steps=3, metric="bleu") as progress:
+            for loss, score in session:
+                state.record_step(10)
+                scores = {name: Score(name, score, "") for name in ("bleu", "chrf")}
+                progress.validation(state, ValidationResult(loss, scores, []), [])
+    curves = read_curves(tmp_path / "tensorboard")
+    assert curves["validation/loss"] == [(1, 3.0), (2, 2.0), (3, 2.5)]
+    assert curves["best/loss"] == [(1, 3.0), (2, 2.0), (3, 2.0)]
+    assert curves["best/bleu"] == curves["best/chrf"] == [(1, 10.0), (2, 30.0), (3, 30.0)]
+
+
 def test_the_corpus_is_shown_once_however_often_a_run_begins(
     tmp_path: Path, read_curves: Callable[[Path], Any]
 ) -> None:

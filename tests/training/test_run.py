@@ -31,6 +31,7 @@ from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.run import run_training
 from mt.training.samples import read_samples
+from mt.training.train_state import TrainState
 from mt.training.validation import ValidationResult
 from mt.transformer.build import build_transformer
 from mt.transformer.dropout import Dropout
@@ -258,6 +259,23 @@ def test_vocabularies_come_from_the_training_split_alone(
         assert set(words.split()) <= vocabulary.keys()
         assert "zebra" in (tiny_corpus / f"validation.{language}").read_text(encoding="utf-8").lower()
         assert not {"zebra", "Zebra"} & vocabulary.keys()
+
+
+def test_the_seed_determines_the_first_weights(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[torch.Tensor] = []
+
+    def note(train_state: TrainState, *_: object) -> None:
+        drawn.append(train_state.objective.model.weights()["src_embedding.tokens.weight"].clone())
+
+    monkeypatch.setattr(mt.training.run, "train", note)
+    for number, seed in enumerate((1, 1, 2)):
+        torch.manual_seed(number)  # Which must not matter.
+        run_training(make_config(f"training.seed={seed}"), tmp_path / str(number))
+    first, same, other = drawn
+    assert torch.equal(first, same)
+    assert not torch.allclose(first, other)
 
 
 def test_shared_vocabulary_and_embeddings(make_config: MakeConfig, run: RunDirectory) -> None:

@@ -9,13 +9,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from mt.config.config import Config
 from mt.data.batches.batch import Batch
 from mt.device import Precision
 from mt.special_tokens import PAD_ID
+from mt.training.counters import Counters
 from mt.training.loss import Objective
 from mt.training.step import StepResult
-from mt.training.train_state import TrainState
+from mt.training.train_state import TrainState, new_train_state
+from mt.transformer.build import build_transformer
 
+MakeConfig = Callable[..., Config]
 MakeObjective = Callable[..., Objective]
 MakeBatches = Callable[[Sequence[int]], list[Batch]]
 
@@ -121,6 +125,43 @@ def test_norm_is_that_before_clipping_and_the_update_that_after(
     assert result.gradient_norm == pytest.approx(norm, rel=1e-5)
     for old, new, expected in zip(before, parameters(objective), gradient, strict=True):
         torch.testing.assert_close(old - new, expected / 4, atol=1e-6, rtol=1e-4)
+
+
+def test_a_step_with_muon_clips_the_whole_gradient_and_moves_every_matrix(
+    make_config: MakeConfig, make_batches: MakeBatches
+) -> None:
+    """As the config sets it up: by hand up to the momentum, and by the singular values of the updates."""
+    config = make_config(
+        *("training.muon=true", "training.clip_norm=0.1", "training.label_smoothing=0.1"),
+        *("schedule.kind=noam", "schedule.warmup_steps=4", "model.dropout=0.0"),
+    )
+    torch.manual_seed(1)
+    model = build_transformer(config.model, src_vocab_size=17, tgt_vocab_size=17, max_length=24)
+    state = new_train_state(model, config, Precision("float32", torch.device("cpu")), Counters())
+    batches = make_batches([4, 7])
+    loss, gradient = gradient_by_hand(state.objective, batches)
+    norm, before = norm_by_hand(gradient), parameters(state.objective)
+    assert norm > 0.1
+
+    result = state.step(batches)
+    assert result.loss == pytest.approx(loss, rel=1e-5)
+    assert result.gradient_norm == pytest.approx(norm, rel=1e-4)
+    # Section 5.3, equation 3.
+    rate = 16**-0.5 * 4**-1.5
+    assert result.learning_rate == pytest.approx(rate)
+    assert state.muon is not None
+    num_matrices = 0
+    for parameter, old, own in zip(model.parameters(), before, gradient, strict=True):
+        if (moments := state.muon.state.get(parameter)) is None:
+            continue
+        num_matrices += 1
+        # The first moving average of a gradient that was clipped.
+        expected = (1 - 0.95) * own * 0.1 / norm
+        torch.testing.assert_close(moments["momentum_buffer"], expected, rtol=1e-3, atol=1e-8)
+        largest = torch.linalg.matrix_norm(parameter.detach() - old, 2)
+        assert 0.6 < largest / (0.2 * max(old.shape) ** 0.5 * rate) < 1.4
+    # Four of each attention, and two of each feed-forward network.
+    assert num_matrices == 3 * 4 + 2 * 2
 
 
 def test_gradient_below_the_bound_is_not_made_longer(

@@ -15,7 +15,7 @@ from mt.data.batches.batch import Batch
 from mt.data.tokenizers.tokenizer import train_tokenizer
 from mt.device import Precision
 from mt.training.loss import Objective
-from mt.training.validation import ValidationResult, validate, validation_loss
+from mt.training.validation import ValidationResult, unknown_share, validate, validation_loss
 
 MakeObjective = Callable[..., Objective]
 MakeBatches = Callable[[Sequence[int]], list[Batch]]
@@ -81,6 +81,16 @@ def test_scores_are_those_of_sacrebleu(make_objective: MakeObjective, make_batch
     assert values["bleu"] == result.scores["bleu"].value
     assert values["chrf"] == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
     assert (values["loss"], values["perplexity"]) == (result.loss, result.perplexity)
+
+
+def test_lengths_and_unknown_words_are_those_of_the_translations(
+    make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    figures = run(make_objective(), make_batches([11])).figures()
+    assert figures["length_ratio"] == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).ratio < 1
+    # Of "a dog ." and "a cat sleeps here ." only "sleeps" is not in the vocabulary.
+    assert figures["unknown_share"] == 1 / 8
+    assert unknown_share(["", ""], TOKENIZER) == 0.0
 
 
 def test_every_metric_of_the_config_is_among_the_values(

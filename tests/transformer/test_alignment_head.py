@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from mt.device import SearchPrecision
 from mt.masks import padding_mask, target_mask
 from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.recording import recording_attention
@@ -52,3 +53,22 @@ def test_cached_steps_give_the_same_scores(rows_per_sentence: int, make_model: M
         expected = at_once[:, t].repeat_interleave(rows_per_sentence, dim=0)
         assert step.alignment_scores is not None
         torch.testing.assert_close(step.alignment_scores, expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_a_rounded_model_scores_the_positions_of_the_source_and_no_added_ones(
+    precision: SearchPrecision, make_model: Make
+) -> None:
+    """It adds positions to the source, which can neither be copied nor attended to."""
+    model = make_model().requires_grad_(False)
+    memory = model.encode(SRC_IDS, MASKS[0])
+    exact = model.decode(TGT_IDS, memory, *MASKS, with_alignment=True).alignment_scores
+    assert exact is not None
+    packed = PackedTransformer(model, precision)
+    rounded_memory = packed.encode(SRC_IDS, MASKS[0])
+    assert rounded_memory.size(1) > SRC_IDS.size(1)
+    cache = packed.start_cache(rounded_memory, MASKS[0], 6)
+    scores = packed.decode_step(TGT_IDS[:, 0], cache, with_alignment=True).alignment_scores
+    assert scores is not None
+    assert scores.shape == SRC_IDS.shape
+    torch.testing.assert_close(scores.softmax(-1), exact[:, 0].softmax(-1), atol=0.05, rtol=0.0)

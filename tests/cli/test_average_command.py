@@ -1,0 +1,40 @@
+"""`mt average` as a shell would call it: which checkpoints it averages, and what it prints."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from mt.checkpoint.record import RECORD, record_text
+from mt.checkpoint.store import CheckpointStore
+from mt.run_directory import RunDirectory
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+def test_the_best_the_last_or_by_default_five_are_averaged(call: Call, trained: RunDirectory) -> None:
+    store = CheckpointStore(trained.checkpoints_dir)
+    names = store.names()
+    # The oldest is the best, and was validated, as the newest was.
+    for name, bleu in ((names[0], 90.0), (names[-1], 80.0)):
+        checkpoint = replace(store.require(name), metrics={"bleu": bleu})
+        (checkpoint.folder / RECORD).write_text(record_text(checkpoint))
+    for options, expected in (
+        (("--best", "1"), names[:1]),
+        (("--last", "1"), names[-1:]),
+        (("--last", "2"), names[-2:]),
+        ((), names),
+    ):
+        code, out, err = call("average", "--run", trained.path, *options)
+        assert code == 0, err
+        # Nothing but the folder, for scripts.
+        average = store.require(Path(out.removesuffix("\n")).name)
+        assert average.average_of == expected
+        assert f"--checkpoint {average.name} " in err
+        assert ("averaging these instead of 5" in err) == (not options)
+
+
+def test_the_last_and_the_best_are_not_averaged_together(call: Call, trained: RunDirectory) -> None:
+    code, out, err = call("average", "--run", trained.path, "--last", "2", "--best", "2")
+    assert (code, out) == (2, "")
+    assert "--last and --best are mutually exclusive" in err
+    assert CheckpointStore(trained.checkpoints_dir).averages() == []
