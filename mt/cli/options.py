@@ -97,8 +97,8 @@ DeviceOption = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cu
 PrecisionOption = Annotated[
     Literal["auto", "float32", "bf16", "fp16", "int8"],
     typer.Option(
-        help="The precision of matrix products; auto chooses bf16 (fp16 on older GPUs) if that is faster, "
-        "else float32, and never int8.",
+        help="The precision of matrix products; auto chooses bf16 (fp16 on older GPUs) if the device "
+        "multiplies faster in it, else float32, and never int8.",
     ),
 ]
 

@@ -56,7 +56,7 @@ class TrainingConfig(Section):
     """Allow TF32 for float32 matrix products on CUDA: faster since Ampere, with about 3 decimal digits."""
 
     compile: bool = False
-    """Compile the model with torch.compile: a slower start, often faster steps on CUDA."""
+    """Compile the model with torch.compile, which takes a minute or more, for faster steps on CUDA."""
 
     batch_tokens: int = Field(default=4096, ge=1)
     """Batch size in tokens of the longer side, including padding."""

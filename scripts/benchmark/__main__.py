@@ -215,7 +215,7 @@ class Benchmark:
         lines = {f"{result.side}-{result.beam_size}": result.lines for result in results}
         (self.folder / "translations.json").write_text(json.dumps(lines, ensure_ascii=False, indent=1))
         if not options.quick:
-            self.doubts += doubts.about_peers(results)
+            self.doubts += doubts.about_peers(results, self.device)
             self.doubts += doubts.about_sentences(learnt["left_out"], learnt["tried"])
         precision = choose_search_precision("auto", torch.device(self.device))
         text = (

@@ -29,8 +29,13 @@ def about_ceilings(ceilings: Sequence[float]) -> list[str]:
     return found
 
 
-def about_peers(results: Sequence[SearchResult]) -> list[str]:
-    """Compare the time that a peer takes for one sentence alone with its rate in batches."""
+def about_peers(results: Sequence[SearchResult], device: str) -> list[str]:
+    """Compare the time that a peer takes for one sentence alone with its rate in batches.
+
+    On CUDA there is nothing to compare: launching a step takes as long for one sentence as for many.
+    """
+    if device == "cuda":
+        return []
     found = []
     for result in results:
         times = median(result.seconds_alone) * median(result.sentences_per_second)

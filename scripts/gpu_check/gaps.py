@@ -14,7 +14,7 @@ from mt.config.data import DataConfig
 from mt.config.model import ModelConfig
 from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch, collate
-from mt.device import Precision, choose_device, choose_search_precision
+from mt.device import Precision, SearchPrecision, choose_device, choose_search_precision
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
 from mt.search.request import Constraints, SearchRequest
@@ -107,12 +107,9 @@ def main() -> int:
     training = profiled(lambda: _train(train_state, batches), STEPS, device)
     _show(f"training in {train_state.precision.name}", training)
     model = train_state.objective.model.eval()
-    packed = PackedTransformer(model, choose_search_precision("auto", device))
     request = _request(sizes, device)
-    with torch.inference_mode():
-        steps = max(request.limits)
-        _show("greedy search", profiled(lambda: greedy_search(packed, request), steps, device))
-        _show("beam of 5", profiled(lambda: beam_search(packed, request, Beam(5)), steps, device))
+    for precision in dict.fromkeys((choose_search_precision("auto", device), "float32")):
+        _profile_search(PackedTransformer(model, precision), request, precision, device)
     longest = max(training.timeline.gaps(), default=0.0) / (training.timeline.span / STEPS)
     print(
         f"\nIn training no gap may be longer than {MOST_OF_A_STEP:.0%} of a step; "
@@ -122,6 +119,17 @@ def main() -> int:
         # Python, which nothing hides.
         print("On a CPU they are gaps between calls of torch; those between kernels need a GPU.")
     return 0 if longest <= MOST_OF_A_STEP or job.device == "cpu" else 1
+
+
+@torch.inference_mode()
+def _profile_search(
+    model: PackedTransformer, request: SearchRequest, precision: SearchPrecision, device: torch.device
+) -> None:
+    steps = max(request.limits)
+    greedy = profiled(lambda: greedy_search(model, request), steps, device)
+    _show(f"greedy search in {precision}", greedy)
+    beam = profiled(lambda: beam_search(model, request, Beam(5)), steps, device)
+    _show(f"beam of 5 in {precision}", beam)
 
 
 def profiled(work: Callable[[], object], num_steps: int, device: torch.device) -> Profile:

@@ -171,9 +171,13 @@ def test_the_profile_runs_on_the_cpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["gaps", job(tmp_path).command("gaps")[-1]])
+    monkeypatch.setattr(gaps, "choose_search_precision", lambda name, device: "bf16")
     assert gaps.main() == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
-    first = ["| what", "| training in ", "| greedy search", "| beam of 5"]
+    searches = [
+        f"| {search} in {name} |" for name in ("bf16", "float32") for search in ("greedy search", "beam of 5")
+    ]
+    first = ["| what", "| training in ", *searches]
     assert all(row.startswith(start) for row, start in zip(rows, first, strict=True))
 
 

@@ -18,7 +18,7 @@ from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.sampler import epoch_batches
 from mt.data.corpus import load_corpus
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
-from mt.device import Precision
+from mt.device import Precision, choose_device
 from mt.evaluation.scores import score_translations
 from mt.inference.translator import Translator
 from mt.search.greedy import greedy_search
@@ -128,12 +128,13 @@ class Preparation:
         return facts
 
     def _trained_to(self, bleu: float, workload: Workload) -> tuple[Transformer, dict[str, Any]]:
-        model = new_model(self._job.size, workload.description)
+        device = choose_device(self._job.device)
+        model = new_model(self._job.size, workload.description).to(device)
         stream = batch_stream(workload, batch_tokens=LEARNING_BATCH_TOKENS)
         train_state = TrainState(
             Objective(model),
             adam(model),
-            Precision("auto", torch.device("cpu")),
+            Precision("auto", device),
             learning_rate,
             label_smoothing=LABEL_SMOOTHING,
             clip_norm=1.0,
@@ -142,12 +143,12 @@ class Preparation:
         reached = 0.0
         for step in range(1, MOST_STEPS + 1):
             batches, epoch, position = stream.take(epoch, position)
-            train_state.step(batches)
+            train_state.step([batch.to(device) for batch in batches])
             if step % STEPS_BETWEEN_SCORES == 0:
                 reached = self._bleu(model)
                 print(f"step {step}: BLEU {reached:.1f}", file=sys.stderr, flush=True)
                 if reached >= bleu:
-                    return model, {"steps": step, "bleu": reached}
+                    return model.cpu(), {"steps": step, "bleu": reached}
         raise RuntimeError(f"BLEU {reached:.1f} after {MOST_STEPS:,} steps, and not {bleu:g}")
 
     def _bleu(self, model: Transformer) -> float:
