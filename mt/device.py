@@ -156,6 +156,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
         "CUBLAS_STATUS_ALLOC_FAILED",
         "DefaultCPUAllocator: can't allocate memory",
         "MPS backend out of memory",
+        "Invalid buffer size",
         # More bytes than can be addressed.
         "Storage size calculation overflowed",
     )

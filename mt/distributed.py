@@ -48,7 +48,8 @@ def connected(device_type: str) -> Iterator[None]:
     """Connect the processes for the duration of the ``with`` block, in which they compute on such devices.
 
     Raises:
-        DeviceError: If processes cannot communicate on such devices.
+        DeviceError: If processes cannot communicate on such devices, or there are fewer GPUs on this machine
+            than processes.
         TrainingError: In the first process, if another one was lost; the others end silently. In another
             process, if it computes on another kind of device than the first one.
     """
@@ -58,7 +59,13 @@ def connected(device_type: str) -> Iterator[None]:
         return
     if device_type not in STEP_TIME:
         raise DeviceError(f"several processes cannot work together on {device_type}: use one, or the CPU.")
+    if device_type == "cuda" and processes.local_rank() >= torch.cuda.device_count():
+        raise DeviceError(
+            "each process needs a GPU of its own: start at most as many processes on this machine as it has "
+            f"GPUs ({torch.cuda.device_count()}), or compute on the CPU."
+        )
     limit = STEP_TIME[device_type]
+    is_sound = False
     try:
         _board, rank, size = next(rendezvous("env://", timeout=limit))
         _refuse_other_device(device_type)
@@ -68,6 +75,10 @@ def connected(device_type: str) -> Iterator[None]:
         dist.init_process_group(backend, store=_board, rank=rank, world_size=size, timeout=limit)
         _patient = dist.new_group(backend="gloo", timeout=LONG_TIME)
         yield
+        is_sound = True
+    except SystemExit as end:
+        is_sound = not end.code
+        raise
     except RuntimeError as error:
         if not is_lost_connection(error):
             raise
@@ -78,12 +89,18 @@ def connected(device_type: str) -> Iterator[None]:
         raise TrainingError(
             "another process of this run has ended, or has not answered in time; if it could report why, "
             "see above or train.log. Start the same command again; training continues from the newest "
-            "checkpoint."
+            f"checkpoint. (The error was: {_last_line(error)})"
         ) from error
     finally:
         _patient = _board = None
-        if dist.is_initialized():
+        # NCCL waits here for the other processes, which do not come after an error in this one.
+        if dist.is_initialized() and (is_sound or dist.get_backend() != "nccl"):
             dist.destroy_process_group()
+
+
+def _last_line(error: Exception) -> str:
+    """What an error of the network says last, which is its reason if it has one."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
 def _refuse_other_device(device_type: str) -> None:

@@ -32,7 +32,8 @@ class ConstrainedRows:
             self._copying.forbid(logits)
             return
         length = self._history.size(1)
-        given = self._prefixes[:, length : length + 1]
+        # Some versions of torch read an index for scatter_ in the order of its memory on MPS.
+        given = self._prefixes[:, length : length + 1].contiguous()
         given_logits, eos_logits = logits.gather(1, given), logits[:, EOS_ID].clone()
         self._copying.forbid(logits)
         if length < self._constraints.min_length:

@@ -73,7 +73,8 @@ class _ProjectedLoss(torch.autograd.Function):
         rows, block_rows = _rows_at_a_time(hidden, num_ids)
         # The loss itself is never computed in bf16 or fp16.
         exact_dtype = torch.promote_types(hidden.dtype, torch.float32)
-        exact_buffer = hidden.new_empty(min(block_rows, len(hidden)), num_ids, dtype=exact_dtype)
+        buffer_rows = 0 if hidden.dtype == exact_dtype else min(block_rows, len(hidden))
+        exact_buffer = hidden.new_empty(buffer_rows, num_ids, dtype=exact_dtype)
 
         def loss_of_chunk(start: int) -> Tensor:
             chunk = hidden[start : start + rows]

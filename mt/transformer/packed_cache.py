@@ -67,7 +67,9 @@ class PackedCache:
         if self.length == self._written[0].size(1):
             room = min(_GROWTH, self._max_length - self.length)
             for layer, written in enumerate(self._written):
-                self._keep(layer, F.pad(written, (0, 0, 0, 0, 0, 0, 0, 0, 0, room)))
+                # As a matrix for each sentence: MPS pads no more than three dimensions by itself.
+                longer = F.pad(written.flatten(2), (0, 0, 0, room))
+                self._keep(layer, longer.view(*longer.shape[:2], *written.shape[2:]))
             if self._is_past is not None:
                 self._is_past = F.pad(self._is_past, (0, 0, 0, room), value=-torch.inf)
         if self._is_past is not None:
@@ -131,9 +133,9 @@ class PackedCache:
         for layer, (keys, values) in enumerate(self.sources):
             self.sources[layer] = keys.index_select(0, sentences), values.index_select(0, sentences)
         for layer, written in enumerate(self._written):
-            kept = written.new_empty(len(sentences), *written.shape[1:])
-            torch.index_select(written[:, : self.length], 0, sentences, out=kept[:, : self.length])
-            self._keep(layer, kept)
+            # Also the positions that nothing has been written to: on MPS, the versions of torch before 2.14
+            # cannot select into a part of a tensor.
+            self._keep(layer, written.index_select(0, sentences))
 
     def _keep(self, layer: int, written: Tensor) -> None:
         """Store ``(B, T, N, 2, H, K)`` as what a layer has written."""

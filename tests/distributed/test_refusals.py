@@ -164,3 +164,41 @@ def test_a_device_on_which_processes_cannot_communicate(monkeypatch: pytest.Monk
     monkeypatch.setattr(processes, "size", lambda: 2)
     with pytest.raises(DeviceError, match="cannot work together on mps"), distributed.connected("mps"):
         pass
+
+
+def test_more_processes_than_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "size", lambda: 4)
+    monkeypatch.setattr(processes, "local_rank", lambda: 2)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    message = r"start at most as many processes on this machine as it has GPUs \(2\)"
+    with pytest.raises(DeviceError, match=message), distributed.connected("cuda"):
+        pass
+
+
+@pytest.mark.parametrize(("backend", "ended"), [("nccl", []), ("gloo", ["destroyed"])])
+def test_after_an_error_it_does_not_wait_for_others_to_disconnect(
+    backend: str, ended: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "size", lambda: 2)
+    done: list[str] = []
+    reason = "NCCL error in init.cpp\nLast error:\nno room in /dev/shm"
+    monkeypatch.setattr(distributed, "rendezvous", lambda *_, **__: iter([(None, 0, 2)]))
+    monkeypatch.setattr(distributed, "_refuse_other_device", lambda device_type: None)
+    for name, value in {
+        "init_process_group": None,
+        "new_group": None,
+        "is_initialized": True,
+        "get_backend": backend,
+    }.items():
+        monkeypatch.setattr(f"torch.distributed.{name}", lambda *_, value=value, **__: value)
+    monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: done.append("destroyed"))
+    message = r"has ended, or has not answered .* \(The error was: no room in /dev/shm\)"
+    with pytest.raises(TrainingError, match=message), distributed.connected("cpu"):
+        raise RuntimeError(reason)
+    assert done == ended
+    with distributed.connected("cpu"):
+        pass
+    # What all processes but the first do when sentences have been translated.
+    with pytest.raises(SystemExit), distributed.connected("cpu"):
+        raise SystemExit(0)
+    assert done == [*ended, "destroyed", "destroyed"]

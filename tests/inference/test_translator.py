@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -17,8 +18,9 @@ from mt.data.corpus import load_split
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import SearchPrecision
 from mt.errors import CheckpointError, ConfigError, DataError, RunError
-from mt.inference.engines import OwnEngine
+from mt.inference.engines import Engine, OwnEngine
 from mt.inference.loaded_model import load_model
+from mt.inference.text_search import TextSearch
 from mt.inference.translator import Translator
 from mt.masks import padding_mask, target_mask
 from mt.run_directory import RunDirectory
@@ -156,6 +158,20 @@ def test_a_few_sentences_do_not_lengthen_those_of_the_next_batch(
     translator.translate([long] * 9 + [short] * 7)
     assert shapes[:1] == [(first, longest)]
     assert [length for _, length in shapes[1:]] == [longest if first == 8 else shortest]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_a_batch_is_larger_on_a_gpu_and_counts_real_positions(
+    precision: SearchPrecision, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mt.inference.text_search._BATCH_TOKENS", 10)
+    engine = SimpleNamespace(device=torch.device("cuda"), num_at_once=1)
+    options: dict[str, Any] = {"max_length": 16, "batch_sentences": 64, "precision": precision}
+    search = TextSearch(cast(Engine, engine), translator.src_tokenizer, translator.tgt_tokenizer, **options)
+    segments = search.read(["the dog sees milk."] * 20)
+    # Six tokens, with EOS: of 40 positions, and not of 10, as on a CPU.
+    assert len(segments[0].tokens) + 1 == 6
+    assert [len(batch) for batch in search._batches(segments, 1, 1)] == [6, 6, 6, 2]
 
 
 def test_a_long_line_is_split_at_its_sentence_ends(translator: Translator) -> None:

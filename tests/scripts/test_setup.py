@@ -75,11 +75,16 @@ def test_what_the_pinned_packages_need_is_pinned(section: str) -> None:
 
 
 def test_torch_has_a_range_that_holds_what_was_tested() -> None:
-    torch = next(Requirement(each) for each in PROJECT["dependencies"] if each.startswith("torch"))
+    ranges = [Requirement(each) for each in PROJECT["dependencies"] if each.startswith("torch")]
     (line,) = pinned()["torch"].values()
     tested = Version(line.split("==")[1])
-    assert tested in torch.specifier
-    assert Version(f"{tested.major}.{tested.minor + 1}") not in torch.specifier
+    for platform, oldest in (("linux", "2.11"), ("darwin", "2.13.0")):
+        [torch] = [
+            each for each in ranges if each.marker and each.marker.evaluate({"sys_platform": platform})
+        ]
+        assert tested in torch.specifier
+        assert Version(f"{tested.major}.{tested.minor + 1}") not in torch.specifier
+        assert next(torch.specifier.filter(["2.10", "2.11", "2.12", "2.13.0"])) == oldest
 
 
 @pytest.fixture
