@@ -22,19 +22,29 @@ def partial_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.partial-{os.getpid()}")
 
 
+def sync(descriptor: int) -> None:
+    """Return when an open file or folder is on disk."""
+    # On macOS, fsync leaves it in the cache of the drive; not every file system there can do more.
+    if (everything := getattr(fcntl, "F_FULLFSYNC", None)) is not None:
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, everything)
+            return
+    os.fsync(descriptor)
+
+
 def write_synced(path: Path, data: bytes | memoryview) -> None:
     """Write ``data`` directly to ``path`` and return when it is on disk; not atomic."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        sync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
     """Return when all changes of names in ``folder`` are on disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -44,7 +54,7 @@ def sync_tree(folder: Path) -> None:
     for parent, _, names in os.walk(folder):
         for name in names:
             with Path(parent, name).open("rb") as file:
-                os.fsync(file.fileno())
+                sync(file.fileno())
         sync_folder(Path(parent))
 
 
@@ -101,7 +111,7 @@ def append_line(path: Path, line: str) -> None:
         try:
             if os.write(descriptor, data) < len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-            os.fsync(descriptor)
+            sync(descriptor)
         except OSError:
             os.ftruncate(descriptor, size)
             raise
@@ -144,7 +154,12 @@ def _standard_stream(status: os.stat_result) -> int | None:
 
 
 def remove_folder_atomically(folder: Path) -> None:
-    """Remove a folder so that nobody ever sees half of it, and any leftover that is in the way."""
+    """Remove a folder so that nobody ever sees half of it, and any leftover that is in the way.
+
+    One that is write-protected stays where it is.
+    """
+    if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
     partial = partial_path(folder)
     shutil.rmtree(partial, ignore_errors=True)
     folder.rename(partial)

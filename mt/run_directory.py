@@ -214,6 +214,22 @@ class RunDirectory:
                 "folder that you can write to, and use the copy."
             )
 
+    def refuse_if_replaced(self, folder: os.stat_result) -> None:
+        """Check that this is still the run whose ``path.stat()`` was ``folder``.
+
+        Raises:
+            RunError: If that has been removed, or moved, as ``--restart`` does.
+        """
+        try:
+            is_there = os.path.samestat(folder, self.path.stat())
+        except FileNotFoundError:
+            is_there = False
+        if not is_there:
+            raise RunError(
+                f"{self.path} was moved or removed while its translations were made, and they were not added "
+                "to the run that is there now. Evaluate it where it is."
+            )
+
     def holder(self) -> str | None:
         """The process that trains here, such as ``process 17 on localhost``; None if there is none."""
         try:
@@ -335,8 +351,12 @@ def _runs_in(folder: Path) -> list[RunDirectory]:
     """Every run in ``folder``, by name, except those that are being created under a hidden name."""
     if not folder.is_dir():
         return []
-    visible = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    return [run for run in map(RunDirectory, visible) if run.exists]
+    found = []
+    for path in sorted(path for path in folder.iterdir() if not path.name.startswith(".")):
+        with contextlib.suppress(PermissionError):  # Somebody else's.
+            if (run := RunDirectory(path)).exists:
+                found.append(run)
+    return found
 
 
 def _refuse_links(folder: Path) -> None:

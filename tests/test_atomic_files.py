@@ -1,5 +1,7 @@
 """Files that the user named: regular ones are replaced whole, everything else is written into."""
 
+import errno
+import fcntl
 import os
 import pty
 import socket
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mt.atomic_files import sync_tree, write_output
+from mt.atomic_files import sync_tree, write_output, write_synced
 
 TEXT = "{\n  äöü\n}\n"
 
@@ -120,3 +122,21 @@ def test_a_folder_is_on_the_disk_with_all_files_and_folders_below_it(
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(os.fstat(descriptor).st_ino))
     sync_tree(tmp_path)
     assert synced == {path.stat().st_ino for path in (tmp_path, *tmp_path.rglob("*"))}
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_on_macos_the_drive_is_told_to_write_if_it_can(
+    is_refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def told(descriptor: int, command: int) -> None:
+        done.append(f"command {command}")
+        if is_refused:
+            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", told)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: done.append("fsync"))
+    write_synced(tmp_path / "file", b"text")
+    assert done == ["command 51"] + ["fsync"] * is_refused

@@ -1,6 +1,7 @@
 """The folder ``checkpoints/``: the names in it, the pointers ``latest`` and ``best``, and what is removed."""
 
 import contextlib
+import logging
 import math
 import os
 import re
@@ -10,6 +11,8 @@ from mt.atomic_files import remove_folder_atomically, sync_folder, write_text_at
 from mt.checkpoint.record import Checkpoint, read_record
 from mt.errors import CheckpointError
 from mt.regular_files import read_text
+
+LOG = logging.getLogger(__name__)
 
 LATEST, BEST = "latest", "best"
 _STEP_NAME = re.compile(r"step_\d{7,18}")
@@ -68,7 +71,7 @@ def prune(directory: Path, newest: Checkpoint, keep: int) -> None:
     """Remove all but the last ``keep`` up to ``newest``, the best, and those that the pointers name.
 
     Later steps than ``newest`` are left alone: they were found damaged, and training has not reached them
-    again.
+    again. If one cannot be removed, there is a warning: all that matters has been saved.
     """
     done = [name for name in step_names(directory) if _step_of(name) <= newest.step]
     kept = {*done[-keep:], newest.name, read_pointer(directory, BEST), read_pointer(directory, LATEST)}
@@ -76,7 +79,10 @@ def prune(directory: Path, newest: Checkpoint, keep: int) -> None:
         folder = directory / name
         # A link to a folder was not made by us.
         if name not in kept and folder.is_dir() and not folder.is_symlink():
-            remove_folder_atomically(folder)
+            try:
+                remove_folder_atomically(folder)
+            except OSError as error:
+                LOG.warning("cannot remove %s, which is no longer kept: %s", folder, error.strerror or error)
 
 
 def remove_skipped(directory: Path, step: int) -> None:

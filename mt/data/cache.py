@@ -32,6 +32,9 @@ T = TypeVar("T")
 
 UNUSED_DAYS = 30
 """Entries that were not opened for this long are removed when a new one is added."""
+_DESERTED_DAYS = 1
+"""What has not grown for this long is not being made any more. A lock alone does not say so: on NFS, other
+machines do not see it."""
 
 _RECORD = "entry.json"
 _BLOCK_SIZE = 2**24
@@ -49,9 +52,13 @@ class Cache:
     def find(self, key: object) -> Path | None:
         """The folder of the entry of ``key``, a value of plain JSON types; None if there is no intact one."""
         entry = self._folder / _name(key)
-        if not entry.is_dir():
+        try:
+            if not entry.is_dir():
+                return None
+            problem = _problem(entry)
+        except OSError as error:
+            LOG.warning("the cached %s cannot be read (%s)", entry, error.strerror or error)
             return None
-        problem = _problem(entry)
         if problem is None:
             with contextlib.suppress(OSError):  # A shared cache may be read-only.
                 os.utime(entry)
@@ -94,11 +101,10 @@ class Cache:
         return entry
 
     def _remove_unused(self) -> None:
-        """Remove entries that have not been opened for long, and what killed processes left unfinished."""
-        oldest = time.time() - UNUSED_DAYS * 24 * 3600
+        """Remove entries that have not been opened for long, and what killed processes left a day ago."""
         for path in list(self._folder.iterdir()):
             with contextlib.suppress(OSError):
-                if _is_entry(path) and path.stat().st_mtime < oldest:
+                if _is_entry(path) and _days_since_change(path) > UNUSED_DAYS:
                     remove_folder_atomically(path)
                 elif _PARTIAL.fullmatch(path.name) and _is_deserted(path):
                     shutil.rmtree(path)
@@ -185,7 +191,11 @@ def _name(key: object) -> str:
 
 
 def _problem(entry: Path) -> str | None:
-    """What is wrong with an entry, or None."""
+    """What is wrong with an entry, or None.
+
+    Raises:
+        OSError: If it cannot be read, although it may be intact: the entry of another user, for example.
+    """
     try:
         files: dict[str, Sequence[int]] = json.loads((entry / _RECORD).read_text(encoding="utf-8"))["files"]
         for name, (size, checksum) in files.items():
@@ -193,7 +203,9 @@ def _problem(entry: Path) -> str | None:
                 return f"{name} has another size"
             if _checksum(entry / name) != checksum:
                 return f"{name} has another checksum"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        return error.strerror
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return str(error)
     return None
 
@@ -212,7 +224,13 @@ def _checksum(path: Path) -> int:
     return checksum
 
 
+def _days_since_change(path: Path) -> float:
+    return (time.time() - path.stat().st_mtime) / (24 * 3600)
+
+
 def _is_deserted(partial: Path) -> bool:
+    if min(map(_days_since_change, (partial, *partial.iterdir()))) < _DESERTED_DAYS:
+        return False
     try:
         with _locked(partial, wait=False):
             return True

@@ -1,5 +1,6 @@
 """Reads ``data.path`` and ``data.mix`` into three splits of checked and cleaned sentence pairs."""
 
+import contextlib
 import copy
 import hashlib
 from collections import Counter
@@ -98,7 +99,8 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
     ]
     key = _identity(found, cleaning)
     if key is not None and (entry := Cache(cache_folder()).find(key)):
-        return _load(entry)
+        with contextlib.suppress(OSError):  # The cache may be deleted at any time.
+            return _load(entry)
     corpus = _read(found, cleaning)
     is_large = sum(map(len, corpus.by_name().values())) > PAIRS_IN_MEMORY
     # If a file changed in the meantime, what was read is neither its old nor its new content.

@@ -164,7 +164,7 @@ def run_evaluation(
     refuse_bad_seed()
     run.refuse_unreadable_name()
     run.refuse_unwritable()
-    config = load_config(run.config_file)
+    config, folder = load_config(run.config_file), run.path.stat()
     # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
     loaded, *rest = load_ensemble([run, *others], checkpoint)
     test_set = load_evaluation_set(config, split, path=data_path, name=data_name)
@@ -176,6 +176,7 @@ def run_evaluation(
     evaluation = _score(found, test_set, config, literature=literature, analyse=analyse, num_worst=num_worst)
     if others:
         return evaluation
+    run.refuse_if_replaced(folder)
     search = search_name(beam, found.precision)
     alike = compare_with_other_checkpoints(run, test_set, found.checkpoint, search, found.lines)
     record_evaluation(run, _as_recorded(evaluation, beam))
@@ -251,8 +252,11 @@ def translate_set(
     """Translate a test set and write the translations and the references into the run directory.
 
     With ``others``, an ensemble translates.
+
+    Raises:
+        MtError: If the test set cannot be translated, or the run is moved in the meantime.
     """
-    saved = loaded.checkpoint
+    saved, folder = loaded.checkpoint, run.path.stat()
     translator = Translator.from_loaded(loaded, device=device, others=others, precision=precision)
     setting = setting_name(saved, test_set, beam, translator.precision) + _ensemble_name(others)
     with progress_bar(len(test_set.sources), unit="sentences", description="translating") as bar:
@@ -260,6 +264,7 @@ def translate_set(
     if not processes.is_first():
         # The others have nothing more to do.
         raise SystemExit(0)
+    run.refuse_if_replaced(folder)
     file, references_file = run.hypotheses_file(setting), run.references_file(test_set.name)
     _write_lines(references_file, test_set.references)
     _write_lines(file, lines)

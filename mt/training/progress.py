@@ -13,7 +13,7 @@ from typing import Self
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
-from mt.atomic_files import write_text_atomically
+from mt.atomic_files import sync, write_text_atomically
 from mt.config.located_yaml import Scalar
 from mt.display import terminal_width, visible
 from mt.run_directory import RunDirectory
@@ -216,6 +216,14 @@ class Progress:
         """Show what the model attends to in some validation sentences."""
         for number, image in enumerate(images, start=1):
             self._tensorboard.add_image(f"attention/{number}", image, counters.step, dataformats="HWC")
+
+    def sync(self) -> None:
+        """Return when all points and samples so far are on disk: a resumed run does not write them again."""
+        for file in (self._metrics, self._samples):
+            try:
+                sync(file.fileno())
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, file.name) from error
 
     def leave_out(self, seconds: float) -> None:
         """Exclude the time that saving took from the training speed."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import sys
 from collections.abc import Callable, Iterator
 
 from mt import distributed, processes
@@ -22,7 +23,7 @@ def log_file(run: RunDirectory) -> Iterator[Callable[[int, str], None]]:
     An error that leaves the ``with`` block is written there too, because stderr may be closed or far away.
     The loss of another process is not, because the first process reports it.
     """
-    handler = logging.FileHandler(run.log_file, encoding="utf-8")
+    handler = _FileHandler(run.log_file, encoding="utf-8")
     who = "" if processes.is_first() else f"process {processes.rank()}: "
     handler.setFormatter(_VisibleFormatter(f"%(asctime)s %(levelname)s {who}%(message)s"))
     logger = logging.getLogger("mt")
@@ -43,7 +44,16 @@ def log_file(run: RunDirectory) -> Iterator[Callable[[int, str], None]]:
         raise
     finally:
         logger.removeHandler(handler)
-        handler.close()
+        with contextlib.suppress(OSError):  # What the disk has refused is still buffered.
+            handler.close()
+
+
+class _FileHandler(logging.FileHandler):
+    """Drops lines that a full disk refuses; whatever must not be lost is saved, and that is reported."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
 
 
 class _VisibleFormatter(logging.Formatter):

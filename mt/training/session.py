@@ -146,6 +146,8 @@ class Session:
         model = train_state.objective.model
         if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
             raise diverged(f"model weights are NaN or infinite at step {train_state.counters.step:,}")
+        if self.progress is not None:
+            self.progress.sync()
         training_state = train_state.save()
         with train_state.evaluation_weights():
             self.newest = self.store.save(

@@ -1,5 +1,6 @@
 """Entries are found by their key and by nothing else, appear whole, and are not used where damaged."""
 
+import errno
 import fcntl
 import json
 import os
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from typing import NoReturn
 
 import pytest
 
@@ -24,6 +26,10 @@ def fill(text: str) -> Callable[[Path], object]:
         (folder / "more").write_text("more of it")
 
     return write
+
+
+def raising(error: Exception) -> NoReturn:
+    raise error
 
 
 def test_an_entry_is_found_by_an_equal_key_alone(tmp_path: Path) -> None:
@@ -136,14 +142,35 @@ def test_only_what_is_unused_or_deserted_is_removed(tmp_path: Path) -> None:
     not_ours[-1].write_text("a file")
     for path in not_ours:
         os.utime(path, (long_ago, long_ago))
-    deserted, busy = (tmp_path / f".{'a' * 32}.making-{name}" for name in ("dead", "beef"))
-    deserted.mkdir()
-    busy.mkdir()
+    names = ("dead", "beef", "far", "grown")
+    deserted, busy, elsewhere, growing = (tmp_path / f".{'a' * 32}.making-{name}" for name in names)
+    for making in (deserted, busy, elsewhere, growing):
+        making.mkdir()
+    (growing / "text").write_text("just now")
+    for making in (deserted, busy, growing):
+        os.utime(making, (long_ago, long_ago))
     descriptor = os.open(busy, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     new = cache.add(3, fill(""))
     os.close(descriptor)
-    assert sorted(tmp_path.iterdir()) == sorted([opened, young, new, busy, *not_ours])
+    # The last two may be another machine's, whose locks are not seen on NFS.
+    assert sorted(tmp_path.iterdir()) == sorted([opened, young, new, busy, elsewhere, growing, *not_ours])
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
+def test_an_entry_that_cannot_be_read_is_not_taken_for_damaged(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = Cache(tmp_path)
+    entry = cache.add(KEY, fill("hello"))
+    refusal = OSError(code, os.strerror(code))
+    for function in ("read_text", "is_dir"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, function, lambda *_, **__: raising(refusal))
+            assert cache.find(KEY) is None
+        assert f"{entry} cannot be read ({os.strerror(code)})" in caplog.text
+        caplog.clear()
+    assert cache.find(KEY) == entry
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

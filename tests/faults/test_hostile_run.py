@@ -227,8 +227,8 @@ def test_a_checkpoint_that_says_nothing_of_its_options_still_translates(run: Run
         ("d_model", 65_536),
         ("d_model", 10**17),
         ("d_ff", 10**12),
-        ("num_encoder_layers", 10**9),
-        ("num_decoder_layers", 5000),
+        ("num_encoder_layers", 1000),
+        ("num_decoder_layers", 1000),
     ],
 )
 def test_sizes_that_the_weights_do_not_have_are_refused_before_memory_is_taken(

@@ -22,6 +22,7 @@ from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.health import Health
 from mt.training.progress import Progress
+from mt.training.run_log import log_file
 from mt.training.samples import Sample
 from mt.training.step import StepResult
 from mt.training.validation import ValidationResult
@@ -225,6 +226,36 @@ def test_what_came_after_the_resumed_step_is_taken_back(
     ]
     assert lines[0] == lines[1]
     assert (broken / "samples.jsonl").read_text() == (unbroken / "samples.jsonl").read_text()
+
+
+def test_points_and_samples_are_on_disk_once_they_are_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDirectory(tmp_path)
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
+    with Progress(run, counters=Counters(), total_steps=20, metric="bleu") as progress:
+        synced.clear()
+        progress.sync()
+    assert synced == [run.metrics_file.stat().st_ino, run.samples_file.stat().st_ino]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_costs_lines_of_the_log_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunDirectory(tmp_path)
+    run.log_file.symlink_to("/dev/full")
+
+    def log_and_fail() -> None:
+        with log_file(run):
+            for _ in range(3):
+                logging.getLogger("mt.anywhere").error("x" * 10_000)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        log_and_fail()
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_an_interval_without_any_update_has_no_point(tmp_path: Path) -> None:

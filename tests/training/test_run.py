@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 import mt.training.resume
 import mt.training.run
+from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import config_to_yaml
@@ -121,6 +122,24 @@ def test_another_config_is_refused(
     assert lines[1:-1] == [f"  {difference}"]
     assert refusal.value.remedies == (Remedy.OTHER_RUN, Remedy.START_OVER)
     assert contents(run.path) == before
+
+
+def test_the_curves_are_on_disk_before_the_checkpoint_that_follows_them(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def noted(name: str, really: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            done.append(name)
+            return really(*arguments, **options)
+
+        return call
+
+    monkeypatch.setattr(Progress, "sync", noted("sync", Progress.sync))
+    monkeypatch.setattr(CheckpointStore, "save", noted("save", CheckpointStore.save))
+    run_training(make_config("training.max_steps=4", "checkpoint.every_steps=2"), run)
+    assert done == ["sync", "save"] * 2
 
 
 def test_saving_is_not_part_of_the_speed(

@@ -37,7 +37,9 @@ def full_disk(phase: str, name: str, **fate: str | int) -> Task:
         run = arena.new_run()
         trial = Trial(phase, name)
         code = driver.train(arena.config, run, **fate)
-        check_loud(trial, run, code, expected={2}, saying="No space left on device")
+        # An old checkpoint that cannot be removed is only a warning.
+        is_removal = str(fate.get("point", "")).startswith("before rename checkpoints/step ->")
+        check_loud(trial, run, code, expected={0, 2} if is_removal else {2}, saying="No space left on device")
         check_readable(trial, run)
         finish(trial, arena, driver, run)
         return trial
