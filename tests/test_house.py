@@ -200,6 +200,11 @@ def test_yaml_is_loaded_safely(file: Path) -> None:
     assert "yaml.load(" not in text or "SafeLoader" in text
 
 
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_what_is_printed_on_stderr_shows_its_control_characters(file: Path) -> None:
+    assert "err=True" not in file.read_text(), "say it with mt.cli.logs.say"
+
+
 def test_the_house_is_small() -> None:
     assert len(FILES) <= MAX_FILES
 

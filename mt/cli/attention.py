@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from mt.cli.extras import missing_package
-from mt.cli.logs import invite_typing, show_logs
+from mt.cli.logs import invite_typing, say, show_logs
 from mt.cli.options import (
     BeamOption,
     CheckpointOption,
@@ -130,7 +130,7 @@ def attention(
     translator = Translator.from_loaded(loaded, device=chosen)
     index = None if layer is None else layer - 1
     maps = attention_maps(translator, *pairs, strategy=strategy, layer=index if kind == "cross" else None)
-    typer.echo(_how_aligned(maps), err=True)
+    say(_how_aligned(maps))
     if made == "png" or made == "svg":
         from mt.attention_maps.picture import picture
 
@@ -268,4 +268,4 @@ def _write(content: str | bytes, place: Path | None) -> None:
     from mt.atomic_files import write_output
 
     write_output(place, content)
-    typer.echo(f"Wrote {place}.", err=True)
+    say(f"Wrote {place}.")

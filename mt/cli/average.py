@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mt.cli.logs import show_logs
+from mt.cli.logs import say, show_logs
 from mt.cli.options import RunOption, find_run
 from mt.errors import ConfigError
 
@@ -36,9 +36,8 @@ def average(
     number = best if best is not None else last or 5
     made = average_checkpoints(found, number, best=best is not None)
     typer.echo(f"{made.folder}")
-    typer.echo(
+    say(
         f"Score it:  mt evaluate --run {quote(str(found.path))} --checkpoint {made.name} --split validation\n"
         f"Is it better than the best?  mt compare {quote(str(found.path))} {quote(str(made.folder))} "
-        "--split validation",
-        err=True,
+        "--split validation"
     )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mt.cli.logs import show_logs
+from mt.cli.logs import say, show_logs
 from mt.cli.options import (
     BeamOption,
     CheckpointOption,
@@ -94,13 +94,13 @@ def evaluate(
         others=find_ensemble(ensemble),
     )
     models = " + ".join([f"{found.path}, {result.checkpoint}", *result.ensemble])
-    typer.echo(f"{models}, {result.data}: {described(strategy)}{in_precision(result.precision)}", err=True)
+    say(f"{models}, {result.data}: {described(strategy)}{in_precision(result.precision)}")
     _show_scores(result)
     if result.analysis is not None:
         _show_analysis(result.analysis)
     _show_worst(result.worst[:worst])
-    typer.echo(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}", err=True)
-    typer.echo(f"their references: {result.references_file}", err=True)
+    say(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}")
+    say(f"their references: {result.references_file}")
     # Last, because the scores have been shown if these files cannot be written.
     _write(result, found, json)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from mt.cli.extras import extra
-from mt.cli.logs import show_logs
+from mt.cli.logs import say, show_logs
 from mt.cli.options import CheckpointOption, RunOption, find_run
 from mt.display import aligned, visible
 
@@ -90,10 +90,7 @@ def _show(exported: "Exported") -> None:
                 f"{mismatch.ours!r}, exported ({mismatch.their_score:.4f}) {mismatch.theirs!r}"
             )
     for missing in not_expressed(exported.record):
-        typer.echo(f"warning: not in the exported model: {missing}.", err=True)
+        say(f"warning: not in the exported model: {missing}.")
     typer.echo(f"{exported.folder}")
     if exported.record.target == "ctranslate2":
-        typer.echo(
-            f"Translate with it:  mt translate --run {quote(str(exported.folder))} --engine ctranslate2",
-            err=True,
-        )
+        say(f"Translate with it:  mt translate --run {quote(str(exported.folder))} --engine ctranslate2")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mt.cli.logs import show_logs
+from mt.cli.logs import say, show_logs
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError
 from mt.regular_files import is_utf8
@@ -97,7 +97,7 @@ def init(
 
     # Another one may have been written in the meantime.
     write_output(_new_file(file), _modeline(file) + proposal)
-    typer.echo(f"Wrote {file}. Train with it:  mt train --config {quote(str(file))}", err=True)
+    say(f"Wrote {file}. Train with it:  mt train --config {quote(str(file))}")
 
 
 def _print_recipe(name: str) -> None:
@@ -105,7 +105,7 @@ def _print_recipe(name: str) -> None:
 
     if not name:
         typer.echo(recipe_list(), nl=False)
-        typer.echo("Print one, and train with it:  mt init --recipe NAME > NAME.yaml", err=True)
+        say("Print one, and train with it:  mt init --recipe NAME > NAME.yaml")
         return
     files = recipe_files()
     file = files.get(name.removesuffix(".yaml"))

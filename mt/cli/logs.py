@@ -33,6 +33,12 @@ def survive_losing_stderr() -> None:
         )
 
 
+def say(text: str) -> None:
+    """Print a line beside the output, on stderr; its control characters are made visible."""
+    sys.stderr.write(visible(text) + "\n")
+    sys.stderr.flush()
+
+
 def show_logs(level: int = logging.INFO) -> None:
     """Show the package's log lines and progress bars on stderr; warnings are marked as such.
 

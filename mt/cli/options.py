@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from mt import processes
+from mt.cli.logs import say
 from mt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def find_run(path: Path | None) -> "RunDirectory":
         return RunDirectory(path).require()
     run = newest_run(RUNS)
     if processes.is_first():
-        typer.echo(f"run: {run.path}", err=True)
+        say(f"run: {run.path}")
     return run
 
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from mt.atomic_files import append_line, write_text_atomically
+from mt.cli.logs import say
 from mt.cli.options import LARGEST_BEAM
 from mt.cli.remedies import sentence
 from mt.cli.unusual_lines import Pairs, Search, UnknownWords
-from mt.display import counted, in_precision, visible
+from mt.display import counted, in_precision
 from mt.errors import ConfigError, DataError, MtError
 from mt.inference.arriving_lines import why_not_text
 from mt.regular_files import read_text
@@ -109,7 +110,7 @@ class Prompt:
             elif line.strip():
                 self._translate(line)
         except MtError as error:
-            print(f"mt: {visible(sentence(error))}", file=sys.stderr)
+            say(f"mt: {sentence(error)}")
         except KeyboardInterrupt:
             print(file=sys.stderr)
 
@@ -130,7 +131,7 @@ class Prompt:
         self._write(found, None if self._num_best is None else number)
         self._unknown_words.count([source])
         if warning := self._unknown_words.warning():
-            print(f"warning: {warning}", file=sys.stderr)
+            say(f"warning: {warning}")
         self._unknown_words.clear()
 
     @property
@@ -218,8 +219,8 @@ class History:
             yield
         except OSError as error:
             self._is_kept = False
-            why = visible(f"{self._file}: {error.strerror or error}")
-            print(f"warning: what you type is not kept for the next session. {why}.", file=sys.stderr)
+            why = f"{self._file}: {error.strerror or error}"
+            say(f"warning: what you type is not kept for the next session. {why}.")
         finally:
             os.umask(before)
 

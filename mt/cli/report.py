@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 import mt
-from mt.cli.logs import show_logs
+from mt.cli.logs import say, show_logs
 from mt.cli.options import (
     CheckpointOption,
     DeviceOption,
@@ -84,7 +84,7 @@ def report(
         typer.echo(text, nl=False)
         return
     write_output(out, text)
-    typer.echo(f"Wrote {out}.", err=True)
+    say(f"Wrote {out}.")
 
 
 def _gather(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mt.cli.logs import invite_typing, show_logs
+from mt.cli.logs import invite_typing, say, show_logs
 from mt.cli.options import (
     CheckpointOption,
     DeviceOption,
@@ -82,11 +82,10 @@ def score(
             sys.stdout.flush()
             bar.update(len(scored))
     if num_pairs:
-        typer.echo(
+        say(
             f"{counted(num_pairs, 'translation')}, {counted(num_tokens, 'token')}, {num_unknown:,} of them "
             f"unknown: log-probability {log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}"
-            f"{in_precision(translator.precision)}",
-            err=True,
+            f"{in_precision(translator.precision)}"
         )
 
 

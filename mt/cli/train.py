@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mt import processes
-from mt.cli.logs import show_logs
+from mt.cli.logs import say, show_logs
 from mt.cli.options import RUNS, parse_duration
 from mt.errors import ConfigError, MtError
 
@@ -102,7 +102,7 @@ def _said_once_a_machine() -> Iterator[None]:
 def _say_how_to_resume(outcome: "Outcome", *, restart: bool, branches_off: bool) -> None:
     flag = "--restart" if restart else "--from-checkpoint" if branches_off else None
     without = f" without {flag}" if flag and outcome.was_started else ""
-    typer.echo(f"The same command{without} resumes the run.", err=True)
+    say(f"The same command{without} resumes the run.")
 
 
 def _report(outcome: "Outcome", run: "RunDirectory", *, restart: bool, branches_off: bool) -> None:
@@ -112,14 +112,10 @@ def _report(outcome: "Outcome", run: "RunDirectory", *, restart: bool, branches_
         return
     if outcome.was_finished:
         also = " and leave out --from-checkpoint" if branches_off else "; to start over, add --restart"
-        typer.echo(
-            f"{run.path} is finished: {outcome.finished}. To train it further, raise that limit{also}.",
-            err=True,
-        )
+        say(f"{run.path} is finished: {outcome.finished}. To train it further, raise that limit{also}.")
         return
-    typer.echo(
+    say(
         f'Translate with it:  mt translate --run {quote(str(run.path))} "..."\n'
         f"Score it:           mt evaluate --run {quote(str(run.path))} --split test\n"
-        f"Watch the curves:   tensorboard --logdir {quote(str(run.tensorboard_dir))}",
-        err=True,
+        f"Watch the curves:   tensorboard --logdir {quote(str(run.tensorboard_dir))}"
     )

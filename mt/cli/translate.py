@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 import typer
 
 from mt.cli.exported import find_exported, load_exported
-from mt.cli.logs import invite_typing, show_logs
+from mt.cli.logs import invite_typing, say, show_logs
 from mt.cli.options import (
     BeamOption,
     CheckpointOption,
@@ -135,7 +135,7 @@ def translate(
                 lines, search, BadLines(on_error, lines.name), unknown_words, is_numbered=is_numbered
             )
         if is_numbered and translator.precision != "float32":
-            typer.echo(f"scores{in_precision(translator.precision)}", err=True)
+            say(f"scores{in_precision(translator.precision)}")
 
 
 @contextmanager
@@ -206,7 +206,7 @@ def _translate_all(
             break
     for warning in (unknown_words.warning(), bad_lines.warning()):
         if warning is not None:
-            typer.echo(f"warning: {warning}", err=True)
+            say(f"warning: {warning}")
     if stopped_by is not None:
         raise DataError(stopped_by if lines.sentences else f"{stopped_by} {_how_to_go_on(number)}")
 

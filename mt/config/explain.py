@@ -6,7 +6,7 @@ An error about a file that only `mt` writes is told in fewer words.
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
-from operator import ge, gt, lt
+from operator import ge, gt, le, lt
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
@@ -26,7 +26,13 @@ SECTIONS: dict[str, dict[str, FieldInfo]] = {
 
 _MAX_SENTENCES = 20
 _KINDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-_BOUNDS = {"gt": "above {}", "ge": "of at least {}", "lt": "below {}", "min_length": "that is not empty"}
+_BOUNDS = {
+    "gt": "above {}",
+    "ge": "of at least {}",
+    "lt": "below {}",
+    "le": "at most {}",
+    "min_length": "that is not empty",
+}
 _YES_NO = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
@@ -164,7 +170,7 @@ def _is_within_bounds(number: int, field: FieldInfo) -> bool:
     return all(
         holds(number, getattr(mark, name))
         for mark in field.metadata
-        for name, holds in (("gt", gt), ("ge", ge), ("lt", lt))
+        for name, holds in (("gt", gt), ("ge", ge), ("lt", lt), ("le", le))
         if hasattr(mark, name)
     )
 

@@ -16,10 +16,10 @@ class ModelConfig(Section):
     num_heads: int = Field(default=4, ge=1)
     """Attention heads; d_model must be a multiple of it."""
 
-    num_encoder_layers: int = Field(default=3, ge=1)
+    num_encoder_layers: int = Field(default=3, ge=1, le=1000)
     """Layers of the encoder, which reads the source."""
 
-    num_decoder_layers: int = Field(default=3, ge=1)
+    num_decoder_layers: int = Field(default=3, ge=1, le=1000)
     """Layers of the decoder, which writes the target."""
 
     d_ff: int = Field(default=1024, ge=1)

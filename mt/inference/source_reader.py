@@ -39,13 +39,21 @@ class SourceReader:
             dictionary: Source words, or several separated by spaces, with their translations. A word is
                 found in any canonically equivalent spelling: an accent may be a separate character.
             copies: Whether the model has learnt to copy unknown words; if not, no token can be copied.
+
+        Raises:
+            DataError: If two entries contradict each other.
         """
         self.tokenizer = tokenizer
         self._copies = copies
         # The words of an entry, as the tokenizer splits it.
-        self._entries = {
-            _entry_of(tokenizer.encode_with_words(source)[1]): target for source, target in dictionary.items()
-        }
+        self._entries: dict[tuple[str, ...], str] = {}
+        for source, target in dictionary.items():
+            words = _entry_of(tokenizer.encode_with_words(source)[1])
+            if self._entries.setdefault(words, target) != target:
+                raise DataError(
+                    f"the dictionary translates {source!r} differently from another entry that is the same "
+                    "words for the tokenizer. Keep only one of them."
+                )
         self._longest = max(map(len, self._entries), default=0)
 
     def read_batch(self, texts: Sequence[str]) -> list[list[SourceToken]]:

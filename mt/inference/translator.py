@@ -62,6 +62,7 @@ class Translator(TextSearch):
 
         Raises:
             ConfigError: If there is a dictionary, but a model has not learnt to copy words.
+            DataError: If two entries of the dictionary contradict each other.
         """
         self.config = config
         configs = [config, *(other.config for other in others)]
@@ -117,6 +118,7 @@ class Translator(TextSearch):
             CheckpointError: If that checkpoint is missing or damaged.
             DeviceError: If this machine has no such device, or the device does not support that precision.
             ConfigError: If there is a dictionary, but a model has not learnt to copy words.
+            DataError: If two entries of the dictionary contradict each other.
         """
         device = choose_device(device)
         keep_freed_memory()

@@ -87,7 +87,8 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[CheckSection]:
     stream = training_batches(config, pairs, text.tokenizers, places)
     epoch = stream.epoch(0)
     yield batch_section(epoch.pairs, list(epoch.batches), text.scale)
-    model_size = measure_size(config, *text.tokenizers)
+    with explain_out_of_memory(config):
+        model_size = measure_size(config, *text.tokenizers)
     yield CheckSection(
         f"model: {count(model_size.num_parameters)} parameters",
         aligned([(name, count(number)) for name, number in model_size.parts.items()], num_texts=1),
@@ -98,9 +99,10 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[CheckSection]:
         trial = Trial(config, build_model(config, *text.tokenizers).to(device), precision)
         largest = _largest_section(trial, stream, epoch, model_size)
     yield largest
-    speed, pace = measure_pace(
-        trial, stream, text, max_steps=MOST_TIMED_STEPS, max_seconds=MOST_TIMED_SECONDS
-    )
+    with explain_out_of_memory(config):
+        speed, pace = measure_pace(
+            trial, stream, text, max_steps=MOST_TIMED_STEPS, max_seconds=MOST_TIMED_SECONDS
+        )
     yield _run_section(config, run, speed, pace, model_size, done)
 
 

@@ -66,7 +66,7 @@ class Service:
 
     def app(self) -> Starlette:
         """The ASGI application."""
-        return Starlette(
+        app = Starlette(
             routes=[
                 Route("/", self._page, methods=["GET"]),
                 Route("/health", self._health, methods=["GET"]),
@@ -81,6 +81,9 @@ class Service:
                 Exception: _broken,
             },
         )
+        # An address with a slash too many is unknown. A redirection would lead from a proxy's HTTPS to HTTP.
+        app.router.redirect_slashes = False
+        return app
 
     async def _page(self, request: Request) -> Response:
         return HTMLResponse(PAGE, headers=_HEADERS)

@@ -258,15 +258,16 @@ class BatchedTranslator:
                 before_each_step=stop_if_given_up,
             )
         )
-        for job in jobs:
-            translations = [next(found) for _ in job.texts]
-            if job.answer.cancelled():
-                continue
-            answers = [
-                Answer(best_first, self._align(text, best_first) if job.aligned and self._align else None)
-                for text, best_first in zip(job.texts, translations, strict=True)
-            ]
-            if job.answer.set_running_or_notify_cancel():
+        translated = [(job, [next(found) for _ in job.texts]) for job in jobs]
+        # Aligning may take long, and those that do not need it must not wait for it.
+        for job, translations in sorted(translated, key=lambda each: each[0].aligned):
+            answers = []
+            for text, best_first in zip(job.texts, translations, strict=True):
+                if job.answer.cancelled():
+                    break
+                aligned = self._align(text, best_first) if job.aligned and self._align else None
+                answers.append(Answer(best_first, aligned))
+            if len(answers) == len(job.texts) and job.answer.set_running_or_notify_cancel():
                 job.answer.set_result(answers)
 
 

@@ -84,3 +84,14 @@ def test_an_error_is_shown_without_control_characters(
     assert code == 2
     assert control_characters(err) == set()
     assert r"\x1b]0;owned\x07" in err
+
+
+def test_the_name_of_a_run_does_not_control_the_terminal(call: Call, tiny_config_file: Path) -> None:
+    changes = ("--set", "training.max_steps=2", "--set", "checkpoint.every_steps=1")
+    assert call("train", "-c", tiny_config_file, *changes, "--run", "runs/tiny")[0] == 0
+    Path("runs/tiny").rename(f"runs/{TITLE}")
+    for command in (("translate", "a dog"), ("evaluate",), ("average",)):
+        code, _, err = call(*command)
+        assert code == 0
+        assert control_characters(err) == set()
+        assert r"\x1b]0;owned\x07" in err

@@ -30,6 +30,10 @@ def complaint(path: Path, *overrides: str) -> str:
 # What is appended to the smallest config, and the message (its end left out where it has no full stop here).
 MISTAKES = [
     (
+        "model:\n  num_encoder_layers: 2000\n",
+        "line 8: model.num_encoder_layers must be a whole number of at least 1 and at most 1000, not 2000.",
+    ),
+    (
         "model:\n  num_head: 4\n",
         "line 8: unknown key 'model.num_head'. Did you mean 'num_heads'?",
     ),

@@ -55,7 +55,10 @@ def random_config(chance: random.Random) -> Config:
             elif isinstance(old, bool):
                 changes[f"{section}__{key}"] = chance.random() < 0.5
             elif isinstance(old, int):
-                changes[f"{section}__{key}"] = old + chance.randrange(10 ** chance.randrange(1, 15))
+                most = min((mark.le for mark in field.metadata if hasattr(mark, "le")), default=10**15)
+                changes[f"{section}__{key}"] = min(
+                    most, old + chance.randrange(10 ** chance.randrange(1, 15))
+                )
             elif isinstance(old, float):
                 changes[f"{section}__{key}"] = old * 10 ** -(10 * chance.random()) * chance.random() or old
             elif field.annotation in (str, str | None):

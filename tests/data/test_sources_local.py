@@ -121,6 +121,14 @@ def test_a_folder_of_each_kind_gives_back_the_very_texts(tmp_path: Path, kind: s
     assert {split: pairs_of(corpus, split) for split in GOOD} == GOOD
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_name_with_a_colon_is_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    write, suffix = KINDS[kind]
+    folder_with(tmp_path / "corpus:v1", write, suffix, **GOOD)
+    assert pairs_of(load("corpus:v1")) == NASTY
+
+
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "parquet" not in kind])
 def test_each_text_format_may_be_packed_with_gzip(tmp_path: Path, kind: str) -> None:
     write, suffix = KINDS[kind]

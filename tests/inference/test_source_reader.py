@@ -157,6 +157,13 @@ def test_bad_dictionary_files_are_refused(content: bytes, message: str, tmp_path
         read_dictionary(file)
 
 
+def test_entries_that_are_the_same_words_must_not_contradict_each_other(tokenizer: Tokenizer) -> None:
+    same = {"U.S.": "USA", "U. S.": "USA"}
+    assert SourceReader(tokenizer, same, copies=True)
+    with pytest.raises(DataError, match=r"translates 'U\. S\.' differently from another entry"):
+        SourceReader(tokenizer, same | {"U. S.": "Vereinigte Staaten"}, copies=True)
+
+
 def test_a_missing_dictionary_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read: No such file"):
         read_dictionary(tmp_path / "words.tsv")

@@ -358,12 +358,14 @@ def test_a_run_directory_that_training_would_refuse(
 
 
 def test_a_model_that_does_not_fit_is_a_sentence(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr(mt.preflight.check, "build_model", full)
-    with pytest.raises(TrainingError, match=r"do not fit into memory\. Lower model\.d_model \(16\)"):
-        check()
+    for function in ("measure_size", "build_model", "measure_pace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(mt.preflight.check, function, full)
+            with pytest.raises(TrainingError, match=r"do not fit into memory\. Lower model\.d_model \(16\)"):
+                check()
 
 
 def test_a_disk_that_is_too_small(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,3 +247,27 @@ def test_words_are_aligned_when_that_is_asked_for(batched: BatchedTranslator) ->
     assert pairs is not None
     assert [target for _, target in pairs] == [0, 1, 2]
     assert all(0 <= source < 3 for source, _ in pairs)
+
+
+def test_the_others_do_not_wait_for_alignments_which_end_when_nobody_waits_for_them(
+    translator: Translator, gate: "Gate"
+) -> None:
+    aligned: list[str] = []
+    answered_before: list[bool] = []
+
+    def align(source: str, translations: Sequence[Translation]) -> list[None]:
+        aligned.append(source)
+        answered_before.append(plain.done())
+        slow.cancel()
+        return [None] * len(translations)
+
+    with BatchedTranslator(translator, max_waiting=100, align=align) as batched:
+        first = batched.submit(["the dog"], GREEDY)
+        assert gate.entered.wait(SECONDS)
+        slow = batched.submit(["a cat", "a car", "a house"], GREEDY, aligned=True)
+        plain = batched.submit(["milk"], GREEDY)
+        gate.opened.set()
+        assert len(first.result(SECONDS)) == len(plain.result(SECONDS)) == 1
+    assert gate.searched == [["the dog"], ["a cat", "a car", "a house", "milk"]]
+    assert aligned == ["a cat"]
+    assert answered_before == [True]

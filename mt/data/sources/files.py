@@ -227,7 +227,8 @@ def _object(value: object, where: str) -> Row:
 
 def _parquet_rows(path: Path, columns: Columns) -> Iterator[tuple[int, Row]]:
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        # Opened here, because pyarrow takes some names for addresses.
+        with path.open("rb") as opened, pyarrow.parquet.ParquetFile(opened) as file:
             refuse_repeated_columns(file.schema_arrow, columns, str(path))
             needed = needed_columns(file.schema_arrow.names, columns, str(path))
             yield from arrow_rows(file.iter_batches(batch_size=1000, columns=needed), str(path))
