@@ -166,7 +166,8 @@ def _refuse_other_files(folder: Path) -> None:
         ) from error
     files = {folder / name for name in (RECORD, EXAMPLE, CARD, *record.checksums)}
     written = files.union(*(file.parents for file in files))
-    others = sorted(path for path in folder.rglob("*") if path not in written)
+    # macOS adds a file of its own to folders that were looked at.
+    others = sorted(path for path in folder.rglob("*") if path not in written and path.name != ".DS_Store")
     if others:
         raise ConfigError(
             f"{others[0]} is not part of the earlier export in {folder}, which is therefore not replaced: "

@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import json
 import logging
+import resource
 import signal
 import socket
 from types import FrameType
@@ -17,8 +18,8 @@ from mt.errors import ConfigError, Remedy
 
 LOG = logging.getLogger(__name__)
 
-_MOST_CONNECTIONS = 500
-"""Below the usual limit of 1,024 open files per process."""
+_MOST_CONNECTIONS, _OPEN_FILES = 500, 1024
+"""The connections, and the open files that this process may have: on macOS, the limit is 256 at first."""
 _SECONDS_FOR_A_HEAD = 10.0
 """Time from the start of a connection, or of a further request, to the end of its headers."""
 _SECONDS_TO_READ = 30.0
@@ -104,12 +105,13 @@ def serve(app: Starlette, bound: socket.socket, *, max_seconds: float) -> None:
 
 
 def make_server(app: Starlette, *, max_seconds: float) -> uvicorn.Server:
-    """A server that stops when its ``should_exit`` is set.
+    """A server that stops when its ``should_exit`` is set; this process may open as many files as it needs.
 
     Args:
         app: The application.
         max_seconds: How long a request takes at most.
     """
+    _allow_open_files()
     return _Server(
         uvicorn.Config(
             app,
@@ -125,6 +127,13 @@ def make_server(app: Starlette, *, max_seconds: float) -> uvicorn.Server:
             timeout_graceful_shutdown=int(max_seconds) + _SECONDS_TO_STOP_BEYOND,
         )
     )
+
+
+def _allow_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 class _Server(uvicorn.Server):

@@ -206,6 +206,13 @@ def test_only_an_earlier_export_is_replaced(exported: str, call: Call) -> None:
     assert call(*EXPORT, "ctranslate2", "runs/tiny")[0] == 2
 
 
+def test_a_file_that_macos_has_added_is_replaced_with_the_earlier_export(exported: str, call: Call) -> None:
+    added = Path(exported) / ".DS_Store"
+    added.write_text("how the folder was looked at")
+    assert call(*EXPORT, "ctranslate2", exported)[0] == 0
+    assert not added.exists()
+
+
 @pytest.mark.parametrize("name", [".git", "notes.txt"])
 def test_an_earlier_export_with_other_files_in_it_is_kept(exported: str, name: str, call: Call) -> None:
     other = Path(exported) / name

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import resource
 import signal
 import socket
 import subprocess
@@ -97,6 +98,18 @@ def test_a_second_request_has_limited_time_for_its_headers_too(
 def test_a_body_that_never_ends_is_given_up(serving: Serving) -> None:
     with serving(max_seconds=0.2) as port, connected(port, HEAD, b'{"text": ') as slow:
         assert read_to_the_end(slow)[0] == 408
+
+
+def test_a_low_limit_of_open_files_is_raised(serving: Serving) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        for low, expected in ((256, 1024), (2048, 2048)):
+            if hard == resource.RLIM_INFINITY or hard >= expected:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (low, hard))
+                with serving():
+                    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (expected, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize(
