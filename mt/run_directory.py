@@ -16,7 +16,7 @@ from mt.atomic_files import make_folder, remove_leftovers, sync_folder
 from mt.errors import Remedy, RunError
 from mt.regular_files import is_utf8, open_regular, read_bytes
 
-_MAX_NEIGHBOURS_SHOWN = 10
+_MAX_RUNS_SHOWN = 10
 _MAX_REPORT_BYTES = 10_000_000
 _MAX_HOLDER_BYTES = 300
 
@@ -104,17 +104,23 @@ class RunDirectory:
         """Return this run.
 
         Raises:
-            RunError: If there is none here; the message names the runs beside it.
+            RunError: If there is none here; the message names the runs in it or beside it, or the run whose
+                checkpoint it is.
         """
         if self.exists:
             return self
-        neighbours = [run.path.name for run in _runs_in(self.path.parent)]
+        path = self.path.absolute()
+        if path.parent.name == "checkpoints" and RunDirectory(path.parent.parent).exists:
+            raise RunError(
+                f"{self.path} is a checkpoint of the run {self.path.parent.parent}: give the run as --run, "
+                f"and the checkpoint as --checkpoint {self.path.name}."
+            )
+        if inside := _runs_in(self.path):
+            raise RunError(f"{self.path} is not a run, but a folder of runs: {_names(inside)}.")
         message = f"There is no run in {self.path}: it has no {self.config_file.name}."
-        if not neighbours:
-            raise RunError(message, Remedy.TRAIN_ONE)
-        shown = ", ".join(neighbours[:_MAX_NEIGHBOURS_SHOWN])
-        more = ", ..." if len(neighbours) > _MAX_NEIGHBOURS_SHOWN else ""
-        raise RunError(f"{message} Runs beside it: {shown}{more}.")
+        if beside := _runs_in(self.path.parent):
+            raise RunError(f"{message} Runs beside it: {_names(beside)}.")
+        raise RunError(message, Remedy.TRAIN_ONE)
 
     def nearest_folder(self) -> Path:
         """The run directory itself, or the nearest of its parents that exists, if only as a broken link."""
@@ -357,6 +363,12 @@ def _runs_in(folder: Path) -> list[RunDirectory]:
             if (run := RunDirectory(path)).exists:
                 found.append(run)
     return found
+
+
+def _names(runs: list[RunDirectory]) -> str:
+    """The names of the first few runs."""
+    more = ", ..." if len(runs) > _MAX_RUNS_SHOWN else ""
+    return ", ".join(run.path.name for run in runs[:_MAX_RUNS_SHOWN]) + more
 
 
 def _refuse_links(folder: Path) -> None:

@@ -78,6 +78,16 @@ def test_no_run_is_reported_with_the_runs_beside_it(tmp_path: Path) -> None:
         RunDirectory(tmp_path / "c").require()
 
 
+def test_a_folder_of_runs_and_a_checkpoint_are_no_runs(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a")
+    with pytest.raises(RunError, match=r"is not a run, but a folder of runs: a\.$"):
+        RunDirectory(tmp_path).require()
+    checkpoint = tmp_path / "a" / "checkpoints" / "step_0000002"
+    expected = f"{checkpoint} is a checkpoint of the run {tmp_path / 'a'}: give the run as --run"
+    with pytest.raises(RunError, match=re.escape(expected)):
+        RunDirectory(checkpoint).require()
+
+
 @pytest.mark.parametrize("parent", [".", "nowhere"])
 def test_no_run_and_none_beside_it_says_how_to_train_one(tmp_path: Path, parent: str) -> None:
     with pytest.raises(RunError) as raised:

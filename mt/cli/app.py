@@ -89,7 +89,7 @@ def config(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SECTION|OPTION]",
+            metavar="SECTION|OPTION",
             help="A section such as schedule, or an option such as schedule.learning_rate. Default: all.",
             show_default=False,
             autocompletion=_options,

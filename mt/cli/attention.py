@@ -19,6 +19,7 @@ from mt.cli.options import (
     RunOption,
     choose_beam,
     find_run,
+    refuse_run_as_sentence,
 )
 from mt.cli.outputs import refuse_missing_folder, refuse_overwriting
 from mt.display import counted
@@ -168,6 +169,7 @@ def _read(
     """
     if sentences and file:
         raise DataError("give sentences or --file, not both.")
+    refuse_run_as_sentence(sentences)
     if target and target_column:
         raise ConfigError("--target and --target-column are mutually exclusive: give one of them.")
     if sentences:

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from mt.cli.logs import show_logs
-from mt.cli.options import RUNS, DeviceOption
-from mt.errors import ConfigError
+from mt.cli.options import RUNS
+from mt.display import counted
+from mt.errors import ConfigError, DataError
 
 
 def check(
@@ -40,7 +41,12 @@ def check(
             "skipped step, or the latest if that is gone.",
         ),
     ] = None,
-    device: DeviceOption = "auto",
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="DEVICE", help="With --batch: auto, cpu, cuda or mps. With --config: training.device is."
+        ),
+    ] = "auto",
 ) -> None:
     """Check before training whether a config works, how good the model can get, and how long it takes.
 
@@ -78,7 +84,8 @@ def _refuse(context: typer.Context, *names: str, goes_with: str) -> None:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             option = "--set" if name == "overrides" else f"--{name}"
-            raise ConfigError(f"{option} can only be used with {goes_with}.")
+            instead = " With --config, use --set training.device=..." if name == "device" else ""
+            raise ConfigError(f"{option} can only be used with {goes_with}.{instead}")
 
 
 def _check_config(file: Path, overrides: list[str], run: Path | None) -> None:
@@ -103,7 +110,12 @@ def _check_batch(batch: Path, run: Path | None, checkpoint: str | None, device: 
     from mt.preflight.replay import replay
     from mt.run_directory import RunDirectory
 
-    directory = RunDirectory(run or batch.absolute().parent.parent).require()
+    if not batch.is_file():
+        raise DataError(f"there is no file {batch}: give one of the folder bad_batches of a run.")
+    directory = RunDirectory(run or batch.absolute().parent.parent)
+    if run is None and not directory.exists:
+        raise ConfigError(f"{batch} is not in the folder bad_batches of a run: give its run with --run PATH.")
+    directory.require()
     found = replay(directory, batch, checkpoint=checkpoint, device=choose_device(device))
     typer.echo(
         f"step {found.bad.step:,} of {directory.path}, skipped at loss {found.bad.loss} and gradient norm "
@@ -120,6 +132,6 @@ def _check_batch(batch: Path, run: Path | None, checkpoint: str | None, device: 
             typer.echo(f"{what}: {name}")
     if found.is_sound:
         typer.echo("All values are finite in float32 with these weights.")
-    typer.echo(f"\n{len(found.pairs):,} sentence pairs, by their loss per token:")
+    typer.echo(f"\n{counted(len(found.pairs), 'sentence pair')}, by their loss per token:")
     for pair in found.pairs:
         typer.echo(f"{pair.loss:8.3f}  {pair.src}\n          {pair.tgt}")

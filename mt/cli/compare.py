@@ -31,7 +31,7 @@ def compare(
     second: Annotated[Path, typer.Argument(metavar="B", help="What to compare it with.")],
     split: Annotated[
         Literal["train", "validation", "test"] | None,
-        typer.Option(help="The split of the first run's corpus.  [default: test]", show_default=False),
+        typer.Option(help="The split of the first run's corpus.", show_default="test"),
     ] = None,
     data: TestSetOption = None,
     name: TestSetNameOption = None,

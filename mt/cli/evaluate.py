@@ -53,7 +53,7 @@ def evaluate(
         ),
     ] = False,
     scores_only: Annotated[
-        bool, typer.Option("--scores-only", help="Leave out the tables, which need the training corpus.")
+        bool, typer.Option("--scores-only", help="Leave out the counts of words and both tables.")
     ] = False,
     worst: Annotated[int, typer.Option(min=0, metavar="N", help="Show the N worst sentences.")] = 0,
     json: JsonOption = None,

@@ -1,6 +1,7 @@
 """Options shared by several commands, and the many options of `mt translate`."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,6 +19,24 @@ if TYPE_CHECKING:
 RUNS = Path("runs")
 LARGEST_BEAM = 100
 _BEAM = "Beam search"
+
+
+def is_run(argument: str) -> bool:
+    """Whether an argument is the path of a run or of an exported folder."""
+    try:
+        return any(Path(argument, name).is_file() for name in ("config.yaml", "mt_export.json"))
+    except OSError:  # For example, too long for a file name.
+        return False
+
+
+def refuse_run_as_sentence(sentences: list[str] | None) -> None:
+    """Check that no run is given in place of a sentence, which the newest run would then translate.
+
+    Raises:
+        ConfigError: If one is; the message shows the option for it.
+    """
+    if (run := next(filter(is_run, sentences or ()), None)) is not None:
+        raise ConfigError(f"{run} is a run, not a sentence: give it with --run {shlex.quote(run)}.")
 
 
 def complete_runs() -> list[str]:

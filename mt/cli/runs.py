@@ -14,7 +14,7 @@ def runs(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[PATHS]...",
+            metavar="PATH",
             help="Run directories, or folders that contain run directories.",
             show_default="runs/",
         ),

@@ -14,7 +14,7 @@ def show(
     run: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[RUN]",
+            metavar="RUN",
             help="The run directory.",
             show_default="the newest run in runs/",
             autocompletion=complete_runs,

@@ -74,6 +74,12 @@ def train(
     max_seconds = parse_duration(max_time) if max_time is not None else None
     with _said_once_a_machine():
         loaded = load_config(config, overrides or [], label="--set")
+    if run is None and config.name == "config.yaml" and (config.parent / "checkpoints").is_dir():
+        own = quote(str(config.parent))
+        raise ConfigError(
+            f"{config} belongs to the run {config.parent}. To continue that run, add --run {own}; to train a "
+            "new one, name its directory with --run PATH."
+        )
     directory = as_run(run or RUNS / config.stem)
     if processes.is_first():
         directory.refuse_second_writer()

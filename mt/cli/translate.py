@@ -41,6 +41,7 @@ from mt.cli.options import (
     choose_strategy,
     find_ensemble,
     find_run,
+    refuse_run_as_sentence,
 )
 from mt.cli.prompt import Prompt
 from mt.cli.unusual_lines import BadLines, Pairs, Search, UnknownWords
@@ -222,6 +223,7 @@ def _refuse_contradictions(
 ) -> None:
     if sentences and file:
         raise DataError("give sentences or --file, not both.")
+    refuse_run_as_sentence(sentences)
     if sentences and len(sentences) == 1 and _is_file(sentences[0]):
         raise DataError(
             f"{sentences[0]} is a file. To translate its lines: mt translate --file {sentences[0]}. "

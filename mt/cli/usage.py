@@ -1,9 +1,12 @@
 """Command-line mistakes: what was probably meant."""
 
+import inspect
+from shlex import quote
 from typing import Any
 
 from typer.core import TyperCommand
 
+from mt.cli.options import is_run
 from mt.errors import ConfigError
 
 # The name of an option here, and in other tools; if a command has several of them, the first is suggested.
@@ -42,15 +45,17 @@ SPLITS = {
 class Command(TyperCommand):
     """A command that suggests the right option for a wrong one."""
 
+    def __init__(self, *args: Any, help: str | None = None, **more: Any) -> None:
+        super().__init__(*args, help=_unwrapped(help or ""), **more)
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments.
 
         Raises:
             ConfigError: If they are wrong, and the right ones can be suggested.
         """
-        if self.name == "init" and args[-1:] == ["--recipe"]:
-            # Typer has no options with an optional value; an empty name lists all recipes.
-            args = [*args, ""]
+        if self.name == "init":
+            args = _with_recipe_name(args)
         given = list(args)
         try:
             return super().parse_args(ctx, args)
@@ -75,10 +80,15 @@ class Command(TyperCommand):
         configs = [arg for arg in args if arg.endswith((".yaml", ".yml")) and not arg.startswith("-")]
         if "--config" in self._flags() and configs and not {"--config", "-c"} & set(args):
             return f"{self.name} takes its config with --config: mt {self.name} --config {configs[0]}"
+        runs = [arg for arg in args if not arg.startswith("-") and is_run(arg)]
+        if "--run" in self._flags() and "--config" not in self._flags() and runs and "--run" not in args:
+            return f"{self.name} takes its run with --run: mt {self.name} --run {quote(runs[0])}"
         return None
 
     def _meant_by_flag(self, flag: str) -> str | None:
         name = flag.lstrip("-").lower().replace("_", "-")
+        if name == "run" and self.name in ("show", "runs", "compare"):
+            return f"{self.name} takes a run without an option: mt {self.name} RUN"
         here = [option for option, others in FLAGS.items() if name in others.split()]
         here += [f"--{name}"]
         for option in here:
@@ -98,6 +108,25 @@ class Command(TyperCommand):
 
     def _flags(self) -> set[str]:
         return {flag for parameter in self.params for flag in parameter.opts}
+
+
+def _unwrapped(help: str) -> str:
+    """Each paragraph on one line, which typer then wraps; lists, such as those of exit codes, as they are."""
+    paragraphs = inspect.cleandoc(help).split("\n\n")
+    return "\n\n".join(text if "\n " in f"\n{text}" else text.replace("\n", " ") for text in paragraphs)
+
+
+def _with_recipe_name(args: list[str]) -> list[str]:
+    """Give ``--recipe`` an empty name, which lists all recipes, if it has none.
+
+    Typer has no options with an optional value.
+    """
+    following = [*args[1:], "-"]
+    return [
+        each
+        for arg, after in zip(args, following, strict=True)
+        for each in ([arg, ""] if arg == "--recipe" and after.startswith("-") else [arg])
+    ]
 
 
 def _split_in(arg: str, following: str) -> str | None:

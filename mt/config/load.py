@@ -65,6 +65,11 @@ def _apply(override: str, sections: dict[str, object], places: dict[KeyPath, Pla
     if section not in SECTIONS:
         raise ConfigError(f"{where}: {unknown_key((section,))}", *remedies_for(section))
     value, written = read_yaml(text, lambda _: where)
+    if "#" in text and "#" not in str(value):
+        raise ConfigError(
+            f"{where}: YAML takes what follows # for a comment: put the value in quotes, such as "
+            f"--set '{dotted}=\"a #b\"'."
+        )
     field = SECTIONS[section].get(key)
     # A shell removes the quotes that a number needs in the file in order to be text.
     if field is not None and takes_text(field) and isinstance(value, int | float):

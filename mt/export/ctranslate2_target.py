@@ -10,11 +10,13 @@ import json, math, pathlib, sys
 import ctranslate2, tokenizers
 
 folder = pathlib.Path(__file__).parent
-record = json.loads((folder / "mt_export.json").read_text())
+record = json.loads((folder / "mt_export.json").read_text(encoding="utf-8"))
 src, tgt = (tokenizers.Tokenizer.from_file(str(folder / f"{side}_tokenizer.json")) for side in ("src", "tgt"))
 src.encode_special_tokens = True  # "</s>" in a text is text.
 translator = ctranslate2.Translator(str(folder))
 beam = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+for stream in (sys.stdin, sys.stdout):
+    stream.reconfigure(encoding="utf-8")
 for line in sys.stdin:
     tokens = src.encode(line, add_special_tokens=False).tokens[: record["max_length"] - 1]
     limit = math.ceil(2 * max(1, record["target_ratio"]) * (len(tokens) + 1)) + 10

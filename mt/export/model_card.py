@@ -28,7 +28,7 @@ def agreement_rows(agreements: Sequence[Agreement]) -> list[list[str]]:
             each.strategy,
             str(each.num_sentences),
             str(each.num_same),
-            str(len({mismatch.line for mismatch in each.mismatches if mismatch.is_near_tie})),
+            _near_ties(each),
             str(each.num_same_by_own_rule),
             f"{each.our_bleu:.2f}",
             f"{each.their_bleu:.2f} ({each.their_bleu - each.our_bleu:+.2f})",
@@ -37,6 +37,13 @@ def agreement_rows(agreements: Sequence[Agreement]) -> list[list[str]]:
         ]
         for each in agreements
     ]
+
+
+def _near_ties(agreement: Agreement) -> str:
+    """How many different translations are near-ties, if they were examined, which is only so in float32."""
+    if agreement.num_same < agreement.num_sentences and not agreement.mismatches:
+        return "-"
+    return str(len({mismatch.line for mismatch in agreement.mismatches if mismatch.is_near_tie}))
 
 
 def model_card(record: ExportRecord, target: ExportTarget, agreements: Sequence[Agreement]) -> str:
@@ -54,7 +61,7 @@ def model_card(record: ExportRecord, target: ExportTarget, agreements: Sequence[
         "`example.py` translates the lines of its standard input without mt; its argument is the beam "
         "size:\n\n```bash\npython example.py 5 < lines.txt\n```",
         "## Verification",
-        "Validation sentences of the run were translated by mt and by the model in this folder. "
+        "Validation sentences were translated by mt and by the model in this folder. "
         "Identical means the same tokens when mt searches by the rules of this library (see the end). A "
         f"near-tie is a difference that a change of the log-probabilities by at most {NEAR_TIE:g} explains. "
         "Speeds were measured on one machine, with the same number of threads.",

@@ -15,6 +15,8 @@ names = [folder / f"{side}_tokenizer" for side in ("source", "target")]
 src, tgt = (AutoTokenizer.from_pretrained(name if name.is_dir() else folder) for name in names)
 beam = int(sys.argv[1]) if len(sys.argv) > 1 else 1
 options = {"num_beams": beam, "early_stopping": True} if beam > 1 else {}
+for stream in (sys.stdin, sys.stdout):
+    stream.reconfigure(encoding="utf-8")
 for line in sys.stdin:
     inputs = src(line, return_tensors="pt", truncation=True)
     ids = model.generate(**inputs, **options)

@@ -120,7 +120,7 @@ def _config_section(
         (
             "model",
             f"{model.num_encoder_layers} + {model.num_decoder_layers} layers, d_model {model.d_model}, "
-            f"{model.num_heads} heads, d_ff {model.d_ff}, dropout {model.dropout:g}",
+            f"{counted(model.num_heads, 'head')}, d_ff {model.d_ff}, dropout {model.dropout:g}",
         ),
         ("learning rate", f"{schedule.kind}, warm-up of {counted(schedule.warmup_steps, 'step')}{peak}"),
         ("step", f"{training.num_micro_batches} x {training.batch_tokens:,} tokens in {precision.name}"),

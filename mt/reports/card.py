@@ -30,10 +30,11 @@ def card(report: Report) -> str:
         "How to reproduce it": _reproduce(report),
         "Left out of this card": _list(report.left_out),
     }
+    figures = _figures(report.figures)
     body = "\n\n".join(f"## {head}\n\n{text}" for head, text in sections.items() if text)
     return (
         f"---\n{_front_matter(report)}---\n\n# {_text(report.facts.name)}: {_text(src)} to {_text(tgt)}\n\n"
-        f"A Transformer that translates, trained from scratch: {_figures(report.figures)}.\n\n{body}\n\n"
+        f"A Transformer that translates, trained from scratch{figures and f': {figures}'}.\n\n{body}\n\n"
         f"Made on {report.made:%Y-%m-%d %H:%M} UTC by mt {_text(report.mt_version)}.\n"
     )
 

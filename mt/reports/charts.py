@@ -43,7 +43,7 @@ def line_chart(title: str, lines: Sequence[Line], *, unit: str = "") -> str:
     low, high = min(values), max(values)
     # A flat line is drawn in the middle, and so is one that differs only by rounding.
     is_flat = high - low < 1e-9 * max(abs(high), 1e-9)
-    room = max(0.05 * abs(high), 1e-9) if is_flat else 0.06 * (high - low)
+    room = (0.05 * abs(high) or 1.0) if is_flat else 0.06 * (high - low)
     y = _Axis(low - room, high + room, HEIGHT - _BOTTOM, _TOP)
     body = "".join(
         [

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 
-from mt.display import origin_of_split, visible
+from mt.display import counted, origin_of_split, visible
 from mt.evaluation.analysis import ScoredSentence
 from mt.regular_files import read_text
 from mt.reports.charts import Line, line_chart
@@ -218,7 +218,7 @@ def _scores(rows: list[ScoreRow]) -> str:
         groups.setdefault((row.data, row.checkpoint, row.search, row.num_sentences), []).append(row)
     return "".join(
         f"<h3>{_text(data)}</h3>\n<p>{_text(checkpoint)}, {_text(search)}"
-        f"{'' if count is None else f', {count:,} sentences'}</p>\n{_score_table(group)}"
+        f"{'' if count is None else ', ' + counted(count, 'sentence')}</p>\n{_score_table(group)}"
         for (data, checkpoint, search, count), group in groups.items()
     )
 

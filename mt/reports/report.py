@@ -17,6 +17,7 @@ from mt.reports.table import short_count, short_duration
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
 _MAX_ROWS = 100
+_REMOVED = "; the whole pairs were removed from training."
 
 
 @dataclass(frozen=True)
@@ -156,12 +157,14 @@ class Report:
     def leaks(self) -> list[str]:
         """How much of the evaluation data is also in the training data, as sentences."""
         corpus = self.facts.corpus
+        if corpus is None:
+            return []
         return [
             f"Of {counted(leaks.pairs, 'pair')} in {split}, {counted(leaks.pair.normalised, 'whole pair')}, "
             f"{counted(leaks.source.normalised, 'source')} and {counted(leaks.target.normalised, 'target')} "
             "are also in the training data"
-            + ("; these pairs were removed from training." if corpus and corpus.leaks_removed else ".")
-            for split, leaks in (corpus.leaks.items() if corpus else ())
+            + (_REMOVED if corpus.leaks_removed and leaks.pair.normalised else ".")
+            for split, leaks in corpus.leaks.items()
         ]
 
     @property

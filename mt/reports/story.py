@@ -69,11 +69,11 @@ def _corpus(corpus: CorpusFacts) -> Iterator[str]:
     revision = f", revision {corpus.revision}" if corpus.revision else ""
     yield one_line(f"{corpus.path}, {corpus.src} to {corpus.tgt}{revision}")
     for source in corpus.sources[1:_MAX_ROWS]:
-        pairs = "" if source.pairs is None else f", {source.pairs:,} pairs"
+        pairs = "" if source.pairs is None else f", {counted(source.pairs, 'pair')}"
         yield one_line(f"mixed with {source.path}{pairs}, weight {source.weight:g}")
     for name, split in list(corpus.splits.items())[:_MAX_ROWS]:
         origin = f" ({origin_of_split(split.origin)})" if split.origin else ""
-        yield one_line(f"{name}: {split.pairs:,} pairs{origin}")
+        yield one_line(f"{name}: {counted(split.pairs, 'pair')}{origin}")
     dropped = [f"{count:,} {reason}" for reason, count in list(corpus.dropped.items())[:_MAX_ROWS]]
     yield one_line("dropped from training: " + (", ".join(dropped) or "nothing"))
     for name, leaks in list(corpus.leaks.items())[:_MAX_ROWS]:

@@ -58,10 +58,21 @@ def test_a_kept_batch_is_looked_into(call: Call, tiny_config_file: Path) -> None
 
 
 def test_a_batch_of_no_run_is_a_sentence(call: Call, tmp_path: Path) -> None:
-    code, _, err = call("check", "--batch", tmp_path / "bad_batches" / "step_0000001.json")
+    file = tmp_path / "bad_batches" / "step_0000001.json"
+    code, _, err = call("check", "--batch", file)
     assert code == 2
-    assert err.startswith("mt: There is no run in ")
-    assert "Traceback" not in err
+    assert err.startswith(f"mt: there is no file {file}: ")
+    file.parent.mkdir()
+    file.touch()
+    code, _, err = call("check", "--batch", file)
+    assert code == 2
+    assert err.startswith(f"mt: {file} is not in the folder bad_batches of a run: give its run with --run")
+
+
+def test_the_device_of_a_config_is_set_in_it(call: Call, tiny_config_file: Path) -> None:
+    code, out, err = call("check", "--config", tiny_config_file, "--device", "cpu")
+    assert (code, out) == (2, "")
+    assert "use --set training.device=..." in err
 
 
 def test_a_good_config(call: Call, tiny_config_file: Path) -> None:

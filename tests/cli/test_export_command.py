@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ for name in sys.argv[1].split(","):
 del sys.argv[1]
 runpy.run_path(sys.argv.pop(1), run_name="__main__")
 """
-LINES = "the dog sees milk.\n\nAnna </s> buys two red apples!\nmy aunt paints a house today.\n"
+LINES = "the dog sees milk.\n\nAnna </s> buys two red äpples!\nmy aunt paints a house today.\n"
 EXPORT = ("export", "--run", "runs/tiny", "--to")
 
 
@@ -36,6 +37,8 @@ def _example(folder: str, without: str, *arguments: str) -> str:
         text=True,
         check=True,
         encoding="utf-8",
+        # As on Windows: the example itself reads and writes UTF-8.
+        env=os.environ | {"PYTHONIOENCODING": "cp1252"},
     ).stdout
 
 

@@ -33,6 +33,17 @@ def test_the_run_is_called_like_its_config(call: Call, tiny_config_file: Path) -
     assert sorted(path.name for path in Path("runs").iterdir()) == ["tiny", "tiny.old-1"]
 
 
+def test_the_config_of_a_run_does_not_begin_another(call: Call, tiny_config_file: Path) -> None:
+    assert call("train", "--config", tiny_config_file, "--set", "training.max_steps=1")[0] == 0
+    longer = ("train", "--config", "runs/tiny/config.yaml", "--set", "training.max_steps=2")
+    code, _, err = call(*longer)
+    assert code == 2
+    assert "To continue that run, add --run runs/tiny;" in err
+    assert not Path("runs/config").exists()
+    assert call(*longer, "--run", "runs/tiny")[0] == 0
+    assert Path("runs/tiny/checkpoints/step_0000002").is_dir()
+
+
 def test_another_run_directory(call: Call, tiny_config_file: Path) -> None:
     assert call("train", "-c", tiny_config_file, "--run", "a/b", "--set", "training.max_steps=1")[0] == 0
     assert Path("a/b/checkpoints/step_0000001").is_dir()

@@ -216,6 +216,14 @@ def test_the_name_of_a_file_is_not_translated(call: Call) -> None:
 
 
 @pytest.mark.usefixtures("trained")
+@pytest.mark.parametrize("command", ["translate", "attention"])
+def test_a_run_is_not_translated_by_another(command: str, call: Call) -> None:
+    code, out, err = call(command, "runs/tiny", "the dog sees milk.")
+    assert (code, out) == (2, "")
+    assert "runs/tiny is a run, not a sentence: give it with --run runs/tiny." in err
+
+
+@pytest.mark.usefixtures("trained")
 def test_lengths_that_contradict_each_other(call: Call) -> None:
     code, out, err = call("translate", "--max-length", "3", "--min-length", "4", "Anna")
     assert (code, out) == (2, "")

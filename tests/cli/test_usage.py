@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -42,6 +43,8 @@ ROOT = Path(mt.__file__).parent.parent
         ("evaluate --split dev", "Did you mean --split validation?"),
         ("evaluate --split=val", "Did you mean --split validation?"),
         ("compare --split valid a b", "Did you mean --split validation?"),
+        ("show --run runs/x", "mt show RUN"),
+        ("runs --run runs/x", "mt runs RUN"),
     ],
 )
 def test_what_was_meant_is_reported_in_one_line(command: str, meant: str, call: Call) -> None:
@@ -50,6 +53,28 @@ def test_what_was_meant_is_reported_in_one_line(command: str, meant: str, call: 
     assert err.startswith("mt: ")
     assert err.count("\n") == 1
     assert meant in err
+
+
+def test_a_run_without_its_option(call: Call) -> None:
+    Path("my run").mkdir()
+    Path("my run", "config.yaml").touch()
+    code, out, err = call("evaluate", "my run")
+    assert (code, out) == (2, "")
+    assert err == "mt: evaluate takes its run with --run: mt evaluate --run 'my run'\n"
+
+
+def test_help_is_wrapped_to_the_terminal(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in app.registered_commands:
+        assert command.callback is not None
+        text = call(command.callback.__name__, "--help")[1].partition("╭")[0]
+        assert "[[" not in text
+        lines = [line.strip() for line in text.splitlines()]
+        for line, following in zip(lines, lines[1:], strict=False):
+            # Usages and exit codes have lines of their own.
+            if line and following and not re.match(r"Usage: |\d+ ", following):
+                assert len(f"{line} {following.split()[0]}") > 76, line
+    assert "[default: (test)]" in call("compare", "--help")[1]
 
 
 @pytest.mark.parametrize(
@@ -86,6 +111,9 @@ def test_recipes_are_listed_and_printed(call: Call) -> None:
     assert (code, out) == (2, "")
     assert "there is no recipe 'nope'. The recipes are " in err
     assert call("init", "--recipe", "quickstart", "--src", "en")[0] == 2
+    code, out, _ = call("init", "--recipe", "--help")
+    assert code == 0
+    assert "--recipe" in out
 
 
 def test_who_has_no_configs_is_sent_to_a_recipe(call: Call) -> None:

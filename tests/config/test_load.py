@@ -176,6 +176,11 @@ FORM = "the form is section.key=value, such as training.seed=2."
             "training.seed must be a whole number of at least 0 and below 1000000000000000000, "
             "not '3'. Remove the quotes.",
         ),
+        (
+            "data.path=corpus #2",
+            "YAML takes what follows # for a comment: put the value in quotes, such as "
+            "--set 'data.path=\"a #b\"'.",
+        ),
         ("data.src=", "data.src must be text that is not empty, but it is empty."),
         ("data.src=null", "data.src must be text that is not empty, not null."),
         (

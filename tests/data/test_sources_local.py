@@ -358,6 +358,12 @@ def test_a_split_that_is_there_twice(tmp_path: Path) -> None:
     loading_fails(tmp_path, r"contains the train split more than once: .*train\.csv or .*train\.jsonl")
 
 
+def test_one_file_is_not_two_sides(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a\n")
+    for other in ("a.txt", "./a.txt"):
+        loading_fails(f"{tmp_path}/a.txt,{tmp_path}/{other}", r"names one file twice, '.*/a\.txt', so source and")
+
+
 def test_a_file_that_is_not_a_corpus(tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").touch()
     loading_fails(tmp_path / "corpus.txt", r"no extension that shows its format: use \.jsonl.*corpus\.de")

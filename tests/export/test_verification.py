@@ -278,6 +278,9 @@ def test_a_line_in_several_segments_is_one_sentence(make_loaded: MakeLoaded, pai
     assert found.num_same_by_own_rule == found.num_same
     _, row = agreement_rows([found])
     assert row[1:5] == ["6", str(found.num_same), str(len(lines)), str(found.num_same)]
+    # Nobody looks for near-ties if the precision differs.
+    _, row = agreement_rows([verifier.compare(rounded, "greedy search", None, exact=False)])
+    assert row[3] == "-"
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(5, 1.0, "mean")], ids=["greedy", "beam"])

@@ -83,6 +83,18 @@ def rendered(markdown: str) -> str:
     return str(MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(markdown))
 
 
+def test_only_whole_pairs_count_as_removed(golden_run: GoldenRun) -> None:
+    run = golden_run()
+    corpus = json.loads(run.corpus_file.read_text())
+    for num_pairs, end in ((1, "; the whole pairs were removed from training."), (0, " training data.")):
+        counts = {"pair": num_pairs, "source": 3, "target": 0}
+        leaks = {name: {"exact": count, "normalised": count} for name, count in counts.items()}
+        corpus |= {"leaks": {"test": {"pairs": 6, **leaks}}, "leaks_removed": True}
+        run.corpus_file.write_text(json.dumps(corpus))
+        [sentence] = report_of(run).leaks
+        assert sentence.endswith(end)
+
+
 @pytest.fixture
 def hostile_run(golden_run: GoldenRun) -> RunDirectory:
     """A run whose records hold markup and escape sequences wherever text is allowed."""

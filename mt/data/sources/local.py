@@ -75,6 +75,11 @@ def find_two_files(text: str, config: DataConfig) -> Source | None:
         if not path.is_file():
             close = did_you_mean(str(path), neighbours(path, ""))
             raise DataError(f"data.path names two files, but there is no file {str(path)!r}.{close}")
+    if paths[0].samefile(paths[1]):
+        raise DataError(
+            f"data.path names one file twice, {str(paths[0])!r}, so source and target would be the same: "
+            "name the source's file, then the target's."
+        )
     return Source("parallel text", {"train": [parallel_part(*paths)]})
 
 
