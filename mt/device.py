@@ -1,9 +1,11 @@
-"""The device that a model runs on: its choice, its precision, and running out of its memory."""
+"""The device that a model runs on: its choice, its precision, its memory, and running out of memory."""
 
 import ctypes
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -21,6 +23,11 @@ Result = TypeVar("Result")
 
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
+
+# What Linux says of the memory of this process and of the machine.
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+_MEMINFO = Path("/proc/meminfo")
 
 
 def choose_device(name: str | torch.device) -> torch.device:
@@ -258,3 +265,46 @@ def keep_freed_memory() -> None:
         mallopt(_M_TRIM_THRESHOLD, -1)
         # Threads reuse what others have freed only in the same arena; by default there are eight per core.
         mallopt(_M_ARENA_MAX, os.cpu_count() or 1)
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Free bytes on this device; None if unknown."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return _field(_MEMINFO, "MemAvailable") if device.type == "cpu" else None
+
+
+def taken_memory(device: torch.device) -> int | None:
+    """Bytes in use: by tensors on CUDA, by the whole process on the CPU."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device)
+    return _field(_STATUS, "VmRSS") if device.type == "cpu" else None
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """The most bytes in use since `forget_peak`."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return _field(_STATUS, "VmHWM") if device.type == "cpu" else None
+
+
+def forget_peak(device: torch.device) -> bool:
+    """Reset the peak; return whether that is possible here."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return True
+    try:
+        # Linux: 5 sets the peak to what is in use now (man 5 proc).
+        _CLEAR.write_text("5")
+    except OSError:
+        return False
+    return device.type == "cpu"
+
+
+def _field(file: Path, name: str) -> int | None:
+    """A line such as ``VmRSS:  12345 kB`` of a file in ``/proc``, in bytes."""
+    try:
+        match = re.search(rf"^{name}:\s+(\d+) kB$", file.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(match[1]) * 1024 if match else None

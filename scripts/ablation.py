@@ -9,8 +9,8 @@ They are in configs/ablation/NAME.yaml: options for all of them, such as a short
     R-Drop: {}
 
 They are trained into runs/NAME-ablation/VARIANT, one after another; the same command resumes what was
-interrupted. They are compared on the validation split, with the search of the recipe's head: settings are not
-chosen on the test split.
+interrupted. They are compared on the validation split, with the search of the recipe's header: settings are
+not chosen on the test split.
 """
 
 from collections.abc import Sequence
@@ -20,18 +20,19 @@ from typing import Any
 import yaml
 
 from mt.evaluation.scores import paired_bootstrap
-from scripts.recipe import CONFIGS, Head, RecipeError, end_of_training, evaluate, mt, scores
+from scripts.recipe import CONFIGS, Header, RecipeError, end_of_training, evaluate, mt, scores
 
 VARIANTS = CONFIGS / "ablation"
 FOR_ALL = "all variants"
+COLUMNS = ("BLEU", "literature BLEU", "chrF2++")
 
 
-def print_ablation(recipe: Path, head: Head, runs: Path, options: Sequence[str]) -> None:
+def print_ablation(recipe: Path, header: Header, runs: Path, options: Sequence[str]) -> None:
     """Train and evaluate the variants of a recipe, and print them as a table.
 
     Args:
         recipe: The recipe.
-        head: Its head, for the options of `mt evaluate`.
+        header: Its header, for the options of `mt evaluate`.
         runs: The folder of the runs.
         options: Options of `mt train` that come after those of all variants.
 
@@ -43,7 +44,7 @@ def print_ablation(recipe: Path, head: Head, runs: Path, options: Sequence[str])
     for name, settings in variants.items():
         run = runs / name.replace(" ", "-")
         mt("train", "--config", str(recipe), "--run", str(run), *settings, *options)
-        found[name] = evaluate(run, head, "--split", "validation") | end_of_training(run)
+        found[name] = evaluate(run, header, "--split", "validation") | end_of_training(run)
     print("\n".join(["", *table(found)]))
 
 
@@ -97,9 +98,6 @@ def table(found: dict[str, dict[str, Any]]) -> list[str]:
         length = f"{each['num_target_tokens']:,} | {each['minutes']:.1f}"
         rows.append(f"| {name} | {length} | {' | '.join(shown)} | {compared} |")
     return rows
-
-
-COLUMNS = ("BLEU", "literature BLEU", "chrF2++")
 
 
 def _lines(file: str) -> list[str]:

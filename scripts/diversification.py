@@ -17,19 +17,19 @@ from mt.atomic_files import write_text_atomically
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.data.sources.source import SPLITS
-from scripts.recipe import Head, RecipeError, mt, output_of_mt, train_and_evaluate
+from scripts.recipe import Header, RecipeError, mt, output_of_mt, train_and_evaluate
 
 FINAL = "final"
 
 
 def diversify(
-    recipe: Path, head: Head, folder: Path, num_models: int, options: Sequence[str]
+    recipe: Path, header: Header, folder: Path, num_models: int, options: Sequence[str]
 ) -> dict[str, float]:
     """Train the models of both directions, translate, train the final model, and evaluate it.
 
     Args:
         recipe: The recipe.
-        head: Its head.
+        header: Its header.
         folder: Where all of it is written.
         num_models: Models of each direction.
         options: Options of `mt train` for every model.
@@ -61,7 +61,7 @@ def diversify(
             sides = {read: folder / "text" / f"train.{read}", written: translations}
             mix.append(f"{sides[src]},{sides[tgt]}")
     final = [*text, *_set("data.mix", "; ".join(mix))]
-    return train_and_evaluate(recipe, head, folder / FINAL, final)
+    return train_and_evaluate(recipe, header, folder / FINAL, final)
 
 
 def _write_text(recipe: Path, folder: Path, options: Sequence[str]) -> tuple[str, str]:

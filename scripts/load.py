@@ -332,7 +332,7 @@ def slow(service: ServiceProcess, lines: Lines) -> Goal:
 
 
 def stop(service: ServiceProcess, lines: Lines, num_clients: int) -> Goal:
-    """Send SIGTERM while all clients ask; each goes on until the service says that an answer is its last."""
+    """Send SIGTERM while all clients ask; each continues until the service marks an answer as its last."""
     answered, lost = Counter[bool](), Counter[str]()
 
     def work(number: int) -> None:

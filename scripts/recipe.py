@@ -1,6 +1,6 @@
-"""What a recipe of ``configs/`` promises in its head, and the commands of mt that train and evaluate it.
+"""What a recipe of ``configs/`` promises in its header, and the commands of mt that train and evaluate it.
 
-The head is the comment that a config begins with. Five lines of it are read here, the rest is for people:
+The header is the comment that a config begins with. Five lines of it are read here, the rest is for people:
 
     # average:   last 10
     # evaluate:  --split test --beam 5 --literature
@@ -11,7 +11,7 @@ The head is the comment that a config begins with. Five lines of it are read her
 Without ``average`` the best checkpoint is evaluated; with ``last 5 if better`` the average is evaluated only
 where it has more BLEU on the validation split. ``evaluate`` holds options of `mt evaluate`. Text in brackets
 or after a semicolon is a remark. Who has not measured writes ``reaches: not measured``, whatever follows, and
-no ``at least``. A line goes on in the next where that is indented as far as its text.
+no ``at least``. A line continues on the next one if that is indented as far as its text.
 """
 
 import contextlib
@@ -41,14 +41,14 @@ class RecipeError(Exception):
 
 
 @dataclass(frozen=True)
-class Head:
+class Header:
     """What the comment at the beginning of a recipe promises.
 
     Attributes:
         average: Options of `mt average`; none where nothing is averaged.
         if_better: Whether the average must have more BLEU on the validation split than the best checkpoint.
         evaluate: Options of `mt evaluate`.
-        reaches: What was seen, as it stands there.
+        reaches: The measured scores, as written.
         expected: The scores in it by measure; none where nothing was measured.
         at_least: The scores below which the recipe has failed.
         takes: How long, and on what.
@@ -67,19 +67,19 @@ def names_of_recipes() -> list[str]:
     return sorted(file.stem for file in CONFIGS.glob("*.yaml"))
 
 
-def read_head(recipe: Path) -> Head:
-    """The head of a recipe.
+def read_header(recipe: Path) -> Header:
+    """The header of a recipe.
 
     Raises:
         RecipeError: If it lacks a line, has one twice, or says something that cannot be understood.
     """
     found: dict[str, str] = {}
     last = ""
-    for line in _head_lines(recipe):
+    for line in _header_lines(recipe):
         if field := FIELD.fullmatch(line):
             last, text = field.groups()
             if last in found:
-                raise RecipeError(f"{recipe}: '{last}:' appears twice in its head.")
+                raise RecipeError(f"{recipe}: '{last}:' appears twice in its header.")
             found[last] = text
         elif last and (more := CONTINUATION.fullmatch(line)):
             found[last] += " " + more[1]
@@ -88,7 +88,7 @@ def read_head(recipe: Path) -> Head:
     measured = not found.get("reaches", "").startswith("not measured")
     needed = ["evaluate", "reaches", "takes", *(["at least"] if measured else [])]
     if missing := [name for name in needed if name not in found]:
-        raise RecipeError(f"{recipe}: its head lacks the line '# {missing[0]}:'.")
+        raise RecipeError(f"{recipe}: its header lacks the line '# {missing[0]}:'.")
     if not measured and "at least" in found:
         raise RecipeError(f"{recipe}: 'at least:' needs a score that was seen, and 'reaches:' has none.")
     average = AVERAGE.fullmatch(found.get("average", ""))
@@ -97,7 +97,7 @@ def read_head(recipe: Path) -> Head:
             f"{recipe}: 'average: {found['average']}' must be such as 'last 10', 'best 5' or "
             "'last 5 if better'."
         )
-    head = Head(
+    header = Header(
         average=[f"--{average[1]}", average[2]] if average else [],
         if_better=average is not None and average[3] is not None,
         evaluate=found["evaluate"].split(),
@@ -106,14 +106,14 @@ def read_head(recipe: Path) -> Head:
         at_least=_figures(recipe, "at least", found["at least"]) if measured else {},
         takes=found["takes"],
     )
-    if "literature BLEU" in head.at_least and "--literature" not in head.evaluate:
+    if "literature BLEU" in header.at_least and "--literature" not in header.evaluate:
         raise RecipeError(
             f"{recipe}: 'at least:' asks for literature BLEU, so 'evaluate:' needs --literature."
         )
-    return head
+    return header
 
 
-def _head_lines(recipe: Path) -> Iterator[str]:
+def _header_lines(recipe: Path) -> Iterator[str]:
     for line in recipe.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             return
@@ -157,20 +157,20 @@ def output_of_mt(*words: str) -> str:
     return written.getvalue()
 
 
-def train_and_evaluate(recipe: Path, head: Head, run: Path, options: Sequence[str]) -> dict[str, float]:
-    """Train, average where the head asks for it, and evaluate; the scores by measure."""
+def train_and_evaluate(recipe: Path, header: Header, run: Path, options: Sequence[str]) -> dict[str, float]:
+    """Train, average where the header asks for it, and evaluate; the scores by measure."""
     mt("train", "--config", str(recipe), "--run", str(run), *options)
     checkpoint = "best"
-    if head.average:
-        averaged = Path(output_of_mt("average", "--run", str(run), *head.average).strip()).name
-        checkpoint = _better_on_validation(run, head, averaged) if head.if_better else averaged
-    return scores(evaluate(run, head, "--checkpoint", checkpoint))
+    if header.average:
+        averaged = Path(output_of_mt("average", "--run", str(run), *header.average).strip()).name
+        checkpoint = _better_on_validation(run, header, averaged) if header.if_better else averaged
+    return scores(evaluate(run, header, "--checkpoint", checkpoint))
 
 
-def _better_on_validation(run: Path, head: Head, averaged: str) -> str:
-    """The average or ``best``, whichever has more BLEU on the validation split with the head's search."""
+def _better_on_validation(run: Path, header: Header, averaged: str) -> str:
+    """The average or ``best``, whichever has more BLEU on the validation split with the header's search."""
     best, average = (
-        scores(evaluate(run, head, "--split", "validation", "--checkpoint", checkpoint))["BLEU"]
+        scores(evaluate(run, header, "--split", "validation", "--checkpoint", checkpoint))["BLEU"]
         for checkpoint in ("best", averaged)
     )
     chosen = averaged if average > best else "best"
@@ -178,10 +178,10 @@ def _better_on_validation(run: Path, head: Head, averaged: str) -> str:
     return chosen
 
 
-def evaluate(run: Path, head: Head, *options: str) -> dict[str, Any]:
-    """What `mt evaluate --json` finds with the options of the head, of which these replace some."""
+def evaluate(run: Path, header: Header, *options: str) -> dict[str, Any]:
+    """What `mt evaluate --json` finds with the options of the header, of which these replace some."""
     file = run / "reproduce.json"
-    mt("evaluate", "--run", str(run), "--scores-only", *head.evaluate, *options, "--json", str(file))
+    mt("evaluate", "--run", str(run), "--scores-only", *header.evaluate, *options, "--json", str(file))
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found
 

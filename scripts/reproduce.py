@@ -1,8 +1,8 @@
-"""Train a recipe of ``configs/``, evaluate it, and hold its scores against those in the recipe's head.
+"""Train a recipe of ``configs/``, evaluate it, and hold its scores against those in the recipe's header.
 
     scripts/reproduce NAME [--seeds N | --ablation | --diversify K] [options of mt train]
 
-An option of mt train is for example --set data.path=FOLDER. scripts/recipe.py says what a head is.
+An option of mt train is for example --set data.path=FOLDER. scripts/recipe.py says what a header is.
 
 With ``--seeds 3`` the recipe is trained three times, with training.seed 1 to 3, in run directories that end
 in -seed1 to -seed3, and ``at least`` is for the mean of their scores. ``--ablation`` trains the variants that
@@ -10,7 +10,7 @@ configs/ablation/NAME.yaml lists instead, and prints them beside each other (scr
 ``--diversify K`` trains on the translations of K models in each direction too (scripts/diversification.py).
 
 Exit codes: 0 reached, or nothing to hold it against; 1 short of ``at least``; 2 no such recipe, or a broken
-head. Where a command of mt ends with another code than 0, that one; the same command again resumes the run.
+header. Where a command of mt ends with another code than 0, that one; the same command again resumes the run.
 """
 
 import argparse
@@ -24,20 +24,20 @@ from scripts.diversification import FINAL, diversify
 from scripts.recipe import (
     CONFIGS,
     MEASURES,
-    Head,
+    Header,
     RecipeError,
     end_of_training,
     names_of_recipes,
-    read_head,
+    read_header,
     train_and_evaluate,
 )
 
 
-def report(head: Head, scores: Sequence[dict[str, float]]) -> bool:
-    """Print the scores beside those of the head; whether none is too low.
+def report(header: Header, scores: Sequence[dict[str, float]]) -> bool:
+    """Print the scores beside those of the header; whether none is too low.
 
     Args:
-        head: The recipe's.
+        header: The recipe's.
         scores: The scores by measure of each run; of several runs the mean and the standard deviation are
             printed too, and the mean is what must not be too low.
     """
@@ -50,8 +50,8 @@ def report(head: Head, scores: Sequence[dict[str, float]]) -> bool:
             continue
         here = [each[measure] for each in scores]
         # As it is printed, so that nobody reads 35.40 and "short of 35.40" on one line.
-        score, bar = round(statistics.mean(here), 2), head.at_least.get(measure)
-        expected = head.expected.get(measure)
+        score, bar = round(statistics.mean(here), 2), header.at_least.get(measure)
+        expected = header.expected.get(measure)
         columns = [f"{value:8.2f}" if value is not None else " " * 8 for value in (expected, bar)]
         short = bar is not None and score < bar
         reached = reached and not short
@@ -96,27 +96,27 @@ def main() -> int:
     try:
         if arguments.name not in names_of_recipes():
             raise RecipeError(f"there is no recipe {arguments.name!r}, only {', '.join(names_of_recipes())}.")
-        head = read_head(recipe)
+        header = read_header(recipe)
         if arguments.ablation:
-            print_ablation(recipe, head, Path(f"{run}-ablation"), options)
+            print_ablation(recipe, header, Path(f"{run}-ablation"), options)
             return 0
         if arguments.diversify is not None:
             folder = Path(f"{run}-diversified")
-            scores = [diversify(recipe, head, folder, arguments.diversify, options)]
+            scores = [diversify(recipe, header, folder, arguments.diversify, options)]
             runs = {folder / FINAL: options}
         else:
             runs = _runs(run, arguments.seeds, options)
             scores = [
-                train_and_evaluate(recipe, head, each, [*options, *more]) for each, more in runs.items()
+                train_and_evaluate(recipe, header, each, [*options, *more]) for each, more in runs.items()
             ]
     except RecipeError as error:
         print(f"scripts/reproduce: {error}", file=sys.stderr)
         return 2
-    reached = report(head, scores)
+    reached = report(header, scores)
     minutes = " + ".join(f"{end_of_training(each)['minutes']:.1f}" for each in runs)
-    print(f"\ntraining took {minutes} minutes; expected: {head.takes}{' each' if len(runs) > 1 else ''}")
-    if not head.expected:
-        print(f"There is no measured score to hold this against. {recipe} says: {head.reaches}")
+    print(f"\ntraining took {minutes} minutes; expected: {header.takes}{' each' if len(runs) > 1 else ''}")
+    if not header.expected:
+        print(f"There is no measured score to hold this against. {recipe} says: {header.reaches}")
     return 0 if reached else 1
 
 

@@ -4,7 +4,7 @@
 
 Made-up names and numbers are put into the test split of an English-German corpus of image captions, the same
 into source and reference, one a sentence, in the place of a noun or a number word. Printed are the share of
-them that stand in the translation once, the share that stand in the right place, and the scores of the test
+them that occur in the translation once, the share that are in the right place, and the scores of the test
 split as it is. In the right place a word has a neighbour that it also has in the reference, or that the word
 it replaces has in the model's own translation of the sentence as it was.
 """
@@ -111,7 +111,7 @@ def made_up_number(generator: random.Random) -> str:
 
 
 def is_in_place(word: str, translation: str, others: list[tuple[str, str]]) -> bool:
-    """Whether ``word`` stands between the same neighbours as in one of ``others``, a word and a text each.
+    """Whether ``word`` is between the same neighbours as in one of ``others``, a word and a text each.
 
     It is enough if the word, punctuation mark or end of the sentence on one side is the same.
     """
@@ -125,7 +125,7 @@ def is_in_place(word: str, translation: str, others: list[tuple[str, str]]) -> b
 
 
 def neighbours(word: str, text: str) -> tuple[str | None, str | None]:
-    """What stands before and behind a word in German, without endings: a made-up word has no gender."""
+    """The words before and after a word in German, without endings: a made-up word has no gender."""
     words = re.findall(r"\w+|[^\w\s]", f"^ {text} $".replace(word, " MADEUP ").lower())
     if words.count("madeup") != 1:
         return None, None
@@ -143,7 +143,7 @@ def without_ending(word: str) -> str:
 
 
 def arrives(case: Case, translation: str) -> bool:
-    """Whether the word stands in the translation once, with nothing attached."""
+    """Whether the word occurs in the translation once, with nothing attached."""
     return len(re.findall(rf"(?<!\w){re.escape(case.word)}(?!\w)", translation)) == 1
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mt import __version__
+from mt.config.located_yaml import Scalar
 from mt.errors import CheckpointError
 from mt.regular_files import decode_utf8, open_regular, read_bytes, sha256
 
@@ -27,8 +28,6 @@ _MOST_VERSIONS = 1000
 _EMPTY_SEAL = "0" * 64
 _MAX_STEP = 10**18
 _VERSION = re.compile(r"[\w.+-]{1,40}", re.ASCII)
-
-Scalar = bool | int | float | str | None
 
 
 class DamagedError(CheckpointError):

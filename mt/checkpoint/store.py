@@ -43,7 +43,6 @@ from mt.checkpoint.record import (
     VALUES,
     Checkpoint,
     DamagedError,
-    Scalar,
     VanishedError,
     average_name,
     read_part,
@@ -62,6 +61,7 @@ from mt.checkpoint.weights import (
     open_checkpoint,
     parse_model,
 )
+from mt.config.located_yaml import Scalar
 from mt.display import track
 from mt.errors import CheckpointError, Remedy
 

@@ -45,12 +45,18 @@ class HeldCheckpoint:
     """The open file of its weights."""
 
     def model_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of each weight, from the header of the file alone; not verified.
+        """The shape of each weight, by its name, from the header of the file alone; not verified.
 
         Raises:
-            DamagedError: If the file contains no weights.
+            DamagedError: If there is no header as `model_bytes` writes it.
         """
-        return model_shapes(self.weights)
+        with explain_unreadable(MODEL), _explain_forgery():
+            self.weights.seek(0)
+            header = _header(self.weights)
+            shapes = {
+                name: tuple(map(int, entry["shape"])) for name, entry in header.items() if name != _METADATA
+            }
+            return shapes | {name: shapes[first] for name, first in _other_names(header).items()}
 
     def load_model(self) -> dict[str, Tensor]:
         """Its weights by name, on the CPU, verified.
@@ -144,21 +150,6 @@ def parse_model(content: bytes) -> dict[str, Tensor]:
         if not _is_finite(tensor):
             raise DamagedError(f"the weight {name} in {MODEL} contains NaN or infinite values")
     return tensors
-
-
-def model_shapes(file: BinaryIO) -> dict[str, tuple[int, ...]]:
-    """The shape of each tensor that `model_bytes` wrote, by its name, from the file's header alone.
-
-    Raises:
-        DamagedError: If there is no such header.
-    """
-    with explain_unreadable(MODEL), _explain_forgery():
-        file.seek(0)
-        header = _header(file)
-        shapes = {
-            name: tuple(map(int, entry["shape"])) for name, entry in header.items() if name != _METADATA
-        }
-        return shapes | {name: shapes[first] for name, first in _other_names(header).items()}
 
 
 def mean_of(models: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -180,8 +180,7 @@ def _read(
         if target and len(target) != len(sentences):
             raise DataError(
                 f"there are {counted(len(sentences), 'sentence')} and {counted(len(target), 'translation')}: "
-                "give --target once "
-                "for each sentence, in the same order."
+                "give --target once for each sentence, in the same order."
             )
         # A sentence that contains a line break is still one sentence.
         return _Pairs([" ".join(each.split()) for each in sentences], target)

@@ -39,7 +39,7 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def show_logs(level: int = logging.INFO) -> None:
+def show_logs() -> None:
     """Show the package's log lines and progress bars on stderr; warnings are marked as such.
 
     With several processes, only the first one shows them.
@@ -49,7 +49,7 @@ def show_logs(level: int = logging.INFO) -> None:
     show_progress_bars()
     escape_on_terminal()
     logger = logging.getLogger("mt")
-    logger.setLevel(level)
+    logger.setLevel(logging.INFO)
     logger.propagate = False
     handler = _BesideProgressBar()
     handler.setFormatter(_Plain())

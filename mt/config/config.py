@@ -5,6 +5,7 @@ from typing import Self
 from pydantic import model_validator
 
 from mt.config.data import CleaningConfig, DataConfig, TokenizerConfig
+from mt.config.located_yaml import Scalar
 from mt.config.model import ModelConfig
 from mt.config.section import Section
 from mt.config.training import CheckpointConfig, ScheduleConfig, TrainingConfig, ValidationConfig
@@ -44,7 +45,7 @@ class Config(Section):
         """Whether the model learns to copy unknown words; subwords are never unknown."""
         return self.tokenizer.kind == "word" and self.training.guided_alignment > 0
 
-    def computation(self) -> dict[str, bool | int | float | str | None]:
+    def computation(self) -> dict[str, Scalar]:
         """The options, such as ``model.num_heads``, that determine what weights compute, with their values.
 
         Options that only have an effect in training are left out.

@@ -252,7 +252,7 @@ def _read_training_split(found: _Found, cleaner: Cleaner, carved: Mapping[Split,
     if dropped or len(empty) == len(carved):
         _refuse_nothing_left(found.source, table, dropped)
     if empty or not len(table):
-        splits = " or ".join([] if len(table) else ["train"]) or " or ".join(empty)
+        splits = " or ".join(empty) if len(table) else "train"
         raise SplitError(
             f"{found.config.path} is too small to be split: none of its pairs were assigned to the {splits} "
             f"split at data.held_out_fraction={found.config.held_out_fraction:g}. Add pairs, change the "

@@ -24,6 +24,10 @@ from mt.display import track
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
 
+# Fewer pairs are aligned in a few seconds.
+_WORTH_KEEPING = 20_000
+_FILE = "places"
+
 
 def cached_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokenizers]) -> Tokenizers:
     """The tokenizers of this training text; those of a large corpus are cached.
@@ -93,11 +97,6 @@ def _text(corpus: Corpus) -> dict[str, object]:
         "text": corpus.report.splits.train.fingerprint,
         "pairs": len(corpus.train),
     }
-
-
-# Fewer pairs are aligned in a few seconds.
-_WORTH_KEEPING = 20_000
-_FILE = "places"
 
 
 def aligned_places(pairs: EncodedPairs) -> Places:

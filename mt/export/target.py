@@ -1,6 +1,6 @@
 """What an export needs to know about its target library."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -29,13 +29,6 @@ class WriteModel(Protocol):
         """Write the model, which is on the CPU and in float32; ``max_length`` includes EOS."""
 
 
-class LoadFolder(Protocol):
-    """Loads an exported folder from disk, to translate with that library."""
-
-    def __call__(self, path: Path) -> TextSearch:
-        """Load the folder with its tokenizers."""
-
-
 @dataclass(frozen=True)
 class ExportTarget:
     """A library that models can be exported to."""
@@ -50,4 +43,5 @@ class ExportTarget:
     example: str
     """The text of ``example.py``: a program that translates the lines of stdin without mt."""
     write: WriteModel
-    load: LoadFolder
+    load: Callable[[Path], TextSearch]
+    """Loads an exported folder with its tokenizers, to translate with that library."""

@@ -72,6 +72,17 @@ class SentenceAttention:
         return [Token(BOS, None), *self.tgt_tokens[:-1]]
 
 
+@dataclass(frozen=True)
+class Labelled:
+    """One side of a pair."""
+
+    ids: Sequence[int]
+    """Without BOS and EOS."""
+    tokens: Sequence[Token]
+    """The tokens of the ids, and of the EOS after them."""
+    text: str
+
+
 @torch.inference_mode()
 def sentence_attention(
     translator: Translator,
@@ -79,7 +90,6 @@ def sentence_attention(
     targets: Sequence[str] | None = None,
     *,
     strategy: Strategy = None,
-    first_line: int = 1,
 ) -> list[SentenceAttention]:
     """Record what a model attends to in each sentence and its translation.
 
@@ -88,7 +98,6 @@ def sentence_attention(
         sources: The sentences; an empty one has only EOS.
         targets: The translation of each; None for the one that the model finds.
         strategy: The decoding strategy that finds it.
-        first_line: The number of the first sentence, for messages.
 
     Raises:
         LinesError: If a sentence is too long for the model.
@@ -96,14 +105,14 @@ def sentence_attention(
     """
     _plain_model(translator)  # Before the search, which takes longer.
     if targets is None:
-        found = translator.n_best(sources, strategy=strategy, refuse_long=True, first_line=first_line)
+        found = translator.n_best(sources, strategy=strategy, refuse_long=True)
         pairs = [
             _found(translator, source, best, line)
-            for line, (source, [best]) in enumerate(zip(sources, found, strict=True), first_line)
+            for line, (source, [best]) in enumerate(zip(sources, found, strict=True), start=1)
         ]
     else:
-        pairs = _forced(translator, sources, targets, first_line)
-    return _recorded(translator, pairs, first_line)
+        pairs = _forced(translator, sources, targets)
+    return _recorded(translator, pairs)
 
 
 @torch.inference_mode()
@@ -121,7 +130,7 @@ def found_attention(
         LinesError: If the sentence was translated in parts.
         TypeError: If the translator is an ensemble.
     """
-    return _recorded(translator, [_found(translator, source, each, 1) for each in translations], 1)
+    return _recorded(translator, [_found(translator, source, each, 1) for each in translations])
 
 
 def _plain_model(translator: Translator) -> Transformer:
@@ -131,9 +140,7 @@ def _plain_model(translator: Translator) -> Transformer:
     return model
 
 
-def _recorded(
-    translator: Translator, pairs: "Sequence[tuple[Labelled, Labelled]]", first_line: int
-) -> list[SentenceAttention]:
+def _recorded(translator: Translator, pairs: Sequence[tuple[Labelled, Labelled]]) -> list[SentenceAttention]:
     model = _plain_model(translator)
     return [
         SentenceAttention(
@@ -146,7 +153,7 @@ def _recorded(
             tgt.ids,
             *record_pair(model, src.ids, tgt.ids, translator.device),
         )
-        for line, (src, tgt) in enumerate(pairs, first_line)
+        for line, (src, tgt) in enumerate(pairs, start=1)
     ]
 
 
@@ -213,17 +220,6 @@ def source_dependence(
 def _masked(batch: Batch, visible: Tensor) -> Batch:
     """A batch of one pair, repeated for each row of ``visible`` ``(N, S)``, the tokens to attend to."""
     return replace(batch.repeated(len(visible)), src_mask=visible[:, None, None, :])
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """One side of a pair."""
-
-    ids: Sequence[int]
-    """Without BOS and EOS."""
-    tokens: Sequence[Token]
-    """The tokens of the ids, and of the EOS after them."""
-    text: str
 
 
 def label_written(tokenizer: Tokenizer, ids: Sequence[int], copies: Sequence[str]) -> Labelled:
@@ -295,28 +291,21 @@ def _found(translator: Translator, source: str, best: Translation, line: int) ->
 def is_recordable(translator: Translator, source: str, target: str) -> bool:
     """Whether a sentence and its translation are short enough for `sentence_attention`."""
     try:
-        _forced(translator, [source], [target], 1)
+        _forced(translator, [source], [target])
     except LinesError:
         return False
     return True
 
 
 def _forced(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str], first_line: int
+    translator: Translator, sources: Sequence[str], targets: Sequence[str]
 ) -> list[tuple[Labelled, Labelled]]:
     """Read given translations like sources, so that a copied word is a single UNK on both sides."""
-    tgt_reader = SourceReader(translator.tgt_tokenizer, {}, copies=translator.copies_words)
     pairs = [
-        (label_read(translator.reader, source), label_read(tgt_reader, target))
+        (label_read(translator.reader, source), label_read(translator.tgt_reader, target))
         for source, target in zip(sources, targets, strict=True)
     ]
-    for line, pair in enumerate(pairs, first_line):
+    for line, pair in enumerate(pairs, start=1):
         for name, side in zip(("source", "translation"), pair, strict=True):
-            if len(side.tokens) > translator.max_length:
-                reason = (
-                    f"line {line}: the {name} has {len(side.tokens)} tokens, including EOS, but this model "
-                    f"reads at most {translator.max_length} (data.max_length when it was trained). Leave it "
-                    "out."
-                )
-                raise LinesError({line: reason})
+            translator.refuse_long(line, name, len(side.tokens))
     return pairs

@@ -28,7 +28,7 @@ from mt.preflight.rule import (
 from mt.preflight.text import Text
 from mt.preflight.trial import Trial, measure_pace
 from mt.seeding import seed_everything
-from mt.training.resume import explain_out_of_memory
+from mt.training.step import explain_out_of_memory
 
 LOG = logging.getLogger(__name__)
 

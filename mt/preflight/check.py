@@ -47,7 +47,8 @@ from mt.preflight.trial import (
 from mt.run_directory import RunDirectory
 from mt.seeding import seed_everything
 from mt.training.counters import Counters
-from mt.training.resume import explain_out_of_memory, foresee_resume_point
+from mt.training.resume import foresee_resume_point
+from mt.training.step import explain_out_of_memory
 
 MOST_TIMED_STEPS = 40
 MOST_TIMED_SECONDS = 12.0
@@ -82,7 +83,6 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[CheckSection]:
     yield vocabulary_section(config, text)
     pairs, lengths = length_section(config, text)
     yield lengths
-    training = config.training
     places = aligned_places(pairs) if config.training.guided_alignment else None
     stream = training_batches(config, pairs, text.tokenizers, places)
     epoch = stream.epoch(0)
@@ -94,7 +94,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[CheckSection]:
         aligned([(name, count(number)) for name, number in model_size.parts.items()], num_texts=1),
     )
     refuse_too_large(model_size, device)
-    seed_everything(training.seed)
+    seed_everything(config.training.seed)
     with explain_out_of_memory(config):
         trial = Trial(config, build_model(config, *text.tokenizers).to(device), precision)
         largest = _largest_section(trial, stream, epoch, model_size)

@@ -144,7 +144,7 @@ def propose_config(
         f"{len(corpus.validation):,} validation, {len(corpus.test):,} test.",
         *lengths,
         *seen,
-        *_about_run(plan, is_proposed=budget == Budget()),
+        *_about_run(plan, is_proposed=budget == OPEN),
         "Options that are not listed here keep their defaults; mt config lists all options.",
     ]
     # The name of the corpus may contain characters that YAML does not allow, or that would end the comment.
@@ -185,9 +185,9 @@ def _choose_tokenizer(
     ``most_unknown`` of the words in each held-out text is unknown. For a script without spaces between words,
     it is BPE of characters, with one vocabulary.
     """
-    counted = spread(corpus.train, PAIRS_COUNTED)
+    sample = spread(corpus.train, PAIRS_COUNTED)
     hint = unsegmented_hint(config, corpus.train)
-    shared = hint is not None or have_common_letters(counted["src"], counted["tgt"])
+    shared = hint is not None or have_common_letters(sample["src"], sample["tgt"])
     num_words = num_running_words(corpus.train)
     entries = num_subwords(num_words, shared=shared)
     if hint is not None:

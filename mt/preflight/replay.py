@@ -18,7 +18,7 @@ from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory
 from mt.training.bad_batches import BadBatch, read_bad_batch
 from mt.training.loss import Objective
-from mt.training.resume import explain_out_of_memory
+from mt.training.step import explain_out_of_memory
 
 
 @dataclass(frozen=True)

@@ -289,8 +289,8 @@ def num_running_words(pairs: datasets.Dataset) -> float:
 
     A few lines that are longer than nearly all others count only as much as those: they will be dropped.
     """
-    counted = spread(pairs, PAIRS_COUNTED)
-    sides = [[len(split_letters(text).split()) for text in counted[side]] for side in ("src", "tgt")]
+    sample = spread(pairs, PAIRS_COUNTED)
+    sides = [[len(split_letters(text).split()) for text in sample[side]] for side in ("src", "tgt")]
     counts = np.mean(sides, axis=0)
     return len(pairs) * float(np.minimum(counts, np.quantile(counts, 0.999, method="lower")).mean())
 

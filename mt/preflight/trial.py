@@ -1,11 +1,9 @@
 """A trial of a model like that of the run: its parameters, its largest step, its speed."""
 
-import re
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import datasets
 import numpy as np
@@ -17,7 +15,15 @@ from mt.data.batches.dataset import EncodedPairs
 from mt.data.batches.sampler import Indices
 from mt.data.batches.stream import BatchStream
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import Precision, is_out_of_memory, keep_freed_memory
+from mt.device import (
+    Precision,
+    forget_peak,
+    free_memory,
+    is_out_of_memory,
+    keep_freed_memory,
+    peak_memory,
+    taken_memory,
+)
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import Pace
@@ -337,51 +343,3 @@ def measure_pace(
         epoch_seconds * text.scale,
         validation_seconds * text.validation_scale,
     )
-
-
-_STATUS = Path("/proc/self/status")
-_CLEAR = Path("/proc/self/clear_refs")
-_MEMINFO = Path("/proc/meminfo")
-
-
-def free_memory(device: torch.device) -> int | None:
-    """Free bytes on this device; None if unknown."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return _field(_MEMINFO, "MemAvailable") if device.type == "cpu" else None
-
-
-def taken_memory(device: torch.device) -> int | None:
-    """Bytes in use: by tensors on CUDA, by the whole process on the CPU."""
-    if device.type == "cuda":
-        return torch.cuda.memory_allocated(device)
-    return _field(_STATUS, "VmRSS") if device.type == "cpu" else None
-
-
-def peak_memory(device: torch.device) -> int | None:
-    """The most bytes in use since `forget_peak`."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return _field(_STATUS, "VmHWM") if device.type == "cpu" else None
-
-
-def forget_peak(device: torch.device) -> bool:
-    """Reset the peak; return whether that is possible here."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        return True
-    try:
-        # Linux: 5 sets the peak to what is in use now (man 5 proc).
-        _CLEAR.write_text("5")
-    except OSError:
-        return False
-    return device.type == "cpu"
-
-
-def _field(file: Path, name: str) -> int | None:
-    """A line such as ``VmRSS:  12345 kB`` of a file in ``/proc``, in bytes."""
-    try:
-        match = re.search(rf"^{name}:\s+(\d+) kB$", file.read_text(), re.MULTILINE)
-    except OSError:
-        return None
-    return int(match[1]) * 1024 if match else None

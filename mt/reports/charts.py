@@ -12,6 +12,7 @@ from itertools import pairwise
 WIDTH, HEIGHT = 460, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 12, 40
 _MAX_POINTS = 400
+_NUM_TICKS = 5
 # With more points than this, marks would cover the line.
 _MAX_MARKS = 40
 
@@ -47,8 +48,8 @@ def line_chart(title: str, lines: Sequence[Line], *, unit: str = "") -> str:
     y = _Axis(low - room, high + room, HEIGHT - _BOTTOM, _TOP)
     body = "".join(
         [
-            *(_vertical_tick(x, value) for value in _ticks(x.low, x.high, 5) if value == int(value)),
-            *(_horizontal_tick(y, value) for value in _ticks(y.low, y.high, 5)),
+            *(_vertical_tick(x, value) for value in _ticks(x.low, x.high) if value == int(value)),
+            *(_horizontal_tick(y, value) for value in _ticks(y.low, y.high)),
             f'<text class="axis" x="{(_LEFT + WIDTH - _RIGHT) / 2:.0f}" y="{HEIGHT - 6}" '
             'text-anchor="middle">step</text>',
             *(_curve(line, number, x, y, unit) for number, line in enumerate(lines, start=1)),
@@ -81,9 +82,9 @@ def _thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups]
 
 
-def _ticks(low: float, high: float, count: int) -> list[float]:
-    """About ``count`` round numbers between two bounds."""
-    rough = (high - low) / count
+def _ticks(low: float, high: float) -> list[float]:
+    """About `_NUM_TICKS` round numbers between two bounds."""
+    rough = (high - low) / _NUM_TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     width = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     first, last = math.ceil(low / width), math.floor(high / width)

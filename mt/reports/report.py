@@ -71,10 +71,8 @@ class Report:
             (row for row in self.scores if row.key == "bleu" and self.speaks_for_model(row)), None
         )
         train = facts.corpus.splits.get("train") if facts.corpus else None
-        found = {
-            f"BLEU on {_split_of(headline)}" if headline else "": f"{headline.score.value:.1f}"
-            if headline
-            else "",
+        found = {f"BLEU on {_split_of(headline)}": f"{headline.score.value:.1f}"} if headline else {}
+        found |= {
             "training pairs": short_count(train.pairs) if train else "",
             "parameters": short_count(facts.num_parameters) if facts.num_parameters else "",
             "steps": f"{summary.step:,}" if summary.step is not None else "",

@@ -14,6 +14,8 @@ from mt.run_directory import RunDirectory
 
 # About 25 tokens; beyond that, a map has more cells than can be distinguished on a phone.
 _MAX_DRAWN_CHARACTERS = 120
+# The most of the best, and of the worst, translations.
+_NUM_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class RankedSamples:
 
 
 def rank_samples(
-    run: RunDirectory, loaded: LoadedModel, translator: Translator, *, num_sentences: int, num_shown: int = 5
+    run: RunDirectory, loaded: LoadedModel, translator: Translator, *, num_sentences: int
 ) -> RankedSamples:
     """Rank translations of the validation split, found by greedy search.
 
@@ -51,7 +53,6 @@ def rank_samples(
         loaded: The checkpoint's model.
         translator: A translator with that model.
         num_sentences: How many sentences to translate at most.
-        num_shown: How many of the best, and of the worst, to return at most.
 
     Raises:
         DataError: If the corpus cannot be read.
@@ -77,14 +78,14 @@ def rank_samples(
         key=lambda each: (-each.chrfpp, -len(each.reference), each.number),
     )
     wrong = [each for each in reversed(ranked) if each.translation != each.reference]
-    worst = wrong[: min(num_shown, (len(ranked) + 1) // 2)]
+    worst = wrong[: min(_NUM_SHOWN, (len(ranked) + 1) // 2)]
     best = [each for each in ranked if each not in worst]
     return RankedSamples(
         validation.where,
         loaded.checkpoint.name,
         len(ranked),
         count,
-        best[:num_shown],
+        best[:_NUM_SHOWN],
         worst,
     )
 

@@ -27,8 +27,6 @@ State = Literal["running", "stopped", "finished", "damaged"]
 
 # Speed is the median of this many points of the curve, because single points can be slow on a busy machine.
 _NUM_SPEEDS = 20
-# A folder that has one of these is a run, even if its config is lost.
-_TRACES = ("config.yaml", "checkpoints", "metrics.jsonl")
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,9 @@ def _runs_inside(folder: Path) -> list[RunDirectory]:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder is a run, or the remains of one."""
-    return any(os.path.lexists(path / name) for name in _TRACES)
+    """Whether a folder is a run, or the remains of one, even if its config is lost."""
+    run = RunDirectory(path)
+    return any(map(os.path.lexists, (run.config_file, run.checkpoints_dir, run.metrics_file)))
 
 
 def summarise(run: RunDirectory, *, now: float) -> RunSummary:

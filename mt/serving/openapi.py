@@ -23,6 +23,22 @@ REFUSALS = {
 }
 # With a Retry-After header.
 TRY_AGAIN = (429, 503)
+_RETRY_AFTER = {
+    "description": "Seconds after which to try again.",
+    "schema": {"type": "integer", "minimum": 1},
+}
+
+_TRANSLATION: Json = {
+    "text": {"type": "string"},
+    "score": {"type": "number", "description": "The score that ranks the translations."},
+    "log_prob": {"type": "number", "description": "Natural log-probability."},
+    "alignment": {
+        "type": ["array", "null"],
+        "items": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
+        "description": "Pairs of a source and a target word, counted from 0; words are separated by "
+        "spaces. null for a long text that was translated in parts.",
+    },
+}
 
 
 def description(limits: Limits, runs: Sequence[ServedRun]) -> Json:
@@ -76,12 +92,6 @@ def description(limits: Limits, runs: Sequence[ServedRun]) -> Json:
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
-
-
-_RETRY_AFTER = {
-    "description": "Seconds after which to try again.",
-    "schema": {"type": "integer", "minimum": 1},
-}
 
 
 def _json(schema: Json) -> Json:
@@ -138,19 +148,6 @@ def _schemas(limits: Limits, runs: Sequence[ServedRun]) -> Json:
         ),
         "Error": _object({"error": {"type": "string", "description": "What is wrong, in a sentence."}}),
     }
-
-
-_TRANSLATION: Json = {
-    "text": {"type": "string"},
-    "score": {"type": "number", "description": "The score that ranks the translations."},
-    "log_prob": {"type": "number", "description": "Natural log-probability."},
-    "alignment": {
-        "type": ["array", "null"],
-        "items": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
-        "description": "Pairs of a source and a target word, counted from 0; words are separated by "
-        "spaces. null for a long text that was translated in parts.",
-    },
-}
 
 
 def _unique(names: Iterable[str]) -> list[str]:

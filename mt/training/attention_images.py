@@ -15,7 +15,6 @@ from PIL import Image, ImageDraw, ImageFont
 from mt.display import visible
 from mt.inference.attention import SentenceAttention, Token, sentence_attention
 from mt.inference.translator import Translator
-from mt.transformer.transformer import Transformer
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 Pixels = npt.NDArray[np.uint8]
@@ -42,14 +41,14 @@ def attention_images(translator: Translator, rows: Sequence[Mapping[str, Any]]) 
     The reference is forced, so that rows and columns are the same in every validation.
 
     Args:
-        translator: The model with its tokenizers; its mode is restored.
+        translator: The model, in evaluation mode, with its tokenizers.
         rows: The validation split, with the columns ``src`` and ``tgt``.
 
     Returns:
         For each pair, an image ``(height, width, 3)`` with a map for each layer, averaged over its heads.
         There are fewer than two if the split has no more such pairs.
     """
-    encode = (translator.reader.tokenizer.encode, translator.tgt_tokenizer.encode)
+    encode = (translator.src_tokenizer.encode, translator.tgt_tokenizer.encode)
     suitable = (
         (row["src"], row["tgt"])
         for row in islice(rows, _NUM_ROWS_SEARCHED)
@@ -61,14 +60,7 @@ def attention_images(translator: Translator, rows: Sequence[Mapping[str, Any]]) 
     pairs = list(islice(suitable, _NUM_PAIRS))
     if not pairs:
         return []
-    model = translator.plain_model
-    assert isinstance(model, Transformer)
-    was_training = model.training
-    model.eval()
-    try:
-        recorded = sentence_attention(translator, [src for src, _ in pairs], [tgt for _, tgt in pairs])
-    finally:
-        model.train(was_training)
+    recorded = sentence_attention(translator, [src for src, _ in pairs], [tgt for _, tgt in pairs])
     return [_drawn(sentence) for sentence in recorded]
 
 

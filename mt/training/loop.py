@@ -123,9 +123,9 @@ class _Outcomes:
         session.interruption.agree(stop=result.stop_requested)
         if not result.updated:
             _report_skipped(step.number, result)
-        if not result.updated and not result.scale_too_large:
-            session.keep_bad_batch(step.number, step.micro_batches, result)
-            _refuse_too_many_skipped(step.number, counters, session.config.training.max_skipped_steps)
+            if not result.scale_too_large:
+                session.keep_bad_batch(step.number, step.micro_batches, result)
+                _refuse_too_many_skipped(step.number, counters, session.config.training.max_skipped_steps)
         session.report_step(counters, result, counters.next_point() if step.health else None)
 
 

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from mt.atomic_files import sync, write_text_atomically
 from mt.config.located_yaml import Scalar
-from mt.display import terminal_width, visible
+from mt.display import SECONDS_BETWEEN_LINES, format_seconds, terminal_width, visible
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels
 from mt.training.counters import Counters, CurvePoint
@@ -27,7 +27,6 @@ from mt.training.tensorboard import hyperparameters, layout, let_older_events_be
 from mt.training.validation import ValidationResult
 
 LOG = logging.getLogger(__name__)
-SECONDS_BETWEEN_LINES = 10.0
 # A loss one nat above its average means that the perplexity is e times as high, which is far beyond noise.
 SPIKE = 1.0
 # Steps in the running average for the remaining time: one slow step hardly changes it, a busy machine does.
@@ -261,7 +260,7 @@ class Progress:
         """The time left for training, without validation and saving."""
         if self._total_steps is None or step >= self._total_steps:
             return ""
-        return f"{tqdm.format_interval(self._pace.seconds_per_step * (self._total_steps - step))} left"
+        return f"{format_seconds(self._pace.seconds_per_step * (self._total_steps - step))} left"
 
 
 class _Pace:

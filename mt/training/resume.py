@@ -20,8 +20,8 @@ from mt.checkpoint.training_state import SavedTraining
 from mt.config.config import Config
 from mt.config.load import MAX_CONFIG_BYTES, load_config
 from mt.config.write import all_options, config_to_yaml, differences
-from mt.device import Precision, is_out_of_memory, onednn_is_faster
-from mt.errors import CheckpointError, ConfigError, Remedy, RunError, TrainingError
+from mt.device import Precision, onednn_is_faster
+from mt.errors import CheckpointError, ConfigError, Remedy, RunError
 from mt.inference.loaded_model import refuse_other_computation, refuse_other_tokenizers
 from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
@@ -329,22 +329,3 @@ def describe_environment(device: torch.device, precision: Precision) -> dict[str
 def environment_differences(then: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
     """The differences between two environments, such as ``torch: 2.12 -> 2.13``, in what both contain."""
     return [f"{name}: {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
-
-
-@contextmanager
-def explain_out_of_memory(config: Config) -> Iterator[None]:
-    """Explain what can be made smaller if splitting batches does not help.
-
-    Raises:
-        TrainingError: If the ``with`` block runs out of memory.
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        raise TrainingError(
-            "the model and its optimizer do not fit into memory. Lower model.d_model "
-            f"({config.model.d_model}), model.d_ff ({config.model.d_ff}), tokenizer.max_size or "
-            f"data.max_length ({config.data.max_length:,})."
-        ) from error

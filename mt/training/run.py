@@ -33,7 +33,6 @@ from mt.training.progress import Progress
 from mt.training.resume import (
     ResumePoint,
     describe_environment,
-    explain_out_of_memory,
     find_resume_point,
     refuse_unlike_processes,
     report_resuming,
@@ -41,6 +40,7 @@ from mt.training.resume import (
 )
 from mt.training.run_log import log_file
 from mt.training.session import Session
+from mt.training.step import explain_out_of_memory
 from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.transformer import Transformer
 

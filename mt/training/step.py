@@ -1,16 +1,17 @@
-"""The gradient of one optimizer step, over one or more micro-batches, and what a step reports."""
+"""The gradient of one optimizer step, what the step reports, and running out of memory in it."""
 
 import logging
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from mt import distributed, processes
+from mt.config.config import Config
 from mt.data.batches.batch import Batch
-from mt.device import DeferredRead, Precision, split_on_out_of_memory
+from mt.device import DeferredRead, Precision, is_out_of_memory, split_on_out_of_memory
 from mt.errors import TrainingError
 from mt.seeding import seed_device
 from mt.training.health import Health
@@ -114,7 +115,8 @@ def accumulate_gradients(
         return total, positions_too_large
 
     def lower_bound(_: int | None) -> list[int | None]:
-        _explain_out_of_memory(latest)
+        _refuse_unsplittable(latest)
+        _warn_of_split(latest)
         return [latest.num_positions]
 
     [result] = split_on_out_of_memory(accumulate, positions_too_large, lower_bound)
@@ -138,8 +140,8 @@ def _split(batch: Batch, positions_too_large: int | None) -> list[Batch]:
     return [part for half in batch.halves() for part in _split(half, positions_too_large)]
 
 
-def _explain_out_of_memory(batch: Batch) -> None:
-    rows, (src_length, tgt_length) = len(batch.labels), (batch.src_ids.size(1), batch.labels.size(1))
+def _refuse_unsplittable(batch: Batch) -> None:
+    rows, src_length, tgt_length = _shape(batch)
     if processes.are_several():
         raise TrainingError(
             f"process {processes.rank()} of {processes.size()} has run out of memory in a batch of "
@@ -151,11 +153,36 @@ def _explain_out_of_memory(batch: Batch) -> None:
             f"a single sentence pair of {src_length} source and {tgt_length} target tokens does not fit into "
             "memory. Lower data.max_length, or make the model smaller."
         )
+
+
+def _warn_of_split(batch: Batch) -> None:
     LOG.warning(
         "out of memory: a batch of %d pairs, %d source and %d target tokens long, was split in two. From now "
         "on every batch of about this size is split, which takes time. In the next run lower "
         "training.batch_tokens and raise training.num_micro_batches.",
-        rows,
-        src_length,
-        tgt_length,
+        *_shape(batch),
     )
+
+
+def _shape(batch: Batch) -> tuple[int, int, int]:
+    """Pairs, and the length of source and target in tokens."""
+    return len(batch.labels), batch.src_ids.size(1), batch.labels.size(1)
+
+
+@contextmanager
+def explain_out_of_memory(config: Config) -> Iterator[None]:
+    """Explain what can be made smaller if splitting batches does not help.
+
+    Raises:
+        TrainingError: If the ``with`` block runs out of memory.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise TrainingError(
+            "the model and its optimizer do not fit into memory. Lower model.d_model "
+            f"({config.model.d_model}), model.d_ff ({config.model.d_ff}), tokenizer.max_size or "
+            f"data.max_length ({config.data.max_length:,})."
+        ) from error

@@ -35,7 +35,7 @@ class ScaledDotProductAttention(nn.Module):
     It is a module so that `mt.transformer.recording` can hook into it.
     """
 
-    def __init__(self, dropout: float = 0.0) -> None:
+    def __init__(self, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
 

@@ -51,15 +51,15 @@ def pack(
 ) -> PackedLinear:
     """Pack linear layers that read the same input as one, whose outputs are side by side."""
     with torch.no_grad():
-        weight = torch.cat([layer.weight.detach() for layer in layers]) if layers[1:] else layers[0].weight
+        weight = torch.cat([layer.weight for layer in layers]) if layers[1:] else layers[0].weight
         has_bias = layers[0].bias is not None
-        bias = torch.cat([layer.bias.detach() for layer in layers]) if has_bias else None
+        bias = torch.cat([layer.bias for layer in layers]) if has_bias else None
         if precision == "int8":
             return _Int8Linear(weight, bias, activation)
         dtype = ACTIVATION_DTYPES[precision]
         if weight.device.type == "cpu" and onednn_is_faster(dtype) and onednn_packs(dtype):
             return _OneDnnLinear(weight.to(dtype), None if bias is None else bias.to(dtype), activation)
-        return _PlainLinear(weight.detach().to(dtype), None if bias is None else bias.to(dtype), activation)
+        return _PlainLinear(weight.to(dtype), None if bias is None else bias.to(dtype), activation)
 
 
 def compiles_rows(precision: SearchPrecision, device: torch.device) -> bool:

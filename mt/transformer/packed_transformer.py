@@ -184,7 +184,6 @@ class _Embedding:
     """Token embedding times ``sqrt(D)``, plus the encoding of the position."""
 
     def __init__(self, embedding: PositionalEmbedding, dtype: torch.dtype) -> None:
-        self.dtype = dtype
         self._scale, self._max_length = embedding.scale, embedding.max_length
         self._weight = embedding.tokens.weight.detach().to(dtype)
         self._positions = self._weight.new_empty(0, self._weight.size(1))

@@ -4,8 +4,8 @@ python -m scripts.benchmark.curves --data FOLDER [--steps N]
 
 Two trainings of `mt` that differ in what dropout draws, the first once more in bf16 where the CPU is fast
 at it, and one of the plain `torch.nn.Transformer` loop with torch's own dropout, loss and Adam; all with the
-same first weights, batches and learning rates. How far the others lie from `mt` is to be held against how far
-the two of `mt` lie from each other.
+same first weights, batches and learning rates. The distance of the others from `mt` is to be compared
+with the distance of the two trainings of `mt` from each other.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def fast_path(model: Transformer, seed: int, precision: Precision) -> Step:
 
 
 def plain_path(model: TorchTransformer, seed: int, job: Job) -> Step:
-    """What everybody does with a batch."""
+    """The usual step on a batch."""
     optimizer, rates = plain_adam(model.train(), job.device), learning_rates()
     generator = torch.Generator().manual_seed(seed).get_state()
 
@@ -126,7 +126,7 @@ def ends(num_steps: int) -> list[int]:
 
 
 def bleu(model: Transformer, job: Job, data: DataConfig) -> float:
-    """Of greedy translations of the validation split."""
+    """BLEU of greedy translations of the validation split."""
     src, tgt = (Tokenizer.load(job.folder / f"{side}_tokenizer.json") for side in ("src", "tgt"))
     config = run_config(job.size, max_length=job.workload.description.max_length)
     pairs = load_split(data, "validation")

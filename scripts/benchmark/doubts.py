@@ -7,9 +7,10 @@ from scripts.benchmark.translating import SearchResult
 
 MOST_TIMES_ALONE = 15
 """One sentence alone takes a peer about 8 times as long as one of a batch. Where it took 23 times as long, as
-CTranslate2 once did here, its threads were hampered, and its batch rate was not what it reaches elsewhere."""
+CTranslate2 once did here, its threads were slowed down by other work, and its batch rate was not what it
+reaches elsewhere."""
 MOST_DIFFERENCE = 0.2
-"""Of the ceiling of a round from that of the others."""
+"""The most by which the ceiling of a round may differ from that of the others."""
 MOST_LEFT_OUT = 0.2
 """The share of sentences that a model may fail to end."""
 MOST_STOLEN = 0.05

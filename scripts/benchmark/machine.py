@@ -1,4 +1,4 @@
-"""On what, and with which versions, it was measured."""
+"""The machine and the versions that are measured."""
 
 import os
 import platform
@@ -35,7 +35,7 @@ def graphics() -> str:
 
 
 def versions(python: str, names: tuple[str, ...]) -> list[str]:
-    """Those of these packages that the environment of this Python has, as ``name version``."""
+    """The versions of these packages that this Python's environment has, as ``name version``."""
     found = subprocess.run(
         [python, "-c", PROBE.format(names=names)], capture_output=True, text=True, check=True, cwd=REPOSITORY
     )

@@ -116,7 +116,7 @@ def workload_text(description: Description, *, rounds: Sequence[str]) -> str:
 
 
 def write_section(page: Path, text: str) -> None:
-    """Replace what stands between the marks, or add it where there are none."""
+    """Replace the text between the marks, or append it if there are none."""
     old = page.read_text(encoding="utf-8") if page.exists() else "# Performance\n"
     section = f"{BEGIN}\n{text}\n{END}"
     if BEGIN in old and END in old:

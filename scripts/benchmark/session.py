@@ -1,4 +1,4 @@
-"""How a side and the benchmark talk: one JSON object a line, commands in and answers out.
+"""The protocol between a side and the benchmark: one JSON object per line, commands in and answers out.
 
 A side trains in a loop of its own, be it ours or a toolkit's, and calls `TrainingSession.after_step` after
 each step. There it is timed, and there it waits, with its memory as it is, while others have their turn.
@@ -27,8 +27,8 @@ class Job:
     """What a side is to do.
 
     Attributes:
-        folder: Where the workload and the weights lie.
-        size: Of the model to train.
+        folder: The folder of the workload and the weights.
+        size: The size of the model to train.
         device: ``cpu`` or ``cuda``.
         precision: ``float32``, or ``bf16`` for mixed precision.
     """
@@ -93,7 +93,7 @@ class TrainingSession:
     _started: float = 0.0
 
     def ready(self, **facts: Any) -> None:
-        """Say that the model stands, and wait for the first command."""
+        """Report that the model is ready, and wait for the first command."""
         self.channel.send({"ready": True, **facts})
         self._await_command()
 

@@ -42,7 +42,7 @@ class Rounds:
     steps: int
     """Steps of the sides that share their batches."""
     seconds: float
-    """The least that the others work."""
+    """The least time of a turn of the others."""
 
 
 def measure_training(

@@ -17,7 +17,7 @@ class SearchResult:
     batching: str
     sentences_per_second: list[float] = field(default_factory=list)
     seconds_alone: list[float] = field(default_factory=list)
-    """Of each sentence translated by itself."""
+    """The time of each sentence translated alone."""
     peak_mb: float = 0.0
     added_mb: float = 0.0
     """What translating took beside what was held once the model was loaded."""

@@ -35,14 +35,14 @@ ATTENTION_MATH = "aten::_scaled_dot_product_attention_math"
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of the model and of its batches."""
+    """The sizes of the model and of its batches."""
 
     model: ModelConfig
     vocabulary: int
     batch_tokens: int
     length: int
     sentences: int
-    """Of a search."""
+    """Sentences in a search."""
 
 
 SIZES = {

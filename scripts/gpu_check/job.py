@@ -1,4 +1,4 @@
-"""What every part of the check is told."""
+"""The job of each part of the check."""
 
 import json
 import os
@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).parent.parent.parent
 
 @dataclass(frozen=True)
 class Job:
-    """On what a part works."""
+    """The device, folder and corpus of a part."""
 
     device: str
     """``cuda``; or ``cpu``, where everything is small, to try the check itself."""

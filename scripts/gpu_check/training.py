@@ -87,9 +87,9 @@ class Run:
 
     weights: dict[str, Tensor]
     loss: float
-    """Of validation."""
+    """The validation loss."""
     losses: dict[int, float]
-    """Of training, by step."""
+    """The training loss, by step."""
     resumed_from: int | None
     """The step; None for a run that was never killed."""
 

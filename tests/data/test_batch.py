@@ -1,4 +1,4 @@
-"""Batches against torch's own padding, and against masks written out by hand."""
+"""Batches against torch's own padding and masks written out by hand; in halves; as the sentences again."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from mt.data.batches.batch import collate, pad
+from mt.data.batches.batch import Batch, collate, pad
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
+
+SRC, TGT = [[5, 6, 7], [8], [], [9, 9]], [[4], [5, 6], [7, 8, 9], []]
 
 
 def random_sentences(num_sentences: int, seed: int) -> list[list[int]]:
@@ -107,3 +109,17 @@ def test_a_batch_knows_whether_its_sources_are_padded() -> None:
     tgt = [[4], [5, 6]]
     assert not collate([[7, 8], [9, 7]], tgt).has_src_padding
     assert collate([[7], [9, 7]], tgt).has_src_padding
+
+
+def test_sentences_are_what_was_collated() -> None:
+    assert collate(SRC, TGT).sentences() == (SRC, TGT)
+
+
+def test_halves_have_each_row_once() -> None:
+    whole = collate(SRC[:3], TGT[:3])
+    first, second = whole.halves()
+    for name in ("src_ids", "src_mask", "tgt_ids", "tgt_mask", "labels"):
+        assert torch.equal(torch.cat([getattr(first, name), getattr(second, name)]), getattr(whole, name))
+    assert (first.num_target_tokens, second.num_target_tokens) == (2, 7)
+    assert [len(half.labels) for half in (first, second)] == [1, 2]
+    assert isinstance(first, Batch)

@@ -21,7 +21,7 @@ from mt.data.batches.stream import BatchStream
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
-from mt.device import Precision
+from mt.device import Precision, forget_peak
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight import trial as trial_module
@@ -29,7 +29,6 @@ from mt.preflight.trial import (
     ModelSize,
     Speed,
     Trial,
-    forget_peak,
     largest_batches,
     measure_size,
     refuse_too_large,
@@ -250,7 +249,7 @@ def test_a_peak_of_memory_is_seen_and_forgotten() -> None:
     # In a process of its own: this one may keep what other tests have freed.
     code = """
 import torch
-from mt.preflight.trial import forget_peak, free_memory, peak_memory, taken_memory
+from mt.device import forget_peak, free_memory, peak_memory, taken_memory
 CPU = torch.device("cpu")
 before = taken_memory(CPU)
 torch.ones(25_000_000)

@@ -19,7 +19,7 @@ from mt.cli.app import app
 from mt.config.load import load_config
 from scripts import reproduce
 from scripts.ablation import VARIANTS, read_variants
-from scripts.recipe import RecipeError, read_head
+from scripts.recipe import RecipeError, read_header
 
 ROOT = Path(__file__).parent.parent.parent
 RECIPES = sorted((ROOT / "configs").glob("*.yaml"))
@@ -36,7 +36,7 @@ GOOD = """\
 # mt train --config configs/captions.yaml
 
 data:
-  # evaluate:  not in the head
+  # evaluate:  not in the header
   path: corpus
 """
 
@@ -61,22 +61,22 @@ def as_file(folder: Path, text: str) -> Path:
     return file
 
 
-def test_what_a_head_says(tmp_path: Path) -> None:
-    head = read_head(as_file(tmp_path, GOOD))
-    assert head.average == ["--last", "10"]
-    assert head.evaluate == ["--split", "test", "--beam", "5", "--literature"]
-    assert head.expected == {"literature BLEU": 35.92, "exact sentences": 4.1}
-    assert head.reaches.endswith("(greedy: BLEU 33), chrF2++ only seen")
-    assert head.at_least == {"literature BLEU": 35.4}
-    assert head.takes == "7.4 minutes, alone"
+def test_what_a_header_says(tmp_path: Path) -> None:
+    header = read_header(as_file(tmp_path, GOOD))
+    assert header.average == ["--last", "10"]
+    assert header.evaluate == ["--split", "test", "--beam", "5", "--literature"]
+    assert header.expected == {"literature BLEU": 35.92, "exact sentences": 4.1}
+    assert header.reaches.endswith("(greedy: BLEU 33), chrF2++ only seen")
+    assert header.at_least == {"literature BLEU": 35.4}
+    assert header.takes == "7.4 minutes, alone"
 
 
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("# evaluate:", "# evalaute:", "its head lacks the line '# evaluate:'"),
-        ("# at least:.*\n", "", "its head lacks the line '# at least:'"),
-        ("# takes:.*\n", "", "its head lacks the line '# takes:'"),
+        ("# evaluate:", "# evalaute:", "its header lacks the line '# evaluate:'"),
+        ("# at least:.*\n", "", "its header lacks the line '# at least:'"),
+        ("# takes:.*\n", "", "its header lacks the line '# takes:'"),
         ("# takes:", "# at least:", "'at least:' appears twice"),
         (
             "reaches:   literature",
@@ -95,23 +95,23 @@ def test_a_head_that_says_nothing_clear(old: str, new: str, says: str, tmp_path:
     broken = re.sub(old, new, GOOD, count=1)
     assert broken != GOOD
     with pytest.raises(RecipeError) as error:
-        read_head(as_file(tmp_path, broken))
+        read_header(as_file(tmp_path, broken))
     assert says in str(error.value)
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda file: file.stem)
 def test_the_shipped_recipes(recipe: Path) -> None:
-    head = read_head(recipe)
-    for measure, bar in head.at_least.items():
-        assert bar <= head.expected[measure]
+    header = read_header(recipe)
+    for measure, bar in header.at_least.items():
+        assert bar <= header.expected[measure]
     config = load_config(recipe, [])
-    if head.average:
-        assert int(head.average[1]) <= config.checkpoint.keep
+    if header.average:
+        assert int(header.average[1]) <= config.checkpoint.keep
     text = recipe.read_text(encoding="utf-8")
     assert f"\n# mt train --config configs/{recipe.name}" in text
     # The command line's own parser, which raises for an option that it does not know.
     evaluate = typer.main.get_command(app).commands["evaluate"]  # type: ignore[attr-defined]
-    evaluate.make_context("evaluate", list(head.evaluate))
+    evaluate.make_context("evaluate", list(header.evaluate))
 
 
 @pytest.mark.parametrize("name", ["multi30k-de-en", "multi30k-de-en-word"])
@@ -126,7 +126,7 @@ def test_twins_differ_in_the_languages_alone(name: str) -> None:
 
 @pytest.fixture
 def recipe(tmp_path: Path, tiny_config_file: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Write a recipe of a second, with these lines in its head, among ``configs/``."""
+    """Write a recipe of a second, with these lines in its header, among ``configs/``."""
     monkeypatch.chdir(tmp_path)
     Path("configs").mkdir()
     options = tiny_config_file.read_text(encoding="utf-8")
@@ -242,7 +242,7 @@ def test_what_cannot_be_run(recipe: Callable[[str], None], call: Reproduce) -> N
     recipe("# reaches: not measured\n")
     answer = "scripts/reproduce: there is no recipe 'tyni', only tiny.\n"
     assert call("tyni") == (2, "", answer)
-    answer = "scripts/reproduce: configs/tiny.yaml: its head lacks the line '# evaluate:'.\n"
+    answer = "scripts/reproduce: configs/tiny.yaml: its header lacks the line '# evaluate:'.\n"
     assert call("tiny") == (2, "", answer)
     recipe("# evaluate: --split test\n# reaches: not measured\n")
     code, _, err = call("tiny --set model.d_modell=3")

@@ -1,4 +1,4 @@
-"""A tiny model with its loss, ragged batches, and encoded pairs."""
+"""A tiny model with its loss, and ragged batches."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +9,6 @@ import torch
 
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import Batch, collate
-from mt.data.batches.dataset import EncodedPairs, EncodedSentences
 from mt.training.loss import Objective
 from mt.transformer.build import build_transformer
 
@@ -52,21 +51,5 @@ def make_batches(sentence_pairs: list[tuple[list[int], list[int]]]) -> Callable[
         ends = np.cumsum(sizes)
         groups = [sentence_pairs[end - size : end] for size, end in zip(sizes, ends, strict=True)]
         return [collate([src for src, _ in group], [tgt for _, tgt in group]) for group in groups]
-
-    return make
-
-
-@pytest.fixture
-def make_pairs() -> Callable[[int], EncodedPairs]:
-    """So many pairs of random lengths, each with its own number as the first id on both sides."""
-
-    def make(num_pairs: int) -> EncodedPairs:
-        generator = np.random.default_rng(6)
-
-        def side() -> EncodedSentences:
-            sentences = [[100 + i, *[5] * int(generator.integers(0, 9))] for i in range(num_pairs)]
-            return EncodedSentences.of(sentences)
-
-        return EncodedPairs(side(), side())
 
     return make

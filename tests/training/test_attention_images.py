@@ -13,13 +13,11 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 )
 
 from mt.config.config import Config
-from mt.data.corpus import load_split
 from mt.inference.attention import sentence_attention
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.training import attention_images as module
 from mt.training.attention_images import attention_images
-from mt.transformer.transformer import Transformer
 
 
 @pytest.fixture
@@ -97,14 +95,3 @@ def test_any_text_can_be_drawn(
     [image] = attention_images(translator, rows)
     assert image.dtype == np.uint8
     assert image.ndim == 3
-
-
-def test_the_mode_of_the_model_is_restored(translator: Translator) -> None:
-    rows = load_split(translator.config.data, "validation")
-    model = translator.plain_model
-    assert isinstance(model, Transformer)
-    evaluated = attention_images(translator, rows)
-    model.train()
-    for image, same in zip(attention_images(translator, rows), evaluated, strict=True):
-        np.testing.assert_array_equal(image, same)
-    assert model.training

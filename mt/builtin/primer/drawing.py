@@ -232,9 +232,10 @@ class Drawing:
         choices: Choices = ((THE, _ONE),) * 8 + ((THIS, _ONE),) + (() if known else ((A, _ONE),) * 2)
         return place, self._noun_phrase(place.noun, choices, adjectives=0.15, owned=0.25)
 
-    def thing(self, noun: Noun, *, adjectives: float = 0.0) -> Phrase:
+    def thing(self, noun: Noun) -> Phrase:
         """A definite noun phrase: "the apple", "these apples", "my apples"."""
-        return self._noun_phrase(noun, _KNOWN if noun.plural else _SUBSTANCE_KNOWN, adjectives, owned=0.25)
+        choices = _KNOWN if noun.plural else _SUBSTANCE_KNOWN
+        return self._noun_phrase(noun, choices, adjectives=0.0, owned=0.25)
 
     def _noun_phrase(self, noun: Noun, choices: Choices, adjectives: float, owned: float = 0.4) -> Phrase:
         if not noun.classes.isdisjoint(_UNIQUE) and choices is not _NEW and choices is not _DENIED:

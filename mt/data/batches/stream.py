@@ -224,8 +224,9 @@ class BatchStream:
 
     def _batch(self, indices: Indices, epoch: int, number: int) -> Batch:
         """The batch at a position; everything random in it is seeded by the position."""
-        hidden = np.random.default_rng(derived_seed("hidden words", self._seed, epoch, number))
-        batch = self.batch_of(indices, epoch, hidden)
+        # Another name for this purpose would draw other words in every run.
+        generator = np.random.default_rng(derived_seed("hidden words", self._seed, epoch, number))
+        batch = self.batch_of(indices, epoch, generator)
         return replace(batch, dropout_seed=derived_seed("dropout", self._seed, epoch, number))
 
     def num_steps(self, epoch: int) -> int:

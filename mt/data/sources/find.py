@@ -1,7 +1,6 @@
 """What ``data.path`` means: a built-in corpus, something on disk, or a corpus on the Hugging Face Hub."""
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from mt.config.data import DataConfig
 from mt.config.sources import parse_mix
 from mt.data.sources.files import table_format
 from mt.data.sources.hub import hub_source
+from mt.data.sources.hub_access import HUB_ID
 from mt.data.sources.local import are_two_files, find_local, find_pattern, find_two_files, neighbours
 from mt.data.sources.source import SPLITS, NumberedPair, Part, Source, Split, did_you_mean
 from mt.data.sources.tables import Columns
@@ -30,8 +30,6 @@ NUM_PAIRS: dict[str, dict[Split, int]] = {
     REVERSE: {"train": 20_000, "validation": 500, "test": 1_000},
     REVERSE_CHARACTERS: {"train": 20_000, "validation": 500, "test": 1_000},
 }
-
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 # Names from before Hub ids had a namespace, which tutorials still use.
 LEGACY_NAMES = {

@@ -14,7 +14,7 @@ import huggingface_hub.constants
 from datasets.exceptions import DatasetNotFoundError
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from mt.data.sources.hub_access import HubRepository, gated, in_one_line, newest_commit, quiet
+from mt.data.sources.hub_access import HubRepository, error_text, gated, newest_commit, quiet
 from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, did_you_mean, listed
 from mt.data.sources.tables import Columns, arrow_rows, needed_columns, row_pairs
 from mt.errors import DataError
@@ -93,7 +93,7 @@ def _load_cached(corpus: HubRepository) -> datasets.DatasetDict:
         loaded = datasets.load_dataset(corpus.hub_id, corpus.name)
     except ValueError as error:
         raise DataError(
-            f"The Hub cannot be reached, and {corpus} is not cached for this data.name: {in_one_line(error)}."
+            f"The Hub cannot be reached, and {corpus} is not cached for this data.name: {error_text(error)}."
         ) from None
     except Exception:
         raise _not_cached(corpus) from None
@@ -147,7 +147,7 @@ def _cached_commit(loaded: datasets.DatasetDict) -> str | None:
 
 def _unusable(corpus: HubRepository, error: Exception) -> DataError:
     return DataError(
-        f"{corpus} is on the Hub but `datasets` cannot load it: {in_one_line(error.__cause__ or error)}. "
+        f"{corpus} is on the Hub but `datasets` cannot load it: {error_text(error.__cause__ or error)}. "
         f"Try again, choose another corpus, or download its files and set data.path to their folder."
     )
 

@@ -1,6 +1,7 @@
 """Asking the Hugging Face Hub for the commit of a repository, and keeping its libraries quiet."""
 
 import logging
+import re
 import sys
 import threading
 import time
@@ -26,6 +27,8 @@ from mt.display import are_shown
 from mt.errors import DataError
 
 LOG = logging.getLogger(__name__)
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 SECONDS_BETWEEN_TRIES = 0.5
 
@@ -87,11 +90,11 @@ def newest_commit(repository: HubRepository, limit_seconds: float) -> str | None
                 "it is private and needs `hf auth login`), and no file or folder of that name here."
             )
         case HfHubHTTPError() if not _is_busy(answer):
-            raise DataError(f"{option}: the Hub refuses access to {repository}: {in_one_line(answer)}.")
+            raise DataError(f"{option}: the Hub refuses access to {repository}: {error_text(answer)}.")
     LOG.warning(
         "%s does not answer (%s): it is treated as offline, and only what is cached can be used.",
         huggingface_hub.constants.ENDPOINT,
-        in_one_line(answer),
+        error_text(answer),
     )
     huggingface_hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
     return None
@@ -133,7 +136,7 @@ def gated(repository: HubRepository) -> DataError:
     )
 
 
-def in_one_line(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The text of a library's error, as part of a sentence."""
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 

@@ -14,6 +14,8 @@ from mt.regular_files import is_utf8, named_path
 
 # train.jsonl, train.csv.gz, or a shard of a large table: train-00000-of-00003.parquet
 TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-(?P<num_pieces>\d+))?(?P<suffix>\.\w+?(\.gz)?)")
+LANGUAGES = re.compile(r"(?P<stem>.*)\.\{(?P<languages>[^{}/]*)\}(\.gz)?", re.DOTALL)
+WILDCARD = re.compile(r"[*?[]")
 
 
 def find_local(path: Path, config: DataConfig) -> Source | None:
@@ -163,10 +165,6 @@ def _text_file(stem: Path, language: str) -> Path | None:
         if path.is_file():
             return path
     return None
-
-
-LANGUAGES = re.compile(r"(?P<stem>.*)\.\{(?P<languages>[^{}/]*)\}(\.gz)?", re.DOTALL)
-WILDCARD = re.compile(r"[*?[]")
 
 
 def find_pattern(pattern: str, config: DataConfig) -> Source | None:

@@ -14,8 +14,7 @@ from huggingface_hub.errors import (
 )
 
 from mt.config.data import TokenizerConfig
-from mt.data.sources.find import HUB_ID
-from mt.data.sources.hub_access import HubRepository, gated, in_one_line, newest_commit, quiet
+from mt.data.sources.hub_access import HUB_ID, HubRepository, error_text, gated, newest_commit, quiet
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
 from mt.errors import DataError
 from mt.regular_files import named_path
@@ -54,7 +53,7 @@ def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Toke
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise DataError(
             f"tokenizer.path: {path} is not a usable tokenizer ({type(error).__name__}: "
-            f"{in_one_line(error)}). It must be a file written by the tokenizers library."
+            f"{error_text(error)}). It must be a file written by the tokenizers library."
         ) from None
 
 
@@ -122,7 +121,7 @@ def _download(hub_id: str, limit_seconds: float) -> Path:
         raise gated(HubRepository("model", hub_id)) from None
     except Exception as error:
         raise DataError(
-            f"tokenizer.path: the {FILE_NAME} of {hub_id} cannot be downloaded: {in_one_line(error)}."
+            f"tokenizer.path: the {FILE_NAME} of {hub_id} cannot be downloaded: {error_text(error)}."
         ) from None
     LOG.info("tokenizer: %s, at commit %s", hub_id, path.parent.name)
     return path

@@ -192,7 +192,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
         DataError: If a text is not valid Unicode, or no word is frequent enough.
     """
     makers = {
-        "word": _frequent_words,
+        "word": _word_tokenizer,
         "char": character_level,
         "bpe": byte_level_bpe,
         "bpe_metaspace": metaspace_bpe,
@@ -210,10 +210,13 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
         raise _not_unicode(error) from error
 
 
-def _frequent_words(
+def _word_tokenizer(
     texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool
 ) -> tokenizers.Tokenizer:
-    """The words by descending frequency, equally frequent ones in the order of their characters."""
+    """A tokenizer of the frequent words.
+
+    They are numbered by descending frequency, and equally frequent ones in the order of their characters.
+    """
     frequencies = count_words(texts, lowercase=lowercase)
     words = sorted(
         (word for word, frequency in frequencies.items() if frequency >= min_frequency),

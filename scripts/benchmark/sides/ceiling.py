@@ -1,4 +1,4 @@
-"""The fastest that this machine multiplies matrices, by which achieved arithmetic is judged."""
+"""The fastest that this machine multiplies matrices, with which achieved arithmetic is compared."""
 
 import time
 from collections.abc import Mapping

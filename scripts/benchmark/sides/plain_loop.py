@@ -1,4 +1,4 @@
-"""The training loop that everybody writes: forward, cross-entropy, backward, clip, Adam."""
+"""The training loop as it is usually written: forward, cross-entropy, backward, clip, Adam."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -51,7 +51,7 @@ def train(
         model: What has the parameters.
         logits_of: The model's forward pass: ``(B, T, V)``.
         session: Told of each step.
-        job: Where the workload lies, and on which device to train.
+        job: Has the folder of the workload, and the device.
     """
     workload = job.workload
     first = PaddedBatch.of(workload.pairs_of_batch(0), job.device)

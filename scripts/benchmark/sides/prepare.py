@@ -62,7 +62,7 @@ class Preparation:
     def make_workload(
         self, *, data: str, src: str, tgt: str, num_pairs: int, batch_tokens: int
     ) -> Mapping[str, Any]:
-        """Tokenizers, ids, batches, and the same as text for the toolkits that want text."""
+        """Tokenizers, ids, batches, and the same as text for the toolkits that need text."""
         corpus = load_corpus(DataConfig(path=data, src=src, tgt=tgt, num_train_pairs=num_pairs))
         train = corpus.train
         bpe = TokenizerConfig(kind="bpe", max_size=VOCABULARY_SIZE)

@@ -9,7 +9,7 @@ import torch
 
 from mt.data.batches.batch import Batch
 from mt.data.batches.bpe_dropout import BpeDropout
-from mt.data.batches.dataset import EncodedPairs
+from mt.data.batches.dataset import EncodedPairs, EncodedSentences
 from mt.data.batches.sampler import Share
 from mt.data.batches.stream import BatchStream
 from mt.errors import TrainingError
@@ -17,6 +17,22 @@ from mt.special_tokens import PAD_ID
 
 MakePairs = Callable[[int], EncodedPairs]
 Position = tuple[int, int]
+
+
+@pytest.fixture
+def make_pairs() -> Callable[[int], EncodedPairs]:
+    """So many pairs of random lengths, each with its own number as the first id on both sides."""
+
+    def make(num_pairs: int) -> EncodedPairs:
+        generator = np.random.default_rng(6)
+
+        def side() -> EncodedSentences:
+            sentences = [[100 + i, *[5] * int(generator.integers(0, 9))] for i in range(num_pairs)]
+            return EncodedSentences.of(sentences)
+
+        return EncodedPairs(side(), side())
+
+    return make
 
 
 def make_stream(pairs: EncodedPairs, num_micro_batches: int = 3, seed: int = 1) -> BatchStream:

@@ -1,4 +1,4 @@
-"""What a run remembers: counted right, written and read back, and the reasons to stop."""
+"""The counters of a run: counted right, written and read back, and the reasons to stop."""
 
 import json
 import math

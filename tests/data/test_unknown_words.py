@@ -7,31 +7,31 @@ from mt.data.batches.stream import BatchStream, replace_some_with_unk, replace_w
 from mt.special_tokens import UNK_ID
 
 SRC, TGT = np.array([10, 20, 30, 40], np.int32), np.array([50, 60, 70, 80, 90], np.int32)
-# 20 is translated by two words, 40 by none: only 10 with 50, and 30 with 90, may be hidden.
+# 20 is translated by two words, 40 by none: only 10 with 50, and 30 with 90, may be replaced.
 PLACES = np.array([0, 1, 1, -1, 2], np.int16)
 
 
-def test_only_words_linked_one_to_one_are_hidden_and_on_both_sides() -> None:
+def test_only_words_linked_one_to_one_are_replaced_and_on_both_sides() -> None:
     seen = set()
     for seed in range(60):
         src, tgt = replace_with_unk(SRC, TGT, PLACES, 1, np.random.default_rng(seed))
-        hidden = np.flatnonzero(src == UNK_ID).tolist()
-        assert np.flatnonzero(tgt == UNK_ID).tolist() == [{0: 0, 2: 4}[place] for place in hidden]
-        seen.add(tuple(hidden))
+        replaced = np.flatnonzero(src == UNK_ID).tolist()
+        assert np.flatnonzero(tgt == UNK_ID).tolist() == [{0: 0, 2: 4}[place] for place in replaced]
+        seen.add(tuple(replaced))
     assert seen == {(0,), (2,)}
     assert SRC.tolist() == [10, 20, 30, 40]
 
 
-def test_the_rarer_of_two_is_hidden_more_often() -> None:
+def test_the_rarer_of_two_is_replaced_more_often() -> None:
     generator = np.random.default_rng(1)
-    hidden = [
+    replaced = [
         int(replace_with_unk(SRC, TGT, PLACES, 1, generator)[0].tolist().index(UNK_ID)) for _ in range(1000)
     ]
     # Of two draws from two words, one in four is the more frequent twice.
-    assert 200 < hidden.count(0) < 300
+    assert 200 < replaced.count(0) < 300
 
 
-def test_nothing_is_hidden_where_nothing_is_linked() -> None:
+def test_nothing_is_replaced_where_nothing_is_linked() -> None:
     src, tgt = replace_with_unk(SRC, TGT, np.full(5, -1, np.int16), 3, np.random.default_rng(1))
     assert src is SRC
     assert tgt is TGT
@@ -47,7 +47,7 @@ def test_the_share_of_pairs_that_lose_a_word() -> None:
     assert [np.count_nonzero(ids == UNK_ID) for ids in tgt] == lost.tolist()
 
 
-def test_a_position_of_the_data_hides_the_same_words_whoever_comes_there() -> None:
+def test_a_position_of_the_data_replaces_the_same_words_whoever_comes_there() -> None:
     generator = np.random.default_rng(4)
     sentences = [generator.integers(4, 40, n).tolist() for n in generator.integers(2, 9, 40).tolist()]
     side = EncodedSentences.of(sentences)
@@ -65,7 +65,7 @@ def test_a_position_of_the_data_hides_the_same_words_whoever_comes_there() -> No
 
     first, second = stream(), stream()
     position = (0, 0)
-    hidden = 0
+    replaced = 0
     while position[0] < 2:
         batches, *rest = first.take(*position)
         # Another stream begins right here.
@@ -77,6 +77,6 @@ def test_a_position_of_the_data_hides_the_same_words_whoever_comes_there() -> No
             assert other.alignment is not None
             assert one.alignment.equal(other.alignment)
             assert (one.src_ids == UNK_ID).sum() == (one.labels == UNK_ID).sum()
-            hidden += int((one.src_ids == UNK_ID).sum())
+            replaced += int((one.src_ids == UNK_ID).sum())
         position = (rest[0], rest[1])
-    assert hidden > 20
+    assert replaced > 20
