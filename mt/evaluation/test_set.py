@@ -173,7 +173,8 @@ def load_standard_set(
 
 
 def _stripped_lines(file: str) -> list[str]:
-    with Path(file).open(encoding="utf-8") as lines:
+    # As sacreBLEU reads it: a carriage return does not end a line.
+    with Path(file).open(encoding="utf-8", newline="\n") as lines:
         return [line.strip() for line in lines]
 
 
