@@ -35,7 +35,7 @@ class EvaluationSet:
     """The corpus and the split, for messages."""
     sources: list[str]
     references: list[str]
-    """None of them is empty."""
+    """None of them is empty, and none has a line break."""
 
     @property
     def checksum(self) -> str:
@@ -110,6 +110,8 @@ def load_evaluation_set(
             pairs = load_split(other, split)
             stem, where = f"{stem}.{split}", f"{where}, {split}"
         sources, references = list(pairs["src"]), list(pairs["tgt"])
+    # As in the file of references: some of sacreBLEU's tokenizers join words at a hyphen before a line break.
+    references = [reference.replace("\n", " ") for reference in references]
     if leave_out_empty:
         kept = [i for i, reference in enumerate(references) if reference.strip()]
         sources, references = [sources[i] for i in kept], [references[i] for i in kept]
