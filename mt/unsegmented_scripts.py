@@ -13,6 +13,7 @@ _LETTER_OR_MARK = re.compile(f"[{_HAN}{_KANA}{_OTHERS}{_PUNCTUATION}]")
 # Thai, Lao, Burmese and Khmer have spaces between sentences, though not between words.
 _NO_SPACE_AFTER = re.compile(f"[{_HAN}{_KANA}{_PUNCTUATION}]")
 _NO_HAN = re.compile(f"[{_KANA}{_OTHERS}]")
+_WORD = re.compile(r"[^\W\d_]+")
 
 
 def split_letters(line: str) -> str:
@@ -34,8 +35,10 @@ def bleu_tokenizer(references: Sequence[str]) -> Literal["13a", "zh", "char"]:
     ``zh`` for Chinese, as at WMT; ``char`` for Japanese, Thai, Lao, Khmer and Burmese, because sacreBLEU's
     other tokenizers for these need dictionaries.
     """
-    text = "".join(references)
-    num_letters = sum(map(str.isalpha, text))
-    if 2 * len(_LETTER.findall(text)) <= num_letters:
+    text = "\n".join(references)
+    num_letters = len(_LETTER.findall(text))
+    # A letter of these scripts is nearly a word, and is therefore compared with the words of other scripts.
+    num_other_words = len(_WORD.findall(_LETTER.sub(" ", text)))
+    if num_letters <= num_other_words:
         return "13a"
     return "char" if 10 * len(_NO_HAN.findall(text)) > num_letters else "zh"

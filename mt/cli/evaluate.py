@@ -26,8 +26,8 @@ from mt.cli.outputs import refuse_missing_folder, refuse_overwriting
 from mt.display import counted, in_precision, visible
 
 if TYPE_CHECKING:
-    from mt.evaluation.analysis import ScoredSentence
-    from mt.evaluation.evaluate import Analysis, Evaluation
+    from mt.evaluation.analysis import Analysis, ScoredSentence
+    from mt.evaluation.evaluate import Evaluation
     from mt.run_directory import RunDirectory
 
 NUM_WORST_KEPT = 10

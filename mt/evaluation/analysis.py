@@ -4,6 +4,7 @@ A word is a token of BLEU (sacreBLEU's 13a tokens, cased). Punctuation marks are
 sentences are grouped by length; only `SourceWords` is limited to words with a letter or digit.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,16 @@ from unicodedata import normalize
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
-from mt.config.data import UnicodeForm
+from mt.config.config import Config
+from mt.data.corpus import Corpus, load_corpus
 from mt.display import track
+from mt.errors import DataError
 from mt.evaluation.scores import metrics_of_evaluation, score_by
+from mt.evaluation.test_set import EvaluationSet, warn_of_leaks, was_trained_with_another
+from mt.run_directory import RunDirectory
 from mt.unsegmented_scripts import split_letters
+
+LOG = logging.getLogger(__name__)
 
 # The smallest number of each group; the first group starts at 0.
 LENGTH_EDGES = (10, 20, 30, 40, 60)
@@ -61,26 +68,71 @@ class SourceWords:
     num_unknown_copied: int | None
 
 
+@dataclass(frozen=True)
+class Analysis:
+    """Which words and sentences a system translates well."""
+
+    length_ratio: float
+    """Words of the translations divided by words of the references."""
+    source_words: SourceWords
+    by_source_length: list[LengthGroup]
+    by_training_frequency: list[FrequencyGroup] | None
+    """None if the training corpus cannot be read."""
+
+
+def analyse_translations(
+    run: RunDirectory, config: Config, test_set: EvaluationSet, hypotheses: list[str]
+) -> Analysis:
+    """Analyse translations of a test set; the training corpus is read, and compared with the test set."""
+    sources, references = test_set.sources, test_set.references
+    form = config.cleaning.unicode_form
+    # Words are looked up in training text that was normalised before it was split into words.
+    src, output, expected = (
+        lines if form == "none" else [normalize(form, line) for line in lines]
+        for lines in (sources, hypotheses, references)
+    )
+    of_sources = of_targets = None
+    if corpus := _training_corpus(run, config):
+        warn_of_leaks(test_set, corpus.train, form)
+        of_sources = count_words(corpus.train["src"], src)
+        of_targets = count_words(corpus.train["tgt"], output + expected)
+    return Analysis(
+        length_ratio(hypotheses, references),
+        count_source_words(src, output, expected, of_sources),
+        by_source_length(sources, hypotheses, references),
+        None if of_targets is None else by_training_frequency(output, expected, of_targets),
+    )
+
+
+def _training_corpus(run: RunDirectory, config: Config) -> Corpus | None:
+    """The run's corpus as it is now; None if it is gone."""
+    try:
+        corpus = load_corpus(config.data, config.cleaning)
+    except DataError as error:
+        LOG.warning("unknown words and word frequencies need the training corpus and are left out: %s", error)
+        return None
+    if was_trained_with_another(run, "train", corpus.report.splits.train.fingerprint):
+        LOG.warning(
+            "%s was trained with another training text than this one, in which unknown words and word "
+            "frequencies are counted",
+            run.path,
+        )
+    return corpus
+
+
 def words(line: str) -> list[str]:
     """Split a line into the words that BLEU counts; in an unsegmented script each letter is a word."""
     return _TOKENIZE(split_letters(line)).split()
 
 
-def count_words(
-    lines: Iterable[str], vocabulary: Iterable[str], unicode_form: UnicodeForm = "none"
-) -> Counter[str]:
-    """How often each word of ``vocabulary``, also lines of text, occurs in ``lines`` in ``unicode_form``."""
-    in_form = {
-        word: word if unicode_form == "none" else normalize(unicode_form, word)
-        for line in vocabulary
-        for word in words(line)
-    }
-    counts = dict.fromkeys(in_form.values(), 0)
+def count_words(lines: Iterable[str], vocabulary: Iterable[str]) -> Counter[str]:
+    """How often each word of ``vocabulary``, also lines of text, occurs in ``lines``."""
+    counts = Counter({word: 0 for line in vocabulary for word in words(line)})
     for line in track(lines, "counting words", unit="lines"):
         for word in words(line):
             if word in counts:
                 counts[word] += 1
-    return Counter({word: counts[form] for word, form in in_form.items()})
+    return counts
 
 
 def length_ratio(hypotheses: Sequence[str], references: Sequence[str]) -> float:

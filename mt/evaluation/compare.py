@@ -23,7 +23,7 @@ from mt.evaluation.scores import (
     refuse_empty,
     refuse_too_many,
 )
-from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, read_lines
+from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, read_lines, warn_of_other_split
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
@@ -77,10 +77,13 @@ def run_comparison(
     if references is not None:
         test_set = _references_alone(systems, references)
     else:
-        config = _config_of(systems)
+        runs = _runs_of(systems)
         # Both are opened before reading the corpus, because training may remove a checkpoint at any time.
         loaded = [_load(system, checkpoint) if system.is_dir() else None for system in systems]
-        test_set = load_evaluation_set(config, split, path=data_path, name=data_name)
+        others = {str(run.path): config.data for run, config in runs}
+        test_set = load_evaluation_set(runs[0][1], split, path=data_path, name=data_name, others=others)
+        for run, _ in runs:
+            warn_of_other_split(run, test_set)
         sources = test_set.sources
     refuse_too_many(test_set.references)
     given = {system: read_lines(system) for system in systems if not system.is_dir()}
@@ -124,25 +127,29 @@ def _references_alone(systems: Sequence[Path], references: Path) -> EvaluationSe
     return found
 
 
-def _config_of(systems: Sequence[Path]) -> Config:
-    """The config of the first system that is a run, or is in one; all must have the same languages."""
-    runs = [_run_of(system)[0] for system in systems]
-    given = [run.require() for run, system in zip(runs, systems, strict=True) if system.is_dir()]
-    given = given or [run for run in runs if run.exists]
+def _runs_of(systems: Sequence[Path]) -> list[tuple[RunDirectory, Config]]:
+    """The systems that are runs, then those that are in one, with their configs.
+
+    Raises:
+        MtError: If there are none, or they have different languages.
+    """
+    runs = sorted(((_run_of(system)[0], system.is_dir()) for system in systems), key=lambda run: not run[1])
+    given = {run.path: run.require() for run, is_given in runs if is_given or run.exists}
     if not given:
         raise ConfigError(
             f"neither {systems[0]} nor {systems[1]} is in a run, so there is nothing to compare them with.",
             Remedy.GIVE_REFERENCES,
         )
-    config, *others = [load_config(run.config_file) for run in given]
+    (run, config), *others = [(run, load_config(run.config_file)) for run in given.values()]
     first = config.data
-    for other in [other.data for other in others]:
+    for other_run, other_config in others:
+        other = other_config.data
         if (other.src, other.tgt) != (first.src, first.tgt):
             raise ConfigError(
-                f"{given[0].path} translates from {first.src} to {first.tgt}, but {given[1].path} from "
+                f"{run.path} translates from {first.src} to {first.tgt}, but {other_run.path} from "
                 f"{other.src} to {other.tgt}: compare runs of the same languages."
             )
-    return config
+    return [(run, config), *others]
 
 
 def _run_of(system: Path) -> tuple[RunDirectory, str | None]:

@@ -18,23 +18,11 @@ from mt.atomic_files import write_output, write_text_atomically
 from mt.checkpoint.record import MODEL, Checkpoint
 from mt.config.config import Config
 from mt.config.load import load_config
-from mt.data.corpus import load_corpus
 from mt.data.sources.source import Split
 from mt.device import PrecisionName, choose_device
 from mt.display import markdown_table, markdown_text, progress_bar, visible
-from mt.errors import DataError, RunError
-from mt.evaluation.analysis import (
-    FrequencyGroup,
-    LengthGroup,
-    ScoredSentence,
-    SourceWords,
-    by_source_length,
-    by_training_frequency,
-    count_source_words,
-    count_words,
-    length_ratio,
-    worst_sentences,
-)
+from mt.errors import RunError
+from mt.evaluation.analysis import Analysis, ScoredSentence, analyse_translations, worst_sentences
 from mt.evaluation.record import (
     OtherCheckpoint,
     RecordedEvaluation,
@@ -49,7 +37,7 @@ from mt.evaluation.scores import (
     refuse_bad_seed,
     score_with_confidence,
 )
-from mt.evaluation.test_set import EvaluationSet, load_evaluation_set
+from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_other_split
 from mt.inference.loaded_model import LoadedModel, load_ensemble
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory, as_run
@@ -77,18 +65,6 @@ class Translations:
     """The references, one per line, for sacreBLEU's own command."""
     ensemble: list[str]
     """The folders of the other checkpoints that translated with this one."""
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """Which words and sentences a system translates well."""
-
-    length_ratio: float
-    """Words of the translations divided by words of the references."""
-    source_words: SourceWords
-    by_source_length: list[LengthGroup]
-    by_training_frequency: list[FrequencyGroup] | None
-    """None if the training corpus cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -167,13 +143,18 @@ def run_evaluation(
     config, folder = load_config(run.config_file), run.path.stat()
     # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
     loaded, *rest = load_ensemble([run, *others], checkpoint)
-    test_set = load_evaluation_set(config, split, path=data_path, name=data_name)
+    learnt = {str(other.path): model.config.data for other, model in zip(others, rest, strict=True)}
+    test_set = load_evaluation_set(config, split, path=data_path, name=data_name, others=learnt)
+    for each in (run, *others):
+        warn_of_other_split(each, test_set)
     device = choose_device(device)
     with distributed.connected(device.type):
         found = translate_set(
             run, loaded, test_set, device=device, beam=beam, precision=precision, others=rest
         )
-    evaluation = _score(found, test_set, config, literature=literature, analyse=analyse, num_worst=num_worst)
+    evaluation = _score(found, test_set, config, literature=literature, num_worst=num_worst)
+    if analyse:
+        evaluation = replace(evaluation, analysis=analyse_translations(run, config, test_set, found.lines))
     if others:
         return evaluation
     run.refuse_if_replaced(folder)
@@ -189,10 +170,9 @@ def _score(
     config: Config,
     *,
     literature: LiteratureScore | None,
-    analyse: bool,
     num_worst: int,
 ) -> Evaluation:
-    """Score and analyse translations; nothing is compared with other checkpoints."""
+    """Score translations; they are not analysed, and nothing is compared with other checkpoints."""
     if len(found.lines) > MAX_RESAMPLED_LINES:
         LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
     texts = test_set.sources, found.lines, test_set.references
@@ -209,7 +189,7 @@ def _score(
         literature=literature(*texts[1:], config.data.tgt) if literature else None,
         exact=exact_match(found.lines, test_set.references),
         exact_by_length=_exact_by_length(*texts) if test_set.where.startswith("builtin:reverse,") else None,
-        analysis=_analyse(config, *texts) if analyse else None,
+        analysis=None,
         worst=worst_sentences(*texts, num_worst),
         ensemble=found.ensemble,
     )
@@ -298,30 +278,6 @@ def _ensemble_name(others: Sequence[LoadedModel]) -> str:
 def _write_lines(file: Path, lines: Sequence[str]) -> None:
     """Write one text per line; line breaks become spaces, which does not change any score."""
     write_text_atomically(file, "".join(line.replace("\n", " ") + "\n" for line in lines))
-
-
-def _analyse(config: Config, sources: list[str], hypotheses: list[str], references: list[str]) -> Analysis:
-    frequencies = _training_frequencies(config, sources, hypotheses + references)
-    of_sources, of_targets = frequencies or (None, None)
-    return Analysis(
-        length_ratio(hypotheses, references),
-        count_source_words(sources, hypotheses, references, of_sources),
-        by_source_length(sources, hypotheses, references),
-        None if of_targets is None else by_training_frequency(hypotheses, references, of_targets),
-    )
-
-
-def _training_frequencies(
-    config: Config, sources: list[str], targets: list[str]
-) -> tuple[dict[str, int], dict[str, int]] | None:
-    """How often the words of these lines occur in the training data; None if its corpus is gone."""
-    try:
-        train = load_corpus(config.data, config.cleaning).train
-    except DataError as error:
-        LOG.warning("unknown words and word frequencies need the training corpus and are left out: %s", error)
-        return None
-    form = config.cleaning.unicode_form
-    return count_words(train["src"], sources, form), count_words(train["tgt"], targets, form)
 
 
 def _exact_by_length(

@@ -6,6 +6,7 @@ from dataclasses import replace
 import sacremoses  # type: ignore[import-untyped]
 from sacrebleu.metrics.bleu import BLEU
 
+from mt.display import visible
 from mt.evaluation.scores import Score, score_with_confidence
 
 
@@ -31,5 +32,6 @@ def literature_score(hypotheses: Sequence[str], references: Sequence[str], langu
     tokenized = literature_tokens(hypotheses, language), literature_tokens(references, language)
     (score,) = score_with_confidence(*tokenized, {"bleu": metric}).values()
     # sacreBLEU does not know about the preprocessing, and its own signature would say that case matters.
-    before = f"before:lowercase+normalize-punctuation+tokenize|sacremoses:{sacremoses.__version__}"
-    return replace(score, name="literature BLEU", signature=f"{score.signature}|{before}")
+    before = f"before:lowercase+normalize-punctuation+tokenize|lang:{visible(language)}"
+    signature = f"{score.signature}|{before}|sacremoses:{sacremoses.__version__}"
+    return replace(score, name="literature BLEU", signature=signature)

@@ -1,25 +1,34 @@
 """Test sets: a split of the run's corpus, another corpus, or a standard test set of sacreBLEU."""
 
+import contextlib
 import hashlib
 import json
+import logging
 import re
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import datasets
 from sacrebleu.dataset import DATASETS
 
 from mt.config.config import Config
+from mt.config.data import DataConfig, UnicodeForm
+from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus import load_split, load_undivided
-from mt.data.sources.find import files_on_disk
+from mt.data.corpus_report import recorded_fingerprints
+from mt.data.pair_table import PairTable
+from mt.data.sources.find import LEGACY_NAMES, files_on_disk, find_source, mixed_sources
 from mt.data.sources.source import Split
 from mt.display import visible
 from mt.errors import ConfigError, DataError
 from mt.evaluation.scores import refuse_empty
 from mt.regular_files import read_text
+from mt.run_directory import RunDirectory
+
+LOG = logging.getLogger(__name__)
 
 # Ten million lines take about one billion bytes.
 _MAX_BYTES = 2**33
@@ -35,7 +44,11 @@ class EvaluationSet:
     """The corpus and the split, for messages."""
     sources: list[str]
     references: list[str]
-    """None of them is empty."""
+    """None of them is empty, and none has a line break."""
+    own_split: Split | None = None
+    """The split of the run's own corpus; None for another corpus."""
+    fingerprint: str | None = None
+    """That of the run's own validation or test split, comparable with its ``corpus.json``."""
 
     @property
     def checksum(self) -> str:
@@ -57,6 +70,7 @@ def load_evaluation_set(
     path: str | None = None,
     name: str | None = None,
     leave_out_empty: bool = False,
+    others: Mapping[str, DataConfig] | None = None,
 ) -> EvaluationSet:
     """Load a test set.
 
@@ -67,9 +81,11 @@ def load_evaluation_set(
             files without splits are used as a whole.
         name: The configuration of that corpus, if it is a Hub corpus with several.
         leave_out_empty: Leave out pairs with an empty reference, instead of refusing them.
+        others: The data that other models to be evaluated were trained on, by the name of the run.
 
     Raises:
-        ConfigError: If there is a name without a corpus, or all of the run's own files would be used.
+        ConfigError: If there is a name without a corpus, or training pairs of one of the runs would be used
+            as another split.
         DataError: If the corpus cannot be read, or a reference is empty.
         ValueError: If there is no split of that name.
     """
@@ -81,11 +97,15 @@ def load_evaluation_set(
             f"{name!r} is given as the configuration of a Hub corpus, but no corpus is: give its path "
             "as well, or leave the name out."
         )
+    own_split: Split | None = None
+    fingerprint: str | None = None
+    stem: str
     if path is None:
         pairs = load_split(data, split, config.cleaning)
-        stem: str = split
-        where = f"{data.path}, {split}"
+        stem, where, own_split = split, f"{data.path}, {split}", split
         sources, references = list(pairs["src"]), list(pairs["tgt"])
+        if split != "train":
+            fingerprint = _table(sources, references).fingerprint
     elif path.startswith(PREFIX):
         set_name = path.removeprefix(PREFIX)
         sources, references = load_standard_set(
@@ -98,23 +118,94 @@ def load_evaluation_set(
         changes = {"path": path, "name": name, "revision": None, "num_train_pairs": limit, "mix": None}
         other = data.model_copy(update=changes)
         stem, where = _for_file_name(Path(path).name), ", ".join([path, *([name] if name else [])])
-        whole = load_undivided(other)
-        if whole is not None:
-            if files_on_disk(other, ["train"]) & files_on_disk(data, ["train"]):
-                raise ConfigError(
-                    f"this run was trained on {path}, and all of it would be scored, not only what was held "
-                    "out. To score a split of the run, name no other corpus."
-                )
-            pairs = whole
-        else:
-            pairs = load_split(other, split)
+        pairs, is_whole = _load_other(other, split, {**(others or {}), "this run": data})
+        if not is_whole:
             stem, where = f"{stem}.{split}", f"{where}, {split}"
         sources, references = list(pairs["src"]), list(pairs["tgt"])
+    # As in the file of references: some of sacreBLEU's tokenizers join words at a hyphen before a line break.
+    references = [reference.replace("\n", " ") for reference in references]
     if leave_out_empty:
         kept = [i for i, reference in enumerate(references) if reference.strip()]
         sources, references = [sources[i] for i in kept], [references[i] for i in kept]
     refuse_empty(references, where)
-    return EvaluationSet(f"{stem}-{checksum_of(sources, references)}", visible(where), sources, references)
+    name = f"{stem}-{checksum_of(sources, references)}"
+    return EvaluationSet(name, visible(where), sources, references, own_split, fingerprint)
+
+
+def _load_other(
+    other: DataConfig, split: Split, learnt: Mapping[str, DataConfig]
+) -> tuple[datasets.Dataset, bool]:
+    """A split of another corpus, or all of a corpus without splits, and whether it is all.
+
+    Raises:
+        ConfigError: If it would be training data of one of the runs ``learnt``, given by their names.
+    """
+    whole = load_undivided(other)
+    for run, data in learnt.items():
+        # A split that the corpus lacks would be carved from its training pairs.
+        if _have_common_training_pairs(data, other) and (
+            whole is not None or split not in find_source(other).splits
+        ):
+            raise ConfigError(
+                f"{run} was trained on {other.path}, and may have learnt what would be scored. To score a "
+                "split of a run's own corpus, name no other corpus."
+            )
+    return (load_split(other, split), False) if whole is None else (whole, True)
+
+
+def _have_common_training_pairs(data: DataConfig, other: DataConfig) -> bool:
+    # A corpus on the Hub has no files here.
+    ids = {(LEGACY_NAMES.get(each.path, each.path), each.name) for each, _ in mixed_sources(data)}
+    is_source = (LEGACY_NAMES.get(other.path, other.path), other.name) in ids
+    return is_source or bool(files_on_disk(other, ["train"]) & files_on_disk(data, ["train"]))
+
+
+def _table(sources: Sequence[str], references: Sequence[str]) -> PairTable:
+    table = PairTable()
+    for pair in zip(sources, references, strict=True):
+        table.append(*pair)
+    return table
+
+
+def was_trained_with_another(run: RunDirectory, split: Split, fingerprint: str) -> bool:
+    """Whether ``corpus.json`` says that a split of the run's corpus had other pairs; False if unknown."""
+    with contextlib.suppress(OSError, ValueError):
+        return recorded_fingerprints(run.read_corpus_report()).get(split, fingerprint) != fingerprint
+    return False
+
+
+def warn_of_other_split(run: RunDirectory, test_set: EvaluationSet) -> None:
+    """Log a warning if a run held out other pairs than these, and so may have been trained on them.
+
+    Nothing is logged about a training split, nor about a test set from another corpus.
+    """
+    split, fingerprint = test_set.own_split, test_set.fingerprint
+    if split and fingerprint and was_trained_with_another(run, split, fingerprint):
+        LOG.warning(
+            "%s was trained with another %s split than this one, and may have been trained on some of these "
+            "sentences",
+            run.path,
+            split,
+        )
+
+
+def warn_of_leaks(test_set: EvaluationSet, train: datasets.Dataset, unicode_form: UnicodeForm) -> None:
+    """Log a warning if pairs of a test set are also in the training data, which has this Unicode form.
+
+    Nothing is logged about the training split itself.
+    """
+    if test_set.own_split == "train":
+        return
+    check = LeakCheck({"": _table(test_set.sources, test_set.references).to_dataset()}, unicode_form)
+    check.search(train)
+    if num_leaked := check.report()[""].pair.normalised:
+        LOG.warning(
+            "also in the training data: %s of the %s pairs of %s (ignoring case, spacing and punctuation), "
+            "which raises the scores",
+            f"{num_leaked:,}",
+            f"{len(test_set.sources):,}",
+            test_set.where,
+        )
 
 
 def read_lines(file: Path) -> list[str]:
@@ -173,11 +264,12 @@ def load_standard_set(
 
 
 def _stripped_lines(file: str) -> list[str]:
-    with Path(file).open(encoding="utf-8") as lines:
+    # As sacreBLEU reads it: a carriage return does not end a line.
+    with Path(file).open(encoding="utf-8", newline="\n") as lines:
         return [line.strip() for line in lines]
 
 
-@contextmanager
+@contextlib.contextmanager
 def _explain_failure(name: str, folder: str, timeout_seconds: float) -> Iterator[None]:
     before = socket.getdefaulttimeout()
     # sacreBLEU would wait forever for a server that does not answer.

@@ -99,7 +99,7 @@ def test_what_would_lose_the_scores_is_refused_before_translating(
     code, _, err = call("evaluate")
     assert (code, err.splitlines()[-1]) == (
         2,
-        "mt: SACREBLEU_SEED is 'abc' in the environment: set it to a whole number of at least 0, "
+        "mt: SACREBLEU_SEED is 'abc' in the environment: set it to a whole number of at least 1, "
         "or unset it.",
     )
     monkeypatch.setenv("SACREBLEU_SEED", "none")

@@ -193,7 +193,7 @@ def test_files_of_older_versions_have_no_checksum_and_are_compared(trained: RunD
 def test_sacrebleu_scores_the_two_files_alike(trained: RunDirectory, tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.jsonl"
     rows = [
-        ("the dog sees milk.", "der Hund\nsieht Milch."),
+        ("the dog sees milk.", "der Wach-\nhund sieht\nMilch."),
         ("Anna buys the car!", "Anna kauft\u2028das Auto!"),
         ("my aunt finds a house.", "meine Tante findet ein Haus."),
     ]

@@ -362,6 +362,14 @@ def test_the_training_split_is_the_cleaned_one(tmp_path: Path) -> None:
     assert load_evaluation_set(config, "train").sources == ["Go."]
 
 
+def test_references_are_those_of_the_file_that_is_written(tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text(json.dumps({"en": "a well-\nknown man", "de": "ein wohl-\nbekannter Mann"}))
+    config = a_config(DataConfig(path="gone", src="en", tgt="de"))
+    found = load_evaluation_set(config, "test", path=str(pairs))
+    assert found.references == ["ein wohl- bekannter Mann"]
+
+
 def test_pairs_without_a_reference_are_refused_or_left_out(tmp_path: Path) -> None:
     (tmp_path / "test.tsv").write_text("en\tde\nGo.\t\nStop.\tHalt.\n", encoding="utf-8")
     config, path = a_config(DataConfig(path="gone", src="en", tgt="de")), str(tmp_path / "test.tsv")

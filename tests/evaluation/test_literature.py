@@ -40,6 +40,12 @@ def test_case_does_not_count() -> None:
     assert sacrebleu.corpus_bleu(upper, [REFERENCES]).score < 50
 
 
+def test_the_signature_names_the_language_whose_rules_were_asked_for() -> None:
+    signatures = [literature_score(HYPOTHESES, REFERENCES, name).signature for name in ("de", "deu", "a\x1b")]
+    assert ["|lang:de|" in signatures[0], "|lang:deu|" in signatures[1]] == [True, True]
+    assert "|lang:a\\x1b|" in signatures[2]
+
+
 def test_a_language_without_rules_is_treated_as_english() -> None:
     assert literature_tokens(["Mr. X sees it."], "sdrow") == literature_tokens(["Mr. X sees it."], "en")
     # But not its contractions.

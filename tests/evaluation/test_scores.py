@@ -66,6 +66,14 @@ JAPANESE, NEARLY_JAPANESE = ["私は毎日日本語を勉強します。"], ["�
         (["Er sagt 你好 zu ihm heute."], ["Er sagte 你好 zu ihm heute."], "13a"),
         (["我用 PyTorch 学习机器翻译。"], ["我用 PyTorch 研究机器翻译。"], "zh"),
         (["12 + 3 = 15"], ["12 + 3 = 15"], "13a"),
+        # Most of the letters are Latin, but a Latin word has several of them.
+        (
+            ["使用 Dockerfile 创建 container image 并推送到 registry。"],
+            ["使用 Dockerfile 构建 container image 并推送到 registry。"],
+            "zh",
+        ),
+        (["image を Docker で実行します。"], ["container を Docker で実行します。"], "char"),
+        (["你好 means hello in Chinese"], ["你好 means hello in the Chinese"], "13a"),
     ],
 )
 def test_words_are_split_as_the_script_needs_it(

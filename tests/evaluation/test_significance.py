@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mt.errors import DataError
+from mt.errors import ConfigError, DataError
 from mt.evaluation import scores
-from mt.evaluation.scores import paired_bootstrap, score_with_confidence
+from mt.evaluation.scores import paired_bootstrap, refuse_bad_seed, score_with_confidence
 
 REFERENCES = [f"der {word} Hund läuft über die Straße Nummer {i}." for i, word in enumerate("abcdefghij" * 3)]
 GOOD = [line.replace("Hund", "Mund") if i % 5 == 0 else line for i, line in enumerate(REFERENCES)]
@@ -69,6 +69,18 @@ def test_scores_with_intervals_equal_the_command_line(
 
 def test_resampling_is_seeded() -> None:
     assert score_with_confidence(GOOD, REFERENCES) == score_with_confidence(GOOD, REFERENCES)
+
+
+def test_a_seed_that_sacrebleu_does_not_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in ("0", "00", "-1", "1.5", "", "abc"):
+        monkeypatch.setenv("SACREBLEU_SEED", seed)
+        with pytest.raises(ConfigError, match=f"SACREBLEU_SEED is '{seed}' .* a whole number of at least 1"):
+            refuse_bad_seed()
+    monkeypatch.setenv("SACREBLEU_SEED", "1")
+    refuse_bad_seed()
+    found = paired_bootstrap(BAD, GOOD, REFERENCES)
+    assert found == paired_bootstrap(BAD, GOOD, REFERENCES)
+    assert "seed:1|" in found["bleu"].second.signature
 
 
 def test_more_lines_than_fit_are_scored_without_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,3 +106,12 @@ def test_a_wrong_checksum_is_one_sentence(cache: Path, monkeypatch: pytest.Monke
     assert wmt14.md5
     with pytest.raises(DataError, match="it is damaged"):
         load_standard_set("wmt14", "fr", "en", timeout_seconds=1)
+
+
+def test_a_carriage_return_within_a_line_does_not_end_it(cache: Path) -> None:
+    wmt14: Any = DATASETS["wmt14"]
+    for field, text in (("src", "a\rb\nc\r\n"), ("ref", "x\ny\n")):
+        Path(wmt14._get_txt_file_path("en-de", field)).write_bytes(text.encode())
+    sources, references = load_standard_set("wmt14", "en", "de", timeout_seconds=1)
+    assert (sources, references) == (["a\rb", "c"], ["x", "y"])
+    assert sources == [line.strip() for line in wmt14.source("en-de")]

@@ -2,12 +2,17 @@
 
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import sacrebleu
 
+from mt.config.config import Config
+from mt.config.data import CleaningConfig, DataConfig, UnicodeForm
+from mt.config.training import TrainingConfig
 from mt.evaluation.analysis import (
     SourceWords,
+    analyse_translations,
     by_source_length,
     by_training_frequency,
     count_source_words,
@@ -15,6 +20,8 @@ from mt.evaluation.analysis import (
     length_ratio,
     words,
 )
+from mt.evaluation.test_set import load_evaluation_set
+from mt.run_directory import RunDirectory
 
 WORDS = [f"w{i}" for i in range(40)]
 
@@ -43,11 +50,29 @@ def test_only_words_of_the_vocabulary_are_counted() -> None:
     assert counts == {"b": 2, ".": 1, "d": 0}
 
 
-def test_words_are_counted_in_the_unicode_form_of_the_training_data() -> None:
-    decomposed, composed = "cafe\u0301", "café"
-    lines = [composed, f"{composed} {composed}"]
-    assert count_words(lines, [f"{decomposed} {composed}"], "NFC") == {decomposed: 3, composed: 3}
-    assert count_words(lines, [f"{decomposed} {composed}"]) == {decomposed: 0, composed: 3}
+@pytest.mark.parametrize(
+    ("form", "word", "written"),
+    [("NFC", "café", "cafe\u0301"), ("NFKC", "2024年のCPU...", "２０２４年のＣＰＵ…")],
+)
+def test_words_are_looked_up_in_the_unicode_form_of_the_training_data(
+    form: UnicodeForm, word: str, written: str, tmp_path: Path
+) -> None:
+    splits = {"train": [f"a {word}", f"b {word}", "c"], "validation": ["c"], "test": [f"a {written}"]}
+    for split, lines in splits.items():
+        rows = "".join(f"{line}\t{line}\n" for line in lines)
+        (tmp_path / f"{split}.tsv").write_text(f"en\tde\n{rows}", encoding="utf-8")
+    data = DataConfig(path=str(tmp_path), src="en", tgt="de")
+    for used, num_unknown in ((form, 0), ("none", 1)):
+        config = Config(
+            data=data, cleaning=CleaningConfig(unicode_form=used), training=TrainingConfig(max_steps=1)
+        )
+        test_set = load_evaluation_set(config, "test")
+        found = analyse_translations(RunDirectory(tmp_path / "run"), config, test_set, [f"c {word}"])
+        assert found.source_words.num_unknown is not None
+        assert bool(found.source_words.num_unknown) == bool(num_unknown)
+        groups = found.by_training_frequency
+        assert groups is not None
+        assert ("0" in [group.training_frequency for group in groups]) == bool(num_unknown)
 
 
 def test_groups_by_length_hold_every_sentence_once_and_score_as_sacrebleu_does() -> None:

@@ -1,0 +1,171 @@
+"""What a run was trained on says nothing about it: such test sets are refused or reported."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mt.config.config import Config
+from mt.config.data import DataConfig
+from mt.config.load import load_config
+from mt.config.training import TrainingConfig
+from mt.data.corpus import load_corpus
+from mt.data.corpus_report import to_json
+from mt.data.sources import find
+from mt.data.sources.source import Part, Source
+from mt.errors import ConfigError
+from mt.evaluation.analysis import analyse_translations
+from mt.evaluation.compare import run_comparison
+from mt.evaluation.evaluate import run_evaluation
+from mt.evaluation.test_set import load_evaluation_set, warn_of_other_split
+from mt.run_directory import RunDirectory
+
+CPU = torch.device("cpu")
+
+
+def a_config(data: DataConfig) -> Config:
+    return Config(data=data, training=TrainingConfig(max_steps=1))
+
+
+def write_folder(folder: Path, splits: dict[str, list[str]]) -> Path:
+    """A corpus of pairs whose two sides are the same."""
+    folder.mkdir()
+    for split, lines in splits.items():
+        rows = "".join(f"{line}\t{line}\n" for line in lines)
+        (folder / f"{split}.tsv").write_text(f"en\tde\n{rows}", encoding="utf-8")
+    return folder
+
+
+def test_training_pairs_are_not_scored_as_a_split_that_their_corpus_lacks(tmp_path: Path) -> None:
+    lines = [f"Sentence {number}." for number in range(400)]
+    whole = write_folder(
+        tmp_path / "whole", {"train": lines[:2], "validation": lines[2:4], "test": lines[4:6]}
+    )
+    part = write_folder(tmp_path / "part", {"train": lines[6:]})
+    # A mixed source is not carved, and neither is a corpus that gets its splits from another source.
+    for data in (DataConfig(path=str(whole), mix=str(part), src="en", tgt="de"),
+                 DataConfig(path=str(part), mix=str(whole), src="en", tgt="de")):  # fmt: skip
+        with pytest.raises(ConfigError, match=rf"this run was trained on {part}, .* name no other corpus"):
+            load_evaluation_set(a_config(data), "test", path=str(part))
+        assert load_evaluation_set(a_config(data), "test", path=str(whole)).sources == lines[4:6]
+        # Whoever names the training split means it.
+        assert load_evaluation_set(a_config(data), "train", path=str(part)).sources
+    other = a_config(DataConfig(path=str(whole), src="en", tgt="de"))
+    assert load_evaluation_set(other, "test", path=str(part)).where == f"{part}, test"
+
+
+def test_a_hub_corpus_that_was_mixed_in_is_not_scored_as_a_split_that_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def on_the_hub(hub_id: str, *arguments: Any, **options: Any) -> Source:
+        rows = [(number, f"a{number}", f"b{number}") for number in range(400)]
+        return Source("hub", {"train": [Part(hub_id, "row", rows)]})
+
+    monkeypatch.setattr(find, "hub_source", on_the_hub)
+    mix = "Helsinki-NLP/opus_books name=de-en"
+    config = a_config(DataConfig(path=str(tmp_path / "gone"), mix=mix, src="en", tgt="de"))
+    for path in ("Helsinki-NLP/opus_books", "opus_books"):
+        with pytest.raises(ConfigError, match=f"this run was trained on {path}, "):
+            load_evaluation_set(config, "test", path=path, name="de-en")
+    assert load_evaluation_set(config, "test", path="opus_books", name="de-fr").sources
+
+
+@pytest.fixture
+def mixed(trained: RunDirectory, tmp_path: Path) -> tuple[RunDirectory, Path]:
+    """A copy of the run whose config mixes in a file, and that file."""
+    file = tmp_path / "mixed.jsonl"
+    file.write_text('{"en": "Anna sees milk.", "de": "Anna sieht Milch."}\n')
+    run = RunDirectory(Path(shutil.copytree(trained.path, tmp_path / "other")))
+    text = run.config_file.read_text(encoding="utf-8")
+    run.config_file.write_text(text.replace("  mix: null", f"  mix: {file}"), encoding="utf-8")
+    return run, file
+
+
+def test_what_another_model_of_an_ensemble_was_trained_on_is_refused(
+    trained: RunDirectory, mixed: tuple[RunDirectory, Path]
+) -> None:
+    other, file = mixed
+    with pytest.raises(ConfigError, match=f"{other.path} was trained on {file}, "):
+        run_evaluation(trained, device=CPU, data_path=str(file), others=[other])
+    assert not list(trained.path.glob("hypotheses.*"))
+
+
+def test_what_one_of_two_compared_systems_was_trained_on_is_refused_in_both_orders(
+    trained: RunDirectory, mixed: tuple[RunDirectory, Path]
+) -> None:
+    other, file = mixed
+    translations = other.path / "translations.txt"
+    translations.write_text("Anna sieht Milch.\n")
+    for system in (other.path, translations):
+        for systems in ((trained.path, system), (system, trained.path)):
+            with pytest.raises(ConfigError, match=f"{other.path} was trained on {file}, "):
+                run_comparison(systems, split="test", checkpoint="best", device=CPU, data_path=str(file))
+    assert not [*trained.path.glob("hypotheses.*"), *other.path.glob("hypotheses.*")]
+
+
+def test_runs_that_hold_out_other_sentences_are_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus = write_folder(tmp_path / "corpus", {"train": [f"Sentence {number}." for number in range(400)]})
+    runs: list[RunDirectory] = []
+    configs: list[Config] = []
+    for fraction in (0.05, 0.02, 0.05):
+        data = DataConfig(path=str(corpus), src="en", tgt="de", held_out_fraction=fraction)
+        configs.append(a_config(data))
+        runs.append(RunDirectory(tmp_path / f"run{len(runs)}"))
+        runs[-1].path.mkdir()
+        runs[-1].corpus_file.write_text(json.dumps(to_json(load_corpus(data).report)), encoding="utf-8")
+    test_set = load_evaluation_set(configs[0], "test")
+    assert set(test_set.sources) & set(load_corpus(configs[1].data).train["src"])
+    for run in (runs[0], runs[2], RunDirectory(tmp_path / "unknown")):
+        warn_of_other_split(run, test_set)
+    warn_of_other_split(runs[1], load_evaluation_set(configs[0], "train"))
+    assert caplog.text == ""
+    warn_of_other_split(runs[1], test_set)
+    assert f"{runs[1].path} was trained with another test split than this one" in caplog.text
+
+
+def test_a_corpus_that_has_changed_since_training_is_reported(
+    trained: RunDirectory, tiny_corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_evaluation(trained, device=CPU)
+    assert "was trained with another" not in caplog.text
+    corpus = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+    for side in ("en", "de"):
+        train, test = (
+            (corpus / f"{split}.{side}").read_text("utf-8").splitlines() for split in ("train", "test")
+        )
+        train[0], test[0] = test[0], train[0]
+        for split, lines in (("train", train), ("test", test)):
+            (corpus / f"{split}.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    text = trained.config_file.read_text(encoding="utf-8")
+    trained.config_file.write_text(text.replace(str(tiny_corpus), str(corpus)), encoding="utf-8")
+    run_evaluation(trained, device=CPU)
+    for split in ("training text", "test split"):
+        assert f"{trained.path} was trained with another {split} than this one" in caplog.text
+    caplog.clear()
+    other = RunDirectory(Path(shutil.copytree(trained.path, tmp_path / "other")))
+    run_comparison((trained.path, other.path), split="test", checkpoint="best", device=CPU)
+    for run in (trained, other):
+        assert f"{run.path} was trained with another test split" in caplog.text
+
+
+def test_scored_pairs_that_are_in_the_training_data_are_counted(
+    trained: RunDirectory, tiny_corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Copied under another name, and one of them written in another way.
+    src, tgt = ((tiny_corpus / f"train.{side}").read_text("utf-8").splitlines()[:2] for side in ("en", "de"))
+    pairs = [(src[0], tgt[0]), (src[1].upper(), tgt[1].upper()), ("quite another", "etwas ganz anderes")]
+    file = tmp_path / "copy.jsonl"
+    file.write_text("".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in pairs), encoding="utf-8")
+    config = load_config(trained.config_file)
+    test_set = load_evaluation_set(config, "test", path=str(file))
+    analyse_translations(trained, config, test_set, test_set.references)
+    assert f"also in the training data: 2 of the 3 pairs of {file}" in caplog.text
+    caplog.clear()
+    own = load_evaluation_set(config, "train")
+    analyse_translations(trained, config, own, own.references)
+    assert "also in the training data" not in caplog.text
