@@ -14,6 +14,7 @@ from mt.cli.options import RUNS, parse_duration
 from mt.errors import ConfigError, MtError
 
 if TYPE_CHECKING:
+    from mt.config.config import Config
     from mt.run_directory import RunDirectory
     from mt.training.run import Outcome
 
@@ -84,7 +85,7 @@ def train(
         loaded, directory, restart=restart, from_checkpoint=from_checkpoint, max_seconds=max_seconds
     )
     if processes.is_first():
-        _report(outcome, directory, restart=restart, branches_off=from_checkpoint is not None)
+        _report(outcome, directory, loaded, restart=restart, branches_off=from_checkpoint is not None)
     raise typer.Exit(outcome.exit_code)
 
 
@@ -105,10 +106,21 @@ def _say_how_to_resume(outcome: "Outcome", *, restart: bool, branches_off: bool)
     say(f"The same command{without} resumes the run.")
 
 
-def _report(outcome: "Outcome", run: "RunDirectory", *, restart: bool, branches_off: bool) -> None:
+def _report(
+    outcome: "Outcome", run: "RunDirectory", config: "Config", *, restart: bool, branches_off: bool
+) -> None:
     """Print what to do next; the log says how the run ended."""
+    from mt.training.schedule import has_ended
+
     if outcome.finished is None:
         _say_how_to_resume(outcome, restart=restart, branches_off=branches_off)
+        return
+    if outcome.was_finished and has_ended(outcome.counters.step, config.schedule):
+        also = "" if branches_off else ", or start over with --restart"
+        say(
+            f"{run.path} is finished: {outcome.finished}. Its cosine schedule has ended as well: to train "
+            f"longer, raise that limit and schedule.total_steps in another run with --run PATH{also}."
+        )
         return
     if outcome.was_finished:
         also = " and leave out --from-checkpoint" if branches_off else "; to start over, add --restart"
