@@ -2,8 +2,10 @@
 
 import ctypes
 import os
+import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -21,6 +23,8 @@ Result = TypeVar("Result")
 
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
+
+_OWN_GROUP, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def choose_device(name: str | torch.device) -> torch.device:
@@ -161,6 +165,31 @@ def is_out_of_memory(error: RuntimeError) -> bool:
         "Storage size calculation overflowed",
     )
     return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in texts)
+
+
+def left_by_memory_limits() -> int | None:
+    """Bytes that the limits of a container or a batch job leave to this process; None if there are none.
+
+    They are those of Linux's control groups, version 2, of which a limit that cannot be read counts as none.
+    """
+    try:
+        own = re.search(r"^0::/(.*)$", _OWN_GROUP.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    group = Path(own[1] if own else "")
+    left = []
+    # The groups above may have limits too. In a container, the path may be the one on its host.
+    for folder in (group, *group.parents):
+        # ValueError: "max" is no limit.
+        with suppress(OSError, ValueError, KeyError):
+            most, taken, figures = (
+                (_GROUPS / folder / f"memory.{name}").read_text() for name in ("max", "current", "stat")
+            )
+            figure = dict(line.split() for line in figures.splitlines())
+            # What is cached of files is freed when memory is needed.
+            cached = int(figure["active_file"]) + int(figure["inactive_file"])
+            left.append(max(0, int(most) - int(taken) + cached))
+    return min(left, default=None)
 
 
 def split_on_out_of_memory(

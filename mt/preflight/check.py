@@ -150,6 +150,8 @@ def _largest_section(trial: Trial, stream: BatchStream, epoch: Epoch, model_size
         ("gradients", size(weights)),
         ("moments", size(FLOAT_BYTES * model_size.num_moments)),
     ]
+    if model_size.num_averages:
+        rows.append(("average", size(FLOAT_BYTES * model_size.num_averages)))
     if step.activations is not None and step.peak is not None:
         rows.append(("activations", f"{size(step.activations)}, measured"))
         rows.append(("total", f"{size(step.peak)} at the peak, measured"))

@@ -17,7 +17,7 @@ from mt.data.batches.dataset import EncodedPairs
 from mt.data.batches.sampler import Indices
 from mt.data.batches.stream import BatchStream
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import Precision, is_out_of_memory, keep_freed_memory
+from mt.device import Precision, is_out_of_memory, keep_freed_memory, left_by_memory_limits
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import Pace
@@ -153,8 +153,9 @@ def refuse_too_large(size: ModelSize, device: torch.device) -> None:
     """
     needed, free = size.saved_bytes + FLOAT_BYTES * size.num_parameters, free_memory(device)
     if free is not None and needed > free:
+        kept = "gradients, moments and moving average" if size.num_averages else "gradients and moments"
         raise TrainingError(
-            f"the model's {size.num_parameters:,} parameters with their gradients and moments take "
+            f"the model's {size.num_parameters:,} parameters with their {kept} take "
             f"{needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB of memory are free. Lower model.d_model, "
             "model.d_ff or tokenizer.max_size."
         )
@@ -348,7 +349,10 @@ def free_memory(device: torch.device) -> int | None:
     """Free bytes on this device; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return _field(_MEMINFO, "MemAvailable") if device.type == "cpu" else None
+    if device.type != "cpu":
+        return None
+    limits = _field(_MEMINFO, "MemAvailable"), left_by_memory_limits()
+    return min((free for free in limits if free is not None), default=None)
 
 
 def taken_memory(device: torch.device) -> int | None:

@@ -128,6 +128,19 @@ def test_the_time_is_from_that_of_the_fastest_steps_on_an_idle_machine_to_that_o
     assert time.startswith("96.0 seconds to 4.0 minutes; at this speed 2.5 minutes of training and ")
 
 
+@pytest.mark.usefixtures("check")
+def test_a_moving_average_of_the_weights_is_in_the_table_of_memory(make_config: MakeConfig) -> None:
+    tables = [
+        section
+        for options in ((), ("training.ema_decay=0.9",))
+        for section in preflight(make_config(*options), RunDirectory(Path("runs/tiny")))
+        if section.title == "the largest batches, and memory"
+    ]
+    without, averaged = tables
+    assert not any("average" in line for line in without.lines)
+    assert value_of(averaged, "average") == value_of(averaged, "weights")
+
+
 def test_a_run_that_exists_shows_how_much_is_done(
     check: Check, make_config: MakeConfig, tmp_path: Path
 ) -> None:
