@@ -4,7 +4,7 @@ import ctypes
 import os
 import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -28,6 +28,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
 _MEMINFO = Path("/proc/meminfo")
+_OWN_GROUP, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def choose_device(name: str | torch.device) -> torch.device:
@@ -271,7 +272,10 @@ def free_memory(device: torch.device) -> int | None:
     """Free bytes on this device; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return _field(_MEMINFO, "MemAvailable") if device.type == "cpu" else None
+    if device.type != "cpu":
+        return None
+    limits = _field(_MEMINFO, "MemAvailable"), _left_by_memory_limits()
+    return min((free for free in limits if free is not None), default=None)
 
 
 def taken_memory(device: torch.device) -> int | None:
@@ -299,6 +303,31 @@ def forget_peak(device: torch.device) -> bool:
     except OSError:
         return False
     return device.type == "cpu"
+
+
+def _left_by_memory_limits() -> int | None:
+    """Bytes that the limits of a container or a batch job leave to this process; None if there are none.
+
+    They are those of Linux's control groups, version 2, of which a limit that cannot be read counts as none.
+    """
+    try:
+        own = re.search(r"^0::/(.*)$", _OWN_GROUP.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    group = Path(own[1] if own else "")
+    left = []
+    # The groups above may have limits too. In a container, the path may be the one on its host.
+    for folder in (group, *group.parents):
+        # ValueError: "max" is no limit.
+        with suppress(OSError, ValueError, KeyError):
+            most, taken, figures = (
+                (_GROUPS / folder / f"memory.{name}").read_text() for name in ("max", "current", "stat")
+            )
+            figure = dict(line.split() for line in figures.splitlines())
+            # What is cached of files is freed when memory is needed.
+            cached = int(figure["active_file"]) + int(figure["inactive_file"])
+            left.append(max(0, int(most) - int(taken) + cached))
+    return min(left, default=None)
 
 
 def _field(file: Path, name: str) -> int | None:

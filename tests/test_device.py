@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import mt.device
 from mt.device import (
+    _left_by_memory_limits,
     attention_dtype,
     choose_device,
     choose_search_precision,
@@ -234,3 +236,67 @@ def test_a_precision_that_the_device_lacks_is_refused_with_a_way_out(
     with pytest.raises(DeviceError, match=rf"precision {name} needs .*{needed}.*{device}") as refused:
         choose_search_precision(name, torch.device(device))  # type: ignore[arg-type]
     assert refused.value.remedies == (Remedy.OTHER_PRECISION,)
+
+
+@pytest.fixture
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, dict[str, str]], None]:
+    """Makes this process one of a control group, whose files and those of its parents these are."""
+
+    def make(own: str, files: dict[str, str]) -> None:
+        (tmp_path / "own").write_text(own)
+        for name, text in files.items():
+            (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "groups" / name).write_text(text)
+
+    monkeypatch.setattr(mt.device, "_OWN_GROUP", tmp_path / "own")
+    monkeypatch.setattr(mt.device, "_GROUPS", tmp_path / "groups")
+    return make
+
+
+def limited(folder: str, most: object, taken: int, cached: int = 0) -> dict[str, str]:
+    stat = f"anon {taken}\ninactive_file {cached}\nactive_file {cached}\n"
+    files = {"memory.max": f"{most}\n", "memory.current": f"{taken}\n", "memory.stat": stat}
+    return {f"{folder}{name}": text for name, text in files.items()}
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "left"),
+    [
+        # In a container, which sees its own group as the root, or has the path that its host knows.
+        ("0::/\n", limited("", 1000, 900), 100),
+        ("0::/docker/8f0\n", limited("", 1000, 900), 100),
+        ("0::/../8f0\n", limited("", 1000, 900), 100),
+        # In a batch job, the limit is that of a group above.
+        (
+            "1:name=systemd:/x\n0::/job_7/step_0\n",
+            limited("job_7/", 1000, 700) | limited("job_7/step_0/", "max", 600),
+            300,
+        ),
+        ("0::/job_7/step_0\n", limited("job_7/", 1000, 700) | limited("job_7/step_0/", 800, 690), 110),
+        # What is cached of files can be freed.
+        ("0::/\n", limited("", 1000, 900, cached=350), 800),
+        ("0::/\n", limited("", 1000, 1100), 0),
+        # No limit, or one that cannot be read.
+        ("0::/\n", limited("", "max", 900), None),
+        ("0::/\n", {"memory.max": "1000\n", "memory.current": "900\n"}, None),
+        ("0::/\n", limited("", 1000, 900) | {"memory.stat": "anon 900\n"}, None),
+        ("0::/\n", limited("", 1000, 900) | {"memory.stat": "not a pair\n"}, None),
+        ("0::/\n", {}, None),
+        ("9:memory:/job_7\n", {}, None),
+    ],
+)
+def test_memory_limits_of_containers_and_batch_jobs(
+    own: str,
+    files: dict[str, str],
+    left: int | None,
+    groups: Callable[[str, dict[str, str]], None],
+) -> None:
+    groups(own, files)
+    assert _left_by_memory_limits() == left
+
+
+def test_without_control_groups_no_memory_limit_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mt.device, "_OWN_GROUP", tmp_path / "none")
+    assert _left_by_memory_limits() is None

@@ -79,7 +79,7 @@ def test_no_run_is_reported_with_the_runs_beside_it(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_runs_and_a_checkpoint_are_no_runs(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "a")
+    make_run(tmp_path / "a")
     with pytest.raises(RunError, match=r"is not a run, but a folder of runs: a\.$"):
         RunDirectory(tmp_path).require()
     checkpoint = tmp_path / "a" / "checkpoints" / "step_0000002"

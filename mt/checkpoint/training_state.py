@@ -28,7 +28,7 @@ class SavedTraining:
     values: Mapping[str, Any]
     """Counters and other plain values, as in JSON."""
 
-    tensors: Mapping[str, Tensor]
+    tensors: dict[str, Tensor]
     """By kind and parameter, on the CPU; each has exactly the elements that its shape says."""
 
     is_format_1: bool = False

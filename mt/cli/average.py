@@ -25,7 +25,8 @@ def average(
 
     It is saved next to the checkpoints and replaces an average with the same newest checkpoint.
     If the run has fewer checkpoints than requested, all of them are averaged; the option
-    checkpoint.keep of the config sets how many are kept.
+    checkpoint.keep of the config sets how many are kept. An older one that is
+    only kept because it is the best is not one of the last.
     """
     show_logs()
     if last is not None and best is not None:

@@ -14,6 +14,7 @@ from mt.cli.options import RUNS, parse_duration
 from mt.errors import ConfigError, MtError
 
 if TYPE_CHECKING:
+    from mt.config.config import Config
     from mt.run_directory import RunDirectory
     from mt.training.run import Outcome
 
@@ -74,12 +75,8 @@ def train(
     max_seconds = parse_duration(max_time) if max_time is not None else None
     with _said_once_a_machine():
         loaded = load_config(config, overrides or [], label="--set")
-    if run is None and config.name == "config.yaml" and (config.parent / "checkpoints").is_dir():
-        own = quote(str(config.parent))
-        raise ConfigError(
-            f"{config} belongs to the run {config.parent}. To continue that run, add --run {own}; to train a "
-            "new one, name its directory with --run PATH."
-        )
+    if run is None:
+        _refuse_config_of_run(config)
     directory = as_run(run or RUNS / config.stem)
     if processes.is_first():
         directory.refuse_second_writer()
@@ -90,8 +87,17 @@ def train(
         loaded, directory, restart=restart, from_checkpoint=from_checkpoint, max_seconds=max_seconds
     )
     if processes.is_first():
-        _report(outcome, directory, restart=restart, branches_off=from_checkpoint is not None)
+        _report(outcome, directory, loaded, restart=restart, branches_off=from_checkpoint is not None)
     raise typer.Exit(outcome.exit_code)
+
+
+def _refuse_config_of_run(file: Path) -> None:
+    """Check that the config is not that of a run, which would begin another run named after the file."""
+    if file.name == "config.yaml" and (file.parent / "checkpoints").is_dir():
+        raise ConfigError(
+            f"{file} belongs to the run {file.parent}. To continue that run, add --run "
+            f"{quote(str(file.parent))}; to train a new one, name its directory with --run PATH."
+        )
 
 
 @contextmanager
@@ -111,10 +117,21 @@ def _say_how_to_resume(outcome: "Outcome", *, restart: bool, branches_off: bool)
     say(f"The same command{without} resumes the run.")
 
 
-def _report(outcome: "Outcome", run: "RunDirectory", *, restart: bool, branches_off: bool) -> None:
+def _report(
+    outcome: "Outcome", run: "RunDirectory", config: "Config", *, restart: bool, branches_off: bool
+) -> None:
     """Print what to do next; the log says how the run ended."""
+    from mt.training.schedule import has_ended
+
     if outcome.finished is None:
         _say_how_to_resume(outcome, restart=restart, branches_off=branches_off)
+        return
+    if outcome.was_finished and has_ended(outcome.counters.step, config.schedule):
+        also = "" if branches_off else ", or start over with --restart"
+        say(
+            f"{run.path} is finished: {outcome.finished}. Its cosine schedule has ended as well: to train "
+            f"longer, raise that limit and schedule.total_steps in another run with --run PATH{also}."
+        )
         return
     if outcome.was_finished:
         also = " and leave out --from-checkpoint" if branches_off else "; to start over, add --restart"

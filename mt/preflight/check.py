@@ -48,6 +48,7 @@ from mt.run_directory import RunDirectory
 from mt.seeding import seed_everything
 from mt.training.counters import Counters
 from mt.training.resume import foresee_resume_point
+from mt.training.schedule import has_ended
 from mt.training.step import explain_out_of_memory
 
 MOST_TIMED_STEPS = 40
@@ -66,11 +67,13 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[CheckSection]:
     run.refuse_unusable()
     point = foresee_resume_point(run, CheckpointStore(run.checkpoints_dir), config)
     if point and (reason := point.why_finished(config)):
-        yield CheckSection(
-            "the run",
-            [f"finished: {reason}"],
-            verdict="This run is finished: raise that limit to train it further.",
+        verdict = (
+            "This run is finished, and its cosine schedule has ended: to train longer, raise that limit and "
+            "schedule.total_steps in a new run."
+            if has_ended(point.checkpoint.step, config.schedule)
+            else "This run is finished: raise that limit to train it further."
         )
+        yield CheckSection("the run", [f"finished: {reason}"], verdict=verdict)
         return
     done = point.values.counters if point else None
     del point  # It has all weights.
@@ -147,6 +150,8 @@ def _largest_section(trial: Trial, stream: BatchStream, epoch: Epoch, model_size
         ("gradients", size(weights)),
         ("moments", size(FLOAT_BYTES * model_size.num_moments)),
     ]
+    if model_size.num_averages:
+        rows.append(("average", size(FLOAT_BYTES * model_size.num_averages)))
     if step.activations is not None and step.peak is not None:
         rows.append(("activations", f"{size(step.activations)}, measured"))
         rows.append(("total", f"{size(step.peak)} at the peak, measured"))
@@ -204,8 +209,10 @@ def _run_section(
             f"up to {size(needed)} of {'more ' if num_saved else ''}checkpoints; {size(free)} are free",
         ),
     ]
+    r_drop = config.useless_r_drop()
     found = [
         *busy,
+        *([r_drop] if r_drop else []),
         *warn_of_schedule(config, expected),
         *warn_of_directions(config, expected),
         *warn_of_validation(config, expected),

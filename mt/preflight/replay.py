@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from mt.checkpoint.directory import LATEST
 from mt.checkpoint.store import CheckpointStore
 from mt.data.batches.batch import collate
-from mt.errors import CheckpointError
+from mt.device import is_out_of_memory
+from mt.errors import CheckpointError, Remedy, TrainingError
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory
 from mt.training.bad_batches import BadBatch, read_bad_batch
 from mt.training.loss import Objective
-from mt.training.step import explain_out_of_memory
 
 
 @dataclass(frozen=True)
@@ -87,21 +87,22 @@ def replay(run: RunDirectory, file: Path, *, checkpoint: str | None, device: tor
     if checkpoint is None and bad.after_checkpoint in store.names():
         trained = load_model(run, bad.after_checkpoint)
     _take_weights_of_the_step(trained, store)
-    objective = Objective(trained.model).to(device).eval()
-    batches = [collate(pairs.src_ids, pairs.tgt_ids).to(device) for pairs in bad.micro_batches]
-    num_target_tokens = sum(batch.num_target_tokens for batch in batches)
-    loss = 0.0
-    with explain_out_of_memory(config), _watching(objective) as watch:
-        for batch in batches:
-            batch_loss: Tensor = objective(batch, config.training.label_smoothing) / num_target_tokens
-            batch_loss.backward()  # type: ignore[no-untyped-call]
-            loss += float(batch_loss.detach())
-    gradients = [parameter.grad for parameter in objective.parameters() if parameter.grad is not None]
-    pairs = [
-        PairLoss(_loss(objective, src, tgt, device), src_tokenizer.decode(src), tgt_tokenizer.decode(tgt))
-        for micro_batch in bad.micro_batches
-        for src, tgt in zip(micro_batch.src_ids, micro_batch.tgt_ids, strict=True)
-    ]
+    with _explain_batch_too_large(bad, device):
+        objective = Objective(trained.model).to(device).eval()
+        batches = [collate(pairs.src_ids, pairs.tgt_ids).to(device) for pairs in bad.micro_batches]
+        num_target_tokens = sum(batch.num_target_tokens for batch in batches)
+        loss = 0.0
+        with _watching(objective) as watch:
+            for batch in batches:
+                batch_loss: Tensor = objective(batch, config.training.label_smoothing) / num_target_tokens
+                batch_loss.backward()  # type: ignore[no-untyped-call]
+                loss += float(batch_loss.detach())
+        gradients = [parameter.grad for parameter in objective.parameters() if parameter.grad is not None]
+        pairs = [
+            PairLoss(_loss(objective, src, tgt, device), src_tokenizer.decode(src), tgt_tokenizer.decode(tgt))
+            for micro_batch in bad.micro_batches
+            for src, tgt in zip(micro_batch.src_ids, micro_batch.tgt_ids, strict=True)
+        ]
     return Replay(
         bad,
         trained.checkpoint.name,
@@ -124,6 +125,21 @@ def _take_weights_of_the_step(trained: LoadedModel, store: CheckpointStore) -> N
             raise CheckpointError(
                 f"The training state of {saved.folder} belongs to another model: {error}."
             ) from error
+
+
+@contextmanager
+def _explain_batch_too_large(bad: BadBatch, device: torch.device) -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        remedies = [] if device.type == "cpu" else [Remedy.COMPUTE_ON_CPU]
+        raise TrainingError(
+            f"the batch of step {bad.step:,} does not fit, in float32 and unsplit, into the free memory of "
+            f"the device ({device.type}). Try again when no other program, such as the training, uses it.",
+            *remedies,
+        ) from error
 
 
 @torch.inference_mode()

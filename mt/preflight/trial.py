@@ -159,8 +159,9 @@ def refuse_too_large(size: ModelSize, device: torch.device) -> None:
     """
     needed, free = size.saved_bytes + FLOAT_BYTES * size.num_parameters, free_memory(device)
     if free is not None and needed > free:
+        kept = "gradients, moments and moving average" if size.num_averages else "gradients and moments"
         raise TrainingError(
-            f"the model's {size.num_parameters:,} parameters with their gradients and moments take "
+            f"the model's {size.num_parameters:,} parameters with their {kept} take "
             f"{needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB of memory are free. Lower model.d_model, "
             "model.d_ff or tokenizer.max_size."
         )

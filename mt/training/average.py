@@ -2,6 +2,7 @@
 
 import logging
 
+from mt.checkpoint.directory import BEST, read_pointer
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.load import load_config
@@ -15,7 +16,8 @@ LOG = logging.getLogger(__name__)
 def average_checkpoints(run: RunDirectory, number: int, *, best: bool) -> Checkpoint:
     """Average the last ``number`` checkpoints, or the ``number`` best ones; return the new checkpoint.
 
-    If there are fewer, all of them are averaged.
+    If there are fewer, all of them are averaged. An older checkpoint that is only kept because it is the best
+    is not one of the last.
 
     Raises:
         RunError: If there is no such run, or it is being trained and might remove the checkpoints.
@@ -25,12 +27,19 @@ def average_checkpoints(run: RunDirectory, number: int, *, best: bool) -> Checkp
     store = CheckpointStore(run.checkpoints_dir)
     with run.lock():
         store.tidy_up()
-        names = store.names()
+        names, config, what = store.names(), load_config(run.config_file), ""
+        if not best:
+            older, newer = names[: -config.checkpoint.keep], names[-config.checkpoint.keep :]
+            best_name = read_pointer(store.directory, BEST)
+            if best_name in older:
+                # It is only there because it is the best.
+                older.remove(best_name)
+                what = " apart from the best"
+            names = [*older, *newer][-number:]
         # A damaged checkpoint that would not be averaged is not in the way.
-        found = [store.require(name) for name in (names if best else names[-number:])]
-        what = ""
+        found = [store.require(name) for name in names]
         if best:
-            metric = load_config(run.config_file).validation.metric
+            metric = config.validation.metric
             what = f" with a validation {metric}"
             found = [checkpoint for checkpoint in found if metric in checkpoint.metrics]
             # A lower loss is better.

@@ -120,19 +120,19 @@ class Counters:
     def record_validation(self, value: float, metric: str) -> bool:
         """Record a new value of the metric; return whether it is the best so far.
 
-        A score of 0 that follows another 0 counts as better. Corpus BLEU is 0 as long as no sequence of four
-        words is right, which only says that a model may need more training.
+        Of checkpoints with a score of 0, the newest counts as the best, but that is no gain. Corpus BLEU is 0
+        if not one word is right, or if all translations together have no sequence of four words.
         """
+        is_tie_at_0 = metric != "loss" and value == self.best_value == 0
         better = (
             self.best_value is None
             or (math.isnan(self.best_value) and not math.isnan(value))
             or (value < self.best_value if metric == "loss" else value > self.best_value)
-            or (metric != "loss" and value == self.best_value == 0)
         )
         if better:
             self.best_value = value
         self.num_validations_without_gain = 0 if better else self.num_validations_without_gain + 1
-        return better
+        return better or is_tie_at_0
 
     def reached_limit(self, training: TrainingConfig, validation: ValidationConfig) -> str | None:
         """Why the run is finished, in words; None while it is not."""

@@ -5,9 +5,11 @@ import time
 
 from mt import distributed, processes
 from mt.config.config import Config
+from mt.config.training import ScheduleConfig
 from mt.data.batches.stream import BatchStream
 from mt.errors import Interrupted
 from mt.training.counters import Counters
+from mt.training.schedule import has_ended
 from mt.training.session import Session, diverged
 from mt.training.step import LaunchedStep, StepResult
 from mt.training.train_state import TrainState
@@ -27,12 +29,16 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
     config, counters = session.config, train_state.counters
     outcomes = _Outcomes(train_state, session)
     figures: dict[str, float] = {}
+    was_reported = False
     while True:
         # The checkpoint that was saved when the validation was interrupted does not have its scores.
         must_save = counters.owes_validation
         if not counters.owes_validation:
             if (finished := counters.reached_limit(config.training, config.validation)) is not None:
                 return finished
+            if not was_reported and has_ended(counters.step, config.schedule):
+                was_reported = True
+                _report_end_of_schedule(config.schedule)
             started = time.perf_counter()
             try:
                 session.interruption.check()
@@ -77,6 +83,14 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
             session.show(counters, validation)
         if must_save or is_best or _must_save(counters, config):
             session.save(train_state, figures, is_best=is_best)
+
+
+def _report_end_of_schedule(schedule: ScheduleConfig) -> None:
+    LOG.warning(
+        "the cosine schedule has reached zero at schedule.total_steps (%s): the model learns nothing in "
+        "further steps. To train longer, start a new run with a greater total.",
+        f"{schedule.total_steps:,}",
+    )
 
 
 def _must_validate(counters: Counters, config: Config) -> bool:

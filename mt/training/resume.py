@@ -48,6 +48,7 @@ class ResumePoint:
     weights: dict[str, Tensor]
     """The weights that were saved as the model, by name; empty once they are restored."""
     saved: SavedTraining
+    """The training state; without its tensors once they are restored."""
     values: SavedValues
     damaged: list[str]
     """What is damaged in later checkpoints, one sentence for each."""
@@ -68,7 +69,9 @@ class ResumePoint:
         try:
             with _explain_unusable(self.checkpoint):
                 train_state.restore(self.weights, self.saved, self.values)
-            self.weights.clear()  # The model has copies, and the run keeps this object.
+            # The model and the optimizers have what they need, and the run keeps this object.
+            self.weights.clear()
+            self.saved.tensors.clear()
         except ValueError as error:
             raise CheckpointError(
                 f"{self.checkpoint.folder} does not match the tokenizers in {run.path}: {error}. "
@@ -178,6 +181,11 @@ def report_resuming(
         )
     for difference in environment_differences(checkpoint.environment, environment):
         LOG.warning("resuming is not bit-exact, because this has changed: %s", difference)
+    if config.training.compile:
+        LOG.warning(
+            "resuming may not be bit-exact, because of training.compile: it chooses kernels by the first "
+            "batches of a session"
+        )
 
 
 def refuse_files_of_others(run: RunDirectory) -> None:

@@ -39,6 +39,7 @@ from mt.training.resume import (
     write_config,
 )
 from mt.training.run_log import log_file
+from mt.training.schedule import has_ended
 from mt.training.session import Session
 from mt.training.step import explain_out_of_memory
 from mt.training.train_state import TrainState, new_train_state
@@ -301,8 +302,24 @@ def _progress(
         progress.show_options(fixed_options(config))
         progress.show_corpus(prepared.report, prepared.dropped)
         num_epochs = total_steps / batches.num_steps(0) if total_steps else math.inf
-        if warning := short_of_one_direction(config, num_epochs):
-            LOG.warning("%s", warning)
+        for warning in (short_of_one_direction(config, num_epochs), config.useless_r_drop()):
+            if warning is not None:
+                LOG.warning("%s", warning)
+    # Other limits than training.max_steps only give about the number of steps.
+    # If it has ended already, the loop says so.
+    schedule = config.schedule
+    if (
+        total_steps
+        and has_ended(round(total_steps / 1.05), schedule)
+        and not has_ended(counters.step, schedule)
+    ):
+        LOG.warning(
+            "the cosine schedule reaches zero at schedule.total_steps (%s), but the limits of this run allow "
+            "about %s, and the model learns nothing in the steps after that. Lower the limit, or start a new "
+            "run with a greater total.",
+            f"{schedule.total_steps:,}",
+            counted(total_steps, "step"),
+        )
     return progress
 
 

@@ -39,6 +39,11 @@ def learning_rate(step: int, config: ScheduleConfig, *, d_model: int) -> float:
     return config.learning_rate * _after_warmup(step, config)
 
 
+def has_ended(step: int, config: ScheduleConfig) -> bool:
+    """Whether the learning rate of all steps after ``step`` is zero."""
+    return config.kind == "cosine" and config.total_steps is not None and step >= config.total_steps
+
+
 def _after_warmup(step: int, config: ScheduleConfig) -> float:
     """The factor on the peak learning rate at ``step``, which is after the warm-up."""
     match config.kind:

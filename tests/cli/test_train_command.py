@@ -44,6 +44,24 @@ def test_the_config_of_a_run_does_not_begin_another(call: Call, tiny_config_file
     assert Path("runs/tiny/checkpoints/step_0000002").is_dir()
 
 
+def test_a_finished_cosine_is_not_told_to_raise_a_limit(call: Call, tiny_config_file: Path) -> None:
+    options = ("--set", "schedule.kind=cosine", "--set", "schedule.total_steps=6")
+    train = ("train", "-c", tiny_config_file, *options)
+    for max_steps, advice in (
+        (4, "To train it further, raise that limit; to start over, add --restart."),
+        (6, "Its cosine schedule has ended as well: to train longer, raise that limit and "
+            "schedule.total_steps in another run with --run PATH, or start over with --restart."),
+    ):  # fmt: skip
+        limit = ("--set", f"training.max_steps={max_steps}")
+        assert call(*train, *limit)[0] == 0
+        code, _, err = call(*train, *limit)
+        reached = f"training.max_steps ({max_steps}) reached"
+        assert (code, err) == (0, f"runs/tiny is finished: {reached}. {advice}\n")
+    origin = ("--from-checkpoint", "runs/tiny/checkpoints/step_0000006", "--run", "runs/branch")
+    code, _, err = call(*train, "--set", "training.max_steps=6", *origin)
+    assert (code, "restart" in err, "in another run with --run PATH.\n" in err) == (0, False, True)
+
+
 def test_another_run_directory(call: Call, tiny_config_file: Path) -> None:
     assert call("train", "-c", tiny_config_file, "--run", "a/b", "--set", "training.max_steps=1")[0] == 0
     assert Path("a/b/checkpoints/step_0000001").is_dir()

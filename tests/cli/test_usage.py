@@ -1,5 +1,6 @@
 """Commands that are called wrongly, and what they answer; recipes; Ctrl-C."""
 
+import itertools
 import os
 import pty
 import re
@@ -70,7 +71,7 @@ def test_help_is_wrapped_to_the_terminal(call: Call, monkeypatch: pytest.MonkeyP
         text = call(command.callback.__name__, "--help")[1].partition("╭")[0]
         assert "[[" not in text
         lines = [line.strip() for line in text.splitlines()]
-        for line, following in zip(lines, lines[1:], strict=False):
+        for line, following in itertools.pairwise(lines):
             # Usages and exit codes have lines of their own.
             if line and following and not re.match(r"Usage: |\d+ ", following):
                 assert len(f"{line} {following.split()[0]}") > 76, line

@@ -212,6 +212,23 @@ def test_numbers_with_which_arithmetic_would_overflow_are_refused(
         config(**{section: {option: too_large}})
 
 
+@pytest.mark.parametrize(
+    ("dropout", "is_useless"),
+    [
+        ({}, True),
+        ({"attention_dropout": 0.1}, False),
+        ({"activation_dropout": 0.1}, False),
+        ({"word_dropout": 0.1}, False),
+        ({"dropout": 0.1}, False),
+    ],
+)
+def test_r_drop_without_any_dropout_is_useless(dropout: dict[str, float], is_useless: bool) -> None:
+    model = {"dropout": 0.0, **dropout}
+    found = config(model=model, training={"max_steps": 1, "r_drop": 5.0}).useless_r_drop()
+    assert (found is not None) == is_useless
+    assert config(model=model, training={"max_steps": 1, "simcut": 3.0}).useless_r_drop() is None
+
+
 def test_a_run_that_nothing_ends_is_refused_but_patience_ends_it() -> None:
     with pytest.raises(ValidationError, match="nothing ends this run"):
         config(training={"max_steps": None})

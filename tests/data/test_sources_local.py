@@ -361,7 +361,7 @@ def test_a_split_that_is_there_twice(tmp_path: Path) -> None:
 def test_one_file_is_not_two_sides(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\n")
     for other in ("a.txt", "./a.txt"):
-        loading_fails(f"{tmp_path}/a.txt,{tmp_path}/{other}", r"names one file twice, '.*/a\.txt', so source and")
+        loading_fails(f"{tmp_path}/a.txt,{tmp_path}/{other}", r"names one file twice, '.*/a\.txt', so")
 
 
 def test_a_file_that_is_not_a_corpus(tmp_path: Path) -> None:

@@ -128,6 +128,19 @@ def test_the_time_is_from_that_of_the_fastest_steps_on_an_idle_machine_to_that_o
     assert time.startswith("96.0 seconds to 4.0 minutes; at this speed 2.5 minutes of training and ")
 
 
+@pytest.mark.usefixtures("check")
+def test_a_moving_average_of_the_weights_is_in_the_table_of_memory(make_config: MakeConfig) -> None:
+    tables = [
+        section
+        for options in ((), ("training.ema_decay=0.9",))
+        for section in preflight(make_config(*options), RunDirectory(Path("runs/tiny")))
+        if section.title == "the largest batches, and memory"
+    ]
+    without, averaged = tables
+    assert not any("average" in line for line in without.lines)
+    assert value_of(averaged, "average") == value_of(averaged, "weights")
+
+
 def test_a_run_that_exists_shows_how_much_is_done(
     check: Check, make_config: MakeConfig, tmp_path: Path
 ) -> None:
@@ -141,6 +154,17 @@ def test_a_run_that_exists_shows_how_much_is_done(
     assert list(sections) == ["config", "the"]
     assert sections["the"].lines == ["finished: training.max_steps (4) reached"]
     assert sections["the"].verdict == "This run is finished: raise that limit to train it further."
+
+
+def test_a_finished_cosine_is_not_told_to_raise_a_limit(
+    check: Check, make_config: MakeConfig, tmp_path: Path
+) -> None:
+    options = "schedule.kind=cosine", "schedule.total_steps=6", "training.max_steps=6"
+    run_training(make_config(*options), RunDirectory(tmp_path / "runs" / "tiny"))
+    assert check(*options)["the"].verdict == (
+        "This run is finished, and its cosine schedule has ended: to train longer, raise that limit and "
+        "schedule.total_steps in a new run."
+    )
 
 
 def test_the_disk_needs_no_room_for_the_checkpoints_that_exist(
@@ -215,6 +239,7 @@ DUE = [
     ),
     (["validation.every_steps=13"], "validation.every_steps (13) is more than the run's 12 steps"),
     (["validation.patience=3"], "validation.patience (3) can never stop this run, which ends after 3"),
+    (["training.r_drop=5", "model.dropout=0"], "training.r_drop (5) compares two passes that differ only in"),
     (["training.batch_tokens=15"], "training.batch_tokens (15) is smaller than data.max_length (16)"),
     (["data.max_length=8"], "data.max_length (8) drops "),
     (["tokenizer.min_frequency=60"], "of the words in the test"),

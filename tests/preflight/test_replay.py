@@ -19,7 +19,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.batches.batch import Batch, collate
 from mt.device import Precision
-from mt.errors import DataError, RunError
+from mt.errors import DataError, Remedy, RunError, TrainingError
 from mt.inference.loaded_model import load_model
 from mt.preflight.replay import replay
 from mt.run_directory import RunDirectory
@@ -208,6 +208,38 @@ def test_weights_that_are_no_number_are_named(
     found = replay(run, file, checkpoint="latest", device=CPU)
     name = next(name for name, _ in load_model(run, "latest").model.decoder.named_parameters())
     assert found.first_bad_weight == f"decoder.{name}"
+
+
+@pytest.mark.parametrize(
+    ("device", "room", "remedies"), [("cpu", 0, ()), ("cpu", 2, ()), ("meta", 0, (Remedy.COMPUTE_ON_CPU,))]
+)
+def test_a_batch_too_large_for_the_device_may_be_computed_on_the_cpu(
+    device: str,
+    room: int,
+    remedies: tuple[Remedy, ...],
+    kept: list[Batch],
+    run: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is room for so many batches. Like a GPU, the device without data is not the CPU."""
+    (file,) = (run.path / "bad_batches").iterdir()
+    forward, sizes = Objective.forward, list[int]()
+
+    def cramped(self: Objective, batch: Batch, smoothing: float) -> torch.Tensor:
+        sizes.append(len(batch.labels))
+        if len(sizes) > room:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return forward(self, batch, smoothing)
+
+    monkeypatch.setattr(Objective, "forward", cramped)
+    with pytest.raises(TrainingError) as error:
+        replay(run, file, checkpoint="latest", device=torch.device(device))
+    assert error.value.message.startswith(
+        f"the batch of step 7 does not fit, in float32 and unsplit, into the free memory of the device "
+        f"({device})."
+    )
+    assert error.value.remedies == remedies
+    assert (sizes[-1] == 1) == (room == 2)
 
 
 def vocabulary(run: RunDirectory) -> dict[str, int]:

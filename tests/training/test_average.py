@@ -76,6 +76,30 @@ def test_where_there_are_fewer_all_are_averaged(
     assert "has only" not in caplog.text
 
 
+def test_one_that_is_only_there_because_it_is_the_best_is_not_among_the_last(
+    trained: RunDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    oldest, *newer = CheckpointStore(trained.checkpoints_dir).names()
+    text = trained.config_file.read_text()
+    trained.config_file.write_text(text.replace("keep: 3", f"keep: {len(newer)}"))
+    (trained.checkpoints_dir / "best").write_text(f"{oldest}\n")
+    assert average_checkpoints(trained, 5, best=False).average_of == newer
+    assert (
+        f"has only {len(newer)} checkpoints apart from the best: averaging these instead of 5" in caplog.text
+    )
+    # Without it there is only one left.
+    trained.config_file.write_text(text.replace("keep: 3", "keep: 1"))
+    for name in newer[:-1]:
+        shutil.rmtree(trained.checkpoints_dir / name)
+    with pytest.raises(
+        CheckpointError, match=r"has 1 checkpoint apart from the best, but an average needs 2"
+    ):
+        average_checkpoints(trained, 5, best=False)
+    # It may be one of the last by itself.
+    trained.config_file.write_text(text)
+    assert average_checkpoints(trained, 5, best=False).average_of == [oldest, newer[-1]]
+
+
 def test_one_checkpoint_is_not_an_average(trained: RunDirectory) -> None:
     newest, *older = reversed(CheckpointStore(trained.checkpoints_dir).names())
     for name in older:

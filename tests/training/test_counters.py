@@ -116,6 +116,16 @@ def test_patience_ends_the_run() -> None:
     assert reasons == [None, None, None, None, "no improvement in 2 validations (validation.patience)"]
 
 
+def test_patience_ends_a_run_whose_score_stays_0_and_its_newest_checkpoint_is_the_best() -> None:
+    validation = ValidationConfig(patience=3)
+    state = Counters()
+    reasons = []
+    for _ in range(4):
+        assert state.record_validation(0.0, "bleu")
+        reasons.append(state.reached_limit(TrainingConfig(), validation))
+    assert reasons == [None, None, None, "no improvement in 3 validations (validation.patience)"]
+
+
 def test_without_limits_a_run_continues() -> None:
     state = Counters(10**9, 10**6, 0, 10**12, 1e9, num_validations_without_gain=10**6)
     assert state.reached_limit(TrainingConfig(), ValidationConfig()) is None

@@ -190,6 +190,24 @@ def test_patience_ends_the_run_and_saves_it(bench: Callable[..., Bench]) -> None
     assert [(step, best) for step, _, best in it.saved] == [(3, True), (6, True), (12, False)]
 
 
+@pytest.mark.parametrize("first", [0, 6, 9])
+def test_the_end_of_the_cosine_is_reported_once_if_training_continues(
+    first: int, bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    cosine = "schedule.kind=cosine", "schedule.total_steps=6", "training.max_steps=null"
+    it = bench(*cosine, "training.max_epochs=4")
+    it.state.step, it.state.epoch = first, first // 3
+    it.run()
+    assert it.state.step == 12
+    message = "the cosine schedule has reached zero at schedule.total_steps (6): the model learns nothing in"
+    assert caplog.text.count(message) == 1
+    caplog.clear()
+    ended = bench(*cosine, "training.max_epochs=2")
+    ended.run()
+    assert ended.state.step == 6
+    assert "cosine" not in caplog.text
+
+
 def test_each_step_has_the_learning_rate_of_the_schedule(bench: Callable[..., Bench]) -> None:
     it = bench("schedule.kind=noam", "schedule.warmup_steps=3", "training.max_steps=6")
     rates: list[float] = []

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import mt.training.run
 from mt.config.config import Config
@@ -15,7 +16,7 @@ from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam, Sampling, Strategy
-from mt.training.resume import describe_environment
+from mt.training.resume import ResumePoint, describe_environment, find_resume_point
 from mt.training.run import run_training
 
 MakeConfig = Callable[..., Config]
@@ -91,6 +92,28 @@ def test_a_model_that_does_not_fit_is_a_sentence(
         run_training(make_config(), RunDirectory(tmp_path / "run"))
 
 
+@pytest.mark.parametrize("option", ["training.ema_decay=0.9", "training.muon=true"])
+def test_a_resumed_run_does_not_keep_what_it_has_restored(
+    option: str, make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points: list[ResumePoint] = []
+
+    def find(*arguments: Any) -> ResumePoint | None:
+        found = find_resume_point(*arguments)
+        if found is not None:
+            assert found.weights
+            assert found.saved.tensors
+            points.append(found)
+        return found
+
+    monkeypatch.setattr(mt.training.run, "find_resume_point", find)
+    run = RunDirectory(tmp_path / "run")
+    for max_steps in (2, 4):
+        run_training(make_config(option, f"training.max_steps={max_steps}"), run)
+    (point,) = points
+    assert (point.weights, point.saved.tensors) == ({}, {})
+
+
 def test_resuming_elsewhere_says_what_differs_and_continues(
     make_config: MakeConfig,
     tmp_path: Path,
@@ -118,3 +141,19 @@ def test_resuming_elsewhere_says_what_differs_and_continues(
     caplog.clear()
     run_training(make_config("training.max_steps=6"), run)
     assert "not bit-exact" not in caplog.text
+
+
+def test_resuming_a_compiled_run_says_that_it_may_not_be_exact(
+    make_config: MakeConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(nn.Module, "compile", lambda self, *, dynamic: None)
+    for choice, is_said in (("false", False), ("true", True)):
+        run = RunDirectory(tmp_path / choice)
+        run_training(make_config(f"training.compile={choice}", "training.max_steps=2"), run)
+        assert "bit-exact" not in caplog.text
+        run_training(make_config(f"training.compile={choice}", "training.max_steps=4"), run)
+        message = "resuming may not be bit-exact, because of training.compile: "
+        assert (message in caplog.text) == is_said

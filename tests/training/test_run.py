@@ -599,6 +599,32 @@ def test_each_validation_translates_with_the_weights_that_are_saved_with_it(
     assert len(set(map(tuple, found))) == 3
 
 
+def test_r_drop_that_does_nothing_is_reported_at_the_start(
+    make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    message = "training.r_drop (5) compares two passes that differ only in their dropout, but all dropouts"
+    for max_steps in (1, 2):
+        run_training(
+            make_config("training.r_drop=5", "model.dropout=0", f"training.max_steps={max_steps}"), run
+        )
+        assert caplog.text.count(message) == 1
+
+
+def test_limits_far_beyond_the_end_of_the_cosine_are_reported_at_the_start(
+    make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    beyond = "the cosine schedule reaches zero at schedule.total_steps (6), but the limits of this run allow"
+    cosine = "schedule.kind=cosine", "schedule.total_steps=6"
+    assert run_training(make_config(*cosine, "training.max_steps=2"), run).finished
+    assert beyond not in caplog.text
+    run_training(make_config(*cosine, "training.max_steps=null", "training.max_epochs=3"), run)
+    assert caplog.text.count(beyond) == 1
+    assert caplog.text.index(beyond) < caplog.text.index("has reached zero")
+    # Later, only that it has happened.
+    run_training(make_config(*cosine, "training.max_steps=null", "training.max_epochs=4"), run)
+    assert (caplog.text.count(beyond), caplog.text.count("has reached zero")) == (1, 2)
+
+
 @pytest.mark.parametrize("limit", ["max_steps=7", "max_epochs=2", "max_target_tokens=1500"])
 def test_the_bar_knows_where_the_run_will_end(
     limit: str, make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
