@@ -110,11 +110,13 @@ class Translator(TextSearch):
             checkpoint: ``best``, ``latest``, or a checkpoint's name.
             device: Where to compute: a device, or ``auto``, ``cpu``, ``cuda`` or ``mps``.
             dictionary: Source words, with the translations to use for them.
-            others: Runs with the same vocabularies, to translate as an ensemble (`mt.search.ensemble`).
+            others: Runs with the same languages and vocabularies, to translate as an ensemble
+                (`mt.search.ensemble`).
             precision: What to compute in; ``auto`` selects bf16 where that is faster than float32.
 
         Raises:
-            RunError: If there is no such run, or another run has different vocabularies.
+            RunError: If there is no such run, or another run has different languages or
+                vocabularies.
             CheckpointError: If that checkpoint is missing or damaged.
             DeviceError: If this machine has no such device, or the device does not support that precision.
             ConfigError: If there is a dictionary, but a model has not learnt to copy words.

@@ -1,6 +1,7 @@
 """One line out for one line in, whatever the line."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -458,6 +459,24 @@ def test_an_ensemble_needs_the_same_vocabularies(
         RunError, match=rf"other has a different {side} vocabulary from .*tiny, but an ensemble needs"
     ):
         Translator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
+
+
+@pytest.mark.parametrize(
+    ("exchanged", "languages"), [({"en": "de", "de": "en"}, "de to en"), ({"de": "fr"}, "en to fr")]
+)
+def test_an_ensemble_needs_the_same_languages_even_with_the_same_vocabularies(
+    exchanged: dict[str, str], languages: str, trained: RunDirectory, tmp_path: Path
+) -> None:
+    """As with two directions and a shared vocabulary, or with one external tokenizer for all languages."""
+    other = RunDirectory(Path(shutil.copytree(trained.path, tmp_path / "other")))
+    config = other.config_file.read_text(encoding="utf-8")
+    for side, name in (("src", "en"), ("tgt", "de")):
+        config, count = re.subn(rf"{side}: {name}\b", f"{side}: {exchanged.get(name, name)}", config)
+        assert count == 1
+    other.config_file.write_text(config, encoding="utf-8")
+    assert Translator.from_run(other, device=CPU).translate(["milk"])
+    with pytest.raises(RunError, match=rf"other translates {languages}, but .*tiny en to de: an ensemble"):
+        Translator.from_run(trained, device=CPU, others=[other])
 
 
 def test_an_ensemble_reads_no_more_than_its_shortest_model(
