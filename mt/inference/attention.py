@@ -278,11 +278,7 @@ def _found(translator: Translator, source: str, best: Translation, line: int) ->
     if not best.parts:
         return label_read(reader, ""), label_written(tgt_tokenizer, [], [])
     if len(best.parts) > 1:
-        reason = (
-            f"line {line} is too long to be read as a whole, so it has no single attention map. "
-            "Put each of its sentences on a separate line."
-        )
-        raise LinesError({line: reason})
+        raise _in_parts(line)
     [(segment, hypothesis)] = best.parts
     # A translation that was cut at the model's limit makes room for the EOS that all tokens end with.
     ids = hypothesis.ids[: translator.max_length - 1]
@@ -290,6 +286,30 @@ def _found(translator: Translator, source: str, best: Translation, line: int) ->
         label_read(reader, source),
         label_written(tgt_tokenizer, ids, copied_words(segment, hypothesis)),
     )
+
+
+def _in_parts(line: int) -> LinesError:
+    reason = (
+        f"line {line} is too long to be read as a whole, so it has no single attention map. "
+        "Put each of its sentences on a separate line."
+    )
+    return LinesError({line: reason})
+
+
+def refuse_unrecordable(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str] | None, *, first_line: int
+) -> None:
+    """Check that sentences, and their translations if given, are short enough for `sentence_attention`.
+
+    Raises:
+        LinesError: If one is not.
+    """
+    if targets is not None:
+        _forced(translator, sources, targets, first_line)
+        return
+    for segment in translator.read(sources, first_line=first_line, refuse_long=True):
+        if segment.number > 0:
+            raise _in_parts(segment.line)
 
 
 def is_recordable(translator: Translator, source: str, target: str) -> bool:

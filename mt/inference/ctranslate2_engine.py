@@ -46,7 +46,7 @@ class CTranslate2Engine:
             folder: The exported folder.
             src_names: The tokens of the source vocabulary, by id.
             tgt_names: The tokens of the target vocabulary, by id.
-            device: ``auto``, ``cpu`` or ``cuda``. If CTranslate2 cannot compute on the GPU, ``auto`` is the CPU.
+            device: ``cpu``, ``cuda``, or ``auto`` for a GPU on which CTranslate2 can compute, else the CPU.
 
         Raises:
             CheckpointError: If CTranslate2 cannot load it.
