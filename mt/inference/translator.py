@@ -17,7 +17,7 @@ from mt.device import (
     keep_freed_memory,
     overflow_remedy,
 )
-from mt.errors import ConfigError, DataError, OverflowedLinesError
+from mt.errors import ConfigError, LinesError, OverflowedLinesError
 from mt.inference.engines import OwnEngine
 from mt.inference.loaded_model import LoadedModel, load_ensemble, refuse_overflow
 from mt.inference.score import ScoredPair, score_targets
@@ -85,7 +85,7 @@ class Translator(TextSearch):
             precision=precision,
         )
         # For translations to score: read like sources, so that a copied word is one UNK on both sides.
-        self._tgt_reader = SourceReader(tgt_tokenizer, {}, copies=self.copies_words)
+        self.tgt_reader = SourceReader(tgt_tokenizer, {}, copies=self.copies_words)
         if dictionary and not self.copies_words:
             raise ConfigError(
                 "a dictionary needs a model that copies unknown words: one with tokenizer.kind: word that "
@@ -168,19 +168,19 @@ class Translator(TextSearch):
             first_line: The number of the first pair, for messages.
 
         Raises:
-            DataError: If a side is too long for the model, a pair does not fit into memory, or its
-                log-probability is NaN or infinite.
+            LinesError: If a side is too long for the model, or a log-probability is NaN or infinite.
+            DataError: If a pair does not fit into memory.
         """
         sources, targets = (
             [[token.id for token in tokens] for tokens in reader.read_batch(texts)]
             for reader, texts in (
                 (self.reader, [source for source, _ in pairs]),
-                (self._tgt_reader, [target for _, target in pairs]),
+                (self.tgt_reader, [target for _, target in pairs]),
             )
         )
         for line, (source, target) in enumerate(zip(sources, targets, strict=True), first_line):
-            self._refuse_long(line, "source", source)
-            self._refuse_long(line, "translation", target)
+            self.refuse_long(line, "source", len(source) + 1)
+            self.refuse_long(line, "translation", len(target) + 1)
         log_probs = score_targets(
             self.model,
             sources,
@@ -196,12 +196,23 @@ class Translator(TextSearch):
             for ids, scores in zip(targets, log_probs, strict=True)
         ]
 
-    def _refuse_long(self, line: int, side: str, ids: Sequence[int]) -> None:
-        if len(ids) >= self.max_length:
-            raise DataError(
-                f"line {line}: the {side} has {len(ids) + 1} tokens, including EOS, but this model reads at "
+    def refuse_long(self, line: int, side: str, num_tokens: int) -> None:
+        """Refuse a source or translation that has more tokens than the model reads.
+
+        Args:
+            line: The number of its line.
+            side: ``source`` or ``translation``.
+            num_tokens: Its tokens, including EOS.
+
+        Raises:
+            LinesError: If these are too many.
+        """
+        if num_tokens > self.max_length:
+            reason = (
+                f"line {line}: the {side} has {num_tokens} tokens, including EOS, but this model reads at "
                 f"most {self.max_length} (data.max_length when it was trained). Leave it out."
             )
+            raise LinesError({line: reason})
 
     def _refuse_overflow(self, line: int, log_probs: Sequence[float]) -> None:
         if not all(map(math.isfinite, log_probs)):
