@@ -401,6 +401,33 @@ def test_the_length_limit_follows_from_the_training_data(
     assert limits == [factor * 6 + 10]
 
 
+@pytest.mark.parametrize("size", [2, 3, 50])
+def test_the_first_of_several_processes_counts_the_lines_of_all(
+    size: int, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator.batch_sentences = 2
+    lines = [*SENTENCES, "", "the dog sees milk. my aunt paints the car! Anna buys two red apples today."]
+    expected = translator.translate(lines)
+    counted: list[int] = []
+
+    def deal(pieces: list[Any], work: Callable[[list[Any]], list[Any]]) -> list[Any]:
+        """As in the first process."""
+        done: dict[int, Any] = dict(zip(range(0, len(pieces), size), work(pieces[::size]), strict=True))
+        before = list(counted)
+        for number, piece in enumerate(pieces):
+            if number not in done:
+                [done[number]] = work([piece])
+        counted[:] = before
+        return [done[number] for number in range(len(pieces))]
+
+    monkeypatch.setattr("mt.processes.size", lambda: size)
+    monkeypatch.setattr("mt.distributed.deal", deal)
+    assert translator.translate(lines, advance=counted.append) == expected
+    assert sum(counted) == len(lines)
+    # Not all of them at the end.
+    assert len([each for each in counted if each]) > (2 if size < 50 else 1)
+
+
 def test_an_ensemble_of_a_run_with_itself_is_that_run(trained: RunDirectory, translator: Translator) -> None:
     ensemble = Translator.from_run(trained, device=CPU, others=[trained, trained])
     for strategy in (None, Beam(3, 1.0), Sampling(1.0, 1)):
