@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 _LEFTOVER = re.compile(r"\.(.+)\.partial-(\d+)")
@@ -32,10 +33,10 @@ def sync(descriptor: int) -> None:
     os.fsync(descriptor)
 
 
-def write_synced(path: Path, data: bytes | memoryview) -> None:
-    """Write ``data`` directly to ``path`` and return when it is on disk; not atomic."""
+def write_synced(path: Path, data: bytes | memoryview | Iterable[bytes]) -> None:
+    """Write ``data``, or its parts, directly to ``path`` and return when it is on disk; not atomic."""
     with path.open("wb") as file:
-        file.write(data)
+        file.writelines([data] if isinstance(data, bytes | memoryview) else data)
         file.flush()
         sync(file.fileno())
 
@@ -72,7 +73,7 @@ def write_text_atomically(path: Path, text: str) -> None:
     _write_atomically(path, text.encode())
 
 
-def _write_atomically(path: Path, data: bytes, permissions: int | None = None) -> None:
+def _write_atomically(path: Path, data: bytes | Iterable[bytes], permissions: int | None = None) -> None:
     """Replace the content of ``path``; the new file has ``permissions``, or else those of any new file."""
     partial = partial_path(path)
     try:
@@ -121,13 +122,16 @@ def append_line(path: Path, line: str) -> None:
         sync_folder(path.parent)
 
 
-def write_output(path: Path, content: str | bytes) -> None:
-    """Write bytes, or text as UTF-8, to a file that the user named, which may be a device or a pipe.
+def write_output(path: Path, content: str | bytes | Iterable[str]) -> None:
+    """Write bytes, or text or parts of it as UTF-8, to a file that the user named.
 
     A regular file, or the file that a symbolic link points to, is replaced as a whole and keeps its
-    permissions. Anything else, and stdout or stderr by another name, is written to directly.
+    permissions. A device, a pipe, and stdout or stderr by another name are written to directly.
     """
-    data = content.encode() if isinstance(content, str) else content
+    if isinstance(content, bytes):
+        data: Iterable[bytes] = [content]
+    else:
+        data = (part.encode() for part in ([content] if isinstance(content, str) else content))
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -136,12 +140,12 @@ def write_output(path: Path, content: str | bytes) -> None:
         _write_atomically(path.resolve(), data)
     elif (descriptor := _standard_stream(status)) is not None:
         with open(descriptor, "wb", closefd=False) as stream:
-            stream.write(data)
+            stream.writelines(data)
     elif stat.S_ISREG(status.st_mode):
         _write_atomically(path.resolve(), data, stat.S_IMODE(status.st_mode))
     else:
         with path.open("wb") as device:
-            device.write(data)
+            device.writelines(data)
 
 
 def _standard_stream(status: os.stat_result) -> int | None:

@@ -157,7 +157,8 @@ def overflow_remedy(precision: SearchPrecision) -> Remedy:
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether this error says that a tensor did not fit into the memory of a device.
 
-    CUDA's allocator raises its own exception class; the driver, cuBLAS, the CPU and MPS only have a message.
+    CUDA's allocator in torch raises its own exception class; the driver, cuBLAS, the CPU, MPS and CTranslate2
+    only have a message.
     """
     texts = (
         "CUDA error: out of memory",
@@ -167,6 +168,9 @@ def is_out_of_memory(error: RuntimeError) -> bool:
         "Invalid buffer size",
         # More bytes than can be addressed.
         "Storage size calculation overflowed",
+        # CTranslate2's, on CUDA and on the CPU.
+        "CUDA failed with error out of memory",
+        "failed to allocate memory",
     )
     return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in texts)
 

@@ -77,6 +77,8 @@ def test_device_that_is_not_there_is_refused_with_those_that_are(name: str) -> N
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
         (RuntimeError("CUDA error: out of memory"), True),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("CUDA failed with error out of memory"), True),
+        (RuntimeError("mkl_malloc: failed to allocate memory"), True),
         (RuntimeError("CUDA error: device-side assert triggered"), False),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
     ],

@@ -175,6 +175,22 @@ def test_what_is_not_run_is_shown_somewhere() -> None:
         assert any(name in command.line for command in COMMANDS), name
 
 
+def test_the_scores_of_n_best_lists_are_their_log_probabilities_normalised_as_their_command_says() -> None:
+    seen = set()
+    for block in re.findall(
+        r"^```console\n(.*?)^```", TEXTS["docs/translating.md"], re.MULTILINE | re.DOTALL
+    ):
+        rows = re.findall(r"^\d+\t(-\d+\.\d{4})\t(-\d+\.\d{4})\t(.+)$", block, re.MULTILINE)
+        is_mean = "--length-normalization mean" in block
+        for score, log_prob, text in rows:
+            # A word-level model: words, punctuation and EOS.
+            length = len(re.findall(r"\w+|[^\w\s]", text)) + 1
+            divisor = length if is_mean else (5 + length) / 6
+            assert float(score) == pytest.approx(float(log_prob) / divisor, abs=1e-4), text
+            seen.add(is_mean)
+    assert seen == {True, False}
+
+
 def test_other_programs_are_scripts_that_are_there_or_are_installed_with_mt() -> None:
     seen = 0
     for command in COMMANDS:

@@ -8,7 +8,7 @@ measured on the first sentence pairs of the run's validation split. EOS is ignor
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -21,6 +21,7 @@ from mt.inference.attention import (
     SentenceAttention,
     Token,
     found_attention,
+    refuse_unrecordable,
     sentence_attention,
     source_dependence,
 )
@@ -33,6 +34,8 @@ LOG = logging.getLogger(__name__)
 
 # Enough for about 200 tokens, on which the layers of a trained model differ by far more than chance.
 _NUM_PAIRS_MEASURED = 20
+# The weights of a base model are 0.4 MB for a pair of 26 tokens each, and 9.4 MB for one of 128.
+_LINES_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class AlignmentLayer:
     """The share of target tokens for which it attends most to the source token that the prediction depends on
     most; None if that was not measured, because the layer was given or no pair has text on both sides."""
 
+    def alignment(self, sentence: SentenceAttention) -> Tensor:
+        """How much each target token attends to each source token: ``(T, S)``, EOS included."""
+        return sentence.cross[self.index].mean(0)
+
 
 @dataclass(frozen=True)
 class AttentionMaps:
@@ -55,7 +62,7 @@ class AttentionMaps:
 
     def alignment(self, sentence: SentenceAttention) -> Tensor:
         """How much each target token attends to each source token: ``(T, S)``, EOS included."""
-        return sentence.cross[self.layer.index].mean(0)
+        return self.layer.alignment(sentence)
 
 
 def attention_maps(
@@ -82,6 +89,35 @@ def attention_maps(
     sentences = sentence_attention(translator, sources, targets, strategy=strategy)
     chosen = aligning_layer(translator, layer) or choose_layer(translator, sentences)
     return AttentionMaps(sentences, chosen)
+
+
+def attention_line_by_line(
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str] | None = None,
+    *,
+    strategy: Strategy = None,
+    layer: int | None = None,
+) -> tuple[AlignmentLayer, Iterator[SentenceAttention]]:
+    """The layer and the sentences of `attention_maps`, for any number of lines.
+
+    The attention of a sentence is only recorded when it is due, because the weights of many do not fit into
+    memory. The arguments and the errors are those of `attention_maps`; a sentence that is too long is found
+    before anything is recorded.
+    """
+
+    def blocks() -> Iterator[tuple[int, Sequence[str], Sequence[str] | None]]:
+        for start in range(0, len(sources), _LINES_AT_ONCE):
+            block = slice(start, start + _LINES_AT_ONCE)
+            yield start + 1, sources[block], None if targets is None else targets[block]
+
+    def recorded() -> Iterator[SentenceAttention]:
+        for first, some, theirs in blocks():
+            yield from sentence_attention(translator, some, theirs, strategy=strategy, first_line=first)
+
+    for first, some, theirs in blocks():
+        refuse_unrecordable(translator, some, theirs, first_line=first)
+    return aligning_layer(translator, layer) or choose_layer(translator, recorded()), recorded()
 
 
 def aligning_layer(translator: Translator, layer: int | None = None) -> AlignmentLayer | None:
@@ -148,19 +184,22 @@ def _validation_pairs(translator: Translator) -> list[SentenceAttention]:
     return found
 
 
-def choose_layer(translator: Translator, sentences: Sequence[SentenceAttention]) -> AlignmentLayer:
+def choose_layer(translator: Translator, sentences: Iterable[SentenceAttention]) -> AlignmentLayer:
     """Choose the layer by the rule of this module on these sentences; if equally good, the lowest one."""
     model = translator.plain_model
     assert isinstance(model, Transformer)
-    pairs = [sentence for sentence in sentences if sentence.src_ids and sentence.tgt_ids]
-    if not pairs:
-        return AlignmentLayer(0, None)
     hits = []
-    for sentence in pairs:
+    num_tokens = 0
+    for sentence in sentences:
+        if not (sentence.src_ids and sentence.tgt_ids):
+            continue
         dependence = source_dependence(model, sentence.src_ids, sentence.tgt_ids, translator.device)
         attended = sentence.cross.mean(1)[:, :-1, :-1].argmax(-1)
         hits.append((attended == dependence.argmax(-1)).sum(-1))
-    agreement = torch.stack(hits).sum(0) / sum(len(sentence.tgt_ids) for sentence in pairs)
+        num_tokens += len(sentence.tgt_ids)
+    if not hits:
+        return AlignmentLayer(0, None)
+    agreement = torch.stack(hits).sum(0) / num_tokens
     return AlignmentLayer(int(agreement.argmax()), float(agreement.max()))
 
 

@@ -1,7 +1,7 @@
 """`mt attention`: what the model attends to, as a page, a picture, word alignments or raw weights."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -27,7 +27,7 @@ from mt.errors import ConfigError, DataError
 from mt.inference.arriving_lines import STDIN_NAME, lines_of_file, lines_of_stdin
 
 if TYPE_CHECKING:
-    from mt.attention_maps.alignment import AttentionMaps
+    from mt.attention_maps.alignment import AlignmentLayer
     from mt.attention_maps.picture import Heads
 
 Format = Literal["html", "png", "svg", "json", "pharaoh"]
@@ -121,7 +121,7 @@ def attention(
     _refuse_too_many(made, len(pairs.sources))
     found = find_run(run)
     refuse_overwriting(place, found.path)
-    from mt.attention_maps.alignment import attention_maps
+    from mt.attention_maps.alignment import attention_line_by_line, attention_maps
     from mt.device import choose_device
     from mt.inference.loaded_model import load_model
     from mt.inference.translator import Translator
@@ -130,14 +130,24 @@ def attention(
     loaded = load_model(found, checkpoint)
     translator = Translator.from_loaded(loaded, device=chosen)
     index = None if layer is None else layer - 1
+    if made == "json" or made == "pharaoh":
+        from mt.attention_maps.text_formats import as_json, as_pharaoh
+
+        aligning, recorded = attention_line_by_line(translator, *pairs, strategy=strategy, layer=index)
+        say(_how_aligned(aligning))
+        _write((as_json if made == "json" else as_pharaoh)(aligning, recorded), place)
+        return
     maps = attention_maps(translator, *pairs, strategy=strategy, layer=index if kind == "cross" else None)
-    say(_how_aligned(maps))
-    if made == "png" or made == "svg":
+    say(_how_aligned(maps.layer))
+    if made == "html":
+        from mt.attention_maps.page import attention_page, refuse_nothing_to_show
+
+        refuse_nothing_to_show(maps)
+        _write([attention_page(maps, f"{found.name}, {loaded.checkpoint.name}")], place)
+    else:
         from mt.attention_maps.picture import picture
 
         _write(picture(maps, kind, heads, layer=index, format=made), place)
-    else:
-        _write(_text(maps, made, f"{found.name}, {loaded.checkpoint.name}"), place)
 
 
 def _format(given: Format | None, out: Path | None) -> Format:
@@ -236,8 +246,7 @@ def _refuse_missing_extra() -> None:
         raise missing_package("matplotlib", "pictures")
 
 
-def _how_aligned(maps: "AttentionMaps") -> str:
-    layer = maps.layer
+def _how_aligned(layer: "AlignmentLayer") -> str:
     if layer.agreement is None:
         return f"alignment: decoder layer {layer.index + 1}, mean of the heads"
     return (
@@ -246,24 +255,10 @@ def _how_aligned(maps: "AttentionMaps") -> str:
     )
 
 
-def _text(maps: "AttentionMaps", made: Format, model_name: str) -> str:
-    from mt.attention_maps.page import attention_page, refuse_nothing_to_show
-    from mt.attention_maps.text_formats import as_json, as_pharaoh
-
-    match made:
-        case "json":
-            return as_json(maps)
-        case "pharaoh":
-            return as_pharaoh(maps)
-        case _:
-            refuse_nothing_to_show(maps)
-            return attention_page(maps, model_name)
-
-
-def _write(content: str | bytes, place: Path | None) -> None:
+def _write(content: bytes | Iterable[str], place: Path | None) -> None:
     if place is None:
-        assert isinstance(content, str)
-        sys.stdout.write(content)
+        assert not isinstance(content, bytes)
+        sys.stdout.writelines(content)
         sys.stdout.flush()
         return
     from mt.atomic_files import write_output

@@ -10,6 +10,7 @@ import typer
 from mt import processes
 from mt.cli.logs import say
 from mt.errors import ConfigError
+from mt.search.strategy import LARGEST_SEED
 
 if TYPE_CHECKING:
     from mt.run_directory import RunDirectory
@@ -205,7 +206,13 @@ TopPOption = Annotated[
     ),
 ]
 SeedOption = Annotated[
-    int, typer.Option(min=0, help="The same seed gives the same translations.", rich_help_panel=_SAMPLING)
+    int,
+    typer.Option(
+        min=0,
+        max=LARGEST_SEED,
+        help="The same seed gives the same translations.",
+        rich_help_panel=_SAMPLING,
+    ),
 ]
 MinLengthOption = Annotated[
     int,

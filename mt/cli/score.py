@@ -1,7 +1,7 @@
 """`mt score`: how probable a model finds given translations."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,11 +18,12 @@ from mt.cli.options import (
     find_run,
 )
 from mt.display import counted, in_precision, progress_bar
-from mt.errors import DataError
+from mt.errors import DataError, LinesError
 from mt.inference.arriving_lines import arriving, count_lines, lines_of_file, lines_of_stdin
 
 if TYPE_CHECKING:
     from mt.inference.score import ScoredPair
+    from mt.inference.translator import Translator
 
 
 def score(
@@ -70,7 +71,7 @@ def score(
     total = count_lines(files[0]) if files and is_file else None
     with progress_bar(total, unit="lines", description="scoring", shown=is_file) as bar:
         for pairs in arriving(_pairs_of_files(*files) if files else _pairs_of_stdin()):
-            scored = translator.score(pairs, first_line=num_pairs + 1)
+            scored, stopped_by = _score(translator, pairs, num_pairs + 1)
             num_pairs += len(scored)
             num_tokens += sum(len(pair.tokens) for pair in scored)
             num_unknown += sum(pair.num_unknown for pair in scored)
@@ -81,12 +82,27 @@ def score(
             sys.stdout.write(rows)
             sys.stdout.flush()
             bar.update(len(scored))
+            if stopped_by is not None:
+                raise stopped_by
     if num_pairs:
         say(
             f"{counted(num_pairs, 'translation')}, {counted(num_tokens, 'token')}, {num_unknown:,} of them "
             f"unknown: log-probability {log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}"
             f"{in_precision(translator.precision)}"
         )
+
+
+def _score(
+    translator: "Translator", pairs: Sequence[tuple[str, str]], first_line: int
+) -> "tuple[list[ScoredPair], LinesError | None]":
+    """Score all pairs, or those before the first that cannot be scored; also return why not."""
+    stopped_by = None
+    while True:
+        try:
+            return translator.score(pairs, first_line=first_line), stopped_by
+        except LinesError as error:
+            stopped_by = error
+            pairs = pairs[: min(error.reasons) - first_line]
 
 
 def _row(pair: "ScoredPair", perplexity: float, *, with_tokens: bool) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
+from mt import processes
 from mt.cli.exported import find_exported, load_exported
 from mt.cli.logs import invite_typing, say, show_logs
 from mt.cli.options import (
@@ -46,7 +47,7 @@ from mt.cli.options import (
 from mt.cli.prompt import Prompt
 from mt.cli.unusual_lines import BadLines, Pairs, Search, UnknownWords
 from mt.display import ProgressLines, in_precision, progress_bar
-from mt.errors import ConfigError, DataError
+from mt.errors import ConfigError, DataError, LinesError
 from mt.inference.arriving_lines import (
     STDIN,
     STDIN_NAME,
@@ -128,13 +129,11 @@ def translate(
             find, constraints=constraints, max_length=max_length, keep_unk=keep_unk, with_scores=is_numbered
         )
         unknown_words = UnknownWords(translator.reader, copies=translator.copies_words and not keep_unk)
+        if prefix:
+            _refuse_long_prefix(search, prefix)
         if lines.are_typed:
             Prompt(search, lines.read, _write, unknown_words, strategy, n_best, translator.precision).run()
-        with lines.bar() as bar:
-            search = partial(search, advance=bar.update)
-            _translate_all(
-                lines, search, BadLines(on_error, lines.name), unknown_words, is_numbered=is_numbered
-            )
+        _translate_all(lines, search, BadLines(on_error, lines.name), unknown_words, is_numbered=is_numbered)
         if is_numbered and translator.precision != "float32":
             say(f"scores{in_precision(translator.precision)}")
 
@@ -142,7 +141,7 @@ def translate(
 @contextmanager
 def _together(device: str) -> Iterator[None]:
     """Work with the processes that torchrun has started, of which only the first one writes."""
-    from mt import distributed, processes
+    from mt import distributed
     from mt.device import choose_device
 
     if not processes.are_several():
@@ -189,27 +188,49 @@ def _constraints(min_length: int, no_repeat_ngram: int) -> "Constraints":
     return Constraints(min_length, no_repeat_ngram)
 
 
+def _refuse_long_prefix(search: Search, prefix: str) -> None:
+    """Check that the prefix of all lines is not too long, because then each line would be a bad one.
+
+    Raises:
+        ConfigError: If it is.
+    """
+    try:
+        search([""], prefixes=[prefix])
+    except LinesError as error:
+        reason = error.reasons[1].removeprefix("line 1 has ")
+        raise ConfigError(f"--prefix gives each line {reason}") from error
+
+
 def _translate_all(
     lines: "_Lines", search: Search, bad_lines: BadLines, unknown_words: UnknownWords, *, is_numbered: bool
 ) -> None:
-    """Translate and write block by block, then print the warnings, or the line that stopped it."""
+    """Translate and write block by block, then print the warnings, or what stopped it."""
     from mt import distributed
 
     number = lines.first
-    stopped_by = None
-    for block in distributed.agreed(lines.blocks()):
-        pairs, reasons = lines.read(block, number)
-        done = bad_lines.translate(pairs, search, first_line=number, reasons=reasons)
-        _write(done.translations, number if is_numbered else None)
-        unknown_words.count([source for source, _ in done.pairs])
-        number += len(done.translations)
-        if stopped_by := done.stopped_by:
-            break
+    stopped_by: DataError | None = None
+    try:
+        with lines.bar() as bar:
+            for block in distributed.agreed(lines.blocks()):
+                pairs, reasons = lines.read(block, number)
+                done = bad_lines.translate(
+                    pairs, partial(search, advance=bar.update), first_line=number, reasons=reasons
+                )
+                _write(done.translations, number if is_numbered else None)
+                unknown_words.count([source for source, _ in done.pairs])
+                number += len(done.translations)
+                if done.stopped_by is not None:
+                    raise DataError(
+                        done.stopped_by if lines.sentences else f"{done.stopped_by} {_how_to_go_on(number)}"
+                    )
+    except DataError as error:
+        stopped_by = error
+    # Where the bar was, which is gone.
     for warning in (unknown_words.warning(), bad_lines.warning()):
         if warning is not None:
             say(f"warning: {warning}")
     if stopped_by is not None:
-        raise DataError(stopped_by if lines.sentences else f"{stopped_by} {_how_to_go_on(number)}")
+        raise stopped_by
 
 
 def _refuse_contradictions(
@@ -269,9 +290,9 @@ class _Lines(NamedTuple):
 
     @property
     def are_typed(self) -> bool:
-        """Whether a prompt reads them, because input and output are both on a terminal."""
+        """Whether a prompt reads them, because input and output of a single process are on a terminal."""
         is_stdin = not self.sentences and self.file is None and self.first == 1
-        return is_stdin and os.isatty(STDIN) and sys.stdout.isatty()
+        return is_stdin and not processes.are_several() and os.isatty(STDIN) and sys.stdout.isatty()
 
     def bar(self) -> "tqdm[NoReturn] | ProgressLines":
         """A progress bar for a file, unless the translations themselves appear on the terminal."""

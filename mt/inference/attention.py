@@ -90,6 +90,7 @@ def sentence_attention(
     targets: Sequence[str] | None = None,
     *,
     strategy: Strategy = None,
+    first_line: int = 1,
 ) -> list[SentenceAttention]:
     """Record what a model attends to in each sentence and its translation.
 
@@ -98,6 +99,7 @@ def sentence_attention(
         sources: The sentences; an empty one has only EOS.
         targets: The translation of each; None for the one that the model finds.
         strategy: The decoding strategy that finds it.
+        first_line: The line number of the first sentence.
 
     Raises:
         LinesError: If a sentence is too long for the model.
@@ -105,14 +107,14 @@ def sentence_attention(
     """
     _plain_model(translator)  # Before the search, which takes longer.
     if targets is None:
-        found = translator.n_best(sources, strategy=strategy, refuse_long=True)
+        found = translator.n_best(sources, strategy=strategy, refuse_long=True, first_line=first_line)
         pairs = [
             _found(translator, source, best, line)
-            for line, (source, [best]) in enumerate(zip(sources, found, strict=True), start=1)
+            for line, (source, [best]) in enumerate(zip(sources, found, strict=True), first_line)
         ]
     else:
-        pairs = _forced(translator, sources, targets)
-    return _recorded(translator, pairs)
+        pairs = _forced(translator, sources, targets, first_line)
+    return _recorded(translator, pairs, first_line)
 
 
 @torch.inference_mode()
@@ -140,7 +142,9 @@ def _plain_model(translator: Translator) -> Transformer:
     return model
 
 
-def _recorded(translator: Translator, pairs: Sequence[tuple[Labelled, Labelled]]) -> list[SentenceAttention]:
+def _recorded(
+    translator: Translator, pairs: Sequence[tuple[Labelled, Labelled]], first_line: int = 1
+) -> list[SentenceAttention]:
     model = _plain_model(translator)
     return [
         SentenceAttention(
@@ -153,7 +157,7 @@ def _recorded(translator: Translator, pairs: Sequence[tuple[Labelled, Labelled]]
             tgt.ids,
             *record_pair(model, src.ids, tgt.ids, translator.device),
         )
-        for line, (src, tgt) in enumerate(pairs, start=1)
+        for line, (src, tgt) in enumerate(pairs, first_line)
     ]
 
 
@@ -274,11 +278,7 @@ def _found(translator: Translator, source: str, best: Translation, line: int) ->
     if not best.parts:
         return label_read(reader, ""), label_written(tgt_tokenizer, [], [])
     if len(best.parts) > 1:
-        reason = (
-            f"line {line} is too long to be read as a whole, so it has no single attention map. "
-            "Put each of its sentences on a separate line."
-        )
-        raise LinesError({line: reason})
+        raise _in_parts(line)
     [(segment, hypothesis)] = best.parts
     # A translation that was cut at the model's limit makes room for the EOS that all tokens end with.
     ids = hypothesis.ids[: translator.max_length - 1]
@@ -286,6 +286,30 @@ def _found(translator: Translator, source: str, best: Translation, line: int) ->
         label_read(reader, source),
         label_written(tgt_tokenizer, ids, copied_words(segment, hypothesis)),
     )
+
+
+def _in_parts(line: int) -> LinesError:
+    reason = (
+        f"line {line} is too long to be read as a whole, so it has no single attention map. "
+        "Put each of its sentences on a separate line."
+    )
+    return LinesError({line: reason})
+
+
+def refuse_unrecordable(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str] | None, *, first_line: int
+) -> None:
+    """Check that sentences, and their translations if given, are short enough for `sentence_attention`.
+
+    Raises:
+        LinesError: If one is not.
+    """
+    if targets is not None:
+        _forced(translator, sources, targets, first_line)
+        return
+    for segment in translator.read(sources, first_line=first_line, refuse_long=True):
+        if segment.number > 0:
+            raise _in_parts(segment.line)
 
 
 def is_recordable(translator: Translator, source: str, target: str) -> bool:
@@ -298,14 +322,14 @@ def is_recordable(translator: Translator, source: str, target: str) -> bool:
 
 
 def _forced(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str]
+    translator: Translator, sources: Sequence[str], targets: Sequence[str], first_line: int = 1
 ) -> list[tuple[Labelled, Labelled]]:
     """Read given translations like sources, so that a copied word is a single UNK on both sides."""
     pairs = [
         (label_read(translator.reader, source), label_read(translator.tgt_reader, target))
         for source, target in zip(sources, targets, strict=True)
     ]
-    for line, pair in enumerate(pairs, start=1):
+    for line, pair in enumerate(pairs, first_line):
         for name, side in zip(("source", "translation"), pair, strict=True):
             translator.refuse_long(line, name, len(side.tokens))
     return pairs

@@ -1,5 +1,6 @@
 """The engine of an exported model: CTranslate2 searches, by our rules as far as it supports them."""
 
+import logging
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from mt.search.request import NO_CONSTRAINTS, SearchRequest
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import BOS, EOS, EOS_ID, PAD, PAD_ID
 
+LOG = logging.getLogger(__name__)
 Found = list[Hypothesis]
 
 _PRECISIONS: dict[str, ExportPrecision] = {"float32": "float32", "bfloat16": "bf16"}
@@ -44,27 +46,22 @@ class CTranslate2Engine:
             folder: The exported folder.
             src_names: The tokens of the source vocabulary, by id.
             tgt_names: The tokens of the target vocabulary, by id.
-            device: ``auto``, ``cpu`` or ``cuda``.
+            device: ``cpu``, ``cuda``, or ``auto`` for a GPU on which CTranslate2 can compute, else the CPU.
 
         Raises:
             CheckpointError: If CTranslate2 cannot load it.
-            DeviceError: If CTranslate2 has no such device.
+            DeviceError: If CTranslate2 has no such device, or cannot compute on it.
         """
         if device not in ("auto", "cpu", "cuda"):
             raise DeviceError(f"CTranslate2 computes on cpu or cuda, not on {device}.", Remedy.COMPUTE_ON_CPU)
         if device == "cuda" and not ctranslate2.get_cuda_device_count():
             raise DeviceError("CTranslate2 finds no CUDA device here.", Remedy.COMPUTE_ON_CPU)
-        try:
-            self._translator = ctranslate2.Translator(
-                # As bytes, because it does not accept text that is not UTF-8.
-                os.fsencode(folder),
-                device=device,
-                inter_threads=1,
-                intra_threads=torch.get_num_threads(),
-            )
-        # These are its only errors for everything that may be wrong with the files.
-        except (RuntimeError, ValueError) as error:
-            raise CheckpointError(f"CTranslate2 cannot load {folder}: {error}.") from error
+        self._translator = _load(folder, device)
+        if self._translator.device == "cuda" and (reason := _why_unusable(self._translator)):
+            if device == "cuda":
+                raise DeviceError(f"CTranslate2 cannot compute on the GPU: {reason}.", Remedy.COMPUTE_ON_CPU)
+            LOG.warning("CTranslate2 cannot compute on the GPU, so it computes on the CPU: %s.", reason)
+            self._translator = _load(folder, "cpu")
         # If the processor has no instructions for bf16, CTranslate2 computes such a model in float32.
         self.precision = _PRECISIONS.get(self._translator.compute_type, "int8")
         self.device = torch.device("cpu")
@@ -158,6 +155,37 @@ class CTranslate2Engine:
         return Hypothesis(ids, score, finished)
 
 
+def _load(folder: Path, device: str) -> ctranslate2.Translator:
+    """Load a model.
+
+    Raises:
+        CheckpointError: If CTranslate2 cannot load it.
+    """
+    try:
+        return ctranslate2.Translator(
+            # As bytes, because it does not accept text that is not UTF-8.
+            os.fsencode(folder),
+            device=device,
+            inter_threads=1,
+            intra_threads=torch.get_num_threads(),
+        )
+    # These are its only errors for everything that may be wrong with the files.
+    except (RuntimeError, ValueError) as error:
+        raise CheckpointError(f"CTranslate2 cannot load {folder}: {error}.") from error
+
+
+def _why_unusable(translator: ctranslate2.Translator) -> str | None:
+    """Why a model that was loaded cannot compute; None if it can.
+
+    The libraries of CUDA, which are those of version 12 and not of torch, are loaded by the first product.
+    """
+    try:
+        translator.translate_batch([[EOS]], beam_size=1, max_decoding_length=1)
+    except RuntimeError as error:
+        return str(error)
+    return None
+
+
 def _length_penalty(beam: Beam) -> float:
     """The length exponent with which CTranslate2 ranks as similarly as possible to ``beam``.
 
@@ -194,7 +222,7 @@ def load_exported(path: Path, *, device: str = "cpu") -> TextSearch:
     Raises:
         CheckpointError: If a file is missing or damaged, or it is for another program.
         DataError: If a tokenizer cannot be used.
-        DeviceError: If CTranslate2 has no such device.
+        DeviceError: If CTranslate2 has no such device, or cannot compute on it.
     """
     folder = ExportedFolder.open(path)
     record = folder.record

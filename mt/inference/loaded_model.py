@@ -189,23 +189,30 @@ def load_ensemble(runs: Sequence[RunDirectory], checkpoint: str) -> list[LoadedM
     """Load the model of each run onto the CPU, as `load_model` does.
 
     Raises:
-        RunError: If they have different vocabularies, or a run is unusable.
+        RunError: If they have different languages or vocabularies, or a run is unusable.
         CheckpointError: If a run's checkpoint is unusable.
     """
     first, *others = [load_model(run, checkpoint) for run in runs]
     for run, other in zip(runs[1:], others, strict=True):
-        _refuse_other_vocabularies(runs[0], first, run, other)
+        _refuse_different_models(runs[0], first, run, other)
     return [first, *others]
 
 
-def _refuse_other_vocabularies(
+def _refuse_different_models(
     run: RunDirectory, loaded: LoadedModel, other_run: RunDirectory, other: LoadedModel
 ) -> None:
     """Check that two models can form an ensemble.
 
     Raises:
-        RunError: If they have different vocabularies.
+        RunError: If they have different languages or vocabularies.
     """
+    # A shared vocabulary is the same in both directions, and one external tokenizer may serve many languages.
+    languages, others = (f"{each.config.data.src} to {each.config.data.tgt}" for each in (loaded, other))
+    if languages != others:
+        raise RunError(
+            f"{other_run.path} translates {others}, but {run.path} {languages}: an ensemble needs models of "
+            "the same languages."
+        )
     for side, one, another in (
         ("src", loaded.src_tokenizer, other.src_tokenizer),
         ("tgt", loaded.tgt_tokenizer, other.tgt_tokenizer),

@@ -26,7 +26,7 @@ from mt.inference.segments import (
     refuse_split_lines,
 )
 from mt.inference.source_reader import SourceReader
-from mt.search.hypothesis import Hypothesis, NotFiniteError, cut_off, length_limit, normalised_score
+from mt.search.hypothesis import Hypothesis, NotFiniteError, cut_all, length_limit, normalised_score
 from mt.search.request import NO_CONSTRAINTS, Constraints, SearchRequest
 from mt.search.strategy import Beam, Strategy
 from mt.special_tokens import EOS_ID, UNK_ID
@@ -130,8 +130,8 @@ class TextSearch:
             num_best: The maximum number of translations per line; more than 1 need a beam.
             strategy: The decoding strategy: `Beam`, `Sampling`, or None for greedy search.
             constraints: Constraints on the translation of each sentence.
-            max_length: The most tokens in each sentence's translation, without EOS; a longer one is cut.
-                None for the default limit of every translation (`length_limit`).
+            max_length: The most tokens in each sentence's translation, without EOS; a longer one is cut. It
+                does not raise the limit of every translation (`length_limit`).
             prefixes: For each line the text that its translation starts with; an empty sequence for none.
             keep_unk: Whether the translation may contain the unknown-word token.
             refuse_long: Whether a sentence that is longer than the model can read is an error; if not, it is
@@ -243,14 +243,14 @@ class TextSearch:
             search = partial(search_batch, check=check)
             return list(chain.from_iterable(split_on_out_of_memory(search, batch, _halves)))
 
+        def count(places: list[int]) -> None:
+            # By then, the other processes have about finished their batches of about the same lengths.
+            size = processes.size()
+            first = batches.index(places) // size * size
+            after_each_batch([segments[place] for batch in batches[first : first + size] for place in batch])
+
         def search_share(share: Sequence[list[int]]) -> list[list[list[Hypothesis]]]:
-            return map_at_once(
-                search_places,
-                share,
-                num_at_once,
-                check=before_each_step,
-                after=lambda places: after_each_batch([segments[place] for place in places]),
-            )
+            return map_at_once(search_places, share, num_at_once, check=before_each_step, after=count)
 
         for places, hypotheses in zip(batches, distributed.deal(batches, search_share), strict=True):
             found |= zip(places, hypotheses, strict=True)
@@ -312,7 +312,7 @@ class TextSearch:
         for segment, hypotheses in zip(segments, found, strict=True):
             scored = [(each, _ranking_score(each, strategy)) for each in hypotheses]
             if max_length is not None:
-                scored = _cut(scored, max_length)
+                scored = cut_all(scored, max_length)
             lines[segment.place].append(
                 [
                     as_translation(segment, each, score, self.tgt_tokenizer)
@@ -366,15 +366,6 @@ class TextSearch:
         src_ids = src_ids.to(self.engine.device)
         copyable = src_ids == UNK_ID if self.copies_words else None
         return SearchRequest(src_ids, limits, keep_unk, copyable, constraints)
-
-
-def _cut(scored: Sequence[tuple[Hypothesis, float]], max_length: int) -> list[tuple[Hypothesis, float]]:
-    """Cut hypotheses with their scores, and drop those that then duplicate an earlier one."""
-    found: dict[tuple[tuple[int, ...], ...], tuple[Hypothesis, float]] = {}
-    for hypothesis, score in scored:
-        cut = cut_off(hypothesis, max_length)
-        found.setdefault((tuple(cut.ids), tuple(cut.copied)), (cut, score))
-    return list(found.values())
 
 
 def _ranking_score(hypothesis: Hypothesis, strategy: Strategy) -> float:

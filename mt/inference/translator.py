@@ -110,11 +110,13 @@ class Translator(TextSearch):
             checkpoint: ``best``, ``latest``, or a checkpoint's name.
             device: Where to compute: a device, or ``auto``, ``cpu``, ``cuda`` or ``mps``.
             dictionary: Source words, with the translations to use for them.
-            others: Runs with the same vocabularies, to translate as an ensemble (`mt.search.ensemble`).
+            others: Runs with the same languages and vocabularies, to translate as an ensemble
+                (`mt.search.ensemble`).
             precision: What to compute in; ``auto`` selects bf16 where that is faster than float32.
 
         Raises:
-            RunError: If there is no such run, or another run has different vocabularies.
+            RunError: If there is no such run, or another run has different languages or
+                vocabularies.
             CheckpointError: If that checkpoint is missing or damaged.
             DeviceError: If this machine has no such device, or the device does not support that precision.
             ConfigError: If there is a dictionary, but a model has not learnt to copy words.
@@ -166,8 +168,8 @@ class Translator(TextSearch):
             first_line: The number of the first pair, for messages.
 
         Raises:
-            DataError: If a side is too long for the model, a pair does not fit into memory, or its
-                log-probability is NaN or infinite.
+            LinesError: If a side is too long for the model, or a log-probability is NaN or infinite.
+            DataError: If a pair does not fit into memory.
         """
         sources, targets = (
             [[token.id for token in tokens] for tokens in reader.read_batch(texts)]

@@ -62,6 +62,15 @@ def cut_off(hypothesis: Hypothesis, length: int) -> Hypothesis:
     return replace(hypothesis, ids=ids, finished=False, copied=hypothesis.copied[: list(ids).count(UNK_ID)])
 
 
+def cut_all(scored: Sequence[tuple[Hypothesis, float]], length: int) -> list[tuple[Hypothesis, float]]:
+    """Cut off hypotheses, each with a score, and drop those that then duplicate an earlier one."""
+    found: dict[tuple[tuple[int, ...], ...], tuple[Hypothesis, float]] = {}
+    for hypothesis, score in scored:
+        cut = cut_off(hypothesis, length)
+        found.setdefault((tuple(cut.ids), tuple(cut.copied)), (cut, score))
+    return list(found.values())
+
+
 def length_limit(src_length: int, max_length: int, *, target_ratio: float = 1.0) -> int:
     """Return the most tokens, including EOS, in a translation of ``src_length`` source tokens.
 

@@ -9,7 +9,7 @@ from mt.search.greedy import write_stepwise
 from mt.search.hypothesis import Hypothesis
 from mt.search.model import CacheT, EncoderDecoder
 from mt.search.request import SearchRequest
-from mt.search.strategy import Sampling
+from mt.search.strategy import LARGEST_SEED, Sampling
 
 
 def sample(
@@ -30,8 +30,9 @@ def sample(
     Raises:
         NotFiniteError: If logits are NaN or infinite.
     """
-    # Neighbouring numbers must not draw what a neighbouring seed draws.
-    seeds = [(sampling.seed * 1_000_003 + number) % 2**63 for number in numbers]
+    # Neighbouring numbers must not draw what a neighbouring seed draws. The factor is odd, so that two seeds
+    # never draw the same for one number.
+    seeds = [(sampling.seed * 1_000_003 + number) % (LARGEST_SEED + 1) for number in numbers]
     # Inverse transform: a uniform number selects the token at which the cumulative probability exceeds it.
     uniforms = torch.stack([_uniforms(seed, max(request.limits)) for seed in seeds])
     uniforms = uniforms.to(request.src_ids.device)

@@ -6,6 +6,9 @@ from typing import get_args
 
 from mt.search.hypothesis import LengthNormalization
 
+LARGEST_SEED = 2**32 - 1
+"""Of a larger seed, torch's generator on the CPU only uses the low 32 bits."""
+
 
 @dataclass(frozen=True)
 class Beam:
@@ -41,8 +44,8 @@ class Sampling:
     """Random sampling (`mt.search.sampling`).
 
     Raises:
-        ValueError: If ``temperature`` is not a finite number above 0, ``top_k`` is below 0, or ``top_p`` is
-            not above 0 and at most 1.
+        ValueError: If ``temperature`` is not a finite number above 0, ``seed`` is not from 0 to
+            `LARGEST_SEED`, ``top_k`` is below 0, or ``top_p`` is not above 0 and at most 1.
     """
 
     temperature: float = 1.0
@@ -59,6 +62,8 @@ class Sampling:
     def __post_init__(self) -> None:
         if not 0 < self.temperature < math.inf:
             raise ValueError(f"temperature must be a finite number above 0, not {self.temperature}")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise ValueError(f"seed must be from 0 to {LARGEST_SEED}, not {self.seed}")
         if self.top_k < 0 or not 0 < self.top_p <= 1:
             raise ValueError(
                 "top_k must be 0 or above, and top_p above 0 and at most 1, "

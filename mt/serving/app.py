@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import mt
 from mt.display import counted, visible
-from mt.errors import MtError
+from mt.errors import DataError, MtError
 from mt.serving.batching import Answer, QueueFullError, StoppingError
 from mt.serving.openapi import description
 from mt.serving.page import CONTENT_SECURITY_POLICY, PAGE
@@ -35,6 +35,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _SECONDS_UNTIL_RETRY = 1
+_INTERNAL = "internal error: see the log of the service."
 
 
 class Service:
@@ -242,6 +243,10 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _unprocessable(request: Request, error: Exception) -> Response:
     assert isinstance(error, MtError)
+    if not isinstance(error, DataError):
+        # It is not about the request, but about a run or a device.
+        LOG.error("internal error: %s", visible(str(error)))
+        return _error(500, _INTERNAL)
     LOG.info("refused with 422")
     return _error(422, error.message)
 
@@ -256,4 +261,4 @@ async def _broken(request: Request, error: Exception) -> Response:
     # Log where it happened, but not the message, which may quote a text.
     where = "".join(traceback.format_tb(error.__traceback__))
     LOG.error("internal error, %s:\n%s", type(error).__name__, where)
-    return _error(500, "internal error: see the log of the service.")
+    return _error(500, _INTERNAL)

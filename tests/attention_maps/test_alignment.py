@@ -126,7 +126,7 @@ def test_subwords_are_joined_to_words_and_eos_is_left_out() -> None:
     )
     [sentence] = maps.sentences
     assert aligned_words(sentence, maps.alignment(sentence)) == [(0, 0), (0, 1), (2, 2)]
-    assert as_pharaoh(maps) == "0-0 0-1 2-2\n"
+    assert list(as_pharaoh(maps.layer, maps.sentences)) == ["0-0 0-1 2-2\n"]
 
 
 def test_the_heads_of_a_layer_are_averaged(maps: AttentionMaps) -> None:

@@ -1,13 +1,15 @@
 """`mt attention` as a shell would call it."""
 
 import json
+import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 import mt.cli.outputs
+import mt.inference.attention
 from mt.run_directory import RunDirectory
 
 SENTENCE = "Anna buys two red apples today."
@@ -55,6 +57,81 @@ def test_alignments_of_a_file_go_to_stdout_line_by_line(call: Call, trained: Run
     assert len(first.split()) == 6
     assert empty == ""
     assert len(third.split()) == 4
+
+
+@pytest.mark.parametrize("made", ["pharaoh", "json"])
+@pytest.mark.parametrize(
+    ("given", "has_corpus"), [(False, True), (True, True), (False, False)], ids=["found", "given", "alone"]
+)
+def test_the_weights_of_many_lines_are_not_kept(
+    made: str,
+    given: bool,
+    has_corpus: bool,
+    call: Call,
+    trained: RunDirectory,
+    tiny_corpus: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mt.attention_maps.alignment._LINES_AT_ONCE", 7, raising=False)
+    monkeypatch.setattr("mt.attention_maps.alignment._NUM_PAIRS_MEASURED", 5)
+    if not has_corpus:
+        config = trained.config_file.read_text(encoding="utf-8")
+        trained.config_file.write_text(config.replace(str(tiny_corpus), "/nowhere"), encoding="utf-8")
+    kept: list[weakref.ref[object]] = []
+    most = 0
+    record = mt.inference.attention.record_pair
+
+    def recording(*arguments: Any) -> Any:
+        nonlocal most
+        found = record(*arguments)
+        kept.extend(map(weakref.ref, found))
+        most = max(most, sum(each() is not None for each in kept))
+        return found
+
+    monkeypatch.setattr(mt.inference.attention, "record_pair", recording)
+    sources, targets = (
+        (tiny_corpus / f"train.{side}").read_text(encoding="utf-8").splitlines()[:45] for side in ("en", "de")
+    )
+    sources[20] = ""
+    lines = ["\t".join(pair) if given else pair[0] for pair in zip(sources, targets, strict=True)]
+    Path("lines").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    options = ["--run", trained.path, "--format", made, *(["--target-column"] if given else [])]
+    whole = call("attention", "--file", "lines", *options)
+    assert whole.code == 0
+    assert len(kept) >= 3 * 45
+    # Of each of seven lines and of one more; of a pair, those of encoder, decoder and between them.
+    assert most <= 3 * 8
+    # They are those of each line alone.
+    if has_corpus:
+        alone = [call("attention", *options, "--file", _file(line)).out for line in lines]
+        if made == "pharaoh":
+            assert whole.out == "".join(alone)
+        else:
+            read = json.loads(whole.out)
+            assert [each["line"] for each in read["sentences"]] == list(range(1, 46))
+            for sentence, one in zip(read["sentences"], map(json.loads, alone), strict=True):
+                [expected] = one["sentences"]
+                assert sentence | {"line": 1} == expected
+                assert read["alignment_layer"] == one["alignment_layer"]
+
+
+def _file(line: str) -> str:
+    Path("one").write_text(f"{line}\n", encoding="utf-8")
+    return "one"
+
+
+@pytest.mark.parametrize("made", ["pharaoh", "json"])
+@pytest.mark.parametrize(("bad", "says"), [("milk " * 40, "41 tokens"), ("milk. " * 20, "as a whole")])
+def test_a_line_that_is_too_long_is_found_before_anything_is_written(
+    made: str, bad: str, says: str, call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mt.attention_maps.alignment._LINES_AT_ONCE", 2, raising=False)
+    Path("lines").write_text("milk\n" * 4 + bad + "\n")
+    for options in ([], ["--out", "weights"]):
+        ended = call("attention", "--run", trained.path, "--file", "lines", "--format", made, *options)
+        assert (ended.code, ended.out, Path("weights").exists()) == (2, "", False)
+        assert "line 5 " in ended.err
+        assert says in ended.err
 
 
 @pytest.mark.parametrize("out", ["lines.en", "link", "runs/tiny/config.yaml"])

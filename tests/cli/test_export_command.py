@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,75 @@ def test_the_engine_has_the_input_and_output_of_our_own_search(
     ours = call("translate", "--run", "runs/tiny", "--file", "lines.txt")
     assert call("translate", "--run", exported, "--file", "lines.txt") == ours
     assert ours[0] == 2
+
+
+class OfAGpu:
+    """CTranslate2's translator as on a machine with a GPU, on which it fails as ``why_not`` says."""
+
+    def __init__(
+        self, real: Callable[..., object], device: str, why_not: Callable[[list[list[str]]], str | None]
+    ) -> None:
+        self.device = "cpu" if device == "cpu" else "cuda"
+        self.compute_type = "float32"
+        self._real = real(device="cpu")
+        self._why_not = why_not
+
+    def translate_batch(self, sources: list[list[str]], **options: object) -> object:
+        if self.device == "cuda" and (reason := self._why_not(sources)):
+            raise RuntimeError(reason)
+        return self._real.translate_batch(sources, **options)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Puts a GPU into this machine, on which CTranslate2 fails as the argument says."""
+
+    def put(why_not: Callable[[list[list[str]]], str | None]) -> None:
+        real = ctranslate2.Translator
+        monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 1)
+        monkeypatch.setattr(
+            ctranslate2,
+            "Translator",
+            lambda folder, *, device, **options: OfAGpu(partial(real, folder, **options), device, why_not),
+        )
+
+    return put
+
+
+def test_a_batch_that_does_not_fit_into_the_memory_of_ctranslate2_is_split(
+    exported: str, gpu: Callable[..., None], call: Call
+) -> None:
+    file = Path("lines.txt")
+    file.write_text("the dog sees milk.\nAnna sees milk.\nmy aunt finds the car.\n")
+    gpu(lambda sources: "CUDA failed with error out of memory" if len(sources) > 1 else None)
+    code, out, err = call("translate", "--run", exported, "--file", file)
+    assert (code, out) == (0, "der Hund sieht Milch.\nAnna sieht Milch.\nmeine Tante findet das Auto.\n")
+    assert "out of memory: a batch of 3 sentences was split in two" in err
+
+
+def test_a_sentence_that_does_not_fit_into_the_memory_of_ctranslate2_is_a_bad_line(
+    exported: str, gpu: Callable[..., None], call: Call
+) -> None:
+    file = Path("lines.txt")
+    file.write_text("the dog sees milk.\nmy aunt finds the car today.\n")
+    gpu(lambda sources: "mkl_malloc: failed to allocate memory" if len(sources[0]) > 5 else None)
+    code, out, err = call("translate", "--run", exported, "--file", file)
+    assert (code, out) == (2, "der Hund sieht Milch.\n")
+    assert "lines.txt, line 2 has a sentence of 7 tokens that does not fit into memory" in err
+    assert "--device cpu" in err
+
+
+def test_without_the_libraries_of_the_gpu_ctranslate2_computes_on_the_cpu(
+    exported: str, gpu: Callable[..., None], call: Call
+) -> None:
+    gpu(lambda sources: "Library libcublas.so.12 is not found or cannot be loaded")
+    code, out, err = call("translate", "--run", exported, "the dog sees milk.")
+    assert (code, out) == (0, "der Hund sieht Milch.\n")
+    assert "computes on the CPU: Library libcublas.so.12 is not found" in " ".join(err.split())
+    code, out, err = call("translate", "--run", exported, "--device", "cuda", "the dog sees milk.")
+    assert (code, out) == (2, "")
+    assert "cannot compute on the GPU: Library libcublas.so.12 is not found" in err
+    assert "--device cpu" in err
 
 
 @pytest.mark.parametrize(

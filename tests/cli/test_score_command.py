@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import mt.inference.translator
+from mt.inference.score import score_targets
 from mt.run_directory import RunDirectory
 
 Call = Callable[..., tuple[int, str, str]]
@@ -78,16 +80,36 @@ def test_files_of_unequal_length_are_refused_after_their_common_lines(call: Call
 
 
 @pytest.mark.usefixtures("trained")
-def test_a_pair_that_is_too_long_is_named_by_its_line_in_the_file(
+@pytest.mark.parametrize("at_once", [1, 2, 3, 2000])
+def test_a_pair_that_is_too_long_is_named_by_its_line_in_the_file_after_the_lines_before_it(
+    at_once: int, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mt.inference.arriving_lines.MOST_LINES_AT_ONCE", at_once)
+    Path("s").write_text("milk\n" * 4 + "the car " * 8 + "\nmilk\n" + "the car " * 8 + "\n")
+    Path("t").write_text("Milch\n" * 7)
+    code, out, err = call("score", "s", "t")
+    assert (code, out.count("\n")) == (2, 4)
+    assert "mt: line 5: the source has 17 tokens" in err
+    Path("s").write_text("the car " * 8 + "\n" + "milk\n" * 6)
+    assert call("score", "s", "t")[:2] == (2, "")
+
+
+@pytest.mark.usefixtures("trained")
+def test_pairs_before_one_that_overflows_are_written_also_if_a_later_one_is_too_long(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It is in the third block of lines, or in a later one.
-    monkeypatch.setattr("mt.inference.arriving_lines.MOST_LINES_AT_ONCE", 2)
-    Path("s").write_text("milk\n" * 4 + "the car " * 8 + "\nmilk\n")
-    Path("t").write_text("Milch\n" * 6)
-    code, _, err = call("score", "s", "t")
-    assert code == 2
-    assert "mt: line 5: the source has 17 tokens" in err
+
+    def overflowing(model: object, sources: list[list[int]], *arguments: object, **options: object) -> object:
+        found = score_targets(model, sources, *arguments, **options)  # type: ignore[arg-type]
+        # The source of four tokens is the only one of its length.
+        return [[math.nan] if len(ids) == 4 else each for ids, each in zip(sources, found, strict=True)]
+
+    monkeypatch.setattr(mt.inference.translator, "score_targets", overflowing)
+    Path("s").write_text("milk\nmilk\nmilk milk milk milk\nmilk\n" + "the car " * 8 + "\n")
+    Path("t").write_text("Milch\n" * 5)
+    code, out, err = call("score", "s", "t", "--precision", "float32")
+    assert (code, out.count("\n")) == (2, 2)
+    assert "mt: line 3: the model's log-probabilities in float32 are NaN or infinite." in err
 
 
 @pytest.mark.usefixtures("trained")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import mt.cli.translate
 import mt.inference.engines
 import mt.search.greedy
 from mt.errors import DataError
@@ -230,8 +231,32 @@ def test_lengths_that_contradict_each_other(call: Call) -> None:
     assert "at least 4 tokens cannot have at most 3" in err
     code, _, err = call("translate", "--max-length", "1", "--prefix", "der Hund", "Anna")
     assert code == 2
-    assert "line 1 has a prefix of 2 tokens, but a translation may have at most 1" in err
+    assert "--prefix gives each line a prefix of 2 tokens, but a translation may have at most 1" in err
     assert call("translate", "--max-length", "2", "--prefix", "der Hund", "Anna")[:2] == (0, "der Hund\n")
+
+
+@pytest.mark.usefixtures("trained")
+@pytest.mark.parametrize("on_error", ["stop", "empty", "copy"])
+def test_a_prefix_that_is_too_long_for_every_line_is_not_an_error_of_one(on_error: str, call: Call) -> None:
+    Path("lines").write_text("milk\nAnna\n")
+    options = ("--max-length", "3", "--prefix", "Anna kauft das Auto", "--on-error", on_error)
+    code, out, err = call("translate", "--file", "lines", *options)
+    assert (code, out) == (2, "")
+    assert "--prefix gives each line a prefix of 4 tokens, but a translation may have at most 3" in err
+    assert "Give a shorter prefix." in err
+    assert "--start-line" not in err
+    assert "line 1" not in err
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_lines_are_typed_at_a_prompt_by_a_single_process(
+    several: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The prompt of the first of several would search alone, while the others wait for its lines."""
+    monkeypatch.setattr("mt.processes.size", lambda: 2 if several else 1)
+    monkeypatch.setattr(os, "isatty", lambda descriptor: True)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert mt.cli.translate._Lines(None, None, 1, "", False).are_typed is not several
 
 
 @pytest.mark.usefixtures("trained")
@@ -258,8 +283,12 @@ def test_sampling_and_unknown_words_can_be_asked_for(call: Call) -> None:
     assert call(*sample, "--seed", "5")[1] == out
     assert call(*sample, "--seed", "6")[1] != out
     assert len(set(out.splitlines())) > 1
-    # A seed too large for a generator is a seed like others.
-    assert call(*sample, "--seed", "9" * 40)[0] == 0
+    # A generator would use a part of a larger seed, so that it would draw what another one draws.
+    assert call(*sample, "--seed", str(2**32 - 1))[0] == 0
+    for seed in (2**32, "9" * 40):
+        code, out, err = call(*sample, "--seed", str(seed))
+        assert (code, out) == (2, "")
+        assert "4294967295" in err
     # Of the likeliest word alone the same is drawn as is searched.
     greedy = call("translate", sentence)[1]
     assert call(*sample[:-2], "--top-k", "1")[1] == greedy
@@ -287,7 +316,7 @@ def test_one_bar_for_a_whole_file(is_pipe: bool, call: Call, monkeypatch: pytest
     monkeypatch.setattr("mt.inference.arriving_lines.MOST_LINES_AT_ONCE", 2)
     monkeypatch.setattr("tqdm.std.tqdm.monitor_interval", 0)
     file = Path("lines.txt")
-    lines = "the dog sees milk.\n\nAnna buys the car.\nmy aunt finds milk.\n\n\nAnna sees milk."
+    lines = "the dog sees milk.\n\nAnna buys the car.\nmy aunt finds milk.\n\n\nAnna sees Quux."
     if is_pipe:
         os.mkfifo(file)
         threading.Thread(target=file.write_text, args=(lines,), daemon=True).start()
@@ -296,13 +325,26 @@ def test_one_bar_for_a_whole_file(is_pipe: bool, call: Call, monkeypatch: pytest
     code, out, err = call("translate", "--file", file)
     assert code == 0
     assert out.count("\n") == 7
-    # It is drawn over itself, and removed at the end.
-    name, *bars = err.splitlines()
+    # It is drawn over itself, and removed at the end; warnings come after it.
+    name, *bars, warning = err.splitlines()
+    assert warning.startswith("warning: the model does not know 1 of ")
     assert name == "run: runs/tiny"
     assert len(bars) == err.count("\r")
     assert "lines [" in err
     assert ("0/7 lines" in err) == (not is_pipe)
     assert bars[-1].strip() == ""
+
+
+@pytest.mark.usefixtures("trained")
+def test_warnings_are_not_lost_where_reading_ends(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mt.inference.arriving_lines.MAX_LINE_BYTES", 200)
+    Path("lines").write_text("Quux sees milk.\n" + "car " * 40 + "\nmilk\n" + "car " * 60 + "\nmilk\n")
+    code, out, err = call("translate", "--file", "lines", "--on-error", "empty")
+    assert code == 2
+    assert out.count("\n") == 3
+    assert "warning: the model does not know 1 of 4 words: Quux" in err
+    assert "warning: 1 line could not be translated and was left empty. The first: lines, line 2 has" in err
+    assert err.splitlines()[-1].startswith("mt: lines, line 4 is longer than 200 bytes")
 
 
 @pytest.mark.parametrize("line_end", ["", "\n", "\r\n"])

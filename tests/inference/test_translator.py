@@ -1,6 +1,7 @@
 """One line out for one line in, whatever the line."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -400,6 +401,33 @@ def test_the_length_limit_follows_from_the_training_data(
     assert limits == [factor * 6 + 10]
 
 
+@pytest.mark.parametrize("size", [2, 3, 50])
+def test_the_first_of_several_processes_counts_the_lines_of_all(
+    size: int, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator.batch_sentences = 2
+    lines = [*SENTENCES, "", "the dog sees milk. my aunt paints the car! Anna buys two red apples today."]
+    expected = translator.translate(lines)
+    counted: list[int] = []
+
+    def deal(pieces: list[Any], work: Callable[[list[Any]], list[Any]]) -> list[Any]:
+        """As in the first process."""
+        done: dict[int, Any] = dict(zip(range(0, len(pieces), size), work(pieces[::size]), strict=True))
+        before = list(counted)
+        for number, piece in enumerate(pieces):
+            if number not in done:
+                [done[number]] = work([piece])
+        counted[:] = before
+        return [done[number] for number in range(len(pieces))]
+
+    monkeypatch.setattr("mt.processes.size", lambda: size)
+    monkeypatch.setattr("mt.distributed.deal", deal)
+    assert translator.translate(lines, advance=counted.append) == expected
+    assert sum(counted) == len(lines)
+    # Not all of them at the end.
+    assert len([each for each in counted if each]) > (2 if size < 50 else 1)
+
+
 def test_an_ensemble_of_a_run_with_itself_is_that_run(trained: RunDirectory, translator: Translator) -> None:
     ensemble = Translator.from_run(trained, device=CPU, others=[trained, trained])
     for strategy in (None, Beam(3, 1.0), Sampling(1.0, 1)):
@@ -458,6 +486,24 @@ def test_an_ensemble_needs_the_same_vocabularies(
         RunError, match=rf"other has a different {side} vocabulary from .*tiny, but an ensemble needs"
     ):
         Translator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
+
+
+@pytest.mark.parametrize(
+    ("exchanged", "languages"), [({"en": "de", "de": "en"}, "de to en"), ({"de": "fr"}, "en to fr")]
+)
+def test_an_ensemble_needs_the_same_languages_even_with_the_same_vocabularies(
+    exchanged: dict[str, str], languages: str, trained: RunDirectory, tmp_path: Path
+) -> None:
+    """As with two directions and a shared vocabulary, or with one external tokenizer for all languages."""
+    other = RunDirectory(Path(shutil.copytree(trained.path, tmp_path / "other")))
+    config = other.config_file.read_text(encoding="utf-8")
+    for side, name in (("src", "en"), ("tgt", "de")):
+        config, count = re.subn(rf"{side}: {name}\b", f"{side}: {exchanged.get(name, name)}", config)
+        assert count == 1
+    other.config_file.write_text(config, encoding="utf-8")
+    assert Translator.from_run(other, device=CPU).translate(["milk"])
+    with pytest.raises(RunError, match=rf"other translates {languages}, but .*tiny en to de: an ensemble"):
+        Translator.from_run(trained, device=CPU, others=[other])
 
 
 def test_an_ensemble_reads_no_more_than_its_shortest_model(

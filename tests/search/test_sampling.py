@@ -149,6 +149,24 @@ def test_limits_of_other_sentences_change_no_draw(table_model: MakeModel, table_
         assert found[0] == alone
 
 
+@pytest.mark.parametrize("seed", [-1, 2**32, 2**32 + 1])
+def test_a_seed_of_which_a_generator_would_use_a_part_is_refused(seed: int) -> None:
+    with pytest.raises(ValueError, match=f"seed must be from 0 to 4294967295, not {seed}"):
+        Sampling(seed=seed)
+
+
+def test_the_largest_seed_draws_unlike_the_others(table_model: MakeModel, table_request: MakeRequest) -> None:
+    request = table_request([0], [20])
+    flat = table_model({token: [0.0] * 8 for token in TABLE})
+    # The last one makes the sum larger than what a generator takes.
+    for number in (1, 1_000_000_007, 2**63):
+        drawn = [
+            tuple(sample(flat, request, Sampling(seed=seed), [number])[0].ids)
+            for seed in (0, 1, 2**31, 2**32 - 1)
+        ]
+        assert len(set(drawn)) == 4
+
+
 def test_other_numbers_and_other_seeds_draw_differently(
     table_model: MakeModel, table_request: MakeRequest
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from mt.errors import CheckpointError
 from mt.inference.translator import Translator
 from mt.search.strategy import Beam
 from mt.serving.app import Service
@@ -316,6 +317,23 @@ def test_an_error_of_ours_is_500_and_logged_without_texts(
     assert "in fail" in caplog.text
     assert "apples" not in caplog.text
     assert client.post("/translate", json={"text": SENTENCE}).status_code == 200
+
+
+def test_an_error_of_the_run_or_the_device_is_not_that_of_the_client(
+    translator: Translator,
+    client: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(texts: list[str], **options: object) -> None:
+        raise CheckpointError("CTranslate2 cannot translate with this folder: no library.")
+
+    monkeypatch.setattr(translator, "n_best", fail)
+    with caplog.at_level(logging.INFO, "mt"):
+        broken = client.post("/translate", json={"text": SENTENCE})
+    assert broken.status_code == 500
+    assert "see the log" in broken.json()["error"]
+    assert "CTranslate2 cannot translate with this folder: no library." in caplog.text
 
 
 def test_texts_are_in_the_log_only_if_asked_for(run: ServedRun, caplog: pytest.LogCaptureFixture) -> None:
