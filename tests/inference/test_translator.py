@@ -27,7 +27,7 @@ from mt.masks import padding_mask, target_mask
 from mt.run_directory import RunDirectory
 from mt.search.hypothesis import Hypothesis
 from mt.search.request import Constraints, SearchRequest
-from mt.search.strategy import Beam, Sampling, Strategy
+from mt.search.strategy import LARGEST_SEED, Beam, Sampling, Strategy
 from mt.special_tokens import BOS_ID, EOS_ID, SPECIAL_TOKENS, UNK
 from mt.training.run import run_training
 
@@ -211,7 +211,7 @@ def test_sampling_is_a_function_of_seed_and_line(translator: Translator) -> None
     # The same sentence on two lines is drawn twice.
     assert len(set(draw([SENTENCES[0]] * 8))) > 1
     assert draw(SENTENCES[:5], temperature=0.01) == translator.translate(SENTENCES[:5])
-    assert draw(SENTENCES, seed=10**30) != together
+    assert draw(SENTENCES, seed=LARGEST_SEED) != together
     assert not any(token in line for line in together for token in SPECIAL_TOKENS)
 
 
