@@ -1,6 +1,7 @@
 """Command-line mistakes: what was probably meant."""
 
 import inspect
+import itertools
 from shlex import quote
 from typing import Any
 
@@ -121,10 +122,9 @@ def _with_recipe_name(args: list[str]) -> list[str]:
 
     Typer has no options with an optional value.
     """
-    following = [*args[1:], "-"]
     return [
         each
-        for arg, after in zip(args, following, strict=True)
+        for arg, after in itertools.pairwise([*args, "-"])
         for each in ([arg, ""] if arg == "--recipe" and after.startswith("-") else [arg])
     ]
 
