@@ -30,7 +30,7 @@ ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
 # The most passes, and target tokens in a pass, for which subwords are aligned.
 PASSES_OF_ALIGNED, TOKENS_OF_ALIGNED = 20, 3_000_000
 # Most passes over the corpus, and dropout: sentences that are seen a few times are not memorised.
-DROPOUTS = ((6, 0.0), (8, 0.1), (12, 0.2), (math.inf, 0.3))
+DROPOUTS = ((5, 0.0), (8, 0.1), (12, 0.2), (math.inf, 0.3))
 # R-Drop makes a step this many times as long. It only pays off if the budget still has room for this many
 # passes and target tokens.
 R_DROP_COST = 2.0

@@ -103,7 +103,7 @@ def test_settings_grow_with_the_budget_and_regularisation_with_the_passes(
     assert (settings.weight_decay > 0) == (settings.muon and seen > DECAY_PASSES)
     if seen > 25:
         assert settings.model.dropout >= 0.3
-    if seen < 6:
+    if seen < 5:
         assert settings.model.dropout == 0
     if corpus_tokens < 1_000_000:
         assert settings.model.d_model <= (384 if settings.r_drop else 256)
