@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from mt.device import choose_search_precision, multiplies_bf16_fast
-from scripts.benchmark import doubts, machine, report
+from scripts.benchmark import doubts, layouts, machine, report
 from scripts.benchmark.process import REPOSITORY, SideError, Worker
 from scripts.benchmark.session import Job, JobPrecision
 from scripts.benchmark.sizes import SIZES
@@ -25,7 +25,9 @@ TRANSLATING = (
     "mt_translate_float32",
     "marian_generate",
     "ctranslate2_float32",
+    "ctranslate2_float32_workers",
     "ctranslate2_int8",
+    "ctranslate2_int8_workers",
 )
 PACKAGES = ("torch", "tokenizers", "transformers", "ctranslate2", "eole", "joeynmt")
 
@@ -200,7 +202,7 @@ class Benchmark:
         options = self.options
         job = self._job("tiny" if options.quick else "small")
         learnt = self._learn(job)
-        sides = list(TRANSLATING)
+        sides = layouts.sides_that_differ(TRANSLATING, threads=options.threads, device=self.device)
         try:
             with Worker("ctranslate2_export", job, threads=options.threads):
                 pass
@@ -224,7 +226,8 @@ class Benchmark:
             f"out. mt translates in {precision}, its default here, Hugging Face in {job.precision}."
         )
         tables = [
-            report.translating_table([r for r in results if r.beam_size == beam], beam) for beam in beams
+            report.translating_table([r for r in results if r.beam_size == beam], beam, options.threads)
+            for beam in beams
         ]
         return [text, *tables]
 

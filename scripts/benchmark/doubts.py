@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from statistics import median
 
+from scripts.benchmark import layouts
 from scripts.benchmark.translating import SearchResult
 
 MOST_TIMES_ALONE = 15
 """One sentence alone takes a peer about 8 times as long as one of a batch. Where it took 23 times as long, as
-CTranslate2 once did here, its threads were slowed down by other work, and its batch rate was not what it
-reaches elsewhere."""
+CTranslate2 once did here, its threads were slowed down, by other work or by each other, and its batch rate
+was not what it reaches elsewhere."""
 MOST_DIFFERENCE = 0.2
 """The most by which the ceiling of a round may differ from that of the others."""
 MOST_LEFT_OUT = 0.2
@@ -33,18 +34,24 @@ def about_ceilings(ceilings: Sequence[float]) -> list[str]:
 def about_peers(results: Sequence[SearchResult], device: str) -> list[str]:
     """Compare the time that a peer takes for one sentence alone with its rate in batches.
 
+    What counts for a peer is its best layout: the least time alone of its layouts times the highest of their
+    rates. The threads of one layout may hamper each other. That is no reason to distrust the run as long as
+    another layout is sound, because `mt` is compared with the faster one. Where all are slow, it is.
+
     On CUDA there is nothing to compare: launching a step takes as long for one sentence as for many.
     """
     if device == "cuda":
         return []
     found = []
-    for result in results:
-        times = median(result.seconds_alone) * median(result.sentences_per_second)
-        if not result.side.startswith("mt_") and times > MOST_TIMES_ALONE:
+    for group in layouts.by_peer([result for result in results if not result.side.startswith("mt_")]):
+        alone = median(layouts.fastest_alone(group).seconds_alone)
+        rate = median(layouts.fastest_in_batches(group).sentences_per_second)
+        if alone * rate > MOST_TIMES_ALONE:
+            best = "the best of " if len(group) > 1 else ""
             found.append(
-                f"{result.side}, beam of {result.beam_size}: one sentence alone took "
-                f"{1000 * median(result.seconds_alone):.1f} ms, {times:.0f} times what its "
-                f"{median(result.sentences_per_second):,.0f} sentences/s in batches suggest"
+                f"{best}{' and '.join(result.side for result in group)}, beam of {group[0].beam_size}: "
+                f"one sentence alone took {1000 * alone:.1f} ms, {alone * rate:.0f} times what "
+                f"{rate:,.0f} sentences/s in batches suggest"
             )
     return found
 

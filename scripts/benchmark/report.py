@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from scripts.benchmark import layouts
 from scripts.benchmark.session import Job
 from scripts.benchmark.training import TrainingResult, ratios
 from scripts.benchmark.translating import SearchResult
@@ -20,7 +21,9 @@ NAMES = {
     "mt_translate_float32": "mt in float32",
     "marian_generate": "Hugging Face `generate`",
     "ctranslate2_float32": "CTranslate2 float32",
+    "ctranslate2_float32_workers": "CTranslate2 float32, a worker per thread",
     "ctranslate2_int8": "CTranslate2 int8",
+    "ctranslate2_int8_workers": "CTranslate2 int8, a worker per thread",
 }
 METHOD = """\
 The programs take turns in rounds, each in its own process, which waits while the others work. Ratios are of
@@ -37,7 +40,9 @@ from them: 8 sentences padded to 350 tokens, dropout everywhere, output not tied
 
 All programs translate with the same weights, from text to text. Sentences that mt's greedy search does not
 end by itself are left out, because each program limits length in its own way. Batch sizes of the others
-are the fastest of those tried."""
+are the fastest of those tried. On a CPU, CTranslate2 runs in two layouts, each in its own process: as one
+worker that has all threads and as one worker per thread. With two threads, these are called "1 x 2 threads"
+and "2 x 1 thread"."""
 BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
 
 
@@ -73,12 +78,13 @@ def training_table(job: Job, results: Sequence[TrainingResult], ceilings: Sequen
     return "\n".join(lines)
 
 
-def translating_table(results: Sequence[SearchResult], beam_size: int) -> str:
-    """How fast each side translates with this beam."""
+def translating_table(results: Sequence[SearchResult], beam_size: int, threads: int) -> str:
+    """How fast each side translates with this beam and this number of threads."""
     reference = next(result for result in results if result.side == "mt_translate")
     # Outputs are compared with those in float32, which are the same on all machines.
     exact = next((result for result in results if result.side == "mt_translate_float32"), None)
     compared = exact or reference
+    names = _translating_names(results, threads)
     search = "greedy search" if beam_size == 1 else f"beam of {beam_size}"
     lines = [
         f"### Translating, {search}: {len(compared.lines):,} sentences",
@@ -93,15 +99,50 @@ def translating_table(results: Sequence[SearchResult], beam_size: int) -> str:
             ratio = _ratio(*ratios(reference.sentences_per_second, result.sentences_per_second))
         same = sum(a == b for a, b in zip(result.lines, compared.lines, strict=True)) / len(compared.lines)
         lines.append(
-            f"| {NAMES[result.side]} | {_number(median(result.sentences_per_second))} | {ratio} "
+            f"| {names[result.side]} | {_number(median(result.sentences_per_second))} | {ratio} "
             f"| {1000 * median(result.seconds_alone):.1f} | {result.peak_mb:,.0f} ({result.added_mb:,.0f}) "
             f"| {'-' if result is compared else f'{same:.1%}'} | {result.batching} |"
         )
-    for result in results if exact is not None else []:
-        if exact is not None and result.side.startswith("ctranslate2"):
-            ratio = _ratio(*ratios(exact.sentences_per_second, result.sentences_per_second))
-            lines += ["", f"In float32 mt is {ratio} as fast as {NAMES[result.side]}."]
+    for group in layouts.by_peer([r for r in results if r.side.startswith("ctranslate2")]):
+        lines += ["", _comparison(group, reference, exact, names, threads)]
     return "\n".join(lines)
+
+
+def _translating_names(results: Sequence[SearchResult], threads: int) -> dict[str, str]:
+    """The name of each side's row, with the layout of its threads where CTranslate2 ran in more than one."""
+    names = {result.side: NAMES[layouts.peer(result.side)] for result in results}
+    if any(side.endswith(layouts.WORKERS) for side in names):
+        for side in names:
+            if side.startswith("ctranslate2"):
+                names[side] += f", {layouts.layout(side, threads)}"
+    return names
+
+
+def _comparison(
+    group: Sequence[SearchResult],
+    reference: SearchResult,
+    exact: SearchResult | None,
+    names: dict[str, str],
+    threads: int,
+) -> str:
+    """Which layout of a peer is faster, and `mt` beside the one that is faster in batches."""
+    fastest, alone = layouts.fastest_in_batches(group), layouts.fastest_alone(group)
+    sentences, other = [], names[fastest.side]
+    if len(group) > 1:
+        in_batches, for_one = (layouts.layout(result.side, threads) for result in (fastest, alone))
+        where = (
+            f"with {in_batches}, both in batches and for one sentence alone"
+            if fastest is alone
+            else f"with {in_batches} in batches and with {for_one} for one sentence alone"
+        )
+        sentences.append(f"{NAMES[layouts.peer(fastest.side)]} is faster {where}.")
+        other = "the faster layout"
+    ratio = _ratio(*ratios(reference.sentences_per_second, fastest.sentences_per_second))
+    text = f"Compared with {other} in batches, mt is {ratio} as fast"
+    if exact is not None:
+        ratio = _ratio(*ratios(exact.sentences_per_second, fastest.sentences_per_second))
+        text += f", and mt in float32 is {ratio} as fast"
+    return " ".join([*sentences, f"{text}."])
 
 
 def workload_text(description: Description, *, rounds: Sequence[str]) -> str:

@@ -1,10 +1,12 @@
 """The benchmark compares like with like: checked without its extra, on what needs torch alone."""
 
+import importlib
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -12,8 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mt.data.batches.batch import collate
 from mt.training.loss import Objective
-from scripts.benchmark import doubts, machine, report
-from scripts.benchmark.__main__ import Benchmark, main
+from scripts.benchmark import doubts, layouts, machine, report
+from scripts.benchmark.__main__ import TRANSLATING, Benchmark, main
 from scripts.benchmark.session import Job
 from scripts.benchmark.sides import prepare
 from scripts.benchmark.sides.mt_train import new_model
@@ -101,13 +103,96 @@ def search_result(side: str, *, rate: float, milliseconds_alone: float) -> Searc
 def test_a_peer_that_is_slower_alone_than_its_batches_allow_is_doubted() -> None:
     # The figures of two machines: on the first, the peer's threads were hampered.
     hampered = search_result("ctranslate2_float32", rate=394, milliseconds_alone=57.6)
-    sound = search_result("ctranslate2_float32", rate=523, milliseconds_alone=16)
+    sound = search_result("ctranslate2_int8", rate=523, milliseconds_alone=16)
     ours = search_result("mt_translate", rate=2000, milliseconds_alone=20)
     [doubt] = doubts.about_peers([sound, hampered, ours], "cpu")
     assert "ctranslate2_float32" in doubt
     assert "57.6 ms, 23 times" in doubt
     # On a GPU the same figures are nothing unusual.
     assert not doubts.about_peers([sound, hampered, ours], "cuda")
+
+
+def test_a_peer_is_doubted_only_where_all_its_layouts_are_hampered() -> None:
+    # As on an AMD Zen 5, where the two threads of one worker hamper each other with int8.
+    hampered = search_result("ctranslate2_int8", rate=690, milliseconds_alone=23)
+    sound = search_result("ctranslate2_int8_workers", rate=2041, milliseconds_alone=2.6)
+    [doubt] = doubts.about_peers([hampered], "cpu")
+    assert "ctranslate2_int8, beam of 1: one sentence alone took 23.0 ms, 16 times what 690" in doubt
+    assert not doubts.about_peers([hampered, sound], "cpu")
+    also_hampered = search_result("ctranslate2_int8_workers", rate=2041, milliseconds_alone=30)
+    [doubt] = doubts.about_peers([hampered, also_hampered], "cpu")
+    assert "the best of ctranslate2_int8 and ctranslate2_int8_workers, beam of 1" in doubt
+    # The least time of one layout with the highest rate of the other.
+    assert "23.0 ms, 47 times what 2,041 sentences/s" in doubt
+    # Neither another type nor another beam size excuses it.
+    other_type = search_result("ctranslate2_float32_workers", rate=1250, milliseconds_alone=4.1)
+    other_beam = search_result("ctranslate2_int8_workers", rate=584, milliseconds_alone=8)
+    other_beam.beam_size = 5
+    assert len(doubts.about_peers([hampered, other_type, other_beam], "cpu")) == 1
+
+
+def test_the_report_compares_mt_with_the_faster_layout_of_each_type() -> None:
+    def of(side: str, rates: list[float], milliseconds_alone: float) -> SearchResult:
+        return SearchResult(side, 1, "", rates, [milliseconds_alone / 1000] * 3, lines=["Hallo"])
+
+    ours = [of("mt_translate", [1000, 2100, 1600], 5), of("mt_translate_float32", [900, 1200, 1000], 6)]
+    one_worker = [of("ctranslate2_float32", [1000, 1100, 900], 4.1), of("ctranslate2_int8", [500] * 3, 23)]
+    workers = [
+        of("ctranslate2_float32_workers", [1250, 1400, 1000], 8.8),
+        of("ctranslate2_int8_workers", [2000] * 3, 2.6),
+    ]
+    table = report.translating_table([*ours, *one_worker, *workers], 1, threads=2)
+    assert "| CTranslate2 float32, 1 x 2 threads | 1,000 |" in table
+    assert "| CTranslate2 float32, 2 x 1 thread | 1,250 |" in table
+    assert "| CTranslate2 int8, 1 x 2 threads | 500 |" in table
+    assert "| CTranslate2 int8, 2 x 1 thread | 2,000 |" in table
+    assert (
+        "CTranslate2 float32 is faster with 2 x 1 thread in batches and with 1 x 2 threads for one sentence "
+        # The rounds' ratios are 1000 / 1250, 2100 / 1400 and 1600 / 1000, and with 900, 1200 and 1000.
+        "alone. Compared with the faster layout in batches, mt is 1.50 x (0.80 to 1.60) as fast, and mt in "
+        "float32 is 0.86 x (0.72 to 1.00) as fast.\n"
+    ) in table
+    assert (
+        "CTranslate2 int8 is faster with 2 x 1 thread, both in batches and for one sentence alone. Compared "
+        "with the faster layout in batches, mt is 0.80 x (0.50 to 1.05) as fast"
+    ) in table
+    # A single layout needs no name.
+    table = report.translating_table([*ours, *one_worker], 1, threads=1)
+    assert "| CTranslate2 float32 | 1,000 |" in table
+    assert "Compared with CTranslate2 int8 in batches, mt is 3.20 x (2.00 to 4.20) as fast" in table
+    assert "thread" not in table
+
+
+def test_each_side_gives_ctranslate2_its_layout(
+    workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    workload.save(tmp_path)
+    for side in ("src", "tgt"):
+        tokenizers.Tokenizer(tokenizers.models.BPE()).save(str(tmp_path / f"{side}_tokenizer.json"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    given: list[tuple[str, int, int]] = []
+
+    def translator(*_: str, compute_type: str, inter_threads: int, intra_threads: int, device: str) -> None:
+        given.append((compute_type, inter_threads, intra_threads))
+
+    monkeypatch.setattr(ctranslate2, "Translator", translator)
+    for name in [name for name in TRANSLATING if name.startswith("ctranslate2")]:
+        module = importlib.import_module(f"scripts.benchmark.sides.{name}")
+        monkeypatch.setattr(module, "serve_translations", lambda *_: None)
+        module.run(None, Job(tmp_path, TINY, "cpu"))
+    assert given == [("float32", 1, 3), ("float32", 3, 1), ("int8", 1, 3), ("int8", 3, 1)]
+
+
+@pytest.mark.parametrize(
+    ("threads", "device", "with_workers"), [(2, "cpu", 2), (1, "cpu", 0), (2, "cuda", 0)]
+)
+def test_a_worker_per_thread_is_measured_only_where_it_makes_a_difference(
+    threads: int, device: str, with_workers: int
+) -> None:
+    sides = layouts.sides_that_differ(TRANSLATING, threads=threads, device=device)
+    assert len(sides) == 5 + with_workers
+    assert len([side for side in sides if side.endswith("_workers")]) == with_workers
 
 
 def test_a_round_whose_ceiling_differs_from_the_others_is_doubted() -> None:

@@ -1,4 +1,4 @@
-"""CTranslate2 in float32 with the weights that `mt` translates with."""
+"""CTranslate2 in float32 with the weights that `mt` translates with, and one worker that has all threads."""
 
 import os
 from collections.abc import Sequence
@@ -23,18 +23,20 @@ class CTranslate2Translating:
         "8192 tokens",
     )
 
-    def __init__(self, job: Job, compute_type: str) -> None:
+    def __init__(self, job: Job, compute_type: str, *, worker_per_thread: bool = False) -> None:
         self._src, self._tgt = (
             tokenizers.Tokenizer.from_file(str(job.folder / f"{side}_tokenizer.json"))
             for side in ("src", "tgt")
         )
         self._max_length = job.workload.description.max_length
+        threads = int(os.environ["OMP_NUM_THREADS"])
         self._translator = ctranslate2.Translator(
             str(job.folder / "ctranslate2"),
             device=job.device,
             compute_type=compute_type,
-            inter_threads=1,
-            intra_threads=int(os.environ["OMP_NUM_THREADS"]),
+            # Batches are spread over the workers; one sentence alone is translated by one of them.
+            inter_threads=threads if worker_per_thread else 1,
+            intra_threads=1 if worker_per_thread else threads,
         )
 
     def translate(self, texts: Sequence[str], beam_size: int, batching: str) -> list[str]:

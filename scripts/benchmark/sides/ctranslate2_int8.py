@@ -1,4 +1,4 @@
-"""CTranslate2 with weights rounded to 8 bits."""
+"""CTranslate2 with weights rounded to 8 bits and one worker that has all threads."""
 
 from scripts.benchmark.session import Channel, Job
 from scripts.benchmark.sides.ctranslate2_float32 import CTranslate2Translating
