@@ -55,13 +55,16 @@ class SourceReader:
                     "words for the tokenizer. Keep only one of them."
                 )
         self._longest = max(map(len, self._entries), default=0)
+        # A token that cannot be copied is made once, not for each text: many objects keep Python's garbage
+        # collector busy.
+        self._tokens = [SourceToken(id_, None) for id_ in range(tokenizer.size)]
 
     def read_batch(self, texts: Sequence[str]) -> list[list[SourceToken]]:
         """The source tokens of each text."""
         return [
             [token for token, _ in self.read_with_parts(text)]
             if self._copies and (self._entries or UNK_ID in ids)
-            else [SourceToken(id_, None) for id_ in ids]
+            else [self._tokens[id_] for id_ in ids]
             for text, ids in zip(texts, self.tokenizer.encode_batch(texts), strict=True)
         ]
 

@@ -1,9 +1,10 @@
 """The key/value cache of a `mt.transformer.packed_transformer.PackedTransformer`.
 
 N rows are decoded for each of B sentences, R = B * N in total. What a row has written is never moved when
-beams are reordered: a mask marks which tokens written by any row of its sentence are the row's own past.
+beams are reordered.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -16,68 +17,42 @@ KeysAndValues = tuple[Tensor, Tensor]
 """Keys and values, each ``(B, H, Tk, K)``."""
 
 _GROWTH = 16
-"""The positions by which the cache grows at a time: most translations end long before their limit."""
+"""The positions by which a cache grows at a time: most translations end long before their limit."""
 
 
-class PackedCache:
+class PackedCache(ABC):
     """Keys and values of all decoder layers: those of the rows grow, those of the sources are fixed."""
 
-    def __init__(
-        self,
-        sources: Sequence[KeysAndValues],
-        src_mask: Tensor | None,
-        src_length: int,
-        max_length: int,
-        rows_per_sentence: int,
-    ) -> None:
-        """Begin with no tokens; memory for them is allocated as they are added.
-
-        Args:
-            sources: For each layer, keys and values of the source ``(B, H, S, K)``, in the type of all keys.
-            src_mask: ``(B, 1, 1, S)``, 0 where a source token is real and minus infinity elsewhere; None if
-                all are real.
-            src_length: The number of source positions, without those that the model has added.
-            max_length: The most tokens in a row.
-            rows_per_sentence: N.
-        """
-        self.sources = list(sources)
-        self.src_mask = src_mask
+    def __init__(self, max_length: int, rows_per_sentence: int) -> None:
+        """Begin with no tokens, for N rows of at most ``max_length`` tokens for each sentence."""
         self.length = 0
-        self._src_length = src_length
         self._max_length = max_length
         self._rows_per_sentence = rows_per_sentence
-        keys, _ = sources[0]
-        batch, heads, _, width = keys.shape
-        # The N rows for each sentence and position, so that the past of a sentence is contiguous in memory.
-        shape = batch, 0, rows_per_sentence, 2, heads, width
-        self._written = [keys.new_empty(shape) for _ in sources]
-        self._pasts = [_keys_and_values(written) for written in self._written]
-        self._is_past: Tensor | None = None
-        if rows_per_sentence > 1:
-            self._is_past = keys.new_empty(batch * rows_per_sentence, 0, rows_per_sentence)
+        self._room = 0
 
     def grow(self) -> None:
-        """Begin the next position.
+        """Begin the next position; memory is allocated for several at a time.
 
         Raises:
             ValueError: If it is beyond ``max_length``.
         """
         if self.length == self._max_length:
             raise ValueError(f"a cache of {self.length} tokens has no room for {self.length + 1}")
-        if self.length == self._written[0].size(1):
-            room = min(_GROWTH, self._max_length - self.length)
-            for layer, written in enumerate(self._written):
-                # As a matrix for each sentence: MPS pads no more than three dimensions by itself.
-                longer = F.pad(written.flatten(2), (0, 0, 0, room))
-                self._keep(layer, longer.view(*longer.shape[:2], *written.shape[2:]))
-            if self._is_past is not None:
-                self._is_past = F.pad(self._is_past, (0, 0, 0, room), value=-torch.inf)
-        if self._is_past is not None:
-            # Of the newest tokens, a row sees only its own, which is at the row's position.
-            newest = self._is_past[:, self.length].view(-1, self._rows_per_sentence, self._rows_per_sentence)
-            newest.diagonal(dim1=1, dim2=2).zero_()
+        if self.length == self._room:
+            added = min(_GROWTH, self._max_length - self.length)
+            self._make_room(added)
         self.length += 1
+        self._begin_position()
 
+    @abstractmethod
+    def _make_room(self, added: int) -> None:
+        """Allocate memory for this number of positions more."""
+
+    @abstractmethod
+    def _begin_position(self) -> None:
+        """Prepare for the newest position, which is the last of ``self.length``."""
+
+    @abstractmethod
     def attend_to_target(self, layer: int, projected: Tensor) -> Tensor:
         """Add the newest tokens to the cache of a layer, and let them attend to their past and themselves.
 
@@ -88,6 +63,79 @@ class PackedCache:
         Returns:
             ``(R, D)``.
         """
+
+    @abstractmethod
+    def attend_to_source(self, layer: int, queries: Tensor) -> Tensor:
+        """Let the rows attend to their sources with queries ``(R, D)``: ``(R, D)``."""
+
+    @abstractmethod
+    def alignment_scores(self, queries: Tensor) -> Tensor:
+        """Score source positions by the first head of the last layer: ``(R, D)`` -> ``(R, S)`` in float32."""
+
+    @abstractmethod
+    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order; None keeps all sentences.
+
+        A row may be repeated, but stays a row of its own sentence.
+        """
+
+
+class KernelCache(PackedCache):
+    """A cache for torch's attention kernel.
+
+    A mask marks which tokens written by any row of its sentence are the row's own past.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[KeysAndValues],
+        src_mask: Tensor | None,
+        src_length: int,
+        max_length: int,
+        rows_per_sentence: int,
+    ) -> None:
+        """Begin with no tokens.
+
+        Args:
+            sources: For each layer, keys and values of the source ``(B, H, S, K)``, in the type of all keys.
+            src_mask: ``(B, 1, 1, S)``, 0 where a source token is real and minus infinity elsewhere; None if
+                all are real.
+            src_length: The number of source positions, without those that the model has added.
+            max_length: The most tokens in a row.
+            rows_per_sentence: N.
+        """
+        super().__init__(max_length, rows_per_sentence)
+        self._sources = list(sources)
+        self._src_mask = src_mask
+        self._src_length = src_length
+        keys, _ = sources[0]
+        batch, heads, _, width = keys.shape
+        # The N rows for each sentence and position, so that the past of a sentence is contiguous in memory.
+        shape = batch, 0, rows_per_sentence, 2, heads, width
+        self._written = [keys.new_empty(shape) for _ in sources]
+        self._pasts = [_keys_and_values(written) for written in self._written]
+        self._is_past: Tensor | None = None
+        if rows_per_sentence > 1:
+            self._is_past = keys.new_empty(batch * rows_per_sentence, 0, rows_per_sentence)
+
+    def _make_room(self, added: int) -> None:
+        for layer, written in enumerate(self._written):
+            # As a matrix for each sentence: MPS pads no more than three dimensions by itself.
+            longer = F.pad(written.flatten(2), (0, 0, 0, added))
+            self._keep(layer, longer.view(*longer.shape[:2], *written.shape[2:]))
+        if self._is_past is not None:
+            self._is_past = F.pad(self._is_past, (0, 0, 0, added), value=-torch.inf)
+        self._room += added
+
+    def _begin_position(self) -> None:
+        if self._is_past is not None:
+            rows = self._rows_per_sentence
+            # Of the newest tokens, a row sees only its own, which is at the row's position.
+            newest = self._is_past[:, self.length - 1].view(-1, rows, rows)
+            newest.diagonal(dim1=1, dim2=2).zero_()
+
+    def attend_to_target(self, layer: int, projected: Tensor) -> Tensor:
+        """Write the newest tokens, and attend to the past, as in `PackedCache`."""
         written, rows = self._written[layer], self._rows_per_sentence
         batch, _, _, _, heads, width = written.shape
         new = projected.view(batch, rows, 3, heads, width)
@@ -101,37 +149,34 @@ class PackedCache:
         return attend(queries, keys, values, mask).view(batch * rows, -1)
 
     def attend_to_source(self, layer: int, queries: Tensor) -> Tensor:
-        """Let the rows attend to their sources with queries ``(R, D)``: ``(R, D)``."""
-        keys, values = self.sources[layer]
+        """Attend to the sources, as in `PackedCache`."""
+        keys, values = self._sources[layer]
         batch, heads, _, width = keys.shape
         split = queries.view(batch, self._rows_per_sentence, heads, width).transpose(1, 2)
-        return attend(split, keys, values, self.src_mask).view_as(queries)
+        return attend(split, keys, values, self._src_mask).view_as(queries)
 
     def alignment_scores(self, queries: Tensor) -> Tensor:
-        """Score source positions by the first head of the last layer: ``(R, D)`` -> ``(R, S)`` in float32."""
-        keys = self.sources[-1][0][:, 0].float()
+        """Score source positions, as in `PackedCache`."""
+        keys = self._sources[-1][0][:, 0].float()
         width = keys.size(-1)
         first = queries[:, :width].float().view(keys.size(0), self._rows_per_sentence, width)
         scores: Tensor = first @ keys.transpose(1, 2) / width**0.5
-        if self.src_mask is not None:
-            scores.masked_fill_(self.src_mask[:, 0].isneginf(), torch.finfo(scores.dtype).min)
+        if self._src_mask is not None:
+            scores.masked_fill_(self._src_mask[:, 0].isneginf(), torch.finfo(scores.dtype).min)
         return scores.flatten(0, 1)[:, : self._src_length]
 
     @torch.no_grad()
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order; None keeps all sentences.
-
-        A row may be repeated, but stays a row of its own sentence.
-        """
+        """Keep rows and sentences, as in `PackedCache`."""
         if self._is_past is not None:
             self._is_past = self._is_past.index_select(0, rows)
         if sentences is None:
             return
-        if self.src_mask is not None:
-            self.src_mask = self.src_mask.index_select(0, sentences)
+        if self._src_mask is not None:
+            self._src_mask = self._src_mask.index_select(0, sentences)
         # Layer by layer, so that at most one layer is in memory twice.
-        for layer, (keys, values) in enumerate(self.sources):
-            self.sources[layer] = keys.index_select(0, sentences), values.index_select(0, sentences)
+        for layer, (keys, values) in enumerate(self._sources):
+            self._sources[layer] = keys.index_select(0, sentences), values.index_select(0, sentences)
         for layer, written in enumerate(self._written):
             # Also the positions that nothing has been written to: on MPS, the versions of torch before 2.14
             # cannot select into a part of a tensor.

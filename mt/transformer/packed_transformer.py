@@ -15,13 +15,14 @@ from torch.nn import functional as F
 
 from mt.device import SearchPrecision, attention_dtype
 from mt.transformer.attention import MultiHeadAttention
+from mt.transformer.bag_cache import BagCache, sums_rows_fast
 from mt.transformer.decoder import DecoderLayer
 from mt.transformer.embedding import PositionalEmbedding, longer_table
 from mt.transformer.encoder import EncoderLayer
 from mt.transformer.feed_forward import Activation, FeedForward
 from mt.transformer.layer import Residual
 from mt.transformer.linear import padded_length
-from mt.transformer.packed_cache import KeysAndValues, PackedCache, attend
+from mt.transformer.packed_cache import KernelCache, KeysAndValues, PackedCache, attend
 from mt.transformer.packed_linear import (
     ACTIVATION_DTYPES,
     RealRows,
@@ -62,6 +63,7 @@ class PackedTransformer:
         """
         dtype, device = ACTIVATION_DTYPES[precision], model.output.weight.device
         self._attention_dtype = attention_dtype(dtype, device)
+        self._has_bags = self._attention_dtype == torch.float32 and sums_rows_fast(device)
         self._is_rounded = precision != "float32"
         self._is_compiled = compiles_rows(precision, device)
         self._src_embedding = _Embedding(model.src_embedding, dtype)
@@ -97,7 +99,9 @@ class PackedTransformer:
     ) -> PackedCache:
         """Return an empty cache, with ``rows_per_sentence`` rows of up to ``max_length`` tokens each."""
         sources = self._sources(memory, src_mask)
-        return PackedCache(sources, self._bias(src_mask), src_mask.size(-1), max_length, rows_per_sentence)
+        if self._has_bags:
+            return BagCache(sources, src_mask, max_length, rows_per_sentence)
+        return KernelCache(sources, self._bias(src_mask), src_mask.size(-1), max_length, rows_per_sentence)
 
     def decode_step(self, ids: Tensor, cache: PackedCache, *, with_alignment: bool = False) -> DecodedStep:
         """Decode the newest token of each row ``(R,)``; the cache grows by it."""

@@ -1,6 +1,7 @@
 """The packed model against the plain one: encoding, teacher forcing, and cached steps against uncached."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from mt.masks import padding_mask, target_mask
 from mt.search.model import EncoderDecoder
 from mt.special_tokens import BOS_ID, EOS_ID
 from mt.transformer import packed_linear, packed_transformer
+from mt.transformer.bag_cache import BagCache, sums_rows_fast
 from mt.transformer.linear import padded_length
+from mt.transformer.packed_cache import KernelCache, PackedCache
 from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 from tests.uncached import UncachedTransformer
@@ -42,6 +45,14 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     taken = {torch.bfloat16, torch.float32} if name == "oneDNN" else {torch.bfloat16}
     monkeypatch.setattr(packed_linear, "onednn_is_faster", taken.__contains__)
     return name
+
+
+@pytest.fixture(params=["kernel", "bags"])
+def cache_class(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[PackedCache]:
+    """What keeps keys and values in float32, as on processors where it is faster."""
+    has_bags = request.param == "bags"
+    monkeypatch.setattr(packed_transformer, "sums_rows_fast", lambda device: has_bags)
+    return BagCache if has_bags else KernelCache
 
 
 @pytest.fixture(params=VARIANTS, ids=str)
@@ -93,6 +104,7 @@ def decode(model: EncoderDecoder[Any], selections: Selections, rows: int) -> lis
     return found
 
 
+@pytest.mark.usefixtures("cache_class")
 def test_cached_steps_equal_uncached_ones_as_sentences_leave(model: Transformer) -> None:
     selections: Selections = [
         ([0, 1, 2], None),
@@ -104,12 +116,15 @@ def test_cached_steps_equal_uncached_ones_as_sentences_leave(model: Transformer)
     assert_cached_equals_uncached(model, selections, 1)
 
 
+@pytest.mark.usefixtures("cache_class")
 def test_cached_steps_equal_uncached_ones_as_the_cache_grows(model: Transformer) -> None:
-    selections: Selections = [([0, 1, 2], None)] * 16
-    selections += [([0, 1], [0, 1])] + [([0, 1], None)] * 20
+    selections: Selections = [([0, 1, 2], None)] * 14
+    # In another order, and then fewer, before the cache grows.
+    selections += [([2, 0, 1], [2, 0, 1]), ([0, 1, 2], None)] + [([1, 2], [1, 2])] + [([0, 1], None)] * 20
     assert_cached_equals_uncached(model, selections, 1)
 
 
+@pytest.mark.usefixtures("cache_class")
 def test_cached_steps_equal_uncached_ones_as_beams_are_reordered(model: Transformer) -> None:
     selections: Selections = [
         ([0, 0, 0, 3, 4, 5, 8, 7, 6], None),
@@ -135,6 +150,7 @@ def test_rounded_models_are_close_to_the_plain_one(
     precision: SearchPrecision,
     attention: torch.dtype,
     tolerance: float,
+    cache_class: type[PackedCache],
     make_model: Make,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -148,7 +164,8 @@ def test_rounded_models_are_close_to_the_plain_one(
     torch.testing.assert_close(forced, expected, atol=tolerance * scale, rtol=0.0)
     assert not forced.equal(expected)
     cache = packed.start_cache(packed.encode(SRC_IDS, SRC_MASK), SRC_MASK, 3)
-    assert all(part.dtype == attention for source in cache.sources for part in source)
+    # Bags are for float32 only.
+    assert type(cache) is (cache_class if attention == torch.float32 else KernelCache)
     for t in range(3):
         logits = packed.decode_step(TGT_IDS[:, t], cache).logits.float()
         torch.testing.assert_close(logits, expected[:, t], atol=tolerance * scale, rtol=0.0)
@@ -163,6 +180,37 @@ def test_a_source_may_have_the_greatest_length(precision: SearchPrecision, make_
     torch.testing.assert_close(logits, expected, atol=0.06 * float(expected.abs().max()), rtol=0.0)
 
 
+def test_bags_are_only_for_processors_on_which_they_are_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    for engines in (["qnnpack", "fbgemm"], ["qnnpack"]):
+        monkeypatch.setattr(torch.backends, "quantized", SimpleNamespace(supported_engines=engines))
+        assert sums_rows_fast(cpu) is ("fbgemm" in engines)
+    assert not sums_rows_fast(torch.device("cuda"))
+
+
+@pytest.mark.parametrize("num_rows", [1, 4])
+def test_the_bits_of_a_bag_do_not_depend_on_other_rows(num_rows: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    batch, heads, length, width = 33, 2, 7, 24
+    keys, values = torch.randn(2, batch, heads, length, width, generator=generator)
+    mask = torch.ones(batch, 1, 1, length, dtype=torch.bool)
+    mask[0, ..., 5:] = False
+    steps = torch.randn(5, batch * num_rows, 3 * heads * width, generator=generator)
+
+    def attended(number: int, length: int) -> Tensor:
+        """What the rows of the first sentences attend to at each step."""
+        source = keys[:number, :, :length], values[:number, :, :length]
+        cache = BagCache([source], mask[:number, ..., :length], len(steps), num_rows)
+        found = []
+        for step in steps[:, : number * num_rows]:
+            cache.grow()
+            found += [cache.attend_to_target(0, step), cache.attend_to_source(0, step[:, : heads * width])]
+        return torch.stack(found)[:, :num_rows]
+
+    assert attended(batch, length).equal(attended(1, 5))
+
+
+@pytest.mark.usefixtures("cache_class")
 def test_more_tokens_than_there_is_room_for_are_refused(make_model: Make) -> None:
     model = PackedTransformer(make_model(max_length=4), "float32")
     memory = model.encode(SRC_IDS[:, :2], SRC_MASK[..., :2])
