@@ -1,7 +1,6 @@
 """The device that a model runs on: its choice, its precision, its memory, and running out of memory."""
 
 import ctypes
-import gc
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -271,15 +270,6 @@ def keep_freed_memory() -> None:
         mallopt(_M_TRIM_THRESHOLD, -1)
         # Threads reuse what others have freed only in the same arena; by default there are eight per core.
         mallopt(_M_ARENA_MAX, os.cpu_count() or 1)
-
-
-def spare_garbage_collector() -> None:
-    """Let Python's garbage collector leave out all objects that exist now; call it once a model is loaded.
-
-    Those of torch and its libraries alone are so many that a full collection takes a tenth of a second. One
-    comes with every few hundred sentences or steps, and finds next to nothing.
-    """
-    gc.freeze()
 
 
 def free_memory(device: torch.device) -> int | None:

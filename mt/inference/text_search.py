@@ -279,6 +279,11 @@ class TextSearch:
             end += self._few_more(lengths[end : end + few + 1])
             batches.append(order[start:end])
             start = end
+        if len(batches) % num_at_once and beam_size * len(batches[-1]) >= _WORTH_DIVIDING:
+            # Otherwise one thread would search the last batch while the others have nothing left to do.
+            last = batches.pop()
+            size = -(-len(last) // num_at_once)
+            batches += [last[at : at + size] for at in range(0, len(last), size)]
         return batches
 
     def _padded_length(self, length: int) -> int:

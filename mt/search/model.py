@@ -11,7 +11,8 @@ class Cache(Protocol):
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order; None keeps all sentences.
 
-        Each sentence keeps its number of rows: one of them may be repeated in place of another.
+        No sentence is repeated. Each keeps its number of rows: one of them may be repeated in place of
+        another.
         """
 
 

@@ -53,7 +53,8 @@ class BagCache(PackedCache):
         self._src_bias: Tensor | None = None
         if not bool(src_mask.all()):
             self._src_bias = torch.zeros(len(src_mask), 1, self._src_length)
-            self._src_bias.masked_fill_(~src_mask[:, 0], -torch.inf)
+            # Not minus infinity, so that a source without any token does not become NaN.
+            self._src_bias.masked_fill_(~src_mask[:, 0], torch.finfo(torch.float32).min)
         batch, self._heads, self._width, _ = self._sources[0][0].shape
         self._scale = self._width**-0.5
         # (B', H, K, T, N) and (B', T, N, H, K).
@@ -157,8 +158,7 @@ class BagCache(PackedCache):
         # (B', K, S): those of the first head, for the sentences in the batch.
         keys = keys[:, 0].index_select(0, self._sentences)
         first = queries[:, : self._width].float().view(len(keys), self._rows_per_sentence, -1)
-        scores = self._source_scores(first @ keys)
-        return scores.clamp_(min=torch.finfo(scores.dtype).min).flatten(0, 1)
+        return self._source_scores(first @ keys).flatten(0, 1)
 
     def _source_scores(self, products: Tensor) -> Tensor:
         """The scores of the source ``(B, queries, S)``, from the products of queries and keys."""

@@ -76,7 +76,7 @@ class PackedCache(ABC):
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order; None keeps all sentences.
 
-        A row may be repeated, but stays a row of its own sentence.
+        A row may be repeated, but stays a row of its own sentence. No sentence is repeated.
         """
 
 

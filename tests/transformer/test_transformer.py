@@ -106,7 +106,7 @@ def test_cached_steps_equal_the_uncached_forward(changes: dict[str, Any], make_m
         torch.testing.assert_close(logits[real], expected[real, t], atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("rows", [[2, 0, 1], [1, 1, 2], [2], [0, 2]])
+@pytest.mark.parametrize("rows", [[2, 0, 1], [1, 2, 0], [2], [0, 2]])
 def test_cached_steps_equal_the_uncached_forward_after_rows_change(rows: list[int], make_model: Make) -> None:
     model, index = make_model(), torch.tensor(rows)
     packed, src_mask = PackedTransformer(model, "float32"), padding_mask(SRC_IDS)
