@@ -76,8 +76,12 @@ def onednn_is_faster(dtype: torch.dtype) -> bool:
     """
     if dtype != torch.float32:
         return dtype == torch.bfloat16
-    capabilities = _capabilities()
-    return "AMD" in capabilities.get("cpu_name", "") and capabilities.get("avx512_f", False)
+    return is_amd() and _capabilities().get("avx512_f", False)
+
+
+def is_amd() -> bool:
+    """Whether this CPU is AMD's; False if torch cannot tell."""
+    return "AMD" in _capabilities().get("cpu_name", "")
 
 
 def attention_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:

@@ -9,7 +9,7 @@ from pathlib import Path
 import ctranslate2
 import torch
 
-from mt.device import is_out_of_memory
+from mt.device import is_amd, is_out_of_memory
 from mt.errors import CheckpointError, ConfigError, DeviceError, Remedy
 from mt.inference.exported_folder import ExportedFolder, ExportPrecision
 from mt.inference.text_search import TextSearch
@@ -17,6 +17,7 @@ from mt.search.hypothesis import Hypothesis, normalised_score
 from mt.search.request import NO_CONSTRAINTS, SearchRequest
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import BOS, EOS, EOS_ID, PAD, PAD_ID
+from mt.threads import num_at_once
 
 LOG = logging.getLogger(__name__)
 Found = list[Hypothesis]
@@ -62,10 +63,15 @@ class CTranslate2Engine:
                 raise DeviceError(f"CTranslate2 cannot compute on the GPU: {reason}.", Remedy.COMPUTE_ON_CPU)
             LOG.warning("CTranslate2 cannot compute on the GPU, so it computes on the CPU: %s.", reason)
             self._translator = _load(folder, "cpu")
+        self.num_at_once = 1
+        if self._translator.device == "cpu" and self._translator.compute_type.startswith("int8") and is_amd():
+            # Two threads of one product wait for each other there: a sentence takes them nine times as long
+            # as one thread. So each has sentences of its own.
+            self.num_at_once = num_at_once(torch.device("cpu"))
+            self._translator = _load(folder, "cpu", workers=self.num_at_once)
         # If the processor has no instructions for bf16, CTranslate2 computes such a model in float32.
         self.precision = _PRECISIONS.get(self._translator.compute_type, "int8")
         self.device = torch.device("cpu")
-        self.num_at_once = 1
         self._src_names = list(src_names)
         self._tgt_ids = {name: number for number, name in enumerate(tgt_names)}
 
@@ -155,8 +161,8 @@ class CTranslate2Engine:
         return Hypothesis(ids, score, finished)
 
 
-def _load(folder: Path, device: str) -> ctranslate2.Translator:
-    """Load a model.
+def _load(folder: Path, device: str, workers: int | None = None) -> ctranslate2.Translator:
+    """Load a model for one worker with all threads, or for several with a single thread each.
 
     Raises:
         CheckpointError: If CTranslate2 cannot load it.
@@ -166,8 +172,8 @@ def _load(folder: Path, device: str) -> ctranslate2.Translator:
             # As bytes, because it does not accept text that is not UTF-8.
             os.fsencode(folder),
             device=device,
-            inter_threads=1,
-            intra_threads=torch.get_num_threads(),
+            inter_threads=workers or 1,
+            intra_threads=1 if workers else torch.get_num_threads(),
         )
     # These are its only errors for everything that may be wrong with the files.
     except (RuntimeError, ValueError) as error:

@@ -33,6 +33,10 @@ from mt.transformer.packed_linear import (
 )
 from mt.transformer.transformer import Transformer
 
+_ROWS_FOR_THE_KERNEL = 16
+"""Up to this many rows in float32, torch's attention kernel is faster than bags. Where results are rounded,
+the number of rows must not decide, because of the last bits."""
+
 Attend = Callable[[Tensor], Tensor]
 """Projections ``(N, ...)`` of N positions -> what they attend to, ``(N, D)``, heads side by side."""
 
@@ -99,7 +103,8 @@ class PackedTransformer:
     ) -> PackedCache:
         """Return an empty cache, with ``rows_per_sentence`` rows of up to ``max_length`` tokens each."""
         sources = self._sources(memory, src_mask)
-        if self._has_bags:
+        num_rows = len(memory) * rows_per_sentence
+        if self._has_bags and (self._is_rounded or num_rows > _ROWS_FOR_THE_KERNEL):
             return BagCache(sources, src_mask, max_length, rows_per_sentence)
         return KernelCache(sources, self._bias(src_mask), src_mask.size(-1), max_length, rows_per_sentence)
 

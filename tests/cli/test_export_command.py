@@ -338,6 +338,26 @@ def test_scores_say_what_the_processor_computed_them_in(
         assert f"scores, computed in {precision}" in err
 
 
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("is_amd", [True, False])
+def test_the_threads_of_8_bit_integers_do_not_wait_for_each_other(
+    is_amd: bool, precision: str, trained: RunDirectory, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mt.inference import ctranslate2_engine
+
+    assert call(*EXPORT, "ctranslate2", "--precision", precision, "out")[0] == 0
+    monkeypatch.setattr(ctranslate2_engine, "is_amd", lambda: is_amd)
+    monkeypatch.setattr(ctranslate2_engine, "num_at_once", lambda device: 2)
+    translator = ctranslate2_engine.load_exported(Path("out"))
+    engine = translator.engine
+    assert isinstance(engine, ctranslate2_engine.CTranslate2Engine)
+    workers = 2 if is_amd and precision == "int8" else 1
+    assert (engine.num_at_once, engine._translator.num_translators) == (workers, workers)
+    lines = LINES.split("\n") * 20
+    one_by_one = [translator.translate([line])[0] for line in lines]
+    assert translator.translate(lines) == one_by_one
+
+
 def test_an_average_is_exported_by_its_name(trained: RunDirectory, call: Call) -> None:
     name = Path(call("average", "--run", "runs/tiny", "--last", "2")[1].strip()).name
     code, _, err = call(*EXPORT, "ctranslate2", "--checkpoint", name, "out")

@@ -52,6 +52,7 @@ def cache_class(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """What keeps keys and values in float32, as on processors where it is faster."""
     has_bags = request.param == "bags"
     monkeypatch.setattr(packed_transformer, "sums_rows_fast", lambda device: has_bags)
+    monkeypatch.setattr(packed_transformer, "_ROWS_FOR_THE_KERNEL", 0)
     return BagCache if has_bags else KernelCache
 
 
@@ -186,6 +187,21 @@ def test_bags_are_only_for_processors_on_which_they_are_fast(monkeypatch: pytest
         monkeypatch.setattr(torch.backends, "quantized", SimpleNamespace(supported_engines=engines))
         assert sums_rows_fast(cpu) is ("fbgemm" in engines)
     assert not sums_rows_fast(torch.device("cuda"))
+
+
+@pytest.mark.parametrize(
+    ("precision", "few"), [("float32", KernelCache), pytest.param("bf16", BagCache, marks=NEEDS_BF16)]
+)
+def test_few_rows_use_the_kernel_only_where_results_are_not_rounded(
+    precision: SearchPrecision, few: type[PackedCache], make_model: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed_transformer, "sums_rows_fast", lambda device: True)
+    monkeypatch.setattr(packed_transformer, "attention_dtype", lambda dtype, device: torch.float32)
+    packed = PackedTransformer(make_model().requires_grad_(False), precision)
+    for num_sentences, rows, expected in [(16, 1, few), (3, 5, few), (17, 1, BagCache), (4, 5, BagCache)]:
+        ids = torch.full((num_sentences, 2), EOS_ID)
+        memory = packed.encode(ids, padding_mask(ids))
+        assert type(packed.start_cache(memory, padding_mask(ids), 3, rows)) is expected
 
 
 @pytest.mark.parametrize("num_rows", [1, 4])
