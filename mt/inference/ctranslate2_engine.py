@@ -17,7 +17,6 @@ from mt.search.hypothesis import Hypothesis, normalised_score
 from mt.search.request import NO_CONSTRAINTS, SearchRequest
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import BOS, EOS, EOS_ID, PAD, PAD_ID
-from mt.threads import num_at_once
 
 LOG = logging.getLogger(__name__)
 Found = list[Hypothesis]
@@ -67,7 +66,7 @@ class CTranslate2Engine:
         if self._translator.device == "cpu" and self._translator.compute_type.startswith("int8") and is_amd():
             # Two threads of one product wait for each other there: a sentence takes them nine times as long
             # as one thread. So each has sentences of its own.
-            self.num_at_once = num_at_once(torch.device("cpu"))
+            self.num_at_once = torch.get_num_threads()
             self._translator = _load(folder, "cpu", workers=self.num_at_once)
         # If the processor has no instructions for bf16, CTranslate2 computes such a model in float32.
         self.precision = _PRECISIONS.get(self._translator.compute_type, "int8")

@@ -67,7 +67,7 @@ class BagCache(PackedCache):
             for _, values in self._sources
         ]
         # Views of them, so that a step creates few: the tables of rows, and what is written at each position.
-        self._tables = [(keys.flatten(), values.flatten()) for keys, values in self._written]
+        self._tables = list(self._written)
         self._positions: list[tuple[Sequence[Tensor], Sequence[Tensor]]] = [((), ())] * len(sources)
         # For each row, the row of its sentence that wrote each token of its past: (B, N, T).
         self._writers: Tensor | None = None
@@ -86,7 +86,6 @@ class BagCache(PackedCache):
             self._written[layer] = keys, values
             self._tables[layer] = keys.view(-1, keys.size(3) * keys.size(4)), values.view(-1, self._width)
             self._positions[layer] = keys.unbind(3), values.unbind(1)
-        self._room += added
         self._sentences = torch.arange(len(self._sentences))
         self._have_left = False
         self._number_rows()

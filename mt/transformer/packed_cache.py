@@ -40,13 +40,14 @@ class PackedCache(ABC):
             raise ValueError(f"a cache of {self.length} tokens has no room for {self.length + 1}")
         if self.length == self._room:
             added = min(_GROWTH, self._max_length - self.length)
+            self._room += added
             self._make_room(added)
         self.length += 1
         self._begin_position()
 
     @abstractmethod
     def _make_room(self, added: int) -> None:
-        """Allocate memory for this number of positions more."""
+        """Allocate memory for this number of positions more, ``self._room`` in all."""
 
     @abstractmethod
     def _begin_position(self) -> None:
@@ -125,7 +126,6 @@ class KernelCache(PackedCache):
             self._keep(layer, longer.view(*longer.shape[:2], *written.shape[2:]))
         if self._is_past is not None:
             self._is_past = F.pad(self._is_past, (0, 0, 0, added), value=-torch.inf)
-        self._room += added
 
     def _begin_position(self) -> None:
         if self._is_past is not None:

@@ -227,6 +227,16 @@ def test_the_bits_of_a_bag_do_not_depend_on_other_rows(num_rows: int) -> None:
 
 
 @pytest.mark.usefixtures("cache_class")
+def test_a_source_without_any_token_gives_no_nan(make_model: Make) -> None:
+    packed = PackedTransformer(make_model().requires_grad_(False), "float32")
+    ids = SRC_IDS.clone()
+    ids[1] = 0
+    mask = padding_mask(ids)
+    cache = packed.start_cache(packed.encode(ids, mask), mask, 1)
+    assert packed.decode_step(TGT_IDS[:, 0], cache).logits.isfinite().all()
+
+
+@pytest.mark.usefixtures("cache_class")
 def test_more_tokens_than_there_is_room_for_are_refused(make_model: Make) -> None:
     model = PackedTransformer(make_model(max_length=4), "float32")
     memory = model.encode(SRC_IDS[:, :2], SRC_MASK[..., :2])
