@@ -347,8 +347,9 @@ def test_the_threads_of_8_bit_integers_do_not_wait_for_each_other(
 
     assert call(*EXPORT, "ctranslate2", "--precision", precision, "out")[0] == 0
     monkeypatch.setattr(ctranslate2_engine, "is_amd", lambda: is_amd)
-    monkeypatch.setattr("torch.get_num_threads", lambda: 6)
-    translator = ctranslate2_engine.load_exported(Path("out"))
+    with monkeypatch.context() as while_loading:
+        while_loading.setattr("torch.get_num_threads", lambda: 6)
+        translator = ctranslate2_engine.load_exported(Path("out"))
     engine = translator.engine
     assert isinstance(engine, ctranslate2_engine.CTranslate2Engine)
     workers = 6 if is_amd and precision == "int8" else 1
