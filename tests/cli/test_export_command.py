@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
@@ -347,9 +348,12 @@ def test_the_threads_of_8_bit_integers_do_not_wait_for_each_other(
 
     assert call(*EXPORT, "ctranslate2", "--precision", precision, "out")[0] == 0
     monkeypatch.setattr(ctranslate2_engine, "is_amd", lambda: is_amd)
+    before = torch.get_num_threads()
     with monkeypatch.context() as while_loading:
         while_loading.setattr("torch.get_num_threads", lambda: 6)
         translator = ctranslate2_engine.load_exported(Path("out"))
+    # CTranslate2 sets the number of this process's OpenMP threads, which are torch's as well.
+    torch.set_num_threads(before)
     engine = translator.engine
     assert isinstance(engine, ctranslate2_engine.CTranslate2Engine)
     workers = 6 if is_amd and precision == "int8" else 1
