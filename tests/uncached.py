@@ -11,9 +11,9 @@ from mt.transformer.transformer import Transformer
 class Prefixes:
     """Everything that the rows have been given so far, and what they are translations of."""
 
-    def __init__(self, memory: Tensor, src_mask: Tensor, rows_per_sentence: int) -> None:
+    def __init__(self, memory: Tensor, src_mask: Tensor) -> None:
         self.memory, self.src_mask = memory, src_mask
-        self.ids = torch.empty(len(memory) * rows_per_sentence, 0, dtype=torch.long)
+        self.ids = torch.empty(len(memory), 0, dtype=torch.long)
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         self.ids = self.ids[rows]
@@ -30,10 +30,8 @@ class UncachedTransformer:
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
         return self.model.encode(src_ids, src_mask)
 
-    def start_cache(
-        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
-    ) -> Prefixes:
-        return Prefixes(memory, src_mask, rows_per_sentence)
+    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> Prefixes:
+        return Prefixes(memory, src_mask)
 
     def decode_step(self, ids: Tensor, cache: Prefixes, *, with_alignment: bool = False) -> DecodedStep:
         cache.ids = torch.cat([cache.ids, ids[:, None]], dim=1)

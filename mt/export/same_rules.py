@@ -27,11 +27,9 @@ class _Changed(ABC):
         """As `mt.search.model.EncoderDecoder.encode`."""
         return self._model.encode(src_ids, src_mask)
 
-    def start_cache(
-        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
-    ) -> Any:
+    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> Any:
         """As `mt.search.model.EncoderDecoder.start_cache`."""
-        return self._model.start_cache(memory, src_mask, max_length, rows_per_sentence)
+        return self._model.start_cache(memory, src_mask, max_length)
 
     def decode_step(self, ids: Tensor, cache: Any, *, with_alignment: bool = False) -> StepOutput:
         """As `mt.search.model.EncoderDecoder.decode_step`, with changed logits."""
@@ -69,12 +67,10 @@ class Steered(_Changed):
         self._size = size
         self._step = 0
 
-    def start_cache(
-        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
-    ) -> Any:
+    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> Any:
         """As `mt.search.model.EncoderDecoder.start_cache`; this begins a search."""
         self._step = 0
-        return super().start_cache(memory, src_mask, max_length, rows_per_sentence)
+        return super().start_cache(memory, src_mask, max_length)
 
     def _change(self, logits: Tensor) -> Tensor:
         for ids, change in ((self._away, -self._size), (self._towards, self._size)):

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from mt.search.constraints import ConstrainedRows
 from mt.search.copying import Copying
@@ -38,18 +39,16 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
         NotFiniteError: If logits are NaN or infinite.
     """
     limits, device, src_mask, beam_size = request.limits, request.src_ids.device, request.src_mask, beam.size
-    copying = Copying(request, rows_per_sentence=beam_size)
+    copying = Copying(request)
     rules = ConstrainedRows(request, copying)
-    cache = model.start_cache(
-        model.encode(request.src_ids, src_mask), src_mask, max(limits), rows_per_sentence=beam_size
-    )
+    cache = model.start_cache(model.encode(request.src_ids, src_mask), src_mask, max(limits))
     found = _Found(limits, beam_size, copying)
-    partial = _first(len(limits), beam_size, device)
+    partial = _first(len(limits), device)
     for step in range(1, max(limits) + 1):
         request.before_each_step()
         # Not assigned to a name, so that these logits are freed before the next step computes its own.
         candidates = _best_continuations(
-            copying.decode_step(model, partial.newest.flatten(), cache), partial, rules
+            copying.decode_step(model, partial.newest.flatten(), cache), partial, rules, beam_size
         )
         ends = candidates.newest == EOS_ID
         is_finished = ends[:, :beam_size] & candidates.scores[:, :beam_size].isfinite()
@@ -103,44 +102,48 @@ class _Hypotheses:
         return _Hypotheses(self.ids[places], self.scores[places], self.rows[places])
 
 
-def _first(num_sentences: int, beam_size: int, device: torch.device) -> _Hypotheses:
-    """The empty hypotheses that a search begins with."""
-    ids = torch.full((num_sentences, beam_size, 1), BOS_ID, dtype=torch.long, device=device)
-    # All beams of a sentence hold the same hypothesis, so only one of them counts.
-    scores = torch.full((num_sentences, beam_size), -torch.inf, device=device)
-    scores[:, 0] = 0.0
-    return _Hypotheses(ids, scores, torch.arange(scores.numel(), device=device).view_as(scores))
+def _first(num_sentences: int, device: torch.device) -> _Hypotheses:
+    """The empty hypotheses that a search begins with, one for each sentence."""
+    ids = torch.full((num_sentences, 1, 1), BOS_ID, dtype=torch.long, device=device)
+    rows = torch.arange(num_sentences, device=device)[:, None]
+    return _Hypotheses(ids, torch.zeros(num_sentences, 1, device=device), rows)
 
 
-def _best_continuations(logits: Tensor, partial: _Hypotheses, rules: ConstrainedRows) -> _Hypotheses:
+def _best_continuations(
+    logits: Tensor, partial: _Hypotheses, rules: ConstrainedRows, beam_size: int
+) -> _Hypotheses:
     """Find the 2N likeliest continuations of each sentence, of which at most N end with EOS.
 
     Args:
-        logits: ``(B * N, V)``.
-        partial: The N partial hypotheses of each sentence.
+        logits: ``(B * M, V)``.
+        partial: The M partial hypotheses of each sentence: one in the first step, N later.
         rules: Which tokens are forbidden.
+        beam_size: N.
 
     Returns:
         2N continuations of each sentence, best first.
     """
-    batch, beam_size = partial.scores.shape
+    batch, num_partial = partial.scores.shape
     vocab_size = logits.size(-1)
     # The softmax is over the whole vocabulary, including forbidden tokens.
     added = partial.scores.view(-1, 1) - log_normalisers(logits)
     rules.forbid(logits)
     # The best 2N continuations of a sentence are in the 2N blocks with the highest maxima.
     maxima = (block_maxima(logits) + added).view(batch, -1)
-    num_blocks = maxima.size(1) // beam_size
+    num_blocks = maxima.size(1) // num_partial
     blocks = maxima.topk(min(2 * beam_size, maxima.size(1))).indices
     tokens = tokens_of(blocks % num_blocks, vocab_size)
     beams = (blocks // num_blocks).repeat_interleave(tokens.size(1) // blocks.size(1), dim=1)
-    rows = beams + torch.arange(0, batch * beam_size, beam_size, device=logits.device)[:, None]
+    rows = beams + torch.arange(0, batch * num_partial, num_partial, device=logits.device)[:, None]
     is_token = tokens < vocab_size
     tokens.clamp_(max=vocab_size - 1)
     values = (logits[rows, tokens] + added[rows, 0]).masked_fill_(~is_token, -torch.inf)
-    best = values.topk(2 * beam_size)
-    rows = rows.gather(1, best.indices)
-    newest = tokens.gather(1, best.indices)[:, :, None]
+    # A single hypothesis may have fewer continuations than that.
+    num_missing = max(0, 2 * beam_size - values.size(1))
+    best = F.pad(values, (0, num_missing), value=-torch.inf).topk(2 * beam_size)
+    places = best.indices.clamp_(max=values.size(1) - 1)
+    rows = rows.gather(1, places)
+    newest = tokens.gather(1, places)[:, :, None]
     return _Hypotheses(torch.cat((partial.ids.flatten(0, 1)[rows], newest), dim=2), best.values, rows)
 
 

@@ -22,8 +22,7 @@ class ConstrainedRows:
                 for ids in request.constraints.prefixes or [()] * len(request.limits)
             ]
             padded = torch.nn.utils.rnn.pad_sequence(prefixes, batch_first=True, padding_value=PAD_ID)
-            on_device = padded.to(request.src_ids.device)
-            self._prefixes = on_device.repeat_interleave(copying.rows_per_sentence, dim=0)
+            self._prefixes = padded.to(request.src_ids.device)
             self._history = self._prefixes[:, :0]
 
     def forbid(self, logits: Tensor) -> None:

@@ -13,17 +13,16 @@ from mt.special_tokens import EOS_ID, UNK_ID
 
 
 class Copying:
-    """The state of copying in one search over R rows, which are decoded for B sentences."""
+    """The state of copying in one search over R rows; at first, there is one for each sentence."""
 
-    def __init__(self, request: SearchRequest, *, rows_per_sentence: int = 1) -> None:
+    def __init__(self, request: SearchRequest) -> None:
         copyable, self._keep_unk = request.copyable, request.keep_unk
-        self.rows_per_sentence = rows_per_sentence
         # If there is nothing to copy, there is no extra cost.
         self._active = copyable is not None and not self._keep_unk and bool(copyable.any())
         if copyable is not None:
-            self._open = copyable.repeat_interleave(rows_per_sentence, dim=0)
-            self._done = torch.zeros_like(self._open)
-            self._history = self._open.new_zeros(len(self._open), 0, dtype=torch.long)
+            self._open = copyable
+            self._done = torch.zeros_like(copyable)
+            self._history = copyable.new_zeros(len(copyable), 0, dtype=torch.long)
         self._positions = torch.empty(0)
 
     def decode_step(self, model: EncoderDecoder[CacheT], ids: Tensor, cache: CacheT) -> Tensor:

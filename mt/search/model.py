@@ -6,13 +6,16 @@ from torch import Tensor
 
 
 class Cache(Protocol):
-    """The state of a model between two decoding steps, for each source and each row decoded from it."""
+    """The state of a model between two decoding steps, for each source and each row decoded from it.
+
+    At first, one row is decoded for each sentence.
+    """
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order; None keeps all sentences.
 
-        No sentence is repeated. Each keeps its number of rows: one of them may be repeated in place of
-        another.
+        No sentence is repeated, but rows may be, within their sentence. All sentences have the same number of
+        rows, ``R' / B'``, which may be greater than before.
         """
 
 
@@ -37,9 +40,7 @@ class EncoderDecoder(Protocol[CacheT]):
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
         """Encode the source ``(B, S)`` with mask ``(B, 1, 1, S)`` as memory ``(B, S, D)``."""
 
-    def start_cache(
-        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
-    ) -> CacheT:
+    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> CacheT:
         """Return an empty cache over this memory, for rows of at most ``max_length`` tokens."""
 
     def decode_step(self, ids: Tensor, cache: CacheT, *, with_alignment: bool = False) -> StepOutput:

@@ -28,9 +28,7 @@ class BagCache(PackedCache):
     Of the B' sentences in the tables, B are still in the batch.
     """
 
-    def __init__(
-        self, sources: Sequence[KeysAndValues], src_mask: Tensor, max_length: int, rows_per_sentence: int
-    ) -> None:
+    def __init__(self, sources: Sequence[KeysAndValues], src_mask: Tensor, max_length: int) -> None:
         """Begin with no tokens.
 
         Args:
@@ -38,9 +36,8 @@ class BagCache(PackedCache):
                 positions more, which are left out.
             src_mask: ``(B, 1, 1, S)``, True where a source token is real.
             max_length: The most tokens in a row.
-            rows_per_sentence: N.
         """
-        super().__init__(max_length, rows_per_sentence)
+        super().__init__(len(src_mask), max_length)
         self._src_length = src_mask.size(-1)
         # (B', H, K, S) and (B', S, H, K).
         self._sources = [
@@ -60,33 +57,30 @@ class BagCache(PackedCache):
         # (B', H, K, T, N) and (B', T, N, H, K).
         shape = self._heads, self._width
         self._written = [
-            (
-                values.new_empty(batch, *shape, 0, rows_per_sentence),
-                values.new_empty(batch, 0, rows_per_sentence, *shape),
-            )
+            (values.new_empty(batch, *shape, 0, 1), values.new_empty(batch, 0, 1, *shape))
             for _, values in self._sources
         ]
         # Views of them, so that a step creates few: the tables of rows, and what is written at each position.
         self._tables = list(self._written)
         self._positions: list[tuple[Sequence[Tensor], Sequence[Tensor]]] = [((), ())] * len(sources)
-        # For each row, the row of its sentence that wrote each token of its past: (B, N, T).
+        # For each row, the row of its sentence that wrote each token of its past, (B, N, T); None while there
+        # is only one.
         self._writers: Tensor | None = None
-        if rows_per_sentence > 1:
-            self._writers = torch.empty(batch, rows_per_sentence, 0, dtype=torch.long)
         self._sentences = torch.arange(batch)
         self._have_left = False
 
-    def _make_room(self, added: int) -> None:
+    def _make_room(self) -> None:
         # Sentences that have left are not copied. Layer by layer, so that at most one is in memory twice.
         for layer, source in enumerate(self._sources):
             self._sources[layer] = self._in_batch(*source)
         for layer, written in enumerate(self._written):
             keys, values = self._in_batch(*written)
-            keys, values = F.pad(keys, (0, 0, 0, added)), F.pad(values, (0, 0, 0, 0, 0, 0, 0, added))
+            added, rows = self._room - keys.size(3), self._rows_per_sentence - keys.size(4)
+            keys, values = F.pad(keys, (0, rows, 0, added)), F.pad(values, (0, 0, 0, 0, 0, rows, 0, added))
             self._written[layer] = keys, values
             self._tables[layer] = keys.view(-1, keys.size(3) * keys.size(4)), values.view(-1, self._width)
             self._positions[layer] = keys.unbind(3), values.unbind(1)
-        self._sentences = torch.arange(len(self._sentences))
+        self._sentences = torch.arange(self._num_sentences)
         self._have_left = False
         self._number_rows()
 
@@ -114,7 +108,7 @@ class BagCache(PackedCache):
     def _begin_position(self) -> None:
         tokens = self._tokens[..., : self.length]
         if self._writers is not None:
-            own = torch.arange(self._rows_per_sentence).view(1, -1, 1).expand(len(self._writers), -1, 1)
+            own = torch.arange(self._rows_per_sentence).view(1, -1, 1).expand(self._num_sentences, -1, 1)
             self._writers = torch.cat((self._writers, own), dim=2)
             tokens = tokens + self._writers[:, :, None] * self._heads
         self._past = _Bags(tokens, self.length)
@@ -122,7 +116,7 @@ class BagCache(PackedCache):
     def attend_to_target(self, layer: int, projected: Tensor) -> Tensor:
         """Write the newest tokens, and attend to the past, as in `PackedCache`."""
         rows = self._rows_per_sentence
-        split = projected.float().view(len(self._sentences), rows, 3, self._heads, self._width)
+        split = projected.float().view(self._num_sentences, rows, 3, self._heads, self._width)
         queries, new_keys, new_values = split.unbind(2)
         keys, values = self._positions[layer]
         self._write(keys[self.length - 1], new_keys.permute(0, 2, 3, 1))
@@ -161,23 +155,25 @@ class BagCache(PackedCache):
 
     def _source_scores(self, products: Tensor) -> Tensor:
         """The scores of the source ``(B, queries, S)``, from the products of queries and keys."""
-        products = products.view(len(self._sentences), -1, self._src_length)
+        products = products.view(self._num_sentences, -1, self._src_length)
         if self._src_bias is None:
             return products.mul_(self._scale)
         return torch.add(self._src_bias, products, alpha=self._scale)
 
-    @torch.no_grad()
-    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Keep rows and sentences, as in `PackedCache`."""
+    def _select_sentences(self, sentences: Tensor) -> None:
+        if self._src_bias is not None:
+            self._src_bias = self._src_bias.index_select(0, sentences)
+        self._sentences = self._sentences.index_select(0, sentences)
+        self._have_left = True
+        self._number_rows()
+
+    def _select_rows(self, rows: Tensor) -> None:
+        shape = self._num_sentences, self._rows_per_sentence, self.length
         if self._writers is not None:
-            self._writers = self._writers.flatten(0, 1).index_select(0, rows)
-            self._writers = self._writers.view(-1, self._rows_per_sentence, self.length)
-        if sentences is not None:
-            if self._src_bias is not None:
-                self._src_bias = self._src_bias.index_select(0, sentences)
-            self._sentences = self._sentences.index_select(0, sentences)
-            self._have_left = True
-            self._number_rows()
+            self._writers = self._writers.flatten(0, 1).index_select(0, rows).view(shape)
+        elif self._rows_per_sentence > 1:
+            # The only row of each sentence has written them all.
+            self._writers = torch.zeros(shape, dtype=torch.long)
 
 
 class _Bags:

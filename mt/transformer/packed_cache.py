@@ -1,9 +1,10 @@
 """The key/value cache of a `mt.transformer.packed_transformer.PackedTransformer`.
 
-N rows are decoded for each of B sentences, R = B * N in total. What a row has written is never moved when
-beams are reordered.
+N rows are decoded for each of B sentences, R = B * N in total; at first, N is 1. What a row has written is
+never moved when beams are reordered.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -23,11 +24,12 @@ _GROWTH = 16
 class PackedCache(ABC):
     """Keys and values of all decoder layers: those of the rows grow, those of the sources are fixed."""
 
-    def __init__(self, max_length: int, rows_per_sentence: int) -> None:
-        """Begin with no tokens, for N rows of at most ``max_length`` tokens for each sentence."""
+    def __init__(self, num_sentences: int, max_length: int) -> None:
+        """Begin with no tokens, for one row of at most ``max_length`` tokens for each sentence."""
         self.length = 0
+        self._num_sentences = num_sentences
+        self._rows_per_sentence = 1
         self._max_length = max_length
-        self._rows_per_sentence = rows_per_sentence
         self._room = 0
 
     def grow(self) -> None:
@@ -41,13 +43,13 @@ class PackedCache(ABC):
         if self.length == self._room:
             added = min(_GROWTH, self._max_length - self.length)
             self._room += added
-            self._make_room(added)
+            self._make_room()
         self.length += 1
         self._begin_position()
 
     @abstractmethod
-    def _make_room(self, added: int) -> None:
-        """Allocate memory for this number of positions more, ``self._room`` in all."""
+    def _make_room(self) -> None:
+        """Allocate memory for ``self._room`` positions and N rows for each sentence."""
 
     @abstractmethod
     def _begin_position(self) -> None:
@@ -73,12 +75,27 @@ class PackedCache(ABC):
     def alignment_scores(self, queries: Tensor) -> Tensor:
         """Score source positions by the first head of the last layer: ``(R, D)`` -> ``(R, S)`` in float32."""
 
-    @abstractmethod
+    @torch.no_grad()
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order; None keeps all sentences.
 
-        A row may be repeated, but stays a row of its own sentence. No sentence is repeated.
+        A row may be repeated, but stays a row of its own sentence, and N may grow. No sentence is repeated.
         """
+        if sentences is not None:
+            self._num_sentences = len(sentences)
+            self._select_sentences(sentences)
+        before, self._rows_per_sentence = self._rows_per_sentence, len(rows) // self._num_sentences
+        self._select_rows(rows)
+        if self._rows_per_sentence > before:
+            self._make_room()
+
+    @abstractmethod
+    def _select_sentences(self, sentences: Tensor) -> None:
+        """Keep these sentences ``(B',)``."""
+
+    @abstractmethod
+    def _select_rows(self, rows: Tensor) -> None:
+        """Keep these rows ``(R',)`` of the sentences that are left."""
 
 
 class KernelCache(PackedCache):
@@ -93,7 +110,6 @@ class KernelCache(PackedCache):
         src_mask: Tensor | None,
         src_length: int,
         max_length: int,
-        rows_per_sentence: int,
     ) -> None:
         """Begin with no tokens.
 
@@ -103,29 +119,26 @@ class KernelCache(PackedCache):
                 all are real.
             src_length: The number of source positions, without those that the model has added.
             max_length: The most tokens in a row.
-            rows_per_sentence: N.
         """
-        super().__init__(max_length, rows_per_sentence)
+        keys, _ = sources[0]
+        batch, heads, _, width = keys.shape
+        super().__init__(batch, max_length)
         self._sources = list(sources)
         self._src_mask = src_mask
         self._src_length = src_length
-        keys, _ = sources[0]
-        batch, heads, _, width = keys.shape
         # The N rows for each sentence and position, so that the past of a sentence is contiguous in memory.
-        shape = batch, 0, rows_per_sentence, 2, heads, width
-        self._written = [keys.new_empty(shape) for _ in sources]
+        self._written = [keys.new_empty(batch, 0, 1, 2, heads, width) for _ in sources]
         self._pasts = [_keys_and_values(written) for written in self._written]
+        # (R, T, N), 0 for a row's own past and minus infinity elsewhere; None while there is nothing else.
         self._is_past: Tensor | None = None
-        if rows_per_sentence > 1:
-            self._is_past = keys.new_empty(batch * rows_per_sentence, 0, rows_per_sentence)
 
-    def _make_room(self, added: int) -> None:
+    def _make_room(self) -> None:
         for layer, written in enumerate(self._written):
+            shape = self._num_sentences, self._room, self._rows_per_sentence, *written.shape[3:]
             # As a matrix for each sentence: MPS pads no more than three dimensions by itself.
-            longer = F.pad(written.flatten(2), (0, 0, 0, added))
-            self._keep(layer, longer.view(*longer.shape[:2], *written.shape[2:]))
+            self._keep(layer, _enlarged(written.flatten(2), self._room, math.prod(shape[2:])).view(shape))
         if self._is_past is not None:
-            self._is_past = F.pad(self._is_past, (0, 0, 0, added), value=-torch.inf)
+            self._is_past = _enlarged(self._is_past, self._room, self._rows_per_sentence, -torch.inf)
 
     def _begin_position(self) -> None:
         if self._is_past is not None:
@@ -165,13 +178,7 @@ class KernelCache(PackedCache):
             scores.masked_fill_(self._src_mask[:, 0].isneginf(), torch.finfo(scores.dtype).min)
         return scores.flatten(0, 1)[:, : self._src_length]
 
-    @torch.no_grad()
-    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Keep rows and sentences, as in `PackedCache`."""
-        if self._is_past is not None:
-            self._is_past = self._is_past.index_select(0, rows)
-        if sentences is None:
-            return
+    def _select_sentences(self, sentences: Tensor) -> None:
         if self._src_mask is not None:
             self._src_mask = self._src_mask.index_select(0, sentences)
         # Layer by layer, so that at most one layer is in memory twice.
@@ -181,6 +188,13 @@ class KernelCache(PackedCache):
             # Also the positions that nothing has been written to: on MPS, the versions of torch before 2.14
             # cannot select into a part of a tensor.
             self._keep(layer, written.index_select(0, sentences))
+
+    def _select_rows(self, rows: Tensor) -> None:
+        if self._is_past is not None:
+            self._is_past = self._is_past.index_select(0, rows)
+        elif self._rows_per_sentence > 1:
+            # Each row goes on from what the only one of its sentence has written.
+            self._is_past = self._written[0].new_zeros(len(rows), self.length, 1)
 
     def _keep(self, layer: int, written: Tensor) -> None:
         """Store ``(B, T, N, 2, H, K)`` as what a layer has written."""
@@ -202,6 +216,11 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -
     """
     attended = F.scaled_dot_product_attention(queries.to(keys.dtype), keys, values, attn_mask=mask)
     return join_heads(attended).to(queries.dtype)
+
+
+def _enlarged(x: Tensor, height: int, width: int, value: float = 0.0) -> Tensor:
+    """``(n, h, w)`` -> ``(n, height, width)``, with ``value`` below and to the right."""
+    return F.pad(x, (0, width - x.size(2), 0, height - x.size(1)), value=value)
 
 
 def _keys_and_values(written: Tensor) -> KeysAndValues:

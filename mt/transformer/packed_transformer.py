@@ -33,9 +33,9 @@ from mt.transformer.packed_linear import (
 )
 from mt.transformer.transformer import Transformer
 
-_ROWS_FOR_THE_KERNEL = 16
-"""Up to this many rows in float32, torch's attention kernel is faster than bags. Where results are rounded,
-the number of rows must not decide, because of the last bits."""
+_SENTENCES_FOR_THE_KERNEL = 16
+"""Up to this many sentences in float32, torch's attention kernel is faster than bags. Where results are
+rounded, their number must not decide, because of the last bits."""
 
 Attend = Callable[[Tensor], Tensor]
 """Projections ``(N, ...)`` of N positions -> what they attend to, ``(N, D)``, heads side by side."""
@@ -98,15 +98,12 @@ class PackedTransformer:
             x = layer(x, attend_to_itself)
         return real.spread(self._encoder_norm(x)).view(batch, length, -1)
 
-    def start_cache(
-        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
-    ) -> PackedCache:
-        """Return an empty cache, with ``rows_per_sentence`` rows of up to ``max_length`` tokens each."""
+    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> PackedCache:
+        """Return an empty cache for rows of up to ``max_length`` tokens."""
         sources = self._sources(memory, src_mask)
-        num_rows = len(memory) * rows_per_sentence
-        if self._has_bags and (self._is_rounded or num_rows > _ROWS_FOR_THE_KERNEL):
-            return BagCache(sources, src_mask, max_length, rows_per_sentence)
-        return KernelCache(sources, self._bias(src_mask), src_mask.size(-1), max_length, rows_per_sentence)
+        if self._has_bags and (self._is_rounded or len(memory) > _SENTENCES_FOR_THE_KERNEL):
+            return BagCache(sources, src_mask, max_length)
+        return KernelCache(sources, self._bias(src_mask), src_mask.size(-1), max_length)
 
     def decode_step(self, ids: Tensor, cache: PackedCache, *, with_alignment: bool = False) -> DecodedStep:
         """Decode the newest token of each row ``(R,)``; the cache grows by it."""

@@ -46,11 +46,9 @@ class TableModel:
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
         return src_ids[:, :1]
 
-    def start_cache(
-        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
-    ) -> TableCache:
+    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> TableCache:
         self.max_length = max_length
-        return TableCache((memory[:, 0] - FIRST_SOURCE).repeat_interleave(rows_per_sentence))
+        return TableCache(memory[:, 0] - FIRST_SOURCE)
 
     def decode_step(self, ids: Tensor, cache: TableCache, *, with_alignment: bool = False) -> FakeStep:
         self.batch_sizes.append(len(ids))

@@ -50,13 +50,9 @@ class ScriptedModel:
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
         return src_ids
 
-    def start_cache(
-        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
-    ) -> ScriptCache:
+    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> ScriptCache:
         self.width = memory.size(1)
-        return ScriptCache(
-            [self.scripts[int(row) - 4] for row in memory[:, 0] for _ in range(rows_per_sentence)]
-        )
+        return ScriptCache([self.scripts[int(row) - 4] for row in memory[:, 0]])
 
     def decode_step(self, ids: Tensor, cache: ScriptCache, *, with_alignment: bool = False) -> ScriptedStep:
         logits = torch.zeros(len(cache.scripts), VOCAB_SIZE)

@@ -52,9 +52,7 @@ class Bf16Model:
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
         return src_ids
 
-    def start_cache(
-        self, memory: Tensor, src_mask: Tensor, max_length: int, rows_per_sentence: int = 1
-    ) -> NoCache:
+    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> NoCache:
         return NoCache()
 
     def decode_step(self, ids: Tensor, cache: NoCache, *, with_alignment: bool = False) -> Step:
@@ -91,7 +89,9 @@ def test_a_high_limit_takes_no_memory_before_it_is_reached(
     request = make_request(sentences)
     with Largest() as largest:
         memory = packed.encode(request.src_ids, request.src_mask)
-        cache = packed.start_cache(memory, request.src_mask, 100_000, rows_per_sentence)
-        ids = request.src_ids[:, 0].clamp(max=13).repeat_interleave(rows_per_sentence)
+        cache = packed.start_cache(memory, request.src_mask, 100_000)
+        ids = request.src_ids[:, 0].clamp(max=13)
         packed.decode_step(ids, cache)
+        cache.select(torch.arange(len(ids)).repeat_interleave(rows_per_sentence), None)
+        packed.decode_step(ids.repeat_interleave(rows_per_sentence), cache)
     assert largest.num_bytes < 100_000

@@ -52,7 +52,7 @@ def cache_class(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """What keeps keys and values in float32, as on processors where it is faster."""
     has_bags = request.param == "bags"
     monkeypatch.setattr(packed_transformer, "sums_rows_fast", lambda device: has_bags)
-    monkeypatch.setattr(packed_transformer, "_ROWS_FOR_THE_KERNEL", 0)
+    monkeypatch.setattr(packed_transformer, "_SENTENCES_FOR_THE_KERNEL", 0)
     return BagCache if has_bags else KernelCache
 
 
@@ -80,21 +80,20 @@ def test_float32_encodes_and_forces_as_the_plain_model(model: Transformer) -> No
 Selections = list[tuple[list[int], list[int] | None]]
 
 
-def assert_cached_equals_uncached(model: Transformer, selections: Selections, rows: int) -> None:
+def assert_cached_equals_uncached(model: Transformer, selections: Selections) -> None:
     """Compare each step, after which these rows and sentences are kept, with decoding from the start."""
     packed, uncached = (
-        decode(each, selections, rows)
-        for each in (PackedTransformer(model, "float32"), UncachedTransformer(model))
+        decode(each, selections) for each in (PackedTransformer(model, "float32"), UncachedTransformer(model))
     )
     for ours, theirs in zip(packed, uncached, strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
-def decode(model: EncoderDecoder[Any], selections: Selections, rows: int) -> list[tuple[Tensor, Tensor]]:
+def decode(model: EncoderDecoder[Any], selections: Selections) -> list[tuple[Tensor, Tensor]]:
     """Logits and alignment scores of each step."""
     generator = torch.Generator().manual_seed(3)
-    cache = model.start_cache(model.encode(SRC_IDS, SRC_MASK), SRC_MASK, len(selections), rows)
-    number, found = 3 * rows, []
+    cache = model.start_cache(model.encode(SRC_IDS, SRC_MASK), SRC_MASK, len(selections))
+    number, found = 3, []
     for kept, sentences in selections:
         ids = torch.randint(4, 13, (number,), generator=generator)
         step = model.decode_step(ids, cache, with_alignment=True)
@@ -114,7 +113,7 @@ def test_cached_steps_equal_uncached_ones_as_sentences_leave(model: Transformer)
         ([0, 1], None),
         ([0], [0]),
     ]
-    assert_cached_equals_uncached(model, selections, 1)
+    assert_cached_equals_uncached(model, selections)
 
 
 @pytest.mark.usefixtures("cache_class")
@@ -122,12 +121,13 @@ def test_cached_steps_equal_uncached_ones_as_the_cache_grows(model: Transformer)
     selections: Selections = [([0, 1, 2], None)] * 14
     # In another order, and then fewer, before the cache grows.
     selections += [([2, 0, 1], [2, 0, 1]), ([0, 1, 2], None)] + [([1, 2], [1, 2])] + [([0, 1], None)] * 20
-    assert_cached_equals_uncached(model, selections, 1)
+    assert_cached_equals_uncached(model, selections)
 
 
 @pytest.mark.usefixtures("cache_class")
 def test_cached_steps_equal_uncached_ones_as_beams_are_reordered(model: Transformer) -> None:
     selections: Selections = [
+        ([0, 0, 0, 1, 1, 1, 2, 2, 2], None),
         ([0, 0, 0, 3, 4, 5, 8, 7, 6], None),
         ([2, 1, 2, 4, 4, 3, 6, 7, 7], None),
         ([1, 0, 0, 7, 8, 6], [0, 2]),
@@ -136,7 +136,16 @@ def test_cached_steps_equal_uncached_ones_as_beams_are_reordered(model: Transfor
         ([5, 4, 4], [1]),
         ([0, 0, 1], None),
     ]
-    assert_cached_equals_uncached(model, selections, 3)
+    assert_cached_equals_uncached(model, selections)
+
+
+@pytest.mark.usefixtures("cache_class")
+def test_cached_steps_equal_uncached_ones_as_rows_are_added(model: Transformer) -> None:
+    # Also when a sentence leaves at the same time, after several steps, and before the cache grows.
+    selections: Selections = [([0, 1, 2], None)] * 14
+    selections += [([2, 2, 0, 0], [2, 0]), ([0, 0, 1, 3, 2, 2], None), ([2, 0, 1, 3, 5, 5], None)]
+    selections += [([0, 1, 2, 3, 4, 5], None)] * 3
+    assert_cached_equals_uncached(model, selections)
 
 
 @pytest.mark.parametrize(
@@ -192,16 +201,16 @@ def test_bags_are_only_for_processors_on_which_they_are_fast(monkeypatch: pytest
 @pytest.mark.parametrize(
     ("precision", "few"), [("float32", KernelCache), pytest.param("bf16", BagCache, marks=NEEDS_BF16)]
 )
-def test_few_rows_use_the_kernel_only_where_results_are_not_rounded(
+def test_few_sentences_use_the_kernel_only_where_results_are_not_rounded(
     precision: SearchPrecision, few: type[PackedCache], make_model: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packed_transformer, "sums_rows_fast", lambda device: True)
     monkeypatch.setattr(packed_transformer, "attention_dtype", lambda dtype, device: torch.float32)
     packed = PackedTransformer(make_model().requires_grad_(False), precision)
-    for num_sentences, rows, expected in [(16, 1, few), (3, 5, few), (17, 1, BagCache), (4, 5, BagCache)]:
+    for num_sentences, expected in [(16, few), (17, BagCache)]:
         ids = torch.full((num_sentences, 2), EOS_ID)
         memory = packed.encode(ids, padding_mask(ids))
-        assert type(packed.start_cache(memory, padding_mask(ids), 3, rows)) is expected
+        assert type(packed.start_cache(memory, padding_mask(ids), 3)) is expected
 
 
 @pytest.mark.parametrize("num_rows", [1, 4])
@@ -211,14 +220,17 @@ def test_the_bits_of_a_bag_do_not_depend_on_other_rows(num_rows: int) -> None:
     keys, values = torch.randn(2, batch, heads, length, width, generator=generator)
     mask = torch.ones(batch, 1, 1, length, dtype=torch.bool)
     mask[0, ..., 5:] = False
-    steps = torch.randn(5, batch * num_rows, 3 * heads * width, generator=generator)
+    steps = torch.randn(6, batch * num_rows, 3 * heads * width, generator=generator)
 
     def attended(number: int, length: int) -> Tensor:
         """What the rows of the first sentences attend to at each step."""
         source = keys[:number, :, :length], values[:number, :, :length]
-        cache = BagCache([source], mask[:number, ..., :length], len(steps), num_rows)
+        cache = BagCache([source], mask[:number, ..., :length], len(steps))
+        cache.grow()
+        cache.attend_to_target(0, steps[0, :number])
+        cache.select(torch.arange(number).repeat_interleave(num_rows), None)
         found = []
-        for step in steps[:, : number * num_rows]:
+        for step in steps[1:, : number * num_rows]:
             cache.grow()
             found += [cache.attend_to_target(0, step), cache.attend_to_source(0, step[:, : heads * width])]
         return torch.stack(found)[:, :num_rows]
