@@ -60,10 +60,6 @@ class AttentionMaps:
     sentences: Sequence[SentenceAttention]
     layer: AlignmentLayer
 
-    def alignment(self, sentence: SentenceAttention) -> Tensor:
-        """How much each target token attends to each source token: ``(T, S)``, EOS included."""
-        return self.layer.alignment(sentence)
-
 
 def attention_maps(
     translator: Translator,
@@ -161,8 +157,8 @@ def word_alignments(
     if any(len(each.parts) > 1 for each in translations):
         return [None] * len(translations)
     sentences = found_attention(translator, source, translations)
-    index = (layer or choose_layer(translator, sentences)).index
-    return [aligned_words(each, each.cross[index].mean(0)) for each in sentences]
+    chosen = layer or choose_layer(translator, sentences)
+    return [aligned_words(each, chosen.alignment(each)) for each in sentences]
 
 
 def _validation_pairs(translator: Translator) -> list[SentenceAttention]:
@@ -180,7 +176,8 @@ def _validation_pairs(translator: Translator) -> list[SentenceAttention]:
     for row in islice(rows, 10 * _NUM_PAIRS_MEASURED):
         if len(found) < _NUM_PAIRS_MEASURED:
             with contextlib.suppress(LinesError):
-                found += sentence_attention(translator, [row["src"]], [row["tgt"]])
+                recorded = sentence_attention(translator, [row["src"]], [row["tgt"]])
+                found += [each for each in recorded if each.src_ids and each.tgt_ids]
     return found
 
 

@@ -122,6 +122,8 @@ class UnknownWords:
 
     def count(self, texts: Sequence[str]) -> None:
         """Count the words of further texts."""
+        if self._reader.tokenizer.spells_everything:
+            return
         num_words, unknown = self._reader.unknown_words(texts)
         self._num_words += num_words
         self._num_unknown += len(unknown)

@@ -1,6 +1,7 @@
 """Lines of a file or of standard input, read in blocks of what arrived while the model was busy."""
 
 import contextlib
+import os
 import queue
 import threading
 from collections.abc import Iterator
@@ -68,8 +69,8 @@ def why_not_text(line: str, name: str, number: int) -> str | None:
 
 
 def count_lines(file: Path | None) -> int | None:
-    """Count the lines of a file; None for a pipe, which can be read only once."""
-    if file is None or not file.is_file():
+    """Count the lines of a file; None for a pipe or standard input, which can be read only once."""
+    if file is None or not file.is_file() or _is_stdin(file):
         return None
     with contextlib.suppress(OSError), file.open("rb") as stream:
         blocks = iter(lambda: stream.read(1 << 20), b"")
@@ -78,6 +79,13 @@ def count_lines(file: Path | None) -> int | None:
             num_line_feeds, last = num_line_feeds + block.count(b"\n"), block[-1:]
         return num_line_feeds + (last != b"\n")
     return None
+
+
+def _is_stdin(file: Path) -> bool:
+    """Whether it is the file that standard input reads: on macOS, opening it again goes on where that is."""
+    with contextlib.suppress(OSError):
+        return os.path.samestat(file.stat(), os.fstat(STDIN))
+    return False
 
 
 def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:
@@ -113,6 +121,9 @@ def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:
 def _lines(source: Path | int, name: str, first: int, keep_bad: bool) -> Iterator[str]:
     """Lines end at line feeds only, so that there are as many as ``wc -l`` counts."""
     try:
+        if source == STDIN:
+            # If another program has made it non-blocking, reading would end where nothing has arrived yet.
+            os.set_blocking(STDIN, True)
         # The reading thread opens and closes the file itself: closing it in another thread, or exiting
         # Python, would wait for input, and using sys.stdin would make Python abort.
         with open(source, "rb", closefd=source != STDIN) as stream:
@@ -124,15 +135,16 @@ def _lines(source: Path | int, name: str, first: int, keep_bad: bool) -> Iterato
                 )
             raw_lines = iter(lambda: stream.readline(MAX_LINE_BYTES + 2), b"")
             for number, raw in enumerate(raw_lines, start=first):
-                # A line end, of at most two bytes, does not count.
-                if len(raw.removesuffix(b"\n").removesuffix(b"\r")) > MAX_LINE_BYTES:
+                # Its end has at most two bytes.
+                text = raw.removesuffix(b"\n").removesuffix(b"\r")
+                if len(text) > MAX_LINE_BYTES:
                     raise DataError(
                         f"{name}, line {number} is longer than {MAX_LINE_BYTES:,} bytes: break it into "
                         "shorter lines.",
                         # Only a caller that continues after bad lines can start after one.
                         *([Remedy.SKIP_LINE] if keep_bad else []),
                     )
-                line = raw.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape").rstrip("\r\n")
+                line = text.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
                 reason = None if keep_bad else why_not_text(line, name, number)
                 if reason is not None:
                     raise DataError(reason)

@@ -9,6 +9,7 @@ from pathlib import Path
 import ctranslate2
 import torch
 
+from mt import processes
 from mt.device import is_amd, is_out_of_memory
 from mt.errors import CheckpointError, ConfigError, DeviceError, Remedy
 from mt.inference.exported_folder import ExportedFolder, ExportPrecision
@@ -54,10 +55,11 @@ class CTranslate2Engine:
         """
         if device not in ("auto", "cpu", "cuda"):
             raise DeviceError(f"CTranslate2 computes on cpu or cuda, not on {device}.", Remedy.COMPUTE_ON_CPU)
-        if device == "cuda" and not ctranslate2.get_cuda_device_count():
+        has_cuda = device != "cpu" and ctranslate2.get_cuda_device_count() > 0
+        if device == "cuda" and not has_cuda:
             raise DeviceError("CTranslate2 finds no CUDA device here.", Remedy.COMPUTE_ON_CPU)
-        self._translator = _load(folder, device)
-        if self._translator.device == "cuda" and (reason := _why_unusable(self._translator)):
+        self._translator = _load(folder, "cuda" if has_cuda else "cpu")
+        if has_cuda and (reason := _why_unusable(self._translator)):
             if device == "cuda":
                 raise DeviceError(f"CTranslate2 cannot compute on the GPU: {reason}.", Remedy.COMPUTE_ON_CPU)
             LOG.warning("CTranslate2 cannot compute on the GPU, so it computes on the CPU: %s.", reason)
@@ -171,6 +173,7 @@ def _load(folder: Path, device: str, workers: int | None = None) -> ctranslate2.
             # As bytes, because it does not accept text that is not UTF-8.
             os.fsencode(folder),
             device=device,
+            device_index=processes.local_rank() if device == "cuda" else 0,
             inter_threads=workers or 1,
             intra_threads=1 if workers else torch.get_num_threads(),
         )

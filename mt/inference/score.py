@@ -3,13 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
 
 from mt.data.batches.batch import Batch, collate
 from mt.device import split_on_out_of_memory
-from mt.errors import DataError, Remedy
+from mt.errors import LinesError, Remedy
 from mt.search.model import TeacherForced
 
 # 256 MB in float32; training never holds the logits of a whole batch at once.
@@ -62,6 +63,7 @@ def score_targets(
     device: torch.device,
     batch_tokens: int,
     vocab_size: int,
+    first_line: int,
 ) -> list[list[float]]:
     """Compute the log-probabilities of the tokens of each target and its EOS.
 
@@ -72,18 +74,34 @@ def score_targets(
         device: The device of the model.
         batch_tokens: The most tokens in a batch, including padding; fewer if the logits need much memory.
         vocab_size: V, the size of the target vocabulary.
+        first_line: The number of the first pair, for messages.
 
     Raises:
-        DataError: If a single pair does not fit into memory.
+        LinesError: If a single pair does not fit into memory.
     """
+
+    def score_batch(places: list[int]) -> list[list[float]]:
+        batch = collate([sources[place] for place in places], [targets[place] for place in places])
+        rows: list[list[float]] = label_log_probs(model, batch.to(device)).tolist()
+        return rows
+
+    def halves(places: list[int]) -> tuple[list[int], list[int]]:
+        if len(places) == 1:
+            [place] = places
+            reason = (
+                f"line {first_line + place} has a pair of {len(sources[place]) + 1} source and "
+                f"{len(targets[place]) + 1} target tokens that does not fit into memory. "
+                "A shorter pair may fit."
+            )
+            raise LinesError({first_line + place: reason}, Remedy.COMPUTE_ON_CPU)
+        middle = len(places) // 2
+        return places[:middle], places[middle:]
+
     lengths = [max(len(src), len(tgt)) + 1 for src, tgt in zip(sources, targets, strict=True)]
     log_probs: dict[int, list[float]] = {}
     for places in _batches(lengths, min(batch_tokens, _MAX_LOGITS // vocab_size)):
-        batch = collate([sources[place] for place in places], [targets[place] for place in places])
-        rows = torch.cat(
-            split_on_out_of_memory(lambda part: label_log_probs(model, part.to(device)), batch, _halves)
-        )
-        for place, row in zip(places, rows.tolist(), strict=True):
+        rows = chain.from_iterable(split_on_out_of_memory(score_batch, places, halves))
+        for place, row in zip(places, rows, strict=True):
             log_probs[place] = row[: len(targets[place]) + 1]
     return [log_probs[place] for place in range(len(targets))]
 
@@ -97,13 +115,3 @@ def _batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
         else:
             batches.append([place])
     return batches
-
-
-def _halves(batch: Batch) -> tuple[Batch, Batch]:
-    if len(batch.labels) == 1:
-        raise DataError(
-            f"a pair of {batch.src_ids.size(1)} source and {batch.labels.size(1)} target tokens does not fit "
-            "into memory. A shorter pair may fit.",
-            Remedy.COMPUTE_ON_CPU,
-        )
-    return batch.halves()

@@ -168,8 +168,8 @@ class Translator(TextSearch):
             first_line: The number of the first pair, for messages.
 
         Raises:
-            LinesError: If a side is too long for the model, or a log-probability is NaN or infinite.
-            DataError: If a pair does not fit into memory.
+            LinesError: If a side is too long for the model, a pair does not fit into memory, or a
+                log-probability is NaN or infinite.
         """
         sources, targets = (
             [[token.id for token in tokens] for tokens in reader.read_batch(texts)]
@@ -188,6 +188,7 @@ class Translator(TextSearch):
             device=self.device,
             batch_tokens=self.config.training.batch_tokens,
             vocab_size=self.tgt_tokenizer.size,
+            first_line=first_line,
         )
         for line, scores in enumerate(log_probs, first_line):
             self._refuse_overflow(line, scores)

@@ -1,7 +1,7 @@
 """Dynamic batching: requests that wait at the same time are translated together.
 
-One thread owns a `TextSearch`, because search is not reentrant. While it translates one batch, further
-requests queue up and become the next batch. A request that arrives alone never waits for others.
+One thread owns a `TextSearch`. While it translates one batch, further requests queue up and become the next
+batch. A request that arrives alone never waits for others.
 Which sentences share a batch does not change their translations, except for ties (`mt.search`).
 """
 

@@ -193,7 +193,7 @@ class KernelCache(PackedCache):
         if self._is_past is not None:
             self._is_past = self._is_past.index_select(0, rows)
         elif self._rows_per_sentence > 1:
-            # Each row goes on from what the only one of its sentence has written.
+            # Each row continues what the only one of its sentence has written.
             self._is_past = self._written[0].new_zeros(len(rows), self.length, 1)
 
     def _keep(self, layer: int, written: Tensor) -> None:

@@ -52,7 +52,7 @@ def test_reversing_is_aligned_along_the_anti_diagonal(tmp_path: Path) -> None:
     maps = attention_maps(translator, load_split(config.data, "test")["src"][:100])
     num_right = num_tokens = 0
     for sentence in maps.sentences:
-        places = maps.alignment(sentence)[:-1, :-1].argmax(-1).tolist()
+        places = maps.layer.alignment(sentence)[:-1, :-1].argmax(-1).tolist()
         expected = range(len(sentence.src_ids) - 1, -1, -1)
         num_tokens += len(places)
         num_right += sum(place == right for place, right in zip(places, expected, strict=False))
@@ -125,14 +125,14 @@ def test_subwords_are_joined_to_words_and_eos_is_left_out() -> None:
         ],
     )
     [sentence] = maps.sentences
-    assert aligned_words(sentence, maps.alignment(sentence)) == [(0, 0), (0, 1), (2, 2)]
+    assert aligned_words(sentence, maps.layer.alignment(sentence)) == [(0, 0), (0, 1), (2, 2)]
     assert list(as_pharaoh(maps.layer, maps.sentences)) == ["0-0 0-1 2-2\n"]
 
 
 def test_the_heads_of_a_layer_are_averaged(maps: AttentionMaps) -> None:
     sentence = maps.sentences[1]
     one, other = sentence.cross[0]
-    torch.testing.assert_close(maps.alignment(sentence), (one + other) / 2)
+    torch.testing.assert_close(maps.layer.alignment(sentence), (one + other) / 2)
 
 
 def test_translations_found_before_are_aligned_as_those_of_a_page(translator: Translator) -> None:
@@ -142,7 +142,19 @@ def test_translations_found_before_are_aligned_as_those_of_a_page(translator: Tr
     layer = aligning_layer(translator)
     assert layer == maps.layer
     [sentence] = maps.sentences
-    expected = aligned_words(sentence, maps.alignment(sentence))
+    expected = aligned_words(sentence, maps.layer.alignment(sentence))
     assert word_alignments(translator, source, found, layer) == [expected]
     in_parts = translator.n_best(["Anna buys milk. " * 8])[0]
     assert word_alignments(translator, source, in_parts, layer) == [None]
+
+
+def test_pairs_without_text_do_not_choose_the_layer(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = aligning_layer(translator)
+    assert expected is not None
+    assert expected.agreement is not None
+    rows = load_split(translator.config.data, "validation")
+    empty = [{"src": "", "tgt": "Milch"}, {"src": "milk", "tgt": ""}] * 10
+    monkeypatch.setattr("mt.attention_maps.alignment.load_split", lambda *options: [*empty, *rows])
+    assert aligning_layer(translator) == expected

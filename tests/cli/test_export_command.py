@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from mt.errors import CheckpointError
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 
 ctranslate2 = pytest.importorskip("ctranslate2")
+ctranslate2_engine = pytest.importorskip("mt.inference.ctranslate2_engine")
 Call = Callable[..., tuple[int, str, str]]
 
 # Runs a program that may import nothing of mt and no torch.
@@ -155,6 +157,24 @@ def test_a_sentence_that_does_not_fit_into_the_memory_of_ctranslate2_is_a_bad_li
     assert (code, out) == (2, "der Hund sieht Milch.\n")
     assert "lines.txt, line 2 has a sentence of 7 tokens that does not fit into memory" in err
     assert "--device cpu" in err
+
+
+@pytest.mark.parametrize(("device", "number"), [("cuda", 1), ("auto", 1), ("cpu", 0)])
+def test_each_process_has_a_gpu_of_its_own(
+    device: str, number: int, exported: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, object] = {}
+
+    def refuse(folder: bytes, **options: object) -> None:
+        given.update(options)
+        raise RuntimeError("that is enough")
+
+    monkeypatch.setattr("mt.processes.local_rank", lambda: 1)
+    monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 2)
+    monkeypatch.setattr(ctranslate2, "Translator", refuse)
+    with pytest.raises(CheckpointError, match="that is enough"):
+        ctranslate2_engine.CTranslate2Engine(Path(exported), [], [], device=device)
+    assert (given["device"], given["device_index"]) == ("cpu" if device == "cpu" else "cuda", number)
 
 
 def test_without_the_libraries_of_the_gpu_ctranslate2_computes_on_the_cpu(
@@ -344,8 +364,6 @@ def test_scores_say_what_the_processor_computed_them_in(
 def test_the_threads_of_8_bit_integers_do_not_wait_for_each_other(
     is_amd: bool, precision: str, trained: RunDirectory, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mt.inference import ctranslate2_engine
-
     assert call(*EXPORT, "ctranslate2", "--precision", precision, "out")[0] == 0
     monkeypatch.setattr(ctranslate2_engine, "is_amd", lambda: is_amd)
     before = torch.get_num_threads()

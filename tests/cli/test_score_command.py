@@ -7,10 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from torch import Tensor
 
 import mt.inference.translator
-from mt.inference.score import score_targets
+from mt.data.batches.batch import Batch
+from mt.inference.score import label_log_probs, score_targets
 from mt.run_directory import RunDirectory
+from mt.search.model import TeacherForced
 
 Call = Callable[..., tuple[int, str, str]]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -110,6 +114,25 @@ def test_pairs_before_one_that_overflows_are_written_also_if_a_later_one_is_too_
     code, out, err = call("score", "s", "t", "--precision", "float32")
     assert (code, out.count("\n")) == (2, 2)
     assert "mt: line 3: the model's log-probabilities in float32 are NaN or infinite." in err
+
+
+@pytest.mark.usefixtures("trained")
+def test_pairs_before_one_that_does_not_fit_into_memory_are_written(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def cramped(model: TeacherForced, batch: Batch) -> Tensor:
+        if batch.src_ids.size(1) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return label_log_probs(model, batch)
+
+    Path("s").write_text("milk\nmilk\nmilk milk milk milk\nmilk\n")
+    Path("t").write_text("Milch\n" * 4)
+    _, expected, _ = call("score", "s", "t")
+    monkeypatch.setattr("mt.inference.score.label_log_probs", cramped)
+    code, out, err = call("score", "s", "t")
+    assert (code, out.splitlines()) == (2, expected.splitlines()[:2])
+    assert "mt: line 3 has a pair of 5 source and 2 target tokens that does not fit into memory." in err
 
 
 @pytest.mark.usefixtures("trained")

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -83,6 +84,49 @@ def test_bad_lines_are_skipped_and_reported_once(
     (warning,) = ended.stderr.decode().splitlines()
     assert warning.startswith("warning: 2 lines could not be translated")
     assert ", line 2 is not UTF-8" in warning
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_bad_line_is_copied_with_all_its_bytes_except_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"caf\xe9\r\r\nmilk\r\n")
+    command = [sys.executable, "-m", "mt", "translate", "--on-error", "copy", "--run", "runs/tiny"]
+    ended = subprocess.run([*command, "--file", str(file)], capture_output=True)
+    assert ended.stdout.startswith(b"caf\xe9\r\n")
+
+
+def test_input_that_does_not_block_is_read_to_its_end() -> None:
+    program = (
+        "from mt.inference.arriving_lines import lines_of_stdin; print('begun', flush=True); "
+        "print(list(lines_of_stdin()))"
+    )
+    theirs, ours = os.pipe()
+    os.set_blocking(theirs, False)
+    with subprocess.Popen([sys.executable, "-c", program], stdin=theirs, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        for part in (b"the d", b"og\n", b"milk\n"):
+            time.sleep(0.1)
+            os.write(ours, part)
+        os.close(ours)
+        os.close(theirs)
+        assert process.stdout.read() == b"['the dog', 'milk']\n"
+
+
+def test_the_file_of_standard_input_is_not_read_twice(tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_text("milk\n")
+    program = "from pathlib import Path; from mt.inference.arriving_lines import count_lines; print({})"
+    for name, expected in ((file, "None"), (tmp_path / "other", "1")):
+        (tmp_path / "other").write_text("milk\n")
+        with file.open() as stdin:
+            ended = subprocess.run(
+                [sys.executable, "-c", program.format(f"count_lines(Path({str(name)!r}))")],
+                stdin=stdin,
+                capture_output=True,
+                text=True,
+            )
+        assert ended.stdout == f"{expected}\n"
 
 
 @pytest.mark.usefixtures("trained")

@@ -96,6 +96,10 @@ def test_any_text_comes_back_whatever_was_trained_on(
     assert "".join(words) == "".join(text.split())
 
 
+def test_which_kinds_spell_everything(trained: dict[str, Tokenizer]) -> None:
+    assert [kind for kind in KINDS if trained[kind].spells_everything] == SPELLING
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_plain_library_gives_the_same_ids_and_text(trained: dict[str, Tokenizer], kind: str) -> None:
     plain = tokenizers.Tokenizer.from_str(trained[kind].to_json())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mt.data.batches.batch import Batch
-from mt.errors import DataError, Remedy
+from mt.errors import DataError, LinesError, Remedy
 from mt.inference.loaded_model import load_model
 from mt.inference.score import label_log_probs, perplexity
 from mt.inference.translator import Translator
@@ -87,7 +87,7 @@ def test_a_batch_that_does_not_fit_into_memory_is_split(
     assert [scored.log_prob for scored in translator.score(pairs)] == pytest.approx(together, abs=1e-4)
     assert max(sizes) > 1
     room = 0
-    with pytest.raises(DataError, match="source and 7 target tokens does not fit into memory"):
+    with pytest.raises(LinesError, match="source and 7 target tokens that does not fit into memory"):
         translator.score(pairs)
 
 

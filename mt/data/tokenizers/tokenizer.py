@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self
 
@@ -25,6 +26,8 @@ _MAX_BYTES = 2**28
 TOKENIZER_VERSION = 1
 """Raised when the same text and config would give another tokenizer than before, of any kind."""
 
+# A made-up word, a cuneiform sign and a character for private use.
+_NEVER_SEEN = "zqxjkv \U00012000 \ue123"
 _NOT_TEXT = frozenset({PAD_ID, BOS_ID, EOS_ID})
 
 
@@ -91,6 +94,11 @@ class Tokenizer:
     def size(self) -> int:
         """Entries in the vocabulary, including special tokens; all ids are smaller than this."""
         return self._tokenizer.get_vocab_size()
+
+    @cached_property
+    def spells_everything(self) -> bool:
+        """Whether no text is unknown, because what is not in the vocabulary is spelt in bytes."""
+        return UNK_ID not in self.encode(_NEVER_SEEN)
 
     def merges(self) -> list[tuple[int, int, int]]:
         """The ids of the left, right and merged token of each merge of a BPE tokenizer, in order of rank."""
