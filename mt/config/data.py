@@ -29,7 +29,7 @@ class DataConfig(Section):
     name: str | None = None
     """The configuration of a Hub corpus that has several, such as en-it."""
 
-    revision: str | None = None
+    revision: str | None = Field(default=None, json_schema_extra=MAY_CHANGE)
     """The commit, branch or tag of a Hub corpus; null takes the newest and records its commit."""
 
     src: str = Field(min_length=1)

@@ -105,14 +105,15 @@ def differences(old: Config, new: Config) -> list[str]:
         for key, field in fields.items():
             before, after = _value(old, section, key), _value(new, section, key)
             # The text of the corpus is compared when it is loaded, wherever it is now.
-            is_moved = (section, key) == ("data", "mix") and _without_paths(before) == _without_paths(after)
+            is_moved = (section, key) == ("data", "mix") and _without_places(before) == _without_places(after)
             if before != after and not is_moved and not _may_change(field):
                 lines.append(f"{section}.{key}: {_scalar(before)} -> {_scalar(after)}")
     return lines
 
 
-def _without_paths(mix: Scalar) -> list[MixedSource]:
-    return [source._replace(fields={**source.fields, "path": ""}) for source in parse_mix(str(mix or ""))]
+def _without_places(mix: Scalar) -> list[MixedSource]:
+    nowhere: dict[str, str | int] = {"path": "", "revision": ""}
+    return [source._replace(fields=source.fields | nowhere) for source in parse_mix(str(mix or ""))]
 
 
 def fixed_options(config: Config) -> dict[str, Scalar]:

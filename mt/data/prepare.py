@@ -222,9 +222,10 @@ def refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
     now = corpus.report.splits.by_name()
     changed = [name for name, split in now.items() if recorded.get(name) != split.fingerprint]
     if changed:
+        on_hub = f" (its commit is in {run.corpus_file}: set data.revision)" if corpus.report.revision else ""
         raise RunError(
             f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Restore "
-            "the old one, or do one of the following.",
+            f"the old one{on_hub}, or do one of the following.",
             Remedy.OTHER_RUN,
             Remedy.START_OVER,
         )

@@ -8,7 +8,7 @@ from typing import Self
 from mt.config.config import Config
 from mt.config.training import ScheduleConfig
 from mt.data.batches.stream import short_of_one_direction
-from mt.display import counted
+from mt.display import counted, size
 from mt.preflight.rule import FEW_WORDS, MOST_UNKNOWN_OF_FEW
 from mt.training.schedule import learning_rate
 
@@ -123,11 +123,11 @@ def forecast(config: Config, pace: Pace) -> Forecast:
 
 def warn_of_small_splits(sizes: Mapping[str, int]) -> Iterator[str]:
     """Warn about validation and test splits whose scores would be mostly chance."""
-    for split, size in sizes.items():
-        if size < FEWEST_PAIRS:
+    for split, num_pairs in sizes.items():
+        if num_pairs < FEWEST_PAIRS:
             yield (
-                f"the {split} split has {counted(size, 'pair')}: below {FEWEST_PAIRS}, scores are mostly "
-                "chance. Add pairs, or raise data.held_out_fraction if the split is held out."
+                f"the {split} split has {counted(num_pairs, 'pair')}: below {FEWEST_PAIRS}, scores are "
+                "mostly chance. Add pairs, or raise data.held_out_fraction if the split is held out."
             )
 
 
@@ -235,8 +235,8 @@ def warn_of_disk(needed: int, free: int, path: str) -> Iterator[str]:
     """Warn about checkpoints that will not fit on the disk."""
     if needed > free:
         yield (
-            f"the checkpoints to come take up to {needed / 1e9:.2f} GB, but only {free / 1e9:.2f} GB are "
-            f"free where {path} will be. Free some space, or lower checkpoint.keep."
+            f"the checkpoints to come take up to {size(needed)}, but only {size(free)} are free where {path} "
+            "will be. Free some space, or lower checkpoint.keep."
         )
 
 

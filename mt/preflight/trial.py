@@ -29,7 +29,7 @@ from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import Pace
 from mt.preflight.text import Text
 from mt.search.greedy import greedy_search
-from mt.search.hypothesis import Hypothesis, length_limit
+from mt.search.hypothesis import Hypothesis, NotFiniteError, length_limit
 from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID
 from mt.threads import fix_num_threads
@@ -303,6 +303,11 @@ class Trial:
         src_ids = pad(sentences, last=EOS_ID).to(self._device)
         try:
             return greedy_search(model, SearchRequest(src_ids, limits))
+        except NotFiniteError as error:
+            raise TrainingError(
+                "logits are NaN or infinite after the first steps. Try a lower schedule.learning_rate, or "
+                "more schedule.warmup_steps."
+            ) from error
         except RuntimeError as error:
             if not is_out_of_memory(error) or len(sentences) == 1:
                 raise

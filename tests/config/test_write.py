@@ -146,6 +146,7 @@ def test_limits_intervals_and_the_device_may_change_when_a_run_continues() -> No
         training__device="cpu",
         # The text is compared by its fingerprint; where it lies may be another place on another machine.
         data__path="elsewhere",
+        data__revision="v2",
         training__log_every_steps=7,
         validation__patience=9,
         validation__every_steps=7,
@@ -153,6 +154,13 @@ def test_limits_intervals_and_the_device_may_change_when_a_run_continues() -> No
         checkpoint__every_steps=7,
     )
     assert differences(with_changes(), later) == []
+
+
+def test_the_path_of_a_mixed_source_may_change_but_not_its_weight() -> None:
+    mixes = ("org/news weight=2 revision=v1", "news weight=2", "news weight=3")
+    here, there, other = (with_changes(data__mix=mix) for mix in mixes)
+    assert differences(here, there) == []
+    assert len(differences(here, other)) == 1
 
 
 @pytest.mark.parametrize(

@@ -393,6 +393,12 @@ def test_a_model_that_does_not_fit_is_a_sentence(check: Check, monkeypatch: pyte
                 check()
 
 
+def test_a_trial_that_diverges_ends_with_a_sentence(check: Check) -> None:
+    steep = "schedule.kind=constant", "schedule.warmup_steps=0", "training.clip_norm=null"
+    with pytest.raises(TrainingError, match=r"NaN or infinite after the first steps\. Try a lower"):
+        check(*steep, "schedule.learning_rate=1e30")
+
+
 def test_a_disk_that_is_too_small(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     one = 12 * sum(int(line.split()[-1].replace(",", "")) for line in check()["model"].lines)
     monkeypatch.setattr(mt.preflight.check, "_free_disk", lambda run: 4 * one)
