@@ -1,16 +1,14 @@
 """Files that commands write at the end: checked before the work, so that none of the user's is replaced."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mt.errors import ConfigError, MtError
+from mt.inference.arriving_lines import is_stdin
 
 if TYPE_CHECKING:
     from mt.run_directory import RunDirectory
-
-_STDIN = 0
 
 
 def refuse_missing_folder(file: Path | None) -> None:
@@ -47,7 +45,7 @@ def refuse_overwriting(out: Path | None, *inputs: Path | None, data: str | None 
     runs = [run for path in given for run in _runs_around(path)]
     files = [*given, *(file for run in runs for file in _corpus_files(run, data))]
     own = (*map(RunDirectory, given), *_runs_around(out))
-    if _is_stdin(out) or any(map(out.samefile, files)) or any(run.is_own_file(out) for run in own):
+    if is_stdin(out) or any(map(out.samefile, files)) or any(run.is_own_file(out) for run in own):
         raise ConfigError(
             f"{out} would be replaced by the output, but it is an input or belongs to a run: choose another "
             "file to write."
@@ -73,10 +71,3 @@ def _corpus_files(run: "RunDirectory", data: str | None) -> set[Path]:
         return files_on_disk(config).union(*map(files_on_disk, others))
     except MtError:  # The command itself will say what is wrong with the run.
         return set()
-
-
-def _is_stdin(file: Path) -> bool:
-    try:
-        return os.path.samestat(file.stat(), os.fstat(_STDIN))
-    except OSError:  # It is closed.
-        return False

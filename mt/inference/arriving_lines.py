@@ -70,7 +70,7 @@ def why_not_text(line: str, name: str, number: int) -> str | None:
 
 def count_lines(file: Path | None) -> int | None:
     """Count the lines of a file; None for a pipe or standard input, which can be read only once."""
-    if file is None or not file.is_file() or _is_stdin(file):
+    if file is None or not file.is_file() or is_stdin(file):
         return None
     with contextlib.suppress(OSError), file.open("rb") as stream:
         blocks = iter(lambda: stream.read(1 << 20), b"")
@@ -81,11 +81,12 @@ def count_lines(file: Path | None) -> int | None:
     return None
 
 
-def _is_stdin(file: Path) -> bool:
-    """Whether it is the file that standard input reads: on macOS, opening it again goes on where that is."""
-    with contextlib.suppress(OSError):
+def is_stdin(file: Path) -> bool:
+    """Whether standard input reads this file, which on macOS can then be read only once."""
+    try:
         return os.path.samestat(file.stat(), os.fstat(STDIN))
-    return False
+    except OSError:  # It is closed.
+        return False
 
 
 def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:

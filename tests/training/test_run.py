@@ -5,6 +5,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partialmethod
 from itertools import product
 from pathlib import Path
@@ -22,6 +23,8 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import config_to_yaml
+from mt.data.corpus import load_corpus
+from mt.data.prepare import refuse_changed_corpus
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError, DataError, DeviceError, Remedy, RunError, TrainingError
 from mt.evaluation.scores import Score
@@ -395,6 +398,21 @@ def test_a_changed_corpus_is_refused_before_it_is_encoded(
     assert not encoded
     # All but the log, which says so.
     assert contents(run.path) | {"train.log": b""} == before | {"train.log": b""}
+
+
+def test_a_changed_hub_corpus_is_refused_until_its_commit_is_requested(
+    make_config: MakeConfig, run: RunDirectory
+) -> None:
+    run_training(make_config("training.max_steps=1"), run)
+    other = load_corpus(make_config("data.num_train_pairs=3").data)
+    on_hub = replace(other, report=replace(other.report, revision="0123"))
+    with pytest.raises(
+        RunError, match=r"Restore the old one \(its commit is in .*corpus\.json: set data\.rev"
+    ):
+        refuse_changed_corpus(run, on_hub)
+    with pytest.raises(RunError, match="Restore the old one, or do"):
+        refuse_changed_corpus(run, other)
+    assert run_training(make_config("training.max_steps=2", "data.revision=v1"), run).counters.step == 2
 
 
 def test_mixed_corpora_may_be_moved_but_not_changed(
