@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import mt.cli.outputs
+import mt.inference.arriving_lines
 import mt.inference.attention
 from mt.run_directory import RunDirectory
 
@@ -144,7 +144,7 @@ def test_what_it_reads_is_not_replaced(out: str, call: Call, trained: RunDirecto
     assert "choose another file" in ended.err
     assert Path(out).read_bytes() == before
     with pytest.MonkeyPatch.context() as patch, Path("lines.en").open() as lines:
-        patch.setattr(mt.cli.outputs, "_STDIN", lines.fileno())
+        patch.setattr(mt.inference.arriving_lines, "STDIN", lines.fileno())
         ended = call("attention", "--run", trained.path, SENTENCE, "--format", "json", "--out", "lines.en")
         assert (ended.code, ended.err.startswith("mt: lines.en ")) == (2, True)
     # What it has written before is.
