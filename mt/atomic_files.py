@@ -8,19 +8,33 @@ All of these functions raise OSError, which the caller explains to the user.
 import contextlib
 import errno
 import fcntl
+import functools
+import hashlib
 import os
 import re
 import shutil
+import socket
 import stat
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
-_LEFTOVER = re.compile(r"\.(.+)\.partial-(\d+)")
+_LEFTOVER = re.compile(r"\.(.+)\.partial-(\d+)(?:-([0-9a-f]{8}))?")
 
 
 def partial_path(path: Path) -> Path:
     """The hidden name in the same folder under which this process builds or removes ``path``."""
-    return path.with_name(f".{path.name}.partial-{os.getpid()}")
+    return path.with_name(f".{path.name}.partial-{os.getpid()}-{_machine()}")
+
+
+@functools.cache
+def _machine() -> str:
+    """Where this process has its number, which others may have on other machines and in containers."""
+    try:
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:  # Only Linux has them.
+        namespace = ""
+    return hashlib.blake2b(f"{socket.gethostname()} {namespace}".encode(), digest_size=4).hexdigest()
 
 
 def sync(descriptor: int) -> None:
@@ -193,7 +207,7 @@ def put_in_place(partial: Path, folder: Path) -> None:
 def tidy_up_beside(folder: Path) -> list[Path]:
     """Undo or finish what killed processes left undone while building or replacing ``folder``.
 
-    For writers without a lock: what belongs to a process that is still alive stays.
+    For writers without a lock: what belongs to a process that may still be alive stays.
 
     Returns:
         What was removed.
@@ -202,7 +216,7 @@ def tidy_up_beside(folder: Path) -> list[Path]:
     removed = []
     for path in list(folder.parent.iterdir()):
         match = _LEFTOVER.fullmatch(path.name)
-        if match is None or match[1] not in (folder.name, aside.name) or _is_alive(int(match[2])):
+        if match is None or match[1] not in (folder.name, aside.name) or _is_in_use(path, match):
             continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -220,6 +234,25 @@ def _aside(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.aside")
 
 
+def is_deserted(path: Path) -> bool:
+    """Whether nobody is building this file or folder any more, because it has not changed for a day.
+
+    A lock alone does not say so: on NFS, other machines do not see it.
+    """
+    newest: float = max(file.stat().st_mtime for file in (path, *(path.iterdir() if path.is_dir() else ())))
+    return time.time() - newest > 24 * 3600
+
+
+def _is_in_use(partial: Path, name: re.Match[str]) -> bool:
+    """Whether a process may still be building ``partial``: one of another machine cannot be asked."""
+    if name[3] not in (None, _machine()):  # Earlier versions did not name it.
+        try:
+            return not is_deserted(partial)
+        except FileNotFoundError:
+            return True
+    return _is_alive(int(name[2]))
+
+
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
@@ -235,14 +268,15 @@ def remove_leftovers(folder: Path, *, keep_files_of_living: bool = False) -> Non
 
     Args:
         folder: The folder to look in, but not in its subfolders.
-        keep_files_of_living: Keep the files of other processes that are alive, which write without the lock.
+        keep_files_of_living: Keep the files of other processes that may be alive, which write without the
+            lock.
     """
     for path in list(folder.iterdir()):
         match = _LEFTOVER.fullmatch(path.name)
         if match is None:
             continue
-        process = int(match[2])
+        is_mine = int(match[2]) == os.getpid() and match[3] in (None, _machine())
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        elif not keep_files_of_living or process == os.getpid() or not _is_alive(process):
+        elif not keep_files_of_living or is_mine or not _is_in_use(path, match):
             path.unlink(missing_ok=True)

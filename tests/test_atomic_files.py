@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mt.atomic_files import sync_tree, write_output, write_synced
+from mt.atomic_files import _machine, partial_path, sync_tree, write_output, write_synced
 
 TEXT = "{\n  äöü\n}\n"
 
@@ -140,3 +140,18 @@ def test_on_macos_the_drive_is_told_to_write_if_it_can(
     monkeypatch.setattr(os, "fsync", lambda descriptor: done.append("fsync"))
     write_synced(tmp_path / "file", b"text")
     assert done == ["command 51"] + ["fsync"] * is_refused
+
+
+def test_two_machines_that_share_a_folder_do_not_write_to_the_same_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In containers, most programs have the process number 1."""
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    names = set()
+    for host in ("a", "b"):
+        monkeypatch.setattr("socket.gethostname", lambda host=host: host)
+        _machine.cache_clear()
+        names.add(partial_path(Path("hypotheses.txt")))
+    monkeypatch.undo()
+    _machine.cache_clear()
+    assert len(names) == 2

@@ -6,12 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from mt.atomic_files import partial_path
 from mt.errors import Remedy, RunError
 from mt.run_directory import RunDirectory, as_run, newest_run
 
@@ -211,16 +213,33 @@ def test_a_lock_that_a_killed_process_or_a_power_cut_left_can_be_taken(tmp_path:
 
 def test_lock_removes_half_written_files_and_nothing_else(tmp_path: Path) -> None:
     run = make_run(tmp_path / "x")
-    # No process has this number.
-    (run.path / f".corpus.json.partial-{2**22 + 1}").write_text("{")
-    (run.path / f".corpus.json.partial-{os.getpid()}").write_text("{")
-    living = run.path / f".hypotheses.test.txt.partial-{os.getppid()}"
-    living.write_text("being written by `mt evaluate`")
-    mine = run.path / ".notes.partial-of-mine"
-    mine.write_text("keep")
+    here = partial_path(Path("x")).name.rpartition("-")[2]
+    # No process has this number. Earlier versions did not write where a process runs.
+    dead = 2**22 + 1
+    deserted = run.path / f".references.test.txt.partial-{os.getppid()}-0000beef"
+    for leftover in (
+        deserted,
+        run.path / f".corpus.json.partial-{dead}",
+        run.path / f".corpus.json.partial-{dead}-{here}",
+        run.path / f".corpus.json.partial-{os.getpid()}",
+        run.path / f".corpus.json.partial-{os.getpid()}-{here}",
+    ):
+        leftover.write_text("{")
+    two_days_ago = time.time() - 2 * 24 * 3600
+    os.utime(deserted, (two_days_ago, two_days_ago))
+    kept = [
+        f".hypotheses.a.txt.partial-{os.getppid()}",
+        f".hypotheses.b.txt.partial-{os.getppid()}-{here}",
+        # On another machine, or in another container, any process may have this number.
+        f".hypotheses.c.txt.partial-{dead}-0000beef",
+        f".hypotheses.d.txt.partial-{os.getpid()}-0000beef",
+        f".notes.partial-{dead}-mine",
+        ".notes.partial-of-mine",
+    ]
+    for name in kept:
+        (run.path / name).write_text("being written by `mt evaluate`, or the user's own")
     with run.lock():
-        kept = sorted(path.name for path in run.path.iterdir())
-        assert kept == [living.name, mine.name, "config.yaml", "lock"]
+        assert {path.name for path in run.path.iterdir()} == {*kept, "config.yaml", "lock"}
 
 
 def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:

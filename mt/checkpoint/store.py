@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import logging
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -113,7 +114,7 @@ class CheckpointStore:
             step: Optimizer steps taken.
             model: The weights by name; the same tensor may have several names.
             training_state: Everything else that resuming needs.
-            metrics: Validation scores of these weights.
+            metrics: Validation scores of these weights. JSON has no NaN, so these are left out.
             environment: How it was made, as JSON values: versions, device, threads.
             tokenizers: Checksums of the tokenizers that the weights belong to.
             best: Whether this is the best of the run so far.
@@ -132,7 +133,7 @@ class CheckpointStore:
                     folder,
                     step,
                     best,
-                    dict(metrics),
+                    {name: value for name, value in metrics.items() if math.isfinite(value)},
                     dict(environment),
                     {},
                     dict(tokenizers),

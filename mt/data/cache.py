@@ -23,7 +23,7 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import TypeVar
 
-from mt.atomic_files import make_folder, remove_folder_atomically
+from mt.atomic_files import is_deserted, make_folder, remove_folder_atomically
 from mt.regular_files import named_path
 
 LOG = logging.getLogger(__name__)
@@ -32,15 +32,12 @@ T = TypeVar("T")
 
 UNUSED_DAYS = 30
 """Entries that were not opened for this long are removed when a new one is added."""
-_DESERTED_DAYS = 1
-"""What has not grown for this long is not being made any more. A lock alone does not say so: on NFS, other
-machines do not see it."""
 
 _RECORD = "entry.json"
 _BLOCK_SIZE = 2**24
 _ENTRY = re.compile(r"[0-9a-f]{32}")
 # The second is the name under which `remove_folder_atomically` deletes an entry.
-_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.(making-\w+|partial-\d+)")
+_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.(making-\w+|partial-\d+(-[0-9a-f]{8})?)")
 
 
 class Cache:
@@ -106,7 +103,7 @@ class Cache:
             with contextlib.suppress(OSError):
                 if _is_entry(path) and _days_since_change(path) > UNUSED_DAYS:
                     remove_folder_atomically(path)
-                elif _PARTIAL.fullmatch(path.name) and _is_deserted(path):
+                elif _PARTIAL.fullmatch(path.name) and is_deserted(path) and _is_unlocked(path):
                     shutil.rmtree(path)
 
 
@@ -228,9 +225,7 @@ def _days_since_change(path: Path) -> float:
     return (time.time() - path.stat().st_mtime) / (24 * 3600)
 
 
-def _is_deserted(partial: Path) -> bool:
-    if min(map(_days_since_change, (partial, *partial.iterdir()))) < _DESERTED_DAYS:
-        return False
+def _is_unlocked(partial: Path) -> bool:
     try:
         with _locked(partial, wait=False):
             return True

@@ -137,9 +137,33 @@ def _load_other(
 ) -> tuple[datasets.Dataset, bool]:
     """A split of another corpus, or all of a corpus without splits, and whether it is all.
 
+    If it lacks the columns of ``data.columns``, those that are named like the languages are read.
+
     Raises:
         ConfigError: If it would be training data of one of the runs ``learnt``, given by their names.
+        DataError: If it cannot be read.
     """
+    try:
+        return _load_with_columns(other, split, learnt)
+    except DataError:
+        if other.columns is not None:
+            named = other.model_copy(update={"columns": None, "delimiter": "auto"})
+            with contextlib.suppress(DataError):
+                found = _load_with_columns(named, split, learnt)
+                LOG.warning(
+                    "%s cannot be read with data.columns=%s: its columns %s and %s are read instead",
+                    other.path,
+                    other.columns,
+                    other.src,
+                    other.tgt,
+                )
+                return found
+        raise
+
+
+def _load_with_columns(
+    other: DataConfig, split: Split, learnt: Mapping[str, DataConfig]
+) -> tuple[datasets.Dataset, bool]:
     whole = load_undivided(other)
     for run, data in learnt.items():
         # A split that the corpus lacks would be carved from its training pairs.

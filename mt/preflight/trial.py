@@ -9,6 +9,7 @@ import datasets
 import numpy as np
 import torch
 
+from mt import display
 from mt.config.config import Config
 from mt.data.batches.batch import collate, pad
 from mt.data.batches.dataset import EncodedPairs
@@ -162,7 +163,7 @@ def refuse_too_large(size: ModelSize, device: torch.device) -> None:
         kept = "gradients, moments and moving average" if size.num_averages else "gradients and moments"
         raise TrainingError(
             f"the model's {size.num_parameters:,} parameters with their {kept} take "
-            f"{needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB of memory are free. Lower model.d_model, "
+            f"{display.size(needed)}, but only {display.size(free)} of memory are free. Lower model.d_model, "
             "model.d_ff or tokenizer.max_size."
         )
 

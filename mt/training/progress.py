@@ -1,14 +1,15 @@
 """Monitoring of a run: TensorBoard, `metrics.jsonl`, and a progress bar or log lines."""
 
+import contextlib
 import json
 import logging
 import math
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TextIO
 
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
@@ -105,10 +106,11 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.close()
-        self._tensorboard.close()
-        self._metrics.close()
-        self._samples.close()
+        with contextlib.ExitStack() as files:
+            files.callback(_close, self._metrics)
+            files.callback(_close, self._samples)
+            self._bar.close()
+            self._tensorboard.close()
 
     def show_options(self, options: Mapping[str, Scalar]) -> None:
         """Lay out TensorBoard's charts, and show the options of the run among its hyper-parameters."""
@@ -205,7 +207,8 @@ class Progress:
             table = sample_table(samples, self._newest_samples)
             self._tensorboard.add_text("validation/samples", table, counters.step)
             self._newest_samples = Samples(counters.step, list(samples))
-            append_samples(self._samples, self._newest_samples)
+            with _naming(self._samples):
+                append_samples(self._samples, self._newest_samples)
         self._tensorboard.flush()
         # The training speed does not include validation.
         self._since, self._tokens_since = time.perf_counter(), 0
@@ -219,10 +222,8 @@ class Progress:
     def sync(self) -> None:
         """Return when all points and samples so far are on disk: a resumed run does not write them again."""
         for file in (self._metrics, self._samples):
-            try:
+            with _naming(file):
                 sync(file.fileno())
-            except OSError as error:
-                raise OSError(error.errno, error.strerror, file.name) from error
 
     def leave_out(self, seconds: float) -> None:
         """Exclude the time that saving took from the training speed."""
@@ -240,8 +241,9 @@ class Progress:
             # JSON has no NaN.
             **{name: value if math.isfinite(value) else None for name, value in values.items()},
         }
-        self._metrics.write(json.dumps(line) + "\n")
-        self._metrics.flush()
+        with _naming(self._metrics):
+            self._metrics.write(json.dumps(line) + "\n")
+            self._metrics.flush()
 
     def _draw(self, group: str, step: int, values: dict[str, float]) -> None:
         for name, value in values.items():
@@ -261,6 +263,20 @@ class Progress:
         if self._total_steps is None or step >= self._total_steps:
             return ""
         return f"{format_seconds(self._pace.seconds_per_step * (self._total_steps - step))} left"
+
+
+@contextlib.contextmanager
+def _naming(file: TextIO) -> Iterator[None]:
+    """Add the name of an open file to the error if it cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, file.name) from error
+
+
+def _close(file: TextIO) -> None:
+    with _naming(file):
+        file.close()
 
 
 class _Pace:

@@ -208,7 +208,7 @@ def test_an_unreachable_hub_is_reported_at_once_and_the_cache_still_serves(
     with socket.create_server(("127.0.0.1", 0)) as closed_again:
         unreachable.endpoint = f"http://127.0.0.1:{closed_again.getsockname()[1]}"
     commits = main_hub.repositories["bentrevett/multi30k"].references
-    missing, cached, wrong_name, books, converted, no_folder, newest, older = unreachable.load(
+    missing, cached, wrong_name, books, converted, no_folder, newest, older, tagged = unreachable.load(
         {"path": "org/nothing"},
         {"path": "org/holes", "name": None},
         {"path": "opus_books", "name": "en-it"},
@@ -217,6 +217,7 @@ def test_an_unreachable_hub_is_reported_at_once_and_the_cache_still_serves(
         CONFIGS["converted, no such folder"],
         {"path": "bentrevett/multi30k", "revision": commits["v1"]},
         {"path": "bentrevett/multi30k", "revision": commits["main"]},
+        {"path": "bentrevett/multi30k", "revision": "v0"},
     )
     assert missing["error"].startswith(f"org/nothing is not cached, the Hub ({unreachable.endpoint}) cannot")
     assert "Check the network and run this once online, or set data.path to a folder" in missing["error"]
@@ -232,7 +233,12 @@ def test_an_unreachable_hub_is_reported_at_once_and_the_cache_still_serves(
     assert converted["description"] == outcomes["converted"]["description"]
     assert no_folder["error"].startswith("org/script (en-de-fr) is not cached, the Hub")
     assert newest["train"] == outcomes["tag"]["train"]
+    assert "only the Hub knows" not in newest["log"]
     assert f"newest cached commit is {commits['v1']}" in older["error"]
+    # A tag cannot be compared with the commit in the cache.
+    assert (
+        f"at commit {commits['v1']}. Whether that is data.revision=v0, only the Hub knows." in tagged["log"]
+    )
     assert sum(outcome["seconds"] for outcome in (missing, cached, books)) < 3
 
 

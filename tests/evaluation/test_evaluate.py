@@ -318,6 +318,23 @@ def test_another_corpus_is_read_with_the_columns_of_the_run(tmp_path: Path) -> N
     assert (found.sources, found.references) == (["Go."], ["Geh."])
 
 
+@pytest.mark.parametrize("columns", ["1,2", "english,german"])
+def test_another_corpus_with_other_columns_is_read_by_the_names_of_the_languages(
+    tmp_path: Path, columns: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = a_config(DataConfig(path="gone", src="en", tgt="de", columns=columns, delimiter="pipe"))
+    table, neither = tmp_path / "more.csv", tmp_path / "neither.jsonl"
+    table.write_text("de,en\nGeh.,Go.\n", encoding="utf-8")
+    found = load_evaluation_set(config, "test", path=str(table))
+    assert (found.sources, found.references) == (["Go."], ["Geh."])
+    assert (
+        f"{table} cannot be read with data.columns={columns}: its columns en and de are read" in caplog.text
+    )
+    neither.write_text('{"fr": "Va."}\n', encoding="utf-8")
+    with pytest.raises(DataError, match=f"columns? .*{columns.split(',')[0]}"):
+        load_evaluation_set(config, "test", path=str(neither))
+
+
 def test_a_file_without_splits_is_not_called_a_split(tmp_path: Path) -> None:
     own, other = tmp_path / "own.tsv", tmp_path / "other.tsv"
     for file in (own, other):

@@ -5,6 +5,7 @@ import logging
 import os
 import resource
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -168,12 +169,16 @@ def test_what_a_killed_export_has_left_is_removed_by_the_next_one_to_the_same_pl
     make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     target, loaded = _ctranslate2(), make_loaded()
-    living = os.getppid()
-    stay = {f".out.partial-{living}", f".other.partial-{DEAD}"}
-    names = {f".out.partial-{DEAD}", f"..out.aside.partial-{DEAD}"} | stay
+    # The last of them may belong to a process of another machine that shares the folder.
+    stay = {f".out.partial-{os.getppid()}", f".other.partial-{DEAD}", f".out.partial-{DEAD}-0000beef"}
+    deserted = f".out.partial-{DEAD + 1}-0000beef"
+    names = {f".out.partial-{DEAD}", f"..out.aside.partial-{DEAD}", deserted} | stay
     for name in names:
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.bin").write_bytes(b"half")
+    two_days_ago = time.time() - 2 * 24 * 3600
+    for path in (tmp_path / deserted, tmp_path / deserted / "model.bin"):
+        os.utime(path, (two_days_ago, two_days_ago))
     with caplog.at_level(logging.WARNING, "mt"):
         _export(loaded, target, pairs, tmp_path / "out")
     assert {path.name for path in tmp_path.iterdir()} == {"out"} | stay

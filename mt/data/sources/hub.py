@@ -104,7 +104,10 @@ def _load_cached(corpus: HubRepository) -> datasets.DatasetDict:
             f"data.revision requests commit {wanted} of {corpus}, but the Hub cannot be reached and the "
             f"newest cached commit is {cached}: check the network, or request that one."
         )
-    LOG.warning("Using %s from the cache, at commit %s.", corpus, cached)
+    doubt = (
+        "" if wanted in (None, cached) else f" Whether that is data.revision={wanted}, only the Hub knows."
+    )
+    LOG.warning("Using %s from the cache, at commit %s.%s", corpus, cached, doubt)
     return loaded
 
 

@@ -106,7 +106,7 @@ def watch_disk(fate: Fate, run: str) -> None:
             inside = [os.path.relpath(path, run) for path in paths if path.startswith(run + os.sep)]
             if not inside:
                 return really(*arguments, **keywords)
-            what = re.sub(r"step_\d+", "step", re.sub(r"partial-\d+", "partial", " -> ".join(inside)))
+            what = re.sub(r"step_\d+", "step", re.sub(r"partial-[\w-]+", "partial", " -> ".join(inside)))
             fate.reach(f"before {name} {what}", paths[0])
             result = really(*arguments, **keywords)
             fate.reach(f"after {name} {what}")
