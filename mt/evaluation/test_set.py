@@ -137,7 +137,8 @@ def _load_other(
 ) -> tuple[datasets.Dataset, bool]:
     """A split of another corpus, or all of a corpus without splits, and whether it is all.
 
-    If it lacks the columns of ``data.columns``, those that are named like the languages are read.
+    If it cannot be read with ``data.columns`` and ``data.delimiter``, which are those of the run's corpus,
+    the columns that are named like the languages are read.
 
     Raises:
         ConfigError: If it would be training data of one of the runs ``learnt``, given by their names.
@@ -146,14 +147,14 @@ def _load_other(
     try:
         return _load_with_columns(other, split, learnt)
     except DataError:
-        if other.columns is not None:
+        if other.columns is not None or other.delimiter != "auto":
             named = other.model_copy(update={"columns": None, "delimiter": "auto"})
             with contextlib.suppress(DataError):
                 found = _load_with_columns(named, split, learnt)
                 LOG.warning(
-                    "%s cannot be read with data.columns=%s: its columns %s and %s are read instead",
+                    "%s cannot be read with the run's data.columns and data.delimiter: its columns %s and %s "
+                    "are read instead",
                     other.path,
-                    other.columns,
                     other.src,
                     other.tgt,
                 )

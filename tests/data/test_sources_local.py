@@ -320,12 +320,12 @@ def test_corrupt_parquet(tmp_path: Path, damage: str) -> None:
     loading_fails(tmp_path, r"train\.parquet is not a valid parquet file \(.*\): fetch or write it again")
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "not packed"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "not packed", "no bytes"])
 def test_corrupt_gzip(tmp_path: Path, damage: str) -> None:
     packed = gzip.compress(b'{"en": "a", "de": "b"}\n' * 1000)
     flipped = packed[:40] + bytes([packed[40] ^ 0xFF]) + packed[41:]
-    content = {"cut": packed[:-12], "flipped": flipped, "not packed": b'{"en": "a", "de": "b"}\n'}[damage]
-    (tmp_path / "train.jsonl.gz").write_bytes(content)
+    content = {"cut": packed[:-12], "flipped": flipped, "not packed": b'{"en": "a", "de": "b"}\n'}
+    (tmp_path / "train.jsonl.gz").write_bytes(content.get(damage, b""))
     loading_fails(tmp_path, r"train\.jsonl\.gz is not a valid gzip file")
 
 
@@ -334,6 +334,14 @@ def test_unequal_line_counts_are_both_named(tmp_path: Path, num_english: int, nu
     (tmp_path / "train.en").write_text("a\n" * num_english, encoding="utf-8")
     (tmp_path / "train.de").write_text("b\n" * num_german, encoding="utf-8")
     loading_fails(tmp_path, rf"train\.en has {num_english:,} lines and .*train\.de has {num_german:,}")
+
+
+def test_a_side_that_is_there_packed_and_unpacked(tmp_path: Path) -> None:
+    """One of them may be old, and paired with another version of the other side."""
+    for name in ("train.en", "train.en.gz", "train.de.gz"):
+        (tmp_path / name).write_bytes(b"")
+    for path in (tmp_path, tmp_path / "train", tmp_path / "train.*"):
+        loading_fails(path, r"train\.en exists plain and packed \(\.gz\): keep only one of them")
 
 
 def test_one_side_of_a_parallel_text(tmp_path: Path) -> None:

@@ -98,6 +98,16 @@ def test_a_match_whose_name_is_not_utf8_is_refused(tmp_path: Path) -> None:
     loading_fails(tmp_path / "*.jsonl", r"\*\.jsonl matches .*part-\\udce9\.jsonl, whose name is not UTF-8")
 
 
+def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)  # root may list everything
+    loading_fails(tmp_path / "x*", r"No file matches .*x\*\.$")
+    loading_fails(tmp_path / "gone.jsonl", "there is no file or folder .*gone")
+    loading_fails(f"{tmp_path}/x.en,{tmp_path}/y.de", "there is no file .*x.en")
+
+
 def test_nothing_matches(tmp_path: Path) -> None:
     loading_fails(tmp_path / "*.jsonl", r"No file matches .*\*\.jsonl: .* contains no files\.")
     loading_fails(tmp_path / "none" / "*.{en,de}", r"No file matches .*: there is no folder .*none\.")
@@ -141,6 +151,12 @@ def test_a_table_that_is_there_packed_and_unpacked_is_not_read_twice(tmp_path: P
     write_table(tmp_path / "a.jsonl", range(3))
     (tmp_path / "a.jsonl.gz").touch()
     loading_fails(tmp_path / "a*", r"matches both .*a\.jsonl\.gz and .*a\.jsonl: keep only one")
+
+
+def test_a_link_to_another_match_is_not_read_twice(tmp_path: Path) -> None:
+    write_table(tmp_path / "a.jsonl", range(3))
+    (tmp_path / "newest.jsonl").symlink_to("a.jsonl")
+    loading_fails(tmp_path / "*.jsonl", r"newest\.jsonl and .*a\.jsonl: keep only one of them")
 
 
 def test_a_broken_file_among_many_is_named_with_its_line(tmp_path: Path) -> None:

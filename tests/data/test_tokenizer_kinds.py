@@ -283,7 +283,8 @@ def test_every_character_is_counted_as_the_library_splits_it(lowercase: bool) ->
 def test_text_in_any_unicode_form_is_read_in_one(
     kind: str, form: Literal["NFC", "NFKC"], tmp_path: Path
 ) -> None:
-    texts = [unicodedata.normalize(form, text) for text in [*SAMPLES, "한국 사과, ½ ﬁn"]]
+    samples = [*SAMPLES, "한국 사과, ½ ﬁn", "José. Dalí, Đà Nẵng! 홍길동."]
+    texts = [unicodedata.normalize(form, text) for text in samples]
     made = train_tokenizer(texts, config(kind))
     made.normalise_unicode(form)
     made.save(tmp_path / "tokenizer.json")
@@ -295,6 +296,7 @@ def test_text_in_any_unicode_form_is_read_in_one(
         assert tokenizer.decode(ids) == normalise_spacing(text)
         # No accent is lost of what may have to be copied.
         assert "".join(words) == "".join(apart.split())
+        assert [unicodedata.normalize("NFC", word) for word in words] == tokenizer.encode_with_words(text)[1]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "bpe_metaspace"])

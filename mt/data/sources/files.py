@@ -153,7 +153,12 @@ def _too_long(what: str) -> DataError:
 
 
 def _open(path: Path) -> gzip.GzipFile | BufferedReader:
-    return gzip.open(path) if _is_packed(path) else path.open("rb")
+    if not _is_packed(path):
+        return path.open("rb")
+    # A failed download leaves no bytes, which Python unpacks as an empty text.
+    if path.stat().st_size == 0:
+        raise gzip.BadGzipFile("it is empty")
+    return gzip.open(path)
 
 
 def _is_packed(path: Path) -> bool:

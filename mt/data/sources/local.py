@@ -38,9 +38,10 @@ def find_local(path: Path, config: DataConfig) -> Source | None:
 
 def neighbours(path: Path, src: str) -> list[str]:
     """Existing names beside ``path``, one of which may have been meant."""
-    if not path.parent.is_dir():
+    try:
+        names = [entry.name.removesuffix(f".{src}") for entry in sorted(path.parent.iterdir())]
+    except OSError:
         return []
-    names = [entry.name.removesuffix(f".{src}") for entry in sorted(path.parent.iterdir())]
     return [str(path.with_name(name)) for name in names if not name.startswith(".")]
 
 
@@ -148,7 +149,7 @@ def find_parallel(stem: Path, src: str, tgt: str) -> Part | None:
     """The parallel text whose files begin with ``stem``, or None if both are missing.
 
     Raises:
-        DataError: If only one side exists.
+        DataError: If only one side exists, or one exists twice.
     """
     src_path, tgt_path = _text_file(stem, src), _text_file(stem, tgt)
     if src_path is None and tgt_path is None:
@@ -160,11 +161,12 @@ def find_parallel(stem: Path, src: str, tgt: str) -> Part | None:
 
 
 def _text_file(stem: Path, language: str) -> Path | None:
-    for ending in (f".{language}", f".{language}.gz"):
-        path = Path(f"{stem}{ending}")  # Not with_name: a column that data.src names may have a slash.
-        if path.is_file():
-            return path
-    return None
+    # Not with_name: a column that data.src names may have a slash.
+    paths = [Path(f"{stem}.{language}{packed}") for packed in ("", ".gz")]
+    found = [path for path in paths if path.is_file()]
+    if len(found) > 1:
+        raise DataError(f"{found[0]} exists plain and packed (.gz): keep only one of them.")
+    return found[0] if found else None
 
 
 def find_pattern(pattern: str, config: DataConfig) -> Source | None:
@@ -191,16 +193,20 @@ def find_pattern(pattern: str, config: DataConfig) -> Source | None:
     else:
         return None
     parts: dict[str, Part] = {}
+    # A link, or a pattern with "..", may have another name for the same files.
+    part_of_files: dict[tuple[Path, ...], Part] = {}
     for match in matches:
         if not is_utf8(Path(match)):
             raise DataError(f"{pattern} matches {visible(match)}, whose name is not UTF-8: rename it.")
         name, part = _part(match, pattern, config)
-        if name in parts and part.where != parts[name].where:
+        files = tuple(file.resolve() for file in part.files)
+        known = parts.get(name, part_of_files.get(files, part))
+        if part.where != known.where:
             raise DataError(
-                f"{pattern} matches both {part.where} and {parts[name].where}: keep only one of them, or "
+                f"{pattern} matches both {part.where} and {known.where}: keep only one of them, or "
                 "narrow the pattern, so that nothing is read twice."
             )
-        parts[name] = part
+        parts[name] = part_of_files[files] = part
     if not parts:
         raise DataError(f"No file matches {pattern}{_what_is_there(pattern)}.")
     return Source("files", {"train": list(parts.values())})
@@ -239,5 +245,8 @@ def _what_is_there(pattern: str) -> str:
         folder = folder.parent
     if not folder.is_dir():
         return f": there is no folder {folder}"
-    names = sorted(entry.name for entry in folder.iterdir())
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        return ""
     return f": {folder} contains {listed(names, most=5) or 'no files'}"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -149,6 +150,8 @@ class Tokenizer:
         """
         _refuse_lone_surrogates([text])
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        normalizer = self._tokenizer.normalizer
+        composes = normalizer is not None and normalizer.normalize_str("e\u0301") == "\xe9"
         words: list[str] = []
         end = 0
         # The library assigns what a normalizer drops, such as a byte order mark or an accent, to no token.
@@ -156,6 +159,9 @@ class Tokenizer:
         for (_, token_end), next_start in zip(encoding.offsets, next_starts, strict=True):
             # A spacing mark has the offsets of the preceding character, which already has a token.
             start, end = end, max(token_end, next_start, end)
+            # A composed character has the offsets of the first that it was composed of.
+            while composes and start < end < len(text) and _is_composed(text[end]):
+                end += 1
             words.append(text[start:end].strip())
         return _text_only(encoding.ids), words
 
@@ -254,6 +260,11 @@ def read_tokenizer_file(path: Path) -> bytes:
         return read_bytes(path, max_bytes=_MAX_BYTES)
     except OSError as error:
         raise DataError(f"cannot read the tokenizer {path}: {error.strerror or error}.") from error
+
+
+def _is_composed(character: str) -> bool:
+    """Whether a Unicode form may compose this character with the one before it: an accent, a Hangul vowel."""
+    return unicodedata.combining(character) > 0 or "\u1160" <= character <= "\u11ff"
 
 
 def _text_only(ids: list[int]) -> list[int]:
