@@ -6,6 +6,7 @@ than chance.
 """
 
 import contextlib
+import functools
 import hashlib
 import re
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ _MAX_COUNT = 10**18
 # How many of the newest evaluations by other checkpoints an evaluation is compared with.
 MOST_COMPARED = 5
 # An average in a setting, as `name_in_setting` writes it.
-_AVERAGE = re.compile(r"\.(average_[0-9]{1,18})-of[0-9]+-[0-9a-f]{4}(?=\.)")
+_AVERAGE = re.compile(r"\.((average_[0-9]{1,18})-of[0-9]+-[0-9a-f]{4})(?=\.)")
 
 Count = Annotated[int, Field(ge=0, lt=_MAX_COUNT)]
 
@@ -95,8 +96,9 @@ def record_evaluation(run: RunDirectory, evaluation: RecordedEvaluation) -> None
 def read_evaluations(run: RunDirectory) -> list[RecordedEvaluation]:
     """The evaluations of a run, from the oldest to the newest.
 
-    Of several with the same test set, name of the checkpoint and search, only the newest is returned. Lines
-    that are not evaluations are skipped.
+    Of several with the same test set, name of the checkpoint and search, only the newest is returned. Those
+    of an average that another of its name has replaced are left out, because they would seem to be of that
+    one. Lines that are not evaluations are skipped.
 
     Raises:
         OSError: If the file exists but cannot be read.
@@ -106,13 +108,25 @@ def read_evaluations(run: RunDirectory) -> list[RecordedEvaluation]:
     except FileNotFoundError:
         return []
     newest: dict[str, RecordedEvaluation] = {}
+    present = functools.cache(lambda name: _present_average(run, name))
     for line in content.split(b"\n"):
         with contextlib.suppress(ValidationError):
             evaluation = _ADAPTER.validate_json(line)
-            key = _AVERAGE.sub(r".\1", evaluation.setting)
+            average = _AVERAGE.search(evaluation.setting)
+            if average and present(average[2]) not in (average[1], None):
+                continue
+            key = _AVERAGE.sub(r".\2", evaluation.setting)
             newest.pop(key, None)
             newest[key] = evaluation
     return list(newest.values())
+
+
+def _present_average(run: RunDirectory, name: str) -> str | None:
+    """The average that now has this name, as in a setting; None if there is none that can be read."""
+    try:
+        return name_in_setting(read_record_of(run.checkpoints_dir / name))
+    except (CheckpointError, VanishedError):
+        return None
 
 
 @dataclass(frozen=True)
@@ -155,24 +169,13 @@ def _earlier(
         evaluations = read_evaluations(run)
     for each in evaluations:
         is_alike = each.setting.startswith(f"{test_set.name}.") and each.setting.endswith(f".{search}")
-        # An average may have replaced one of the same name. A setting with a slash is in another folder.
+        # A setting with a slash is in another folder.
         if not is_alike or each.checkpoint == checkpoint or "/" in each.setting:
             continue
-        if _is_of_replaced_average(run, each.setting):
+        average = _AVERAGE.search(each.setting)
+        if average and _present_average(run, average[2]) != average[1]:
             continue
         with contextlib.suppress(DataError):
             lines = read_lines(run.hypotheses_file(each.setting))
             if len(lines) == len(test_set.references):
                 yield each.checkpoint, lines
-
-
-def _is_of_replaced_average(run: RunDirectory, setting: str) -> bool:
-    """Whether a setting is of an average that is no longer there; another may have its name."""
-    average = _AVERAGE.search(setting)
-    if average is None:
-        return False
-    try:
-        present = read_record_of(run.checkpoints_dir / average[1])
-    except (CheckpointError, VanishedError):
-        return True
-    return f".{name_in_setting(present)}." not in setting

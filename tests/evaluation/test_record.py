@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -14,9 +15,15 @@ import pytest
 from pydantic import TypeAdapter
 
 from mt.atomic_files import append_line
+from mt.checkpoint.store import CheckpointStore
 from mt.errors import RunError
 from mt.evaluation.evaluate import run_evaluation
-from mt.evaluation.record import RecordedEvaluation, read_evaluations, record_evaluation
+from mt.evaluation.record import (
+    RecordedEvaluation,
+    name_in_setting,
+    read_evaluations,
+    record_evaluation,
+)
 from mt.evaluation.scores import Score
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
@@ -61,6 +68,33 @@ def test_of_averages_with_one_name_the_newest_counts(tmp_path: Path) -> None:
     for setting in settings:
         record_evaluation(run, evaluation(setting))
     assert [each.setting for each in read_evaluations(run)] == settings[2:]
+
+
+def test_scores_of_a_replaced_average_are_not_those_of_the_present_one(trained: RunDirectory) -> None:
+    store = CheckpointStore(trained.checkpoints_dir)
+    steps = [store.require(name) for name in ("step_0000100", "step_0000150", "step_0000200")]
+    settings = []
+    for averaged in (steps[1:], steps):
+        average = store.save_average(averaged)
+        settings.append(f"test-0123456789ab.{name_in_setting(average)}.greedy")
+    assert average.name == store.save_average(steps[1:]).name
+
+    def read() -> list[str]:
+        return [each.setting for each in read_evaluations(trained)]
+
+    old, new = settings
+    record_evaluation(trained, evaluation(old))
+    assert read() == [old]
+    store.save_average(steps)
+    assert read() == []
+    record_evaluation(trained, evaluation(new))
+    assert read() == [new]
+    # It counts again once the same average is made again.
+    store.save_average(steps[1:])
+    assert read() == [old]
+    # Without an average of that name, they are not taken for those of another one.
+    shutil.rmtree(average.folder)
+    assert read() == [new]
 
 
 def test_a_torn_line_costs_only_itself(tmp_path: Path) -> None:
