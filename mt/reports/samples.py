@@ -7,7 +7,12 @@ from mt.display import progress_bar
 from mt.errors import DataError
 from mt.evaluation.analysis import ScoredSentence, sentence_scores
 from mt.evaluation.evaluate import setting_name
-from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, read_lines
+from mt.evaluation.test_set import (
+    EvaluationSet,
+    load_evaluation_set,
+    read_lines,
+    was_trained_with_another,
+)
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
@@ -55,9 +60,14 @@ def rank_samples(
         num_sentences: How many sentences to translate at most.
 
     Raises:
-        DataError: If the corpus cannot be read.
+        DataError: If the corpus cannot be read, or its validation split has changed since training.
     """
     validation = load_evaluation_set(loaded.config, "validation")
+    if validation.fingerprint and was_trained_with_another(run, "validation", validation.fingerprint):
+        raise DataError(
+            f"the validation split of {loaded.config.data.path} has changed since {run.path} was trained, so "
+            "the model may have been trained on some of its sentences. Restore the old files."
+        )
     count = len(validation.sources)
     places = list(range(count))
     translations = _evaluated(run, loaded, validation)
