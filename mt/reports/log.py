@@ -10,12 +10,16 @@ from mt.regular_files import open_regular
 _MAX_BYTES = 16_000_000
 _MAX_KEPT = 200
 _RECORD = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),\d{3} ([A-Z]+) (.*)")
-_RESUMING = re.compile(r"resuming .* from step ([\d,]{1,20})")
+_RESUMING = re.compile(r"(?:resuming .*|training) from step ([\d,]{1,20})")
 _SIGNATURE = re.compile(r"(\S{1,20}) signature: (\S{1,200})")
 _BEGINS = "training in "
 # The first line that every session of an older version has, after warnings if there are any.
 _LOADED = "corpus: "
-_ENDS = ("Finished: ", "Stopped ", "Failed: ")
+# Written when data and model are ready; the second line is not in logs of an earlier version, and the first
+# only if messages of level INFO are logged.
+_READY = ("model: ", "training from step ")
+FAILED = "Failed: "
+_ENDS = ("Finished: ", "Stopped ", FAILED)
 # Written when the run was made, before its first session.
 _OF_A_BRANCH = "continuing in "
 
@@ -35,6 +39,8 @@ class TrainingSession:
     warnings: list[str] = field(default_factory=list)
     has_loaded: bool = False
     """Whether it has loaded the corpus."""
+    has_begun: bool = True
+    """Whether it got as far as training; also True if that is unknown, as in logs of older versions."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +81,12 @@ def _add(log: Log, time: str, level: str, text: str) -> None:
         return
     is_loaded = text.startswith(_LOADED)
     if not log.sessions or text.startswith(_BEGINS) or (is_loaded and log.sessions[-1].has_loaded):
-        log.sessions.append(TrainingSession(time))
+        log.sessions.append(TrainingSession(time, has_begun=not text.startswith(_BEGINS)))
         del log.sessions[:-_MAX_KEPT]
     session = log.sessions[-1]
     session.last_line = time
     session.has_loaded |= is_loaded
+    session.has_begun |= text.startswith(_READY)
     if resuming := _RESUMING.fullmatch(text):
         session.first_step = int(resuming[1].replace(",", "") or 0)
     elif text.startswith(_ENDS):

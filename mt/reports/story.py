@@ -7,7 +7,7 @@ from mt.display import aligned, counted, one_line, origin_of_split, size
 from mt.reports.checkpoints import SavedCheckpoint
 from mt.reports.curves import series
 from mt.reports.facts import CorpusFacts, RunFacts
-from mt.reports.log import TrainingSession
+from mt.reports.log import FAILED, TrainingSession
 from mt.reports.table import UNKNOWN, short_count, short_duration
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -132,6 +132,9 @@ def _sessions(facts: RunFacts) -> Iterator[str]:
 def told(session: TrainingSession, *, is_running: bool) -> str:
     """How a session began and ended, in words."""
     begun = f"resumed from step {session.first_step:,}" if session.first_step else "started"
+    # A session that was to resume may fail before the log says from which step.
+    if not session.has_begun and (session.outcome or "").startswith(FAILED):
+        begun = "did not begin"
     if is_running:
         ended = "still running"
     elif session.outcome is None:

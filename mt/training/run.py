@@ -123,6 +123,8 @@ def run_training(
                     with _ready(setup, point, counters, corpus) as ready:
                         # Not earlier: a refusal, such as that of a changed corpus, leaves it there.
                         run.stopped_file.unlink(missing_ok=True)
+                        # With this line, `mt show` recognises that the session was not refused.
+                        note(logging.INFO, f"training from step {counters.step:,}")
                         finished = train(*ready)
                 except Interrupted:
                     interruption.agree(stop=True)
