@@ -18,7 +18,7 @@ from mt.config.write import all_options
 from mt.errors import ConfigError, Remedy, RunError
 from mt.reports.checkpoints import Checkpoints, read_checkpoints, read_counters
 from mt.reports.curves import Curves, read_curves
-from mt.run_directory import RunDirectory
+from mt.run_directory import RunDirectory, as_run
 from mt.training.counters import Counters
 from mt.training.metrics_file import Point
 
@@ -61,7 +61,9 @@ def find_runs(paths: Iterable[Path]) -> list[RunDirectory]:
     found: dict[Path, RunDirectory] = {}
     for path in paths:
         for run in [RunDirectory(path)] if is_run(path) else _runs_inside(path):
-            found.setdefault(run.path.absolute(), run)
+            path = as_run(run).path
+            # A link to a run is listed under its own name.
+            found.setdefault(path.parent.resolve() / path.name, run)
     return list(found.values())
 
 

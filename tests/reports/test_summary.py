@@ -174,6 +174,10 @@ def test_runs_are_found_in_folders_and_by_name_without_repetition(golden_run: Go
     (folder / "README.md").write_text("not a run")
     assert [run.path.name for run in find_runs([folder])] == ["a", "b"]
     assert [run.path.name for run in find_runs([second.path, folder])] == ["b", "a"]
+    assert [run.path for run in find_runs([first.path, folder / "notes" / ".." / "a"])] == [first.path]
+    (folder / "c").symlink_to("b")
+    assert [run.path.name for run in find_runs([folder])] == ["a", "b", "c"]
+    (folder / "c").unlink()
     # What has lost its config is a run still.
     second.config_file.unlink()
     assert [run.path.name for run in find_runs([folder])] == ["a", "b"]
