@@ -40,7 +40,7 @@ def card(report: Report) -> str:
 
 
 def _front_matter(report: Report) -> str:
-    rows = [row for row in report.scores if row.key in _METRICS and report.speaks_for_model(row)]
+    rows = _newest(row for row in report.scores if row.key in _METRICS and report.speaks_for_model(row))
     content: dict[str, object] = {"language": report.language_codes} if report.language_codes else {}
     content |= {"license": "unknown", "pipeline_tag": "translation", "tags": ["translation", "transformer"]}
     if datasets := _hub_datasets(report.facts.corpus):
@@ -58,6 +58,16 @@ def _hub_datasets(corpus: CorpusFacts | None) -> list[str]:
         return []
     found = [(corpus.path, corpus.kind), *((each.path, each.kind) for each in corpus.sources[:_MAX_ROWS])]
     return list(dict.fromkeys(path for path, kind in found if kind == "hub"))
+
+
+def _newest(rows: Iterable[ScoreRow]) -> list[ScoreRow]:
+    """The rows without those of an evaluation that a newer one has made obsolete; the newest come first.
+
+    The files behind a name may have changed, so that two evaluations have the same data and search, but
+    different sentences.
+    """
+    settings: dict[tuple[str, str], str] = {}
+    return [row for row in rows if settings.setdefault((row.data, row.search), row.setting) == row.setting]
 
 
 def _results(rows: list[ScoreRow]) -> list[dict[str, object]]:

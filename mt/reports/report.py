@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from mt.config.write import changed_options, config_to_yaml
-from mt.display import counted
+from mt.display import counted, visible
 from mt.errors import RunError
 from mt.evaluation.scores import SCORE_NAMES, Score
 from mt.reports.facts import RunFacts
@@ -31,6 +31,8 @@ class ScoreRow:
     key: str
     """Its name in files, such as ``bleu``."""
     score: Score
+    setting: str = ""
+    """That of its evaluation, which also identifies the sentences; empty for validation during training."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +69,8 @@ class Report:
     def figures(self) -> dict[str, str]:
         """The most important numbers, by their names."""
         facts, summary = self.facts, self.facts.summary
-        headline = next(
-            (row for row in self.scores if row.key == "bleu" and self.speaks_for_model(row)), None
-        )
         train = facts.corpus.splits.get("train") if facts.corpus else None
-        found = {f"BLEU on {_split_of(headline)}": f"{headline.score.value:.1f}"} if headline else {}
-        found |= {
+        found = self._headline | {
             "training pairs": short_count(train.pairs) if train else "",
             "parameters": short_count(facts.num_parameters) if facts.num_parameters else "",
             "steps": f"{summary.step:,}" if summary.step is not None else "",
@@ -82,10 +80,29 @@ class Report:
         return {what: value for what, value in found.items() if value}
 
     @property
+    def _headline(self) -> dict[str, str]:
+        """The newest BLEU on the run's own test split, else on its validation split, else on other data."""
+        newest: dict[str, ScoreRow] = {}
+        for row in self.scores:
+            if row.key == "bleu" and self.speaks_for_model(row):
+                newest.setdefault(row.data, row)
+        own = {self._own_split(split): split for split in ("test", "validation")}
+        for data in (*own, *newest):
+            if data in newest:
+                # Only a split of the run's own corpus is known by the name of the split alone.
+                return {f"BLEU on {own.get(data, data)}": f"{newest[data].score.value:.1f}"}
+        return {}
+
+    def _own_split(self, split: str) -> str:
+        """A split of the run's own corpus, as an evaluation of it records its data."""
+        assert self.facts.config is not None
+        return visible(f"{self.facts.config.data.path}, {split}")
+
+    @property
     def scores(self) -> list[ScoreRow]:
         """The scores of all evaluations, the newest first, then those of validation."""
         rows = [
-            ScoreRow(each.data, each.checkpoint, each.how, each.num_sentences, key, score)
+            ScoreRow(each.data, each.checkpoint, each.how, each.num_sentences, key, score, each.setting)
             for each in reversed(self.facts.evaluations)
             for key, score in each.scores.items()
         ]
@@ -105,7 +122,7 @@ class Report:
             if key in best.record.metrics:
                 signature = self.facts.log.signatures.get(name, "unknown")
                 score = Score(name, best.record.metrics[key], signature)
-                data = f"{corpus.path}, validation" if corpus else "validation"
+                data = self._own_split("validation")
                 pairs = validation.pairs if validation else None
                 yield ScoreRow(data, best.name, "greedy search, during training", pairs, key, score)
 

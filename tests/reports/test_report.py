@@ -253,27 +253,74 @@ def test_page_and_card_tell_the_revision_of_every_corpus_from_the_hub(golden_run
         assert text.count(second) == Outline(rendered(body)).text.count(second) == 2 * bool(mixed)
 
 
-def test_only_the_model_itself_has_the_score_of_the_headline(golden_run: GoldenRun) -> None:
-    run = golden_run()
+def record(run: RunDirectory, *evaluations: tuple[str, str, float], sets: tuple[str, ...] = ()) -> None:
+    """Write evaluations into a run: data, checkpoint and BLEU; ``sets`` has the names of their test sets."""
     lines = []
-    for data, checkpoint, value in (
-        ("corpus, test", "step_0000600", 31.25),
-        ("corpus, test", "step_0000500", 28.5),
-        ("corpus, train", "step_0000600", 99.75),
-    ):
-        texts = {"mt_version": "1", "setting": f"{data}.{checkpoint}", "data": data, "checkpoint": checkpoint}
+    for number, (data, checkpoint, value) in enumerate(evaluations):
+        setting = f"{sets[number] if sets else data}.{checkpoint}.greedy"
+        texts = {"mt_version": "1", "setting": setting, "data": data, "checkpoint": checkpoint}
         numbers = {"time": "2026-01-01T00:00:00Z", "step": 600, "num_sentences": 77, "exact": 0}
         scores = {"bleu": {"name": "BLEU", "value": value, "signature": "x"}}
         lines.append(json.dumps({**texts, **numbers, "search": "greedy search", "scores": scores}) + "\n")
     run.evaluations_file.write_text("".join(lines))
+
+
+def results_for_the_hub(report: Report) -> list[dict[str, Any]]:
+    (index,) = yaml.safe_load(card(report).split("---\n")[1])["model-index"]
+    return list(index["results"])
+
+
+def test_only_the_model_itself_has_the_score_of_the_headline(golden_run: GoldenRun) -> None:
+    run = golden_run()
+    record(
+        run,
+        ("corpus, test", "step_0000600", 31.25),
+        ("corpus, test", "step_0000500", 28.5),
+        ("corpus, train", "step_0000600", 99.75),
+    )
     written = report_of(run)
     assert written.figures["BLEU on test"] == "31.2"
     # All are in the table; the Hub is told what says how good the model is.
     assert all(value in card(written) for value in ("31.25", "28.50", "99.75"))
-    (index,) = yaml.safe_load(card(written).split("---\n")[1])["model-index"]
-    values = [metric["value"] for result in index["results"] for metric in result["metrics"]]
+    values = [metric["value"] for result in results_for_the_hub(written) for metric in result["metrics"]]
     assert 31.25 in values
     assert not {28.5, 99.75} & set(values)
+
+
+def test_the_headline_is_of_the_test_split_of_the_run_before_other_data(golden_run: GoldenRun) -> None:
+    run = golden_run()
+    best = "step_0000600"
+    other = ("elsewhere/corpus, test", best, 7.5)
+    validation = ("corpus, validation", best, 29.5)
+    lines = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
+    in_training = max(line["bleu"] for line in lines if "bleu" in line)
+
+    def headline() -> dict[str, str]:
+        return {name: value for name, value in report_of(run).figures.items() if "BLEU" in name}
+
+    record(
+        run, ("corpus, test", best, 30.5), ("corpus, test", best, 31.5), validation, other, sets=(*"abcd",)
+    )
+    assert headline() == {"BLEU on test": "31.5"}
+    record(run, validation, other)
+    assert headline() == {"BLEU on validation": "29.5"}
+    record(run, other)
+    assert headline() == {"BLEU on validation": f"{in_training:.1f}"}
+    # The best checkpoint has no scores if it was not validated.
+    saved = run.checkpoints_dir / best / "checkpoint.json"
+    saved.write_text(json.dumps(json.loads(saved.read_text()) | {"metrics": {}}))
+    assert headline() == {"BLEU on elsewhere/corpus, test": "7.5"}
+
+
+def test_evaluations_of_different_sentences_are_not_one_result_for_the_hub(golden_run: GoldenRun) -> None:
+    run = golden_run()
+    # The files behind the name have changed.
+    older, newer = (("corpus, test", "step_0000600", value) for value in (30.5, 31.5))
+    record(run, older, newer, sets=("test-0123456789ab", "test-ba9876543210"))
+    results = [each for each in results_for_the_hub(report_of(run)) if each["dataset"]["name"] == older[0]]
+    assert [[each["value"] for each in result["metrics"]] for result in results] == [[31.5]]
+    # Both are in the table.
+    assert all(value in card(report_of(run)) for value in ("30.50", "31.50"))
 
 
 def test_a_run_named_by_dots_is_reported_by_the_name_of_its_folder(
