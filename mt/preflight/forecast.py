@@ -75,7 +75,8 @@ class Forecast:
     @property
     def slack(self) -> float:
         """The factor by which the number of steps may be wrong."""
-        return {"training.max_steps": 1.0, "training.max_minutes": 2.0}.get(self.ended_by, 1.05)
+        factors = {"training.max_steps": 1.0, "validation.patience": 1.0, "training.max_minutes": 2.0}
+        return factors.get(self.ended_by, 1.05)
 
     @property
     def seconds(self) -> float:
@@ -173,10 +174,8 @@ def warn_of_lengths(config: Config, num_too_long: int, num_pairs: int, longest: 
 
 def warn_of_schedule(config: Config, run: Forecast) -> Iterator[str]:
     """Warn about a learning rate that never reaches its peak, or reaches its end too late or too early."""
-    if not run.is_certain:
-        return
     schedule = config.schedule
-    if schedule.warmup_steps > run.num_steps * run.slack:
+    if run.is_certain and schedule.warmup_steps > run.num_steps * run.slack:
         yield (
             f"the warm-up (schedule.warmup_steps {schedule.warmup_steps:,}) is not over when the run ends at "
             f"step {run.num_steps:,}, so the learning rate never reaches its peak. Lower it, or raise "
@@ -197,11 +196,12 @@ def _warn_of_cosine(schedule: ScheduleConfig, d_model: int, run: Forecast) -> It
     total, end = schedule.total_steps, run.num_steps
     left = learning_rate(end, schedule, d_model=d_model) / schedule.learning_rate
     if end > total * run.slack:
+        about = "about" if run.is_certain else "at least"
         yield (
             f"the cosine schedule reaches zero at schedule.total_steps ({total:,}), but the run continues to "
-            f"about step {end:,} ({run.ended_by}) without learning more. Raise the one or lower the other."
+            f"{about} step {end:,} ({run.ended_by}) without learning more. Raise the one or lower the other."
         )
-    elif total > end * run.slack and left > HARDLY_ANY:
+    elif run.is_certain and total > end * run.slack and left > HARDLY_ANY:
         yield (
             f"the run ends at about step {end:,} ({run.ended_by}), before the cosine schedule reaches zero "
             f"at schedule.total_steps ({total:,}): the learning rate is still at {left:.0%} of its peak. "

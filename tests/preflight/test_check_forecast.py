@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from mt.config.config import Config
-from mt.preflight.forecast import Pace, forecast, warn_of_directions
+from mt.preflight.forecast import Pace, forecast, warn_of_directions, warn_of_schedule
 
 MakeConfig = Callable[..., Config]
 # An epoch of 50 steps of 100 tokens: at 200 tokens a second half a second a step.
@@ -58,6 +58,29 @@ def test_patience_alone_tells_the_earliest_end(make_config: MakeConfig) -> None:
     run = forecast(config, PACE)
     # The first validation is a gain, the three after it may be none.
     assert (run.num_steps, run.ended_by, run.is_certain) == (40, "validation.patience", False)
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        (
+            ["schedule.kind=cosine", "schedule.total_steps=39"],
+            "(39), but the run continues to at least step 40",
+        ),
+        # It may last longer, until a longer warm-up is over and a longer cosine has reached zero.
+        (["schedule.kind=cosine", "schedule.total_steps=40"], None),
+        (["schedule.kind=cosine", "schedule.total_steps=400"], None),
+        (["schedule.warmup_steps=41"], None),
+    ],
+)
+def test_an_earliest_end_can_only_be_too_late_for_the_schedule(
+    make_config: MakeConfig, options: list[str], warning: str | None
+) -> None:
+    patience = ("training.max_steps=null", "validation.patience=3", "validation.every_steps=10")
+    config = make_config(*patience, *options)
+    found = list(warn_of_schedule(config, forecast(config, PACE)))
+    assert len(found) == (warning is not None)
+    assert all(warning in each for each in found if warning)
 
 
 def test_minutes_against_the_loop_counted_out(make_config: MakeConfig) -> None:
