@@ -172,6 +172,16 @@ def warn_of_lengths(config: Config, num_too_long: int, num_pairs: int, longest: 
         )
 
 
+def warn_of_validation_lengths(config: Config, share: float) -> Iterator[str]:
+    """Warn if the validation loss leaves out a large ``share``, from 0 to 1, of the validation pairs."""
+    if share > MOST_DROPPED:
+        yield (
+            f"{share:.1%} of the validation pairs are empty or have more tokens than data.max_length "
+            f"({config.data.max_length}), so they do not count in the validation loss. Raise it, or use "
+            "shorter pairs with text on both sides."
+        )
+
+
 def warn_of_schedule(config: Config, run: Forecast) -> Iterator[str]:
     """Warn about a learning rate that never reaches its peak, or reaches its end too late or too early."""
     schedule = config.schedule

@@ -22,7 +22,7 @@ from mt.data.prepare import unsegmented_hint
 from mt.data.prepared_cache import aligned_places
 from mt.errors import ConfigError, DataError, SplitError
 from mt.preflight.budget import Budget, CorpusSample, Plan, fit_into, look_for_room, update
-from mt.preflight.forecast import MOST_DROPPED, warn_of_small_splits
+from mt.preflight.forecast import MOST_DROPPED, warn_of_small_splits, warn_of_validation_lengths
 from mt.preflight.rule import (
     ALIGNMENT_OF_FEW,
     FEW_WORDS,
@@ -41,9 +41,11 @@ from mt.preflight.text import (
     Text,
     bleu_is_always_0,
     count_unknown,
+    encode_validation,
     look_at,
     num_running_words,
     spread,
+    warn_of_empty_references,
 )
 
 # Options written even where they are the default; others only where they are not, or have none.
@@ -136,9 +138,7 @@ def propose_config(
             "Metric: chrF, because BLEU counts sequences of four words and no held-out target is that long."
         )
     plan = fit_into(room, config, sample)
-    # The same warnings as those of `mt check`.
-    sizes = {"validation": len(corpus.validation), "test": len(corpus.test)}
-    seen += [warning[0].upper() + warning[1:] for warning in warn_of_small_splits(sizes)]
+    seen += [warning[0].upper() + warning[1:] for warning in _warnings(corpus, config, sample.text)]
     head = [
         f"{path}: {len(corpus.train):,} training pairs, "
         f"{len(corpus.validation):,} validation, {len(corpus.test):,} test.",
@@ -151,6 +151,17 @@ def propose_config(
     comment = [line for text in head for line in textwrap.wrap(printable(text), 100)]
     yaml = config_to_yaml(plan.config, keys=_keys(plan.config))
     return "".join(f"# {line}\n" for line in comment) + "\n" + yaml
+
+
+def _warnings(corpus: Corpus, config: Config, text: Text) -> list[str]:
+    """The warnings of `mt check` about what is wrong with the held-out pairs."""
+    sizes = {"validation": len(corpus.validation), "test": len(corpus.test)}
+    _, left_out = encode_validation(config, text)
+    return [
+        *warn_of_small_splits(sizes),
+        *warn_of_empty_references(corpus),
+        *warn_of_validation_lengths(config, left_out),
+    ]
 
 
 def _start(data: DataConfig) -> Config:

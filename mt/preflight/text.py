@@ -21,7 +21,12 @@ from mt.data.prepare import (
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.display import aligned, counted, origin_of_split
 from mt.evaluation.scores import Score, score_translations
-from mt.preflight.forecast import warn_of_lengths, warn_of_small_splits, warn_of_vocabulary
+from mt.preflight.forecast import (
+    warn_of_lengths,
+    warn_of_small_splits,
+    warn_of_validation_lengths,
+    warn_of_vocabulary,
+)
 from mt.preflight.layout import CheckSection, count, percent
 from mt.special_tokens import UNK, UNK_ID
 from mt.unsegmented_scripts import split_letters
@@ -236,19 +241,34 @@ def length_section(config: Config, text: Text) -> tuple[EncodedPairs, CheckSecti
             )
         )
     refuse_nothing_left(pairs, dropped, config)
+    validation, left_out = encode_validation(config, text)
+    num_examined = len(text.evaluation["validation"])
+    # The rest of the split may have a loss even if no pair of a sample does.
     if text.validation_scale == 1:
-        evaluated = text.evaluation["validation"]
-        validation, _ = encode_pairs(evaluated, *text.tokenizers, max_length=max_length)
-        refuse_no_validation_loss(validation, len(evaluated), config)
+        refuse_no_validation_loss(validation, num_examined, config)
     lines = aligned(rows, num_texts=1)
     lines += [
         f"dropped as {reason}: {counted(round(number * text.scale), 'pair')}"
         for reason, number in dropped.items()
         if number
     ]
+    if left_out:
+        about = "" if text.validation_scale == 1 else "about "
+        number = counted(round(left_out * num_examined * text.validation_scale), "pair")
+        lines.append(f"left out of the validation loss: {about}{number} ({percent(left_out)})")
     longest = max(int(everything.src.lengths.max()), int(everything.tgt.lengths.max()))
-    found_wrong = warn_of_lengths(config, dropped["too long"], len(everything), longest)
-    return pairs, CheckSection("lengths", lines, list(found_wrong))
+    found_wrong = [
+        *warn_of_lengths(config, dropped["too long"], len(everything), longest),
+        *warn_of_validation_lengths(config, left_out),
+    ]
+    return pairs, CheckSection("lengths", lines, found_wrong)
+
+
+def encode_validation(config: Config, text: Text) -> tuple[EncodedPairs, float]:
+    """The examined validation pairs that have a loss, and the share, from 0 to 1, of those that have none."""
+    examined = text.evaluation["validation"]
+    pairs, _ = encode_pairs(examined, *text.tokenizers, max_length=config.data.max_length)
+    return pairs, (len(examined) - len(pairs)) / len(examined)
 
 
 def batch_section(pairs: EncodedPairs, batches: list[Indices], scale: float) -> CheckSection:

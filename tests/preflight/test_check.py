@@ -108,6 +108,53 @@ def test_a_target_without_text_is_found_before_training(
     assert "pair 2 is the first" in warning
 
 
+def write_validation(folder: Path, pairs: Sequence[tuple[str, str]]) -> None:
+    for number, language in enumerate(("en", "de")):
+        lines = "".join(f"{pair[number]}\n" for pair in pairs)
+        (folder / f"validation.{language}").write_text(lines, encoding="utf-8")
+
+
+FITS, EMPTY, TOO_LONG = ("a dog", "ein Hund"), ("", "ein Hund"), ("a dog", "Hund " * 16)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "number"),
+    [([], None), ([EMPTY], "1 pair (5.0 %)"), ([EMPTY, TOO_LONG], "2 pairs (10.0 %)")],
+)
+def test_validation_pairs_without_a_loss_are_counted_and_many_of_them_are_reported(
+    left_out: list[tuple[str, str]],
+    number: str | None,
+    check: Check,
+    tiny_corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    corpus = shutil.copytree(tiny_corpus, tmp_path / "corpus")
+    write_validation(corpus, [*left_out, *[FITS] * (20 - len(left_out))])
+    sections = check(f"data.path={corpus}")
+    lines = [line for line in sections["lengths"].lines if "validation" in line]
+    assert lines == ([f"left out of the validation loss: {number}"] if number else [])
+    reported = "10.0% of the validation pairs are empty or have more tokens than data.max_length (16), so"
+    warnings = sections["lengths"].warnings
+    # One in twenty is not worth a warning.
+    assert len(warnings) == (len(left_out) == 2)
+    assert all(reported in warning for warning in warnings)
+    # Of a sample, it is an estimate: the first and the eleventh pair are examined.
+    monkeypatch.setattr(mt.preflight.text, "MOST_EVALUATION_PAIRS", 2)
+    sampled = check(f"data.path={corpus}")["lengths"].lines
+    assert ("left out of the validation loss: about 10 pairs (50.0 %)" in sampled) == bool(left_out)
+
+
+def test_a_sample_without_any_validation_loss_is_not_refused(
+    check: Check, tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mt.preflight.text, "MOST_EVALUATION_PAIRS", 2)
+    corpus = shutil.copytree(tiny_corpus, tmp_path / "corpus")
+    write_validation(corpus, [TOO_LONG, FITS, TOO_LONG, FITS])
+    warnings = check(f"data.path={corpus}", "validation.metric=loss")["lengths"].warnings
+    assert any("100.0% of the validation pairs are empty or have more" in warning for warning in warnings)
+
+
 def test_the_run_is_told_ahead(check: Check) -> None:
     sections = check()
     run = sections["the"]

@@ -40,6 +40,17 @@ def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> No
             assert before.lstrip().startswith("#"), line
 
 
+def test_held_out_pairs_that_cannot_be_used_are_reported_as_by_mt_check(tmp_path: Path) -> None:
+    rows = [json.dumps({"en": f"a {number}", "de": f"ein {number}"}) for number in range(200)]
+    (tmp_path / "train.jsonl").write_text("\n".join(rows))
+    (tmp_path / "test.jsonl").write_text("\n".join([json.dumps({"en": "a", "de": ""}), *rows[1:]]))
+    long = [json.dumps({"en": "a " * 60, "de": f"ein {number}"}) for number in range(20)]
+    (tmp_path / "validation.jsonl").write_text("\n".join([*long, *rows[20:]]))
+    text = propose_config(str(tmp_path), "en", "de").replace("\n# ", " ")
+    assert "The test split cannot be scored, because 1 target of it is empty: pair 1." in text
+    assert "10.0% of the validation pairs are empty or have more tokens than data.max_length (32), so" in text
+
+
 @pytest.mark.parametrize("character", ["\u2028", "\x85", "\x1b", "\n", "#"])
 def test_a_corpus_whose_name_yaml_would_misread(character: str, tmp_path: Path) -> None:
     corpus = tmp_path / f"a{character}b"
