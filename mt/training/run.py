@@ -229,11 +229,14 @@ def _refuse_idle_processes(config: Config) -> None:
     """
     size, each = processes.size(), config.training.num_micro_batches
     if size > each:
+        tokens = config.training.batch_tokens * each // size
+        same_size = (
+            f", or, for steps of the same size, set training.num_micro_batches={size} and "
+            f"training.batch_tokens={tokens}"
+        )
         raise ConfigError(
             f"{size} processes cannot share a step of {each} micro-batch{'es' if each > 1 else ''} "
-            f"(training.num_micro_batches). Start at most {each}, or, for steps of the same size, set "
-            f"training.num_micro_batches={size} and training.batch_tokens="
-            f"{config.training.batch_tokens * each // size}."
+            f"(training.num_micro_batches). Start at most {each}{same_size if tokens else ''}."
         )
     if each % size:
         turns = -(-each // size)

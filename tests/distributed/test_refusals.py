@@ -53,6 +53,9 @@ def test_more_processes_than_micro_batches_are_refused_with_the_arithmetic(
     # 2 x 100 tokens are 4 x 50.
     assert "training.num_micro_batches=4 and training.batch_tokens=50" in message
     assert not (tmp_path / "run").exists()
+    # Steps of fewer tokens than processes cannot be divided further.
+    with pytest.raises(ConfigError, match=r"Start at most 2\.$"):
+        run_training(make_config("training.batch_tokens=1"), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
