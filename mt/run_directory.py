@@ -328,11 +328,15 @@ class RunDirectory:
 
 
 def as_run(run: str | Path | RunDirectory) -> RunDirectory:
-    """A run directory, given as such or by its path.
+    """A run directory, given as such or by its path; "." and ".." become full paths, which have a name.
 
-    The current directory gets its full path: "." would still be the old run after that has been set aside.
+    Raises:
+        RunError: If the path is relative to a current folder that has been removed.
     """
-    return RunDirectory(_ending_in_its_name(run.path if isinstance(run, RunDirectory) else Path(run)))
+    try:
+        return RunDirectory(_ending_in_its_name(run.path if isinstance(run, RunDirectory) else Path(run)))
+    except FileNotFoundError as error:
+        raise RunError("The current folder has been removed: change to another one (cd).") from error
 
 
 def _ending_in_its_name(path: Path) -> Path:

@@ -291,6 +291,17 @@ def test_a_run_named_by_dots_has_the_name_of_its_folder_and_is_set_aside_too(
     assert RunDirectory(tmp_path / "x.old-1").exists
 
 
+def test_a_current_folder_that_was_removed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x").mkdir()
+    monkeypatch.chdir(tmp_path / "x")
+    (tmp_path / "x").rmdir()
+    with pytest.raises(RunError, match="current folder has been removed"):
+        as_run(".")
+    assert as_run(tmp_path / "y").path == tmp_path / "y"
+
+
 def test_a_link_to_a_run_has_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run(tmp_path / "disk" / "x")
     (tmp_path / "link").symlink_to(tmp_path / "disk" / "x")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 import torch
 
@@ -256,12 +257,14 @@ def _make_place(
     """Move an old run aside, or branch off a new one; return the corpus if it had to be loaded first."""
     if from_checkpoint is not None:
         origin = find_origin(from_checkpoint, run, config)
+        _refuse_current_folder(run)
         with interruption.at_once():
             corpus = load_corpus(config.data, config.cleaning)
         refuse_changed_corpus(origin.run, corpus)
         branch_off(origin, run, config)
         return corpus
     if restart and run.exists:
+        _refuse_current_folder(run)
         # All inputs are loaded first, so that a wrong path leaves the old run in its place.
         with interruption.at_once():
             corpus = load_corpus(config.data, config.cleaning)
@@ -270,6 +273,25 @@ def _make_place(
         LOG.info("moved the old run to %s", run.set_aside())
         return corpus
     return None
+
+
+def _refuse_current_folder(run: RunDirectory) -> None:
+    """Check that another folder may take the place of the run directory.
+
+    Raises:
+        RunError: If the current folder is there. The shell would stay in the old one, where the next
+            ``--run .`` would find it.
+    """
+    try:
+        current = Path.cwd()
+    except FileNotFoundError:  # It has been removed.
+        return
+    path = run.path.resolve()
+    if current.is_relative_to(path):
+        raise RunError(
+            f"{path} cannot be replaced by a new folder from within: leave it first (cd "
+            f"{quote(str(path.parent))}), and give the run by its name (--run {quote(path.name)})."
+        )
 
 
 def _prepare_process(model: Transformer, config: Config) -> None:

@@ -269,6 +269,19 @@ def test_it_may_be_a_link_to_an_empty_folder(
     assert new.exists
 
 
+def test_it_does_not_replace_the_current_directory(
+    old: RunDirectory, new: RunDirectory, make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new.path.mkdir()
+    monkeypatch.chdir(new.path)
+    checkpoint = old.checkpoints_dir / "step_0000006"
+    with pytest.raises(RunError, match=r"new cannot be replaced .* give the run by its name \(--run new\)\."):
+        run_training(make_config("data.path=nowhere"), ".", from_checkpoint=checkpoint)
+    assert list(new.path.iterdir()) == []
+    monkeypatch.chdir("..")
+    assert run_training(make_config("training.max_steps=7"), "new", from_checkpoint=checkpoint).finished
+
+
 def test_one_that_another_process_made_at_the_same_time_is_not_touched(
     old: RunDirectory, new: RunDirectory, make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,14 +170,42 @@ def test_restart_moves_the_old_run_aside(
     assert run.path.with_name("mine.old-2").is_dir()
 
 
-def test_restart_in_the_current_directory_starts_over_where_the_old_run_was(
+@pytest.mark.parametrize(("place", "path"), [(".", "."), ("checkpoints", ".."), (".", "../mine")])
+def test_restart_from_within_the_run_is_refused_because_the_shell_would_stay_in_the_old_one(
+    place: str, path: str, make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_training(make_config("training.max_steps=1"), run)
+    before = contents(run.path)
+    monkeypatch.chdir(run.path / place)
+    advice = f"leave it first (cd {run.path.parent}), and give the run by its name (--run mine)."
+    with pytest.raises(RunError, match=re.escape(advice)):
+        run_training(make_config("data.path=nowhere"), path, restart=True)
+    assert contents(run.path) == before
+    # Without it, the run continues, and from beside it, it starts over.
+    assert run_training(make_config("training.max_steps=2"), path).counters.step == 2
+    monkeypatch.chdir(run.path.parent)
+    assert run_training(make_config("training.max_steps=1"), "mine", restart=True).counters.step == 1
+    assert "step_0000002" in checkpoints(RunDirectory(run.path.with_name("mine.old-1")))
+
+
+def test_restart_where_there_is_nothing_is_possible_in_the_current_directory(
     make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_training(make_config("training.max_steps=2"), run)
+    run.path.mkdir(parents=True)
     monkeypatch.chdir(run.path)
     assert run_training(make_config("training.max_steps=1"), ".", restart=True).counters.step == 1
-    assert checkpoints(run) == ["step_0000001"]
-    assert checkpoints(RunDirectory(run.path.with_name("mine.old-1"))) == ["step_0000002"]
+
+
+def test_a_current_directory_that_was_removed_is_in_no_run(
+    make_config: MakeConfig, run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_config("training.max_steps=1")
+    run_training(config, run)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert run_training(config, run, restart=True).counters.step == 1
+    assert run.path.with_name("mine.old-1").is_dir()
 
 
 @pytest.mark.parametrize(
