@@ -37,6 +37,18 @@ class Segment:
     prefix: Sequence[SourceToken]
     """The tokens that its translation starts with; unknown words among them are written as given."""
 
+    def prefix_copies(self) -> list[int]:
+        """For each token of the prefix, the position of the unknown source word that it copies, or -1.
+
+        A word that the prefix has twice copies two source words, if there are as many.
+        """
+        left = {place: token.copy for place, token in enumerate(self.tokens) if token.copy is not None}
+        copies = []
+        for token in self.prefix:
+            copies.append(next((place for place, copy in left.items() if copy == token.copy), -1))
+            left.pop(copies[-1], None)
+        return copies
+
 
 @dataclass(frozen=True)
 class Translation:

@@ -370,7 +370,8 @@ class TextSearch:
         limits = [min(limit, most) for limit in limits]
         src_ids = src_ids.to(self.engine.device)
         copyable = src_ids == UNK_ID if self.copies_words else None
-        return SearchRequest(src_ids, limits, keep_unk, copyable, constraints)
+        prefix_copies = [segment.prefix_copies() for segment in segments]
+        return SearchRequest(src_ids, limits, keep_unk, copyable, prefix_copies, constraints)
 
 
 def _ranking_score(hypothesis: Hypothesis, strategy: Strategy) -> float:

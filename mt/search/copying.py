@@ -23,6 +23,12 @@ class Copying:
             self._open = copyable
             self._done = torch.zeros_like(copyable)
             self._history = copyable.new_zeros(len(copyable), 0, dtype=torch.long)
+            given = [
+                torch.tensor(positions, dtype=torch.long)
+                for positions in request.prefix_copies or [()] * len(copyable)
+            ]
+            padded = torch.nn.utils.rnn.pad_sequence(given, batch_first=True, padding_value=-1)
+            self._given = padded.to(copyable.device)
         self._positions = torch.empty(0)
 
     def decode_step(self, model: EncoderDecoder[CacheT], ids: Tensor, cache: CacheT) -> Tensor:
@@ -32,6 +38,11 @@ class Copying:
             # The head may attend again to a word that is already copied, but no word is copied twice.
             least = torch.finfo(step.alignment_scores.dtype).min
             self._positions = step.alignment_scores.masked_fill(self._done, least).argmax(-1)
+            length = self._history.size(1)
+            if length < self._given.size(1):
+                # A prefix names the word that it copies, whatever the head attends to.
+                given = self._given[:, length]
+                self._positions = given.where(given >= 0, self._positions)
         return step.logits
 
     def forbid(self, logits: Tensor) -> None:
@@ -72,6 +83,7 @@ class Copying:
         # Rows that copy nothing have position -1, which matches no source position.
         is_copied = history[:, -1:] == torch.arange(self._open.size(1), device=history.device)
         self._open = self._open[rows]
+        self._given = self._given[rows]
         # In a given prefix, UNK may refer to a known word, which does not count as copied.
         self._done = self._done[rows] | (is_copied & self._open)
         self._history = history

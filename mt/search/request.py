@@ -48,6 +48,9 @@ class SearchRequest:
     copyable: Tensor | None = None
     """``(B, S)``, True where an unknown source word may be copied, as UNK (`mt.search.copying`); None copies
     nothing."""
+    prefix_copies: Sequence[Sequence[int]] = ()
+    """For each sentence, the source position that each token of its prefix copies, or -1; () for none. An UNK
+    with -1 refers to the position that the alignment head attends to, as any other UNK."""
     constraints: Constraints = NO_CONSTRAINTS
     """Further constraints on every translation."""
     with_scores: bool = True

@@ -203,6 +203,27 @@ def test_the_alignment_of_a_prefix_does_not_matter(tokenizer: Tokenizer) -> None
     assert written.text == "a Zorblat Quux"
 
 
+@pytest.mark.parametrize(
+    ("prefix", "positions"),
+    [
+        ("the Quux", [-1, 3]),
+        ("Zorblat Quux Wixnub", [0, 3, -1]),
+        ("Quux Quux Quux", [3, 5, -1]),
+        # What a dictionary writes for a known word may be an unknown word of the target language.
+        ("Hund", [2]),
+        ("", []),
+    ],
+)
+def test_a_prefix_copies_the_first_unknown_words_of_the_same_text(
+    prefix: str, positions: list[int], tokenizer: Tokenizer
+) -> None:
+    (source,) = SourceReader(tokenizer, {"dog": "Hund"}, copies=True).read_batch(
+        ["Zorblat the dog Quux saw Quux"]
+    )
+    (tokens,) = SourceReader(tokenizer, {}, copies=True).read_batch([prefix])
+    assert Segment(0, 1, 0, source, tokens).prefix_copies() == positions
+
+
 CARRYING = ("training.guided_alignment=0.5", "training.unknown_share=0.4")
 
 
@@ -248,6 +269,18 @@ def test_it_learns_to_copy_unknown_words(strategy: Strategy, copying: RunDirecto
     # What is sampled depends on the number of the line.
     [alone] = translator.translate([known], strategy=strategy, first_line=len(SENTENCES) + 1)
     assert last == alone
+
+
+@pytest.mark.parametrize("strategy", [None, Beam(3)])
+def test_a_word_of_a_prefix_is_not_copied_in_place_of_another(
+    strategy: Strategy, copying: RunDirectory
+) -> None:
+    translator = Translator.from_run(copying, device=CPU)
+    [[found]] = translator.n_best(["the Zorblat sees Quux."], strategy=strategy, prefixes=["Quux"])
+    [(_, hypothesis)] = found.parts
+    assert hypothesis.copied[0] == 3
+    assert found.text.startswith("Quux")
+    assert found.text.count("Quux") == 1
 
 
 def test_a_dictionary_overrides_the_model(copying: RunDirectory) -> None:

@@ -220,3 +220,17 @@ def test_an_unk_of_a_prefix_that_stands_for_a_known_word_keeps_the_head_there() 
     ((best, *_),) = beam_search(model, request, Beam(3))
     for found in (greedy, best):
         assert (found.ids, found.copied) == ([UNK_ID, KNOWN], [1])
+
+
+def test_an_unk_of_a_prefix_copies_the_word_that_it_names(search: Search) -> None:
+    """The head is at the other unknown word, which is then still to be copied."""
+    model = ScriptedModel([[2, 1, 1], [2, 1]])
+    request = copying_request(
+        [4, UNK_ID, 6, UNK_ID, EOS_ID],
+        [5, UNK_ID, EOS_ID],
+        constraints=Constraints(prefixes=[[SECOND, UNK_ID], []]),
+        prefix_copies=[[-1, 3], []],
+    )
+    named, other = search(model, request)
+    assert (named.ids, named.copied) == ([SECOND, UNK_ID, UNK_ID], [3, 1])
+    assert (other.ids, other.copied) == ([KNOWN, UNK_ID], [1])
