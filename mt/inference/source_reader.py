@@ -5,7 +5,7 @@ a dictionary entry of several words.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from unicodedata import normalize
@@ -72,7 +72,8 @@ class SourceReader:
         """Count the words of the texts without punctuation, and list those that the model does not know.
 
         Parts joined by punctuation, as in ``B-4711``, are one word, which is unknown if one of them is. A
-        dictionary entry is known. With a tokenizer that can spell everything in bytes, no word is unknown.
+        dictionary entry that is read as such is known. With a tokenizer that can spell everything in bytes, no
+        word is unknown.
         """
         num_words = 0
         unknown: list[str] = []
@@ -85,29 +86,27 @@ class SourceReader:
         return num_words, unknown
 
     def _parts(self, text: str) -> tuple[str, list[str]]:
-        """A kind for each part of a text, and the parts: tokens, or all of a dictionary entry.
+        """A kind for each part of a text, and the parts, which are those of `_spans`.
 
         The kinds are those of `_kind`, and ``C`` for a subword that continues a word.
         """
         ids, words = self.tokenizer.encode_with_words(text)
         touches = _touching(text, words)
-        kinds = ""
+        kinds = "".join(map(_kind, ids, words, touches))
+        part_kinds = ""
         parts: list[str] = []
-        place = 0
-        while place < len(ids):
-            length = self._entry_at(words, place)
-            end = place + max(1, length)
-            part = _spelt(words[place:end], touches[place:end])
-            if length:
-                kind = "W" if touches[place] else "w"
-            else:
-                kind = _kind(ids[place], words[place], touches[place])
-                if kind == "W" and not any(map(_has_unsegmented, (part, *parts[-1:]))):
-                    kind = "C"
-            kinds += kind
+        for start, end, is_entry in self._spans(words, kinds):
+            part = _spelt(words[start:end], touches[start:end])
+            kind = kinds[start]
+            if is_entry:
+                kind = "W" if touches[start] else "w"
+            elif end > start + 1:
+                kind = "U" if touches[start] else "u"
+            elif kind == "W" and not any(map(_has_unsegmented, (part, *words[start - 1 : start]))):
+                kind = "C"
+            part_kinds += kind
             parts.append(part)
-            place = end
-        return kinds, parts
+        return part_kinds, parts
 
     def read_with_parts(self, text: str) -> list[tuple[SourceToken, str]]:
         """The source tokens of a text, each with the part of the text that it represents."""
@@ -116,26 +115,31 @@ class SourceReader:
             return [(SourceToken(id_, None), word) for id_, word in zip(ids, words, strict=True)]
         touches = _touching(text, words)
         kinds = "".join(map(_kind, ids, words, touches))
-        unknown = {found.start(): found.end() for found in _JOINED.finditer(kinds) if "u" in found[0].lower()}
         tokens: list[tuple[SourceToken, str]] = []
-        place = 0
-        while place < len(ids):
-            end = place + 1
-            if length := self._entry_at(words, place):
-                end = place + length
-                target = self._entries[_entry_of(words[place:end])]
-                tokens.append((SourceToken(UNK_ID, target), _spelt(words[place:end], touches[place:end])))
-            elif place in unknown:
-                end = unknown[place]
-                part = "".join(words[place:end])
+        for start, end, is_entry in self._spans(words, kinds):
+            part = _spelt(words[start:end], touches[start:end])
+            if is_entry:
+                tokens.append((SourceToken(UNK_ID, self._entries[_entry_of(words[start:end])]), part))
+            elif ids[start] != UNK_ID and end == start + 1:
+                tokens.append((SourceToken(ids[start], None), part))
+            elif part:
+                # An unknown space, as before a Chinese name in a Latin script, cannot be copied.
                 tokens.append((SourceToken(UNK_ID, part), part))
-            elif words[place] or ids[place] != UNK_ID:
-                # It may still be unknown, if a dictionary entry covers part of what it is joined with. An
-                # unknown space, as before a Chinese name in a Latin script, cannot be copied.
-                copy = words[place] if ids[place] == UNK_ID else None
-                tokens.append((SourceToken(ids[place], copy), words[place]))
-            place = end
         return tokens
+
+    def _spans(self, words: list[str], kinds: str) -> Iterator[tuple[int, int, bool]]:
+        """Where each part of a text starts and ends, and whether it is a dictionary entry.
+
+        The other parts are unknown words with what is joined with them, and single tokens. An entry within
+        the former is ignored: if the model reads the halves of such a word apart, it often drops one.
+        """
+        unknown = {found.start(): found.end() for found in _JOINED.finditer(kinds) if "u" in found[0].lower()}
+        start = 0
+        while start < len(words):
+            length = self._entry_at(words, start)
+            end = start + length if length else unknown.get(start, start + 1)
+            yield start, end, length > 0
+            start = end
 
     def _entry_at(self, words: list[str], place: int) -> int:
         """The number of words of the longest dictionary entry at this place; 0 if there is none."""

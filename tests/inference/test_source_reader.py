@@ -85,9 +85,9 @@ def test_a_long_chain_is_read_as_one_word(tokenizer: Tokenizer) -> None:
 def test_entries_of_a_dictionary_are_one_word_each_the_longest_first(tokenizer: Tokenizer) -> None:
     dictionary = {"dog": "Hund", "hot dog": "Würstchen", "well-known": "berühmt", "Quux": "Kwuks"}
     reader = SourceReader(tokenizer, dictionary, copies=True)
-    texts = ["a dog saw a hot dog.", "a well-known Quux", "Zorblat-Quux"]
+    texts = ["a dog saw a hot dog.", "a well-known Quux", "Zorblat-Quux", "Quux-Zorblat"]
     copies = [[token.copy for token in tokens if token.copy] for tokens in reader.read_batch(texts)]
-    assert copies == [["Hund", "Würstchen"], ["berühmt", "Kwuks"], ["Zorblat-Quux"]]
+    assert copies == [["Hund", "Würstchen"], ["berühmt", "Kwuks"], ["Zorblat-Quux"], ["Kwuks", "Zorblat"]]
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,17 @@ def test_entries_of_a_dictionary_are_one_word_each_the_longest_first(tokenizer: 
         ("Zorblat-Quux saw", (2, ["Zorblat-Quux"])),
         ("a well-known Zorblat-dog", (3, ["Zorblat-dog"])),
         ("the hot dog-Zorblat saw", (3, ["hot dog-Zorblat"])),
+        # An entry within an unknown word is not used, so the word is named as it is copied; + is unknown too.
+        ("the Zorblat-B saw", (3, ["Zorblat-B"])),
+        ("the Zorblat+B saw", (3, ["Zorblat+B"])),
+        ("a Zorblat+B-Quux, B", (3, ["Zorblat+B-Quux"])),
+        ("B-Zorblat saw", (2, ["B-Zorblat"])),
     ],
 )
 def test_words_joined_by_a_hyphen_are_one_unknown_word(
     text: str, unknown: tuple[int, list[str]], tokenizer: Tokenizer
 ) -> None:
-    reader = SourceReader(tokenizer, {"hot dog": "Würstchen"}, copies=True)
+    reader = SourceReader(tokenizer, {"hot dog": "Würstchen", "B": "Bee"}, copies=True)
     assert reader.unknown_words([text]) == unknown
 
 
