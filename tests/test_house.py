@@ -16,7 +16,7 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         (
-            "errors processes special_tokens display atomic_files regular_files seen_pairs "
+            "arguments errors processes special_tokens display atomic_files regular_files seen_pairs "
             "unsegmented_scripts",
             "config masks seeding device threads run_directory distributed",
             "builtin",
@@ -35,7 +35,7 @@ FLOORS = {
 MAX_LINES = 400
 MAX_FUNCTION_LINES = 70
 # Raise it for a room that is built, not for a file that could be a part of its only importer.
-MAX_FILES = 226
+MAX_FILES = 227
 
 
 def _room(module: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from mt.arguments import require_strings
 from mt.config.config import Config
 from mt.config.explain import SECTIONS, explain, takes_text, unknown_key
 from mt.config.located_yaml import KeyPath, Place, one_short_line, read_yaml
@@ -23,7 +24,7 @@ _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
 FIRST = "quickstart"
 
 
-def load_config(path: Path, overrides: Sequence[str] = (), *, label: str = "override") -> Config:
+def load_config(path: str | Path, overrides: Sequence[str] = (), *, label: str = "override") -> Config:
     """Read a config, and change single options of it.
 
     Args:
@@ -35,7 +36,10 @@ def load_config(path: Path, overrides: Sequence[str] = (), *, label: str = "over
     Raises:
         ConfigError: If the file or an override cannot be used; its message lists everything that is wrong,
             one error per line.
+        TypeError: If ``overrides`` is not a sequence of strings.
     """
+    require_strings(overrides=overrides)
+    path = Path(path)
     value, places = read_yaml(_read(path), lambda line: f"{path}, line {line}")
     if value is None:
         raise ConfigError(

@@ -14,6 +14,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 import mt
 from mt import distributed, processes
+from mt.arguments import refuse_single_string, require_instance
 from mt.atomic_files import write_output, write_text_atomically
 from mt.checkpoint.record import MODEL, Checkpoint
 from mt.config.config import Config
@@ -112,7 +113,7 @@ def run_evaluation(
     literature: LiteratureScore | None = None,
     analyse: bool = True,
     num_worst: int = 10,
-    others: Sequence[RunDirectory] = (),
+    others: Sequence[str | Path | RunDirectory] = (),
 ) -> Evaluation:
     """Translate a test set, score the translations, and write them into the run directory.
 
@@ -134,18 +135,22 @@ def run_evaluation(
     Raises:
         MtError: If the run, the checkpoint or the corpus cannot be used, or a reference is empty.
         SystemExit: In all processes except the first, once the sentences are translated.
+        TypeError: If ``beam`` is not a `Beam`, or ``others`` is a single string.
     """
-    run = as_run(run).require()
+    if beam is not None:
+        require_instance(Beam, beam=beam)
+    refuse_single_string(others=others)
+    run, other_runs = as_run(run).require(), [as_run(other) for other in others]
     # Check first for what would keep the results from being written.
     refuse_bad_seed()
     run.refuse_unreadable_name()
     run.refuse_unwritable()
     config, folder = load_config(run.config_file), run.path.stat()
     # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
-    loaded, *rest = load_ensemble([run, *others], checkpoint)
-    learnt = {str(other.path): model.config.data for other, model in zip(others, rest, strict=True)}
+    loaded, *rest = load_ensemble([run, *other_runs], checkpoint)
+    learnt = {str(other.path): model.config.data for other, model in zip(other_runs, rest, strict=True)}
     test_set = load_evaluation_set(config, split, path=data_path, name=data_name, others=learnt)
-    for each in (run, *others):
+    for each in (run, *other_runs):
         warn_of_other_split(each, test_set)
     device = choose_device(device)
     with distributed.connected(device.type):
@@ -155,7 +160,7 @@ def run_evaluation(
     evaluation = _score(found, test_set, config, literature=literature, num_worst=num_worst)
     if analyse:
         evaluation = replace(evaluation, analysis=analyse_translations(run, config, test_set, found.lines))
-    if others:
+    if other_runs:
         return evaluation
     run.refuse_if_replaced(folder)
     search = search_name(beam, found.precision)

@@ -147,12 +147,10 @@ class TextSearch:
                 logits are NaN or infinite; if a prefix is too long; if a line must be split and ``num_best``
                 is more than 1.
             ConfigError: If the minimum length is more than the model, or ``max_length``, permits.
-            TypeError: If ``texts`` is a single string.
+            TypeError: If ``texts`` or ``prefixes`` is not a sequence of strings.
             ValueError: If ``num_best`` is below 1 or ``max_length`` below 0, if the numbers of prefixes and
                 lines differ, or if ``constraints`` have prefixes.
         """
-        if isinstance(texts, str):
-            raise TypeError("texts must be a sequence of lines, not a single string")
         if num_best < 1 or (max_length or 0) < 0:
             raise ValueError(
                 f"num_best must be at least 1 and max_length at least 0, not {num_best} and {max_length}"
