@@ -72,8 +72,8 @@ class SourceReader:
         """Count the words of the texts without punctuation, and list those that the model does not know.
 
         Parts joined by punctuation, as in ``B-4711``, are one word, which is unknown if one of them is. A
-        dictionary entry that is read as such is known. With a tokenizer that can spell everything in bytes, no
-        word is unknown.
+        dictionary entry that is read as such is known. With a tokenizer that can spell everything in bytes,
+        no word is unknown.
         """
         num_words = 0
         unknown: list[str] = []
