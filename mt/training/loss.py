@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from mt.data.batches.batch import Batch
 from mt.masks import Mask
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
-from mt.transformer.linear import onednn_dtype, pad_outputs, pad_rows, product
+from mt.transformer.linear import onednn_dtype, pad_outputs, pad_rows, product, projection, transposed_product
 from mt.transformer.transformer import Transformer
 
 # 16 MB of logits at a time. Products are faster with many rows: in bf16, where each chunk's part of the
@@ -71,6 +71,7 @@ class _ProjectedLoss(torch.autograd.Function):
             # Always in float32: in a sum over many chunks, bf16 would lose small values.
             weight_gradient = torch.zeros_like(weight, dtype=torch.promote_types(weight.dtype, torch.float32))
         rows, block_rows = _rows_at_a_time(hidden, num_ids)
+        project = projection(weight, min(rows, len(hidden)))
         # The loss itself is never computed in bf16 or fp16.
         exact_dtype = torch.promote_types(hidden.dtype, torch.float32)
         buffer_rows = 0 if hidden.dtype == exact_dtype else min(block_rows, len(hidden))
@@ -78,7 +79,7 @@ class _ProjectedLoss(torch.autograd.Function):
 
         def loss_of_chunk(start: int) -> Tensor:
             chunk = hidden[start : start + rows]
-            logits = product(chunk, weight.t())
+            logits = project(chunk)
             losses = []
             for first in range(0, len(chunk), block_rows):
                 # Added outputs are zero, and remain so when the logits are replaced by their gradient.
@@ -93,7 +94,7 @@ class _ProjectedLoss(torch.autograd.Function):
                 if weight_gradient.dtype == chunk.dtype and onednn_dtype(chunk) is None:
                     weight_gradient.addmm_(logits.t(), chunk)
                 else:
-                    weight_gradient.add_(product(logits.t(), chunk))
+                    weight_gradient.add_(transposed_product(logits, chunk))
             return torch.cat(losses).sum()
 
         loss = hidden.new_zeros((), dtype=exact_dtype)
