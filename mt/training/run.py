@@ -282,8 +282,8 @@ def _refuse_current_folder(run: RunDirectory) -> None:
     """Check that another folder may take the place of the run directory.
 
     Raises:
-        RunError: If the current folder is there. The shell would stay in the old one, where the next
-            ``--run .`` would find it.
+        RunError: If the current folder is there. The shell would stay in the old one, which it would take
+            for the new one.
     """
     try:
         current = Path.cwd()
@@ -293,7 +293,7 @@ def _refuse_current_folder(run: RunDirectory) -> None:
     if current.is_relative_to(path):
         raise RunError(
             f"{path} cannot be replaced by a new folder from within: leave it first (cd "
-            f"{quote(str(path.parent))}), and give the run by its name (--run {quote(path.name)})."
+            f"{quote(str(path.parent))}), and name the run {quote(path.name)}."
         )
 
 

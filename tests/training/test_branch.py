@@ -275,7 +275,7 @@ def test_it_does_not_replace_the_current_directory(
     new.path.mkdir()
     monkeypatch.chdir(new.path)
     checkpoint = old.checkpoints_dir / "step_0000006"
-    with pytest.raises(RunError, match=r"new cannot be replaced .* give the run by its name \(--run new\)\."):
+    with pytest.raises(RunError, match=r"new cannot be replaced .* and name the run new\."):
         run_training(make_config("data.path=nowhere"), ".", from_checkpoint=checkpoint)
     assert list(new.path.iterdir()) == []
     monkeypatch.chdir("..")

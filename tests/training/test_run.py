@@ -177,7 +177,7 @@ def test_restart_from_within_the_run_is_refused_because_the_shell_would_stay_in_
     run_training(make_config("training.max_steps=1"), run)
     before = contents(run.path)
     monkeypatch.chdir(run.path / place)
-    advice = f"leave it first (cd {run.path.parent}), and give the run by its name (--run mine)."
+    advice = f"leave it first (cd {run.path.parent}), and name the run mine."
     with pytest.raises(RunError, match=re.escape(advice)):
         run_training(make_config("data.path=nowhere"), path, restart=True)
     assert contents(run.path) == before
