@@ -15,6 +15,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import SearchPrecision, overflow_remedy, split_on_out_of_memory
 from mt.display import counted
 from mt.errors import ConfigError, LinesError, OverflowedLinesError, Remedy
+from mt.inference.batching import group_by_length
 from mt.inference.engines import Engine
 from mt.inference.segments import (
     Segment,
@@ -38,11 +39,9 @@ LOG = logging.getLogger(__name__)
 _BATCH_TOKENS, _BEAM_TOKENS = 8192, 16_384
 """Source positions in a batch, including padding, so that long sentences need no more memory; with a beam,
 those of a sentence count once for each of its hypotheses. A batch has more of them if a single sentence has,
-and up to an eighth more if lengths are padded (`TextSearch._few_more`)."""
+and up to an eighth more if lengths are padded (`group_by_length`)."""
 _TIMES_ON_CUDA = 4
 """How many times as many they are on CUDA, where more sentences hardly lengthen a step."""
-_WORTH_DIVIDING = 64
-"""From this many hypotheses on, several batches at once are faster than one."""
 
 
 class SearchOptions(TypedDict, total=False):
@@ -255,47 +254,18 @@ class TextSearch:
         return [found[place] for place in range(len(segments))]
 
     def _batches(self, segments: Sequence[Segment], beam_size: int, num_at_once: int) -> list[list[int]]:
-        """The indices of the segments of each batch, the longest first.
-
-        Batches that are searched at once share the memory of one, unless a single sentence needs more than
-        its share. With the longest first, running out of memory happens at the start, not at the end.
-        """
-        most_sentences = max(1, self.batch_sentences // num_at_once)
-        if beam_size * len(segments) >= _WORTH_DIVIDING:
-            most_sentences = min(most_sentences, -(-len(segments) // num_at_once))
-        most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // beam_size) // num_at_once
-        if self.engine.device.type == "cuda":
-            most_tokens *= _TIMES_ON_CUDA
-        order = sorted(range(len(segments)), key=lambda place: -len(segments[place].tokens))
-        lengths = [self._padded_length(len(segments[place].tokens) + 1) for place in order]
-        batches = []
-        start = 0
-        while start < len(order):
-            size = max(1, min(most_sentences, most_tokens // lengths[start]))
-            few = min(size // 8, most_sentences - size)
-            end = start + size
-            end += self._few_more(lengths[end : end + few + 1])
-            batches.append(order[start:end])
-            start = end
-        if len(batches) % num_at_once and beam_size * len(batches[-1]) >= _WORTH_DIVIDING:
-            # Otherwise one thread would search the last batch while the others have nothing left to do.
-            last = batches.pop()
-            size = -(-len(last) // num_at_once)
-            batches += [last[at : at + size] for at in range(0, len(last), size)]
-        return batches
-
-    def _padded_length(self, length: int) -> int:
-        """The positions of a source of ``length`` tokens; those that the model adds only count on a CPU."""
-        return -(-length // LENGTHENED_TO) * LENGTHENED_TO if self._pads_lengths else length
-
-    def _few_more(self, lengths: Sequence[int]) -> int:
-        """How many of the next few sentences a full batch also takes: those that would lengthen the next one.
-
-        ``lengths`` are their padded lengths, the longest first.
-        """
-        if not self._pads_lengths or not lengths:
-            return 0
-        return next((number for number, length in enumerate(lengths) if length < lengths[0]), 0)
+        """The indices of the segments of each batch, as in `group_by_length`."""
+        on_cuda = self.engine.device.type == "cuda"
+        most_positions = min(_BATCH_TOKENS, _BEAM_TOKENS // beam_size)
+        return group_by_length(
+            [len(segment.tokens) + 1 for segment in segments],
+            most_sentences=self.batch_sentences,
+            most_positions=most_positions * _TIMES_ON_CUDA if on_cuda else most_positions,
+            # The positions that the model adds only count on a CPU.
+            multiple_of=LENGTHENED_TO if self._pads_lengths else 1,
+            beam_size=beam_size,
+            num_at_once=num_at_once,
+        )
 
     def as_lines(
         self,

@@ -133,7 +133,7 @@ def test_several_batches_at_once_share_the_memory_of_one_and_find_the_same(
     # Fewer than would fill one batch are divided too, unless they are too few.
     monkeypatch.setattr(translator, "batch_sentences", 64)
     for worth_dividing, expected_rows in ((7, 2), (20, 7)):
-        monkeypatch.setattr("mt.inference.text_search._WORTH_DIVIDING", worth_dividing)
+        monkeypatch.setattr("mt.inference.batching._WORTH_DIVIDING", worth_dividing)
         shapes.clear()
         assert translator.translate(SENTENCES, strategy=strategy) == expected
         assert max(rows for rows, _ in shapes) == expected_rows
@@ -173,30 +173,6 @@ def test_a_batch_is_larger_on_a_gpu_and_counts_real_positions(
     # Six tokens, with EOS: of 40 positions, and not of 10, as on a CPU.
     assert len(segments[0].tokens) + 1 == 6
     assert [len(batch) for batch in search._batches(segments, 1, 1)] == [6, 6, 6, 2]
-
-
-def test_threads_share_the_last_batch(translator: Translator) -> None:
-    engine = SimpleNamespace(device=torch.device("cpu"), num_at_once=2)
-    search = TextSearch(
-        cast(Engine, engine),
-        translator.src_tokenizer,
-        translator.tgt_tokenizer,
-        max_length=16,
-        batch_sentences=200,
-    )
-
-    def sizes(num_lines: int, beam_size: int = 1) -> list[int]:
-        segments = search.read(["the dog sees milk."] * num_lines)
-        batches = search._batches(segments, beam_size, 2)
-        assert sorted(place for batch in batches for place in batch) == list(range(num_lines))
-        return [len(batch) for batch in batches]
-
-    assert sizes(300) == [100, 100, 50, 50]
-    assert sizes(400) == [100] * 4
-    # A few sentences are faster together.
-    assert sizes(240) == [100, 100, 40]
-    assert sizes(240, beam_size=5) == [100, 100, 20, 20]
-    assert sizes(30) == [30]
 
 
 def test_a_long_line_is_split_at_its_sentence_ends(translator: Translator) -> None:
