@@ -35,7 +35,7 @@ FLOORS = {
 MAX_LINES = 400
 MAX_FUNCTION_LINES = 70
 # Raise it for a room that is built, not for a file that could be a part of its only importer.
-MAX_FILES = 228
+MAX_FILES = 229
 
 
 def _room(module: str) -> str:

@@ -162,13 +162,14 @@ def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
         return None
     # None of these changes what is read: the length limit is applied when encoding.
     irrelevant = {"hub_timeout_seconds", "max_length", "workers"}
+    normalising = [] if cleaning.unicode_form == "none" else ["tokenizers"]
     configs = [[each.config.model_dump(mode="json", exclude=irrelevant), each.weight] for each in found]
     return {
         "what": "corpus",
         "sources": sources,
         "configs": configs,
         "cleaning": cleaning.model_dump(mode="json"),
-        "recipe": recipe(CORPUS_VERSION, "pyarrow", "datasets"),
+        "recipe": recipe(CORPUS_VERSION, "pyarrow", "datasets", *normalising),
     }
 
 

@@ -8,13 +8,13 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from unicodedata import normalize
 
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from mt.config.config import Config
 from mt.data.corpus import Corpus, load_corpus
+from mt.data.unicode_form import normalise_all
 from mt.display import track
 from mt.errors import DataError
 from mt.evaluation.scores import metrics_of_evaluation, score_by
@@ -87,10 +87,7 @@ def analyse_translations(
     sources, references = test_set.sources, test_set.references
     form = config.cleaning.unicode_form
     # Words are looked up in training text that was normalised before it was split into words.
-    src, output, expected = (
-        lines if form == "none" else [normalize(form, line) for line in lines]
-        for lines in (sources, hypotheses, references)
-    )
+    src, output, expected = (normalise_all(lines, form) for lines in (sources, hypotheses, references))
     of_sources = of_targets = None
     if corpus := _training_corpus(run, config):
         warn_of_leaks(test_set, corpus.train, form)

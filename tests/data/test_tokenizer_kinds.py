@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import normalizers
 
-from mt.config.data import TokenizerConfig
+from mt.config.data import CleaningConfig, TokenizerConfig
+from mt.data.cleaning.filters import Cleaner
 from mt.data.tokenizers.subwords import BYTES
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing, train_tokenizer
 from mt.data.tokenizers.word_level import count_words, word_level
@@ -197,7 +198,8 @@ def test_the_vocabulary_has_at_most_the_requested_size(kind: str) -> None:
 
 TRAIN = """
 import json, sys
-from mt.config.data import TokenizerConfig
+from mt.config.data import CleaningConfig, TokenizerConfig
+from mt.data.cleaning.filters import Cleaner
 from mt.data.tokenizers.tokenizer import train_tokenizer
 for kind in json.loads(sys.argv[1]):
     texts = json.load(open(sys.argv[2]))
@@ -276,6 +278,16 @@ def test_every_character_is_counted_as_the_library_splits_it(lowercase: bool) ->
         for at in range(0, len(characters), 64)
     ]
     assert count_words(texts, lowercase=lowercase) == words_of_the_library(texts, lowercase=lowercase)
+
+
+def test_text_to_translate_is_normalised_like_the_training_text() -> None:
+    # The era Reiwa, a modifier letter and a circled sign, which are newer than the tables of some libraries.
+    texts = ["平成 \u32ff 元年", "a \U00010781 b", "c \U0001f16c d", "½ ﬁn", "２０２４年"]
+    cleaner = Cleaner(CleaningConfig(unicode_form="NFKC"))
+    made = train_tokenizer([src for src, _ in cleaner.clean([(text, "x") for text in texts])], config("word"))
+    made.normalise_unicode("NFKC")
+    for text in texts:
+        assert UNK_ID not in made.encode(text)
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFKC"])

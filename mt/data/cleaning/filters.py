@@ -1,6 +1,5 @@
 """The filters of the ``cleaning`` section, each applied to thousands of pairs at once."""
 
-import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import pyarrow.compute as pc
 
 from mt.config.data import CleaningConfig
 from mt.data.cleaning.checks import Dropped
+from mt.data.unicode_form import normalise_all
 from mt.seen_pairs import SeenPairs
 
 Pairs = list[tuple[str, str]]
@@ -81,9 +81,8 @@ class Cleaner:
         form = self.config.unicode_form
         if form == "none":
             return pairs
-        rewritten = [
-            (unicodedata.normalize(form, src), unicodedata.normalize(form, tgt)) for src, tgt in pairs
-        ]
+        src, tgt = (normalise_all((pair[side] for pair in pairs), form) for side in (0, 1))
+        rewritten = list(zip(src, tgt, strict=True))
         self.num_rewritten += sum(new != old for new, old in zip(rewritten, pairs, strict=True))
         return rewritten
 

@@ -4,7 +4,6 @@ import string
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import cast
-from unicodedata import normalize
 
 import datasets
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 
 from mt.config.data import UnicodeForm
 from mt.data.corpus_report import LeakCounts, LeakReport
+from mt.data.unicode_form import normalise_all
 
 CHUNK_SIZE = 10_000
 
@@ -99,7 +99,7 @@ def _chunks(dataset: datasets.Dataset) -> Sequence[pa.Table]:
 def _rewritten(texts: pa.ChunkedArray, unicode_form: UnicodeForm) -> pa.ChunkedArray:
     if unicode_form == "none":
         return texts
-    return pa.chunked_array([[normalize(unicode_form, text) for text in texts.to_pylist()]], texts.type)
+    return pa.chunked_array([normalise_all(texts.to_pylist(), unicode_form)], texts.type)
 
 
 def _keys(texts: pa.ChunkedArray) -> list[bytes]:

@@ -17,6 +17,7 @@ from mt.atomic_files import write_text_atomically
 from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.subwords import begin_pieces, byte_level_bpe, character_level, metaspace_bpe
 from mt.data.tokenizers.word_level import PLACEHOLDER, count_words, word_level
+from mt.data.unicode_form import unicode_normalizer
 from mt.errors import DataError
 from mt.regular_files import read_bytes
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
@@ -117,7 +118,7 @@ class Tokenizer:
 
     def normalise_unicode(self, form: Literal["NFC", "NFKC"]) -> None:
         """From now on normalise all text to this Unicode form first; `save` stores this."""
-        first = normalizers.NFC() if form == "NFC" else normalizers.NFKC()
+        first = unicode_normalizer(form)
         then = self._tokenizer.normalizer
         self._tokenizer.normalizer = normalizers.Sequence([first] if then is None else [first, then])
 
