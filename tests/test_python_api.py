@@ -130,6 +130,11 @@ def test_a_number_is_not_a_beam_nor_a_path_a_config(trained: RunDirectory, tmp_p
     with pytest.raises(TypeError, match="config must be a Config, not 3"):
         mt.train(wrong, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+    with pytest.raises(TypeError, match="constraints must be a Constraints, not 3"):
+        mt.Translator.from_run(trained, device="cpu").translate(["the dog"], constraints=wrong)
+    wrong = ["dog", "Hund"]
+    with pytest.raises(TypeError, match=re.escape("dictionary must be a Mapping, not ['dog', 'Hund']")):
+        mt.Translator.from_run(trained, device="cpu", dictionary=wrong)
 
 
 def test_a_config_and_the_runs_of_an_ensemble_may_be_given_by_their_names(trained: RunDirectory) -> None:

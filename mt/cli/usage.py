@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -44,7 +45,7 @@ SPLITS = {
 
 
 class Command(TyperCommand):
-    """A command that suggests the right option for a wrong one."""
+    """A command that suggests the right option for a wrong one, and needs a current folder."""
 
     def __init__(self, *args: Any, help: str | None = None, **more: Any) -> None:
         super().__init__(*args, help=_unwrapped(help or ""), **more)
@@ -65,6 +66,21 @@ class Command(TyperCommand):
             if hasattr(error, "format_message") and (meant := self._meant(given, error)):
                 raise ConfigError(meant) from error
             raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command.
+
+        Raises:
+            ConfigError: If the current folder was removed, in which some libraries abort.
+        """
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            raise ConfigError(
+                "the current folder was removed, perhaps to be made again. Change to one that exists: "
+                'cd "$PWD" goes to the new one.'
+            ) from None
+        return super().invoke(ctx)
 
     def _meant(self, args: list[str], error: Any) -> str | None:
         """The message for arguments that were refused, if the right ones can be suggested."""

@@ -252,13 +252,17 @@ def _resampled(
     results: Sequence[Any] = scores[name]
     # sacreBLEU's mean plus and minus half a width may go beyond what the score can be.
     most = math.inf if isinstance(metric, TER) else 100.0
+
+    def within(bound: float) -> float:
+        return min(max(float(bound), 0.0), most)
+
     return [
         (
             Score(
                 name,
                 float(result.score),
                 str(signature),
-                (max(float(result.mean - result.ci), 0.0), min(float(result.mean + result.ci), most)),
+                (within(result.mean - result.ci), within(result.mean + result.ci)),
             ),
             1.0 if result.p_value is None else float(result.p_value),
         )

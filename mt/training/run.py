@@ -73,7 +73,7 @@ def run_training(
     run: str | Path | RunDirectory,
     *,
     restart: bool = False,
-    from_checkpoint: Path | None = None,
+    from_checkpoint: str | Path | None = None,
     max_seconds: float | None = None,
 ) -> Outcome:
     """Start a run, resume it, or find that it is finished.
@@ -108,7 +108,8 @@ def run_training(
             return _train_with_the_first(setup)
         _refuse_idle_processes(config)
         try:
-            corpus = _make_place(config, run, interruption, restart, from_checkpoint)
+            checkpoint = None if from_checkpoint is None else Path(from_checkpoint)
+            corpus = _make_place(config, run, interruption, restart, checkpoint)
         except Interrupted:
             _report_end(None, Counters(), config.validation.metric, interruption)
             return Outcome(None, Counters(), interruption.exit_code, was_started=False)

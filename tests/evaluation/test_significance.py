@@ -113,3 +113,12 @@ def test_an_interval_has_no_impossible_score() -> None:
     assert (best["ter"] or (1, 0))[0] == 0
     # More edits than words in the reference are possible.
     assert (worst["ter"] or (0, 0))[1] > 100
+
+
+@pytest.mark.parametrize("number", [7, 20])
+def test_the_interval_of_a_perfect_score_is_that_score(number: int) -> None:
+    # The mean of a thousand scores of 100 may be a little more.
+    references = [f"das ist der Satz Nummer {i}, nicht wahr" for i in range(number)]
+    for key, score in score_with_confidence(references, references).items():
+        low, high = score.interval or (1.0, 0.0)
+        assert low == high == (0 if key == "ter" else 100)

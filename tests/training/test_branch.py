@@ -94,7 +94,7 @@ def test_the_best_until_then_comes_along(
     monkeypatch.setattr("mt.training.run.train", lambda *_: None)
     checkpoint = old.checkpoints_dir / "step_0000006"
     config = make_config()
-    run_training(config, new, from_checkpoint=checkpoint)
+    run_training(config, new, from_checkpoint=str(checkpoint))
     assert (new.checkpoints_dir / "best").read_text() == "step_0000004\n"
     assert sorted(path.name for path in new.checkpoints_dir.glob("step_*")) == [
         "step_0000004",

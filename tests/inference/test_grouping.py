@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt.inference.batching import group_by_length
+from mt.inference.grouping import group_by_length
 
 
 @given(
