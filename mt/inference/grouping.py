@@ -61,8 +61,8 @@ def _ending_together(
 ) -> list[list[int]]:
     """Divide the sentences of the last round anew, so that no thread has nothing left to do before others.
 
-    The last round are the batches that remain when all threads have had equally many. A batch is expected to
-    take time in proportion to its tokens.
+    The last round is what remains when all threads have had equally many batches. A batch is expected to take
+    time in proportion to its tokens.
     """
     if not batches:
         return batches
