@@ -45,7 +45,7 @@ SPLITS = {
 
 
 class Command(TyperCommand):
-    """A command that suggests the right option for a wrong one, and needs a current folder."""
+    """A command that suggests the right option for a wrong one."""
 
     def __init__(self, *args: Any, help: str | None = None, **more: Any) -> None:
         super().__init__(*args, help=_unwrapped(help or ""), **more)
@@ -54,33 +54,20 @@ class Command(TyperCommand):
         """Read the arguments.
 
         Raises:
-            ConfigError: If they are wrong, and the right ones can be suggested.
+            ConfigError: If they are wrong and the right ones can be suggested, or there is no current folder.
         """
         if self.name == "init":
             args = _with_recipe_name(args)
         given = list(args)
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
         except Exception as error:
             # The classes of these errors differ between versions of typer.
             if hasattr(error, "format_message") and (meant := self._meant(given, error)):
                 raise ConfigError(meant) from error
             raise
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command.
-
-        Raises:
-            ConfigError: If the current folder was removed, in which some libraries abort.
-        """
-        try:
-            Path.cwd()
-        except FileNotFoundError:
-            raise ConfigError(
-                "the current folder was removed, perhaps to be made again. Change to one that exists: "
-                'cd "$PWD" goes to the new one.'
-            ) from None
-        return super().invoke(ctx)
+        _refuse_removed_folder()
+        return rest
 
     def _meant(self, args: list[str], error: Any) -> str | None:
         """The message for arguments that were refused, if the right ones can be suggested."""
@@ -125,6 +112,21 @@ class Command(TyperCommand):
 
     def _flags(self) -> set[str]:
         return {flag for parameter in self.params for flag in parameter.opts}
+
+
+def _refuse_removed_folder() -> None:
+    """Check that the current folder exists: without one, some libraries abort.
+
+    Raises:
+        ConfigError: If it was removed.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise ConfigError(
+            "the current folder was removed, perhaps to be made again. Change to one that exists: "
+            'cd "$PWD" goes to the new one.'
+        ) from None
 
 
 def _unwrapped(help: str) -> str:
