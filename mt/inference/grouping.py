@@ -73,18 +73,14 @@ def _ending_together(
         return batches
     loads = [0] * num_at_once
     for batch in earlier:
-        loads[_least(loads)] += sum(lengths[place] for place in batch)
+        loads[loads.index(min(loads))] += sum(lengths[place] for place in batch)
     # In the order in which the threads begin them.
     shares: dict[int, list[int]] = {}
     for place in left:
-        thread = _least(loads)
+        thread = loads.index(min(loads))
         loads[thread] += lengths[place]
         shares.setdefault(thread, []).append(place)
     # More would not fit: those of the first batch are the longest.
     if max(map(len, shares.values())) > len(last[0]):
         return batches
     return [*earlier, *shares.values()]
-
-
-def _least(loads: Sequence[int]) -> int:
-    return min(range(len(loads)), key=loads.__getitem__)
