@@ -132,7 +132,8 @@ def test_several_batches_at_once_share_the_memory_of_one_and_find_the_same(
     assert sum(lines) == len(SENTENCES)
     # Fewer than would fill one batch are divided too, unless they are too few.
     monkeypatch.setattr(translator, "batch_sentences", 64)
-    for worth_dividing, expected_rows in ((7, 2), (20, 7)):
+    # A beam of 2 counts twice.
+    for worth_dividing, expected_rows in ((7, 2), (10, 2 if isinstance(strategy, Beam) else 7), (20, 7)):
         monkeypatch.setattr("mt.inference.grouping._WORTH_DIVIDING", worth_dividing)
         shapes.clear()
         assert translator.translate(SENTENCES, strategy=strategy) == expected
