@@ -1,7 +1,8 @@
-"""The plan of the house, held: floors, sizes, names, and no option that nobody reads."""
+"""The plan of the house, held: floors, lines, the spine, names, and no option that nobody reads."""
 
 import ast
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,50 @@ FLOORS = {
     )
     for room in rooms.split()
 }
-MAX_LINES = 400
-MAX_FUNCTION_LINES = 70
-# Raise it for a room that is built, not for a file that could be a part of its only importer.
-MAX_FILES = 229
+# The lines of each room, which only fall: whoever makes a room smaller lowers its bound. A room is a folder
+# of `mt/`, or the files at its top. What is around it is counted too, so that moving lines saves none.
+LINES = {
+    "top": 0,
+    "config": 0,
+    "builtin": 0,
+    "data": 0,
+    "transformer": 0,
+    "checkpoint": 0,
+    "search": 0,
+    "inference": 0,
+    "evaluation": 0,
+    "training": 0,
+    "preflight": 0,
+    "attention_maps": 0,
+    "reports": 0,
+    "export": 0,
+    "serving": 0,
+    "cli": 0,
+    "other text in mt": 0,
+    "scripts": 0,
+    "tests": 0,
+    "documents": 0,
+    "spine": 0,
+}
+# More than this below its bound, and the bound is to be lowered.
+SLACK = 20
+
+# What a reader came for: how the model is trained and how it translates.
+SPINE = [
+    f"mt.{module}"
+    for modules in (
+        "masks transformer.attention transformer.feed_forward transformer.layer transformer.encoder "
+        "transformer.decoder transformer.embedding transformer.positional_encoding transformer.transformer "
+        "transformer.build search.request search.hypothesis search.greedy search.beam",
+        "data.batches.sampler data.batches.batch data.batches.stream",
+        "training.schedule training.loss training.step training.loop",
+    )
+    for module in modules.split()
+]
+# What the spine still imports from outside itself. Wings leave this set; nothing enters it.
+SPINE_IMPORTS = {
+    "mt.config.config",
+}
 
 
 def _room(module: str) -> str:
@@ -123,15 +164,6 @@ def test_the_command_line_imports_nothing_heavy_at_its_top() -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=_module)
-def test_no_file_is_crowded_and_no_function_long(file: Path) -> None:
-    text = file.read_text()
-    assert text.count("\n") <= MAX_LINES
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef):
-            assert (node.end_lineno or 0) - node.lineno < MAX_FUNCTION_LINES, node.name
-
-
-@pytest.mark.parametrize("file", FILES, ids=_module)
 def test_no_drawers(file: Path) -> None:
     assert not re.search(r"util|helper|common|misc", _module(file))
 
@@ -198,8 +230,47 @@ def test_what_is_printed_on_stderr_shows_its_control_characters(file: Path) -> N
     assert "err=True" not in file.read_text(), "say it with mt.cli.logs.say"
 
 
-def test_the_house_is_small() -> None:
-    assert len(FILES) <= MAX_FILES
+def _lines_by_room() -> dict[str, int]:
+    lines = dict.fromkeys(LINES, 0)
+
+    def count(room: str, files: Iterable[Path]) -> None:
+        lines[room] += sum(file.read_bytes().count(b"\n") for file in files)
+
+    for file in FILES:
+        folder, *rest = file.relative_to(PACKAGE).parts
+        count(folder if rest else "top", [file])
+        if _module(file) in SPINE:
+            count("spine", [file])
+    root = PACKAGE.parent
+    text = (".js", ".css", ".yaml", ".html", ".j2", ".md")
+    count("other text in mt", (file for file in PACKAGE.rglob("*") if file.suffix in text))
+    count("scripts", (file for file in (root / "scripts").rglob("*") if _is_source(file)))
+    count("tests", (root / "tests").rglob("*.py"))
+    count("documents", [*(root / "docs").glob("*.md"), root / "README.md", root / "CHANGELOG.md"])
+    return lines
+
+
+def _is_source(file: Path) -> bool:
+    return file.is_file() and file.suffix in ("", ".py")
+
+
+def test_each_room_is_within_its_bound_and_its_bound_is_lowered() -> None:
+    lines = _lines_by_room()
+    assert {room: count for room, count in lines.items() if count > LINES[room]} == {}
+    slack = {room: count for room, count in lines.items() if count < LINES[room] - SLACK}
+    assert slack == {}, "these rooms are smaller now: lower their bounds"
+
+
+def test_the_spine_is_there_and_imports_no_more_wings() -> None:
+    files = {_module(file): file for file in FILES}
+    imported = {
+        name if module == "mt" else module
+        for spine in SPINE
+        for node, module in _imports(ast.parse(files[spine].read_text()))
+        for name in (f"mt.{alias.name}" for alias in getattr(node, "names", ()))
+        if module.split(".")[0] == "mt"
+    }
+    assert imported - set(SPINE) == SPINE_IMPORTS
 
 
 # Words and phrases that were invented here, and what the field says instead (whole words, in any text that
@@ -248,5 +319,4 @@ def test_the_names_of_tests_are_plain_english() -> None:
     names = [
         name for file in tests for name in re.findall(r"^ *def (test_\w+)", file.read_text("utf-8"), re.M)
     ]
-    assert len(names) > 1000
     assert [name for name in names if odd.search(name)] == []
