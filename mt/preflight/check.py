@@ -19,7 +19,6 @@ from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import (
     Pace,
     forecast,
-    warn_of_directions,
     warn_of_disk,
     warn_of_other_work,
     warn_of_schedule,
@@ -214,7 +213,6 @@ def _run_section(
         *busy,
         *([r_drop] if r_drop else []),
         *warn_of_schedule(config, expected),
-        *warn_of_directions(config, expected),
         *warn_of_validation(config, expected),
         *warn_of_disk(needed, free, str(run.path)),
     ]

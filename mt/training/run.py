@@ -1,7 +1,6 @@
 """Trains a run from its config to its end, or as far as it gets before an interruption."""
 
 import logging
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from mt.atomic_files import write_text_atomically
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.write import fixed_options
-from mt.data.batches.stream import BatchStream, short_of_one_direction, training_batches
+from mt.data.batches.stream import BatchStream, training_batches
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
 from mt.device import Precision, choose_device, keep_freed_memory, multiplies_bf16_fast
@@ -332,10 +331,8 @@ def _progress(
     if progress.starts_curves:
         progress.show_options(fixed_options(config))
         progress.show_corpus(prepared.report, prepared.dropped)
-        num_epochs = total_steps / batches.num_steps(0) if total_steps else math.inf
-        for warning in (short_of_one_direction(config, num_epochs), config.useless_r_drop()):
-            if warning is not None:
-                LOG.warning("%s", warning)
+        if (warning := config.useless_r_drop()) is not None:
+            LOG.warning("%s", warning)
     # Other limits than training.max_steps only give about the number of steps.
     # If it has ended already, the loop says so.
     schedule = config.schedule

@@ -365,13 +365,7 @@ def new_train_state(
     training = config.training
     adamw, muon = make_optimizers(model, training, precision)
     return TrainState(
-        Objective(
-            model,
-            guided_alignment=training.guided_alignment,
-            r_drop=training.r_drop,
-            simcut=training.simcut,
-            simcut_share=training.simcut_share,
-        ),
+        Objective(model, guided_alignment=training.guided_alignment, r_drop=training.r_drop),
         adamw,
         precision,
         partial(learning_rate, config=config.schedule, d_model=config.model.d_model),

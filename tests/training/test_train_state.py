@@ -108,8 +108,6 @@ def test_weight_decay_takes_off_a_share_of_matrices_beside_adams_step(
 def test_the_weights_of_the_losses_reach_the_objective(make_state: Callable[..., TrainState]) -> None:
     objective = make_state("training.r_drop=5", "training.guided_alignment=0.3").objective
     assert (objective.r_drop, objective.guided_alignment) == (5.0, 0.3)
-    objective = make_state("training.simcut=3", "training.simcut_share=0.1").objective
-    assert (objective.simcut, objective.simcut_share, objective.r_drop) == (3.0, 0.1, 0.0)
 
 
 @pytest.mark.parametrize("steps", [0, 3])
