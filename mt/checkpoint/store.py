@@ -35,9 +35,7 @@ from mt.checkpoint.directory import (
     remove_skipped,
     step_names,
 )
-from mt.checkpoint.format_1 import read_format_1
 from mt.checkpoint.record import (
-    FORMAT_VERSION,
     MODEL,
     RECORD,
     TENSORS,
@@ -162,14 +160,7 @@ class CheckpointStore:
         newest = max(checkpoints, key=lambda checkpoint: checkpoint.step)
         names = [checkpoint.name for checkpoint in checkpoints]
         folder = self.directory / average_name(newest.step)
-        average = replace(
-            newest,
-            folder=folder,
-            best=False,
-            metrics={},
-            average_of=names,
-            format_version=FORMAT_VERSION,
-        )
+        average = replace(newest, folder=folder, best=False, metrics={}, average_of=names)
         with _explain_refusal(f"save checkpoint {folder}"):
             mean = mean_of(map(self.load_model, track(checkpoints, "averaging", unit="checkpoints")))
             return self._write(average, {MODEL: lambda: model_bytes(mean)})
@@ -197,7 +188,7 @@ class CheckpointStore:
             saved.
 
         Raises:
-            CheckpointError: If there are checkpoints but none is sound, or the newest needs a newer ``mt``.
+            CheckpointError: If there are checkpoints but none is sound, or the newest needs another ``mt``.
         """
         self.tidy_up()
         newest, damaged = self.resumable()
@@ -307,9 +298,7 @@ class CheckpointStore:
             CheckpointError: If a file is missing or damaged; the message names the sound checkpoints.
         """
         with self._explain_damage(checkpoint.folder):
-            return _parse_training_state(
-                checkpoint, {part: read_part(checkpoint, part) for part in checkpoint.training_parts}
-            )
+            return read_training_state(read_part(checkpoint, TENSORS), read_part(checkpoint, VALUES))
 
     def load(self, recovered: RecoveredCheckpoint) -> tuple[dict[str, Tensor], SavedTraining]:
         """Its weights and its training state, from the parts that `recover` read; no file is read again.
@@ -318,10 +307,8 @@ class CheckpointStore:
             CheckpointError: If a part has invalid content; the message names the sound checkpoints.
         """
         with self._explain_damage(recovered.checkpoint.folder):
-            return (
-                parse_model(recovered.contents[MODEL]),
-                _parse_training_state(recovered.checkpoint, recovered.contents),
-            )
+            contents = recovered.contents
+            return parse_model(contents[MODEL]), read_training_state(contents[TENSORS], contents[VALUES])
 
     def _write(
         self, checkpoint: Checkpoint, parts: Mapping[str, Callable[[], bytes | memoryview]]
@@ -372,11 +359,6 @@ class CheckpointStore:
             yield
         except DamagedError as error:
             raise CheckpointError(f"Checkpoint {folder} is damaged: {error}. {self._sound_ones()}") from error
-
-
-def _parse_training_state(checkpoint: Checkpoint, contents: Mapping[str, bytes]) -> SavedTraining:
-    read = read_format_1 if checkpoint.format_version == 1 else read_training_state
-    return read(*(contents[part] for part in checkpoint.training_parts))
 
 
 def _write_part(path: Path, data: bytes | memoryview) -> str:

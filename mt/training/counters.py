@@ -195,10 +195,7 @@ def read_values(saved: "SavedTraining", step: int) -> SavedValues:
     counters = saved.values.get("state")
     if not isinstance(counters, dict):
         raise DamagedError("its training state has no counters")
-    defaults = Counters().to_dict()
-    if saved.is_format_1:
-        counters = defaults | counters
-    if counters.keys() != defaults.keys():
+    if counters.keys() != Counters().to_dict().keys():
         raise DamagedError("its training state has different counters from those of mt")
     try:
         values = SavedValues.model_validate({**saved.values, "state": counters})

@@ -14,7 +14,7 @@ from torch import Tensor
 import mt
 from mt import distributed, processes
 from mt.atomic_files import write_text_atomically
-from mt.checkpoint.record import FORMAT_VERSION, Checkpoint, DamagedError
+from mt.checkpoint.record import Checkpoint, DamagedError
 from mt.checkpoint.store import CheckpointStore, RecoveredCheckpoint
 from mt.checkpoint.training_state import SavedTraining
 from mt.config.config import Config
@@ -169,16 +169,6 @@ def report_resuming(
     for sentence in point.damaged:
         LOG.warning("%s", sentence)
     LOG.info("resuming %s from step %s", run.path, f"{checkpoint.step:,}")
-    if checkpoint.format_version == 1:
-        LOG.warning(
-            "resuming is not bit-exact, because the checkpoint has format 1: from now on dropout and "
-            "the replacement of words with UNK are seeded for each batch%s. The next checkpoint has format "
-            "%d.",
-            ", and norms, biases and embeddings are exempt from weight decay"
-            if config.training.weight_decay
-            else "",
-            FORMAT_VERSION,
-        )
     for difference in environment_differences(checkpoint.environment, environment):
         LOG.warning("resuming is not bit-exact, because this has changed: %s", difference)
     if config.training.compile:

@@ -272,8 +272,6 @@ class TrainState:
             ValueError: If the weights do not belong to this model.
         """
         model = self.objective.model
-        if saved.is_format_1:
-            saved = saved.with_names(list(model.weights()))
         self._refuse_other_values(values)
         self._refuse_other_tensors(saved.tensors, has_moments=values.optimizer.num_updates > 0)
         if self.average is None or values.average is None:
