@@ -14,7 +14,6 @@ from torch.utils.tensorboard import SummaryWriter
 
 import mt
 from mt import distributed, processes
-from mt.arguments import refuse_single_string, require_instance
 from mt.atomic_files import write_output, write_text_atomically
 from mt.checkpoint.record import MODEL, Checkpoint
 from mt.config.config import Config
@@ -135,11 +134,7 @@ def run_evaluation(
     Raises:
         MtError: If the run, the checkpoint or the corpus cannot be used, or a reference is empty.
         SystemExit: In all processes except the first, once the sentences are translated.
-        TypeError: If ``beam`` is not a `Beam`, or ``others`` is a single string.
     """
-    if beam is not None:
-        require_instance(Beam, beam=beam)
-    refuse_single_string(others=others)
     run, other_runs = as_run(run).require(), [as_run(other) for other in others]
     # Check first for what would keep the results from being written.
     refuse_bad_seed()

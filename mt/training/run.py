@@ -10,7 +10,6 @@ from shlex import quote
 import torch
 
 from mt import distributed, processes
-from mt.arguments import require_instance
 from mt.atomic_files import write_text_atomically
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
@@ -86,9 +85,7 @@ def run_training(
 
     Raises:
         MtError: If config, corpus, checkpoints or device cannot be used; no existing file is lost.
-        TypeError: If ``config`` is not a `Config`, such as the path of one.
     """
-    require_instance(Config, config=config)
     run = as_run(run)
     device = choose_device(config.training.device)
     try:
