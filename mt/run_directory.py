@@ -144,16 +144,13 @@ class RunDirectory:
 
         Raises:
             RunError: Immediately, if another process (or this one) holds the lock, the folder cannot be
-                written, its name is not UTF-8, it contains a link, with which an archive could lead out of
-                the folder, or the file in place of the lock is a user's.
+                written, its name is not UTF-8, or the file in place of the lock is a user's.
         """
         self.refuse_unreadable_name()
         try:
             make_folder(self.path)
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:
-            if self.lock_file.is_symlink():
-                raise _not_regular(self.lock_file) from error
             raise self._unusable(error) from error
         try:
             self._take_lock(descriptor)
@@ -191,8 +188,6 @@ class RunDirectory:
             raise self._unusable(NotADirectoryError(errno.ENOTDIR, f"{folder} is {what}"))
         if not os.access(folder, os.W_OK | os.X_OK):
             raise self._unusable(PermissionError(errno.EACCES, f"{folder} cannot be written"))
-        if self.path.is_dir():
-            _refuse_links(self.path)
         if self.lock_file.exists():
             with open_regular(self.lock_file) as file:
                 self._refuse_lock_of_others(file.fileno())
@@ -262,7 +257,6 @@ class RunDirectory:
             # Another process may have moved the run aside, with this file, since the file was opened.
             if not os.path.samestat(os.fstat(descriptor), self.lock_file.stat()):
                 raise FileNotFoundError(errno.ENOENT, "it was moved a moment ago")
-            _refuse_links(self.path)
             self._refuse_lock_of_others(descriptor)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
@@ -328,15 +322,8 @@ class RunDirectory:
 
 
 def as_run(run: str | Path | RunDirectory) -> RunDirectory:
-    """A run directory, given as such or by its path; "." and ".." become full paths, which have a name.
-
-    Raises:
-        RunError: If the path is relative to a current folder that has been removed.
-    """
-    try:
-        return RunDirectory(_ending_in_its_name(run.path if isinstance(run, RunDirectory) else Path(run)))
-    except FileNotFoundError as error:
-        raise RunError("The current folder has been removed: change to another one (cd).") from error
+    """A run directory, given as such or by its path; "." and ".." become full paths, which have a name."""
+    return RunDirectory(_ending_in_its_name(run.path if isinstance(run, RunDirectory) else Path(run)))
 
 
 def _ending_in_its_name(path: Path) -> Path:
@@ -373,21 +360,6 @@ def _names(runs: list[RunDirectory]) -> str:
     """The names of the first few runs."""
     more = ", ..." if len(runs) > _MAX_RUNS_SHOWN else ""
     return ", ".join(run.path.name for run in runs[:_MAX_RUNS_SHOWN]) + more
-
-
-def _refuse_links(folder: Path) -> None:
-    """Refuse links in a run directory, and pipes and devices, which could block a reader forever."""
-    for path in sorted(folder.iterdir()):
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise _not_regular(path)
-
-
-def _not_regular(path: Path) -> RunError:
-    what = "a symbolic link" if path.is_symlink() else "not a regular file"
-    return RunError(
-        f"{path} is {what}, but training writes only into its run directory. Remove it, or put the file "
-        "itself there; the run directory as a whole may be a link."
-    )
 
 
 def _read_holder(lock_file: int) -> str:

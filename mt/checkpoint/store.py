@@ -31,7 +31,6 @@ from mt.checkpoint.directory import (
     prune,
     put_back_set_aside,
     read_pointer,
-    refuse_non_folder,
     remove_skipped,
     step_names,
 )
@@ -169,12 +168,10 @@ class CheckpointStore:
         """Finish or undo what a killed process left behind.
 
         Raises:
-            CheckpointError: If writing fails, or a file has the name of a checkpoint.
+            CheckpointError: If writing fails.
         """
         if not self.directory.is_dir():
             return
-        for name in (*self.names(), *self.averages()):
-            refuse_non_folder(self.directory / name)
         with _explain_refusal(f"tidy up {self.directory}"):
             remove_leftovers(self.directory)
             put_back_set_aside(self.directory)
@@ -314,7 +311,6 @@ class CheckpointStore:
         self, checkpoint: Checkpoint, parts: Mapping[str, Callable[[], bytes | memoryview]]
     ) -> Checkpoint:
         """Write its folder atomically, making one part after another. Returns it with checksums."""
-        refuse_non_folder(checkpoint.folder)
         make_folder(self.directory)
         partial = partial_path(checkpoint.folder)
         shutil.rmtree(partial, ignore_errors=True)

@@ -1,7 +1,6 @@
 """The weights of a checkpoint: written and read as safetensors, held open, and averaged.
 
-Reading executes nothing. The checksum guards against accidents; the other checks guard against somebody who
-has adapted the checksums.
+Reading executes nothing. The checksum guards against accidents; names, shapes and values are checked too.
 """
 
 import io
@@ -50,7 +49,7 @@ class HeldCheckpoint:
         Raises:
             DamagedError: If there is no header as `model_bytes` writes it.
         """
-        with explain_unreadable(MODEL), _explain_forgery():
+        with explain_unreadable(MODEL), _explain_malformed():
             self.weights.seek(0)
             header = _header(self.weights)
             shapes = {
@@ -139,7 +138,7 @@ def parse_model(content: bytes) -> dict[str, Tensor]:
     Raises:
         DamagedError: If it is not a model, or has weights that are NaN or infinite.
     """
-    with _explain_forgery():
+    with _explain_malformed():
         other_names = _other_names(_header(io.BytesIO(content)))
         tensors: dict[str, Tensor] = safetensors.torch.load(content)
         for name in tensors:
@@ -202,7 +201,7 @@ def _is_finite(tensor: Tensor) -> bool:
 
 
 @contextmanager
-def _explain_forgery() -> Iterator[None]:
+def _explain_malformed() -> Iterator[None]:
     try:
         yield
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -282,12 +282,8 @@ def _refuse_current_folder(run: RunDirectory) -> None:
         RunError: If the current folder is there. The shell would stay in the old one, which it would take
             for the new one.
     """
-    try:
-        current = Path.cwd()
-    except FileNotFoundError:  # It has been removed.
-        return
     path = run.path.resolve()
-    if current.is_relative_to(path):
+    if Path.cwd().is_relative_to(path):
         raise RunError(
             f"{path} cannot be replaced by a new folder from within: leave it first (cd "
             f"{quote(str(path.parent))}), and name the run {quote(path.name)}."

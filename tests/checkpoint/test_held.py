@@ -189,29 +189,3 @@ def test_a_number_of_many_digits_is_damage_and_is_not_shown(
     with pytest.raises(CheckpointError, match="is damaged") as raised:
         store.require("latest")
     assert "99999" not in str(raised.value)
-
-
-@pytest.mark.parametrize("kind", ["link", "dangling link", "file"])
-def test_what_is_not_a_folder_where_a_checkpoint_belongs_is_named_and_kept(
-    store: CheckpointStore, save: Save, tmp_path: Path, kind: str
-) -> None:
-    save(1)
-    precious = tmp_path / "precious"
-    precious.mkdir()
-    (precious / "letter").write_text("keep")
-    path = store.directory / "step_0000002"
-    if kind == "file":
-        path.write_text("keep")
-    else:
-        path.symlink_to(precious if kind == "link" else tmp_path / "nothing")
-    what = "not a folder" if kind == "file" else "a symbolic link"
-    with pytest.raises(CheckpointError, match=f"step_0000002 is {what}.* Remove it"):
-        save(2)
-    with pytest.raises(CheckpointError, match=f"step_0000002 is {what}"):
-        store.recover()
-    # Pruning does not stumble over it.
-    for step in (3, 4):
-        save(step, keep=1)
-    assert os.path.lexists(path)
-    assert (precious / "letter").read_text() == "keep"
-    assert store.require("latest").step == 4
