@@ -101,12 +101,7 @@ class RunDirectory:
         return self.config_file.is_file()
 
     def require(self) -> Self:
-        """Return this run.
-
-        Raises:
-            RunError: If there is none here; the message names the runs in it or beside it, or the run whose
-                checkpoint it is.
-        """
+        """Return this run."""
         if self.exists:
             return self
         path = self.path.absolute()
@@ -128,11 +123,7 @@ class RunDirectory:
         return next(each for each in (path, *path.parents) if os.path.lexists(each))
 
     def read_corpus_report(self) -> bytes:
-        """The content of ``corpus_file``.
-
-        Raises:
-            OSError: If it cannot be read.
-        """
+        """The content of ``corpus_file``."""
         return read_bytes(self.corpus_file, max_bytes=_MAX_REPORT_BYTES)
 
     @contextlib.contextmanager
@@ -141,10 +132,6 @@ class RunDirectory:
 
         The system releases the lock when the process ends, however it ends. Half-written files that a killed
         process left in the run directory are removed.
-
-        Raises:
-            RunError: Immediately, if another process (or this one) holds the lock, the folder cannot be
-                written, its name is not UTF-8, or the file in place of the lock is a user's.
         """
         self.refuse_unreadable_name()
         try:
@@ -167,19 +154,12 @@ class RunDirectory:
         """Check early, before the slow imports of training, that no other process trains here.
 
         Only `lock` is safe: another process may start in between.
-
-        Raises:
-            RunError: If somebody holds the lock.
         """
         if (holder := self.holder()) is not None:
             raise self._in_use(holder)
 
     def refuse_unusable(self) -> None:
-        """Check, without creating or locking anything, for what would keep `lock` from succeeding.
-
-        Raises:
-            RunError: As in `lock`.
-        """
+        """Check, without creating or locking anything, for what would keep `lock` from succeeding."""
         self.refuse_second_writer()
         self.refuse_unreadable_name()
         folder = self.nearest_folder()
@@ -193,22 +173,14 @@ class RunDirectory:
                 self._refuse_lock_of_others(file.fileno())
 
     def refuse_unreadable_name(self) -> None:
-        """Check that the path is UTF-8, because TensorBoard cannot write to other paths.
-
-        Raises:
-            RunError: If it is not.
-        """
+        """Check that the path is UTF-8, because TensorBoard cannot write to other paths."""
         if not is_utf8(self.path):
             raise RunError(
                 f"{self.path} is not UTF-8, so TensorBoard cannot write there: choose another name."
             )
 
     def refuse_unwritable(self) -> None:
-        """Check that files can be added to the run, for which it need not be locked.
-
-        Raises:
-            RunError: If they cannot, as in somebody else's run, or on a read-only disk.
-        """
+        """Check that files can be added to the run, for which it need not be locked."""
         if not os.access(self.path, os.W_OK | os.X_OK):
             raise RunError(
                 f"{self.path} cannot be written, but translations are saved in the run: copy the run to a "
@@ -216,11 +188,7 @@ class RunDirectory:
             )
 
     def refuse_if_replaced(self, folder: os.stat_result) -> None:
-        """Check that this is still the run whose ``path.stat()`` was ``folder``.
-
-        Raises:
-            RunError: If that has been removed, or moved, as ``--restart`` does.
-        """
+        """Check that this is still the run whose ``path.stat()`` was ``folder``."""
         try:
             is_there = os.path.samestat(folder, self.path.stat())
         except FileNotFoundError:
@@ -292,9 +260,6 @@ class RunDirectory:
         """Move this run to ``<name>.old-1``, or the next free number; return the new path.
 
         It takes the lock itself, so call it before ``lock``.
-
-        Raises:
-            RunError: If there is no run here, a process is training in it, or it cannot be moved.
         """
         self.require()
         path = _ending_in_its_name(self.path)
@@ -332,11 +297,7 @@ def _ending_in_its_name(path: Path) -> Path:
 
 
 def newest_run(runs: Path) -> RunDirectory:
-    """The run in the folder ``runs`` whose newest checkpoint is the newest of all.
-
-    Raises:
-        RunError: If no run there has a checkpoint.
-    """
+    """The run in the folder ``runs`` whose newest checkpoint is the newest of all."""
     times = ((run._newest_checkpoint_time(), run) for run in _runs_in(runs))
     saved = [(time, run) for time, run in times if time is not None]
     if not saved:

@@ -22,11 +22,7 @@ _MAX_POINTER_BYTES = 100
 
 
 def step_names(directory: Path) -> list[str]:
-    """The checkpoints that training saved, sound or not, from the oldest step to the newest.
-
-    Raises:
-        CheckpointError: If the folder cannot be read; a missing one has none.
-    """
+    """The checkpoints that training saved, sound or not, from the oldest step to the newest."""
     return _names_in(directory, _STEP_NAME)
 
 

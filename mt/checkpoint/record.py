@@ -108,10 +108,6 @@ def read_record(folder: Path, *, opened: int | None = None) -> Checkpoint:
     Args:
         folder: The checkpoint's folder, whose name must match the record.
         opened: The descriptor of that folder, if it is open: it may have been moved in the meantime.
-
-    Raises:
-        DamagedError: If it is missing, altered, or does not belong to this folder.
-        CheckpointError: If it is sound, but of a format that this version of ``mt`` does not read.
     """
     path = folder / RECORD if opened is None else Path(RECORD)
     with explain_unreadable(RECORD):
@@ -134,12 +130,7 @@ def read_record(folder: Path, *, opened: int | None = None) -> Checkpoint:
 
 @contextmanager
 def opened_folder(folder: Path) -> Iterator[int]:
-    """A folder's descriptor, which reaches its files even if the folder is moved.
-
-    Raises:
-        VanishedError: If the folder is missing.
-        DamagedError: If it cannot be opened.
-    """
+    """A folder's descriptor, which reaches its files even if the folder is moved."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError as error:
@@ -168,22 +159,13 @@ def unless_vanished(folder: Path, opened: int) -> Iterator[None]:
 
 
 def read_record_of(folder: Path) -> Checkpoint:
-    """The record of the checkpoint in ``folder``, which another process may remove at any time.
-
-    Raises:
-        VanishedError: If the folder is missing, or was removed or replaced in the meantime.
-        DamagedError: If the record is missing or not what was saved.
-    """
+    """The record of the checkpoint in ``folder``, which another process may remove at any time."""
     with opened_folder(folder) as opened, unless_vanished(folder, opened):
         return read_record(folder, opened=opened)
 
 
 def read_part(checkpoint: Checkpoint, part: str) -> bytes:
-    """The content of the file ``part``, read once, so that the verified bytes are the bytes to parse.
-
-    Raises:
-        DamagedError: If it is missing, cannot be read, or its checksum differs.
-    """
+    """The content of the file ``part``, read once, so that the verified bytes are the bytes to parse."""
     path = checkpoint.folder / part
     with explain_unreadable(part):
         if part == VALUES:
@@ -196,22 +178,14 @@ def read_part(checkpoint: Checkpoint, part: str) -> bytes:
 
 
 def verify_part(checkpoint: Checkpoint, part: str) -> None:
-    """Compare the file ``part`` with its checksum, without loading it into memory.
-
-    Raises:
-        DamagedError: As in `read_part`.
-    """
+    """Compare the file ``part`` with its checksum, without loading it into memory."""
     with explain_unreadable(part):
         found = sha256(checkpoint.folder / part)
     _compare(checkpoint, part, found)
 
 
 def refuse_other_checksum(checkpoint: Checkpoint, part: str, content: bytes) -> None:
-    """Compare the content of a part with its checksum in the record.
-
-    Raises:
-        DamagedError: If they differ.
-    """
+    """Compare the content of a part with its checksum in the record."""
     _compare(checkpoint, part, hashlib.sha256(content).hexdigest())
 
 

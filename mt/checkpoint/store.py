@@ -117,10 +117,6 @@ class CheckpointStore:
             best: Whether this is the best of the run so far.
             keep: How many of the newest are kept; the best is kept as well.
             computation: The options that determine what the weights compute, and their values.
-
-        Raises:
-            CheckpointError: If writing fails; the earlier checkpoints are unchanged.
-            TypeError: If ``training_state`` holds a value that JSON cannot express.
         """
         folder = self.directory / step_name(step)
         with _explain_refusal(f"save checkpoint {folder}"):
@@ -151,10 +147,6 @@ class CheckpointStore:
 
         It is named after the newest of them, and replaces an older average of that name. The pointers are not
         changed, and rotation does not remove it.
-
-        Raises:
-            CheckpointError: If one is damaged, or writing fails.
-            ValueError: If there are none, or they are of different models.
         """
         newest = max(checkpoints, key=lambda checkpoint: checkpoint.step)
         names = [checkpoint.name for checkpoint in checkpoints]
@@ -165,11 +157,7 @@ class CheckpointStore:
             return self._write(average, {MODEL: lambda: model_bytes(mean)})
 
     def tidy_up(self) -> None:
-        """Finish or undo what a killed process left behind.
-
-        Raises:
-            CheckpointError: If writing fails.
-        """
+        """Finish or undo what a killed process left behind."""
         if not self.directory.is_dir():
             return
         with _explain_refusal(f"tidy up {self.directory}"):
@@ -183,9 +171,6 @@ class CheckpointStore:
             The newest sound checkpoint, to which ``latest`` now points, with its verified parts for `load`;
             and the damaged ones that are newer, each with the reason. ``(None, {})`` if nothing was ever
             saved.
-
-        Raises:
-            CheckpointError: If there are checkpoints but none is sound, or the newest needs another ``mt``.
         """
         self.tidy_up()
         newest, damaged = self.resumable()
@@ -195,11 +180,7 @@ class CheckpointStore:
         return newest, damaged
 
     def resumable(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
-        """What `recover` will find; nothing is written.
-
-        Raises:
-            CheckpointError: As in `recover`.
-        """
+        """What `recover` will find; nothing is written."""
         newest, damaged = self._newest_sound()
         if newest is None and damaged:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in damaged.items())
@@ -227,20 +208,12 @@ class CheckpointStore:
         """The checkpoint called ``best``, ``latest``, or by its own name, and never another.
 
         Until a validation has marked a ``best`` one, ``best`` means the latest, and the log says so.
-
-        Raises:
-            CheckpointError: If it is missing or damaged; the message names those that are sound.
         """
         return self._look_up(name, read_record_of)
 
     @contextlib.contextmanager
     def hold(self, name: str) -> Iterator[HeldCheckpoint]:
-        """The checkpoint that `require` finds, open for the length of a ``with``, even if it is pruned.
-
-        Raises:
-            CheckpointError: If it is missing, or damaged, which may be found only while it is read; the
-                message names those that are sound.
-        """
+        """The checkpoint that `require` finds, open for the length of a ``with``, even if it is pruned."""
         with contextlib.ExitStack() as stack:
             held = self._look_up(name, lambda folder: stack.enter_context(open_checkpoint(folder)))
             with self._explain_damage(held.checkpoint.folder):
@@ -280,29 +253,17 @@ class CheckpointStore:
         raise CheckpointError(f"{self.directory} has no checkpoint {found!r}. {self._sound_ones()}")
 
     def load_model(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
-        """Its weights by name, on the CPU, verified.
-
-        Raises:
-            CheckpointError: If the file is missing or damaged; the message names the sound checkpoints.
-        """
+        """Its weights by name, on the CPU, verified."""
         with self._explain_damage(checkpoint.folder):
             return load_model(checkpoint)
 
     def load_training_state(self, checkpoint: Checkpoint) -> SavedTraining:
-        """The saved state besides the weights, with tensors on the CPU; each file is read once and verified.
-
-        Raises:
-            CheckpointError: If a file is missing or damaged; the message names the sound checkpoints.
-        """
+        """The saved state besides the weights, on the CPU; each file is read once and verified."""
         with self._explain_damage(checkpoint.folder):
             return read_training_state(read_part(checkpoint, TENSORS), read_part(checkpoint, VALUES))
 
     def load(self, recovered: RecoveredCheckpoint) -> tuple[dict[str, Tensor], SavedTraining]:
-        """Its weights and its training state, from the parts that `recover` read; no file is read again.
-
-        Raises:
-            CheckpointError: If a part has invalid content; the message names the sound checkpoints.
-        """
+        """Its weights and its training state, from the parts that `recover` read; no file is read again."""
         with self._explain_damage(recovered.checkpoint.folder):
             contents = recovered.contents
             return parse_model(contents[MODEL]), read_training_state(contents[TENSORS], contents[VALUES])

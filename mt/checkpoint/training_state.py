@@ -47,20 +47,12 @@ def tensors_bytes(saved: SavedTraining) -> bytes:
 
 
 def values_bytes(saved: SavedTraining) -> bytes:
-    """The plain values as JSON.
-
-    Raises:
-        TypeError: If JSON has no such type.
-    """
+    """The plain values as JSON."""
     return (json.dumps(saved.values, indent=1) + "\n").encode()
 
 
 def read_training_state(tensors: bytes, values: bytes) -> SavedTraining:
-    """The training state from the output of `tensors_bytes` and `values_bytes`.
-
-    Raises:
-        DamagedError: If either is anything else.
-    """
+    """The training state from the output of `tensors_bytes` and `values_bytes`."""
     return SavedTraining(_parse_values(values), _parse_tensors(tensors))
 
 

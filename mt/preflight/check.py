@@ -55,11 +55,7 @@ MOST_TIMED_SECONDS = 12.0
 
 
 def preflight(config: Config, run: RunDirectory) -> Iterator[CheckSection]:
-    """Report, section by section, what training with ``config`` in ``run`` will be like.
-
-    Raises:
-        MtError: If training could not begin, or could not save its first checkpoint.
-    """
+    """Report, section by section, what training with ``config`` in ``run`` will be like."""
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     yield _config_section(config, run, device, precision)

@@ -187,11 +187,7 @@ class SavedValues(_Section):
 
 
 def read_values(saved: "SavedTraining", step: int) -> SavedValues:
-    """The plain values in the training state of a checkpoint of this step.
-
-    Raises:
-        DamagedError: If a value is missing, of another type, or impossible in training.
-    """
+    """The plain values in the training state of a checkpoint of this step."""
     counters = saved.values.get("state")
     if not isinstance(counters, dict):
         raise DamagedError("its training state has no counters")

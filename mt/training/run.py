@@ -187,11 +187,7 @@ def _train_with_the_first(setup: _Setup) -> Outcome:
 def _ready(
     setup: _Setup, point: ResumePoint | None, counters: Counters, corpus: Corpus | None
 ) -> Iterator[tuple[TrainState, BatchStream, Session]]:
-    """Prepare the data, and build or restore the model, for the duration of the ``with`` block.
-
-    Raises:
-        Interrupted: If the session was asked to stop; there is nothing to save yet.
-    """
+    """Prepare the data, and build or restore the model, for the duration of the ``with`` block."""
     config, run, interruption = setup.config, setup.run, setup.interruption
     is_first = processes.is_first()
     seed_everything(config.training.seed)
@@ -223,11 +219,7 @@ def _ready(
 
 
 def _refuse_idle_processes(config: Config) -> None:
-    """Check that each process has a micro-batch in each full step.
-
-    Raises:
-        ConfigError: If there are more processes than micro-batches.
-    """
+    """Check that each process has a micro-batch in each full step."""
     size, each = processes.size(), config.training.num_micro_batches
     if size > each:
         tokens = config.training.batch_tokens * each // size
@@ -276,12 +268,7 @@ def _make_place(
 
 
 def _refuse_current_folder(run: RunDirectory) -> None:
-    """Check that another folder may take the place of the run directory.
-
-    Raises:
-        RunError: If the current folder is there. The shell would stay in the old one, which it would take
-            for the new one.
-    """
+    """Check that another folder may take the place of the run directory."""
     path = run.path.resolve()
     if Path.cwd().is_relative_to(path):
         raise RunError(
