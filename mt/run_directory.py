@@ -101,12 +101,7 @@ class RunDirectory:
         return self.config_file.is_file()
 
     def require(self) -> Self:
-        """Return this run.
-
-        Raises:
-            RunError: If there is none here; the message names the runs in it or beside it, or the run whose
-                checkpoint it is.
-        """
+        """Return this run."""
         if self.exists:
             return self
         path = self.path.absolute()
@@ -128,11 +123,7 @@ class RunDirectory:
         return next(each for each in (path, *path.parents) if os.path.lexists(each))
 
     def read_corpus_report(self) -> bytes:
-        """The content of ``corpus_file``.
-
-        Raises:
-            OSError: If it cannot be read.
-        """
+        """The content of ``corpus_file``."""
         return read_bytes(self.corpus_file, max_bytes=_MAX_REPORT_BYTES)
 
     @contextlib.contextmanager
@@ -141,19 +132,12 @@ class RunDirectory:
 
         The system releases the lock when the process ends, however it ends. Half-written files that a killed
         process left in the run directory are removed.
-
-        Raises:
-            RunError: Immediately, if another process (or this one) holds the lock, the folder cannot be
-                written, its name is not UTF-8, it contains a link, with which an archive could lead out of
-                the folder, or the file in place of the lock is a user's.
         """
         self.refuse_unreadable_name()
         try:
             make_folder(self.path)
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:
-            if self.lock_file.is_symlink():
-                raise _not_regular(self.lock_file) from error
             raise self._unusable(error) from error
         try:
             self._take_lock(descriptor)
@@ -170,19 +154,12 @@ class RunDirectory:
         """Check early, before the slow imports of training, that no other process trains here.
 
         Only `lock` is safe: another process may start in between.
-
-        Raises:
-            RunError: If somebody holds the lock.
         """
         if (holder := self.holder()) is not None:
             raise self._in_use(holder)
 
     def refuse_unusable(self) -> None:
-        """Check, without creating or locking anything, for what would keep `lock` from succeeding.
-
-        Raises:
-            RunError: As in `lock`.
-        """
+        """Check, without creating or locking anything, for what would keep `lock` from succeeding."""
         self.refuse_second_writer()
         self.refuse_unreadable_name()
         folder = self.nearest_folder()
@@ -191,29 +168,19 @@ class RunDirectory:
             raise self._unusable(NotADirectoryError(errno.ENOTDIR, f"{folder} is {what}"))
         if not os.access(folder, os.W_OK | os.X_OK):
             raise self._unusable(PermissionError(errno.EACCES, f"{folder} cannot be written"))
-        if self.path.is_dir():
-            _refuse_links(self.path)
         if self.lock_file.exists():
             with open_regular(self.lock_file) as file:
                 self._refuse_lock_of_others(file.fileno())
 
     def refuse_unreadable_name(self) -> None:
-        """Check that the path is UTF-8, because TensorBoard cannot write to other paths.
-
-        Raises:
-            RunError: If it is not.
-        """
+        """Check that the path is UTF-8, because TensorBoard cannot write to other paths."""
         if not is_utf8(self.path):
             raise RunError(
                 f"{self.path} is not UTF-8, so TensorBoard cannot write there: choose another name."
             )
 
     def refuse_unwritable(self) -> None:
-        """Check that files can be added to the run, for which it need not be locked.
-
-        Raises:
-            RunError: If they cannot, as in somebody else's run, or on a read-only disk.
-        """
+        """Check that files can be added to the run, for which it need not be locked."""
         if not os.access(self.path, os.W_OK | os.X_OK):
             raise RunError(
                 f"{self.path} cannot be written, but translations are saved in the run: copy the run to a "
@@ -221,11 +188,7 @@ class RunDirectory:
             )
 
     def refuse_if_replaced(self, folder: os.stat_result) -> None:
-        """Check that this is still the run whose ``path.stat()`` was ``folder``.
-
-        Raises:
-            RunError: If that has been removed, or moved, as ``--restart`` does.
-        """
+        """Check that this is still the run whose ``path.stat()`` was ``folder``."""
         try:
             is_there = os.path.samestat(folder, self.path.stat())
         except FileNotFoundError:
@@ -262,7 +225,6 @@ class RunDirectory:
             # Another process may have moved the run aside, with this file, since the file was opened.
             if not os.path.samestat(os.fstat(descriptor), self.lock_file.stat()):
                 raise FileNotFoundError(errno.ENOENT, "it was moved a moment ago")
-            _refuse_links(self.path)
             self._refuse_lock_of_others(descriptor)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
@@ -298,9 +260,6 @@ class RunDirectory:
         """Move this run to ``<name>.old-1``, or the next free number; return the new path.
 
         It takes the lock itself, so call it before ``lock``.
-
-        Raises:
-            RunError: If there is no run here, a process is training in it, or it cannot be moved.
         """
         self.require()
         path = _ending_in_its_name(self.path)
@@ -328,15 +287,8 @@ class RunDirectory:
 
 
 def as_run(run: str | Path | RunDirectory) -> RunDirectory:
-    """A run directory, given as such or by its path; "." and ".." become full paths, which have a name.
-
-    Raises:
-        RunError: If the path is relative to a current folder that has been removed.
-    """
-    try:
-        return RunDirectory(_ending_in_its_name(run.path if isinstance(run, RunDirectory) else Path(run)))
-    except FileNotFoundError as error:
-        raise RunError("The current folder has been removed: change to another one (cd).") from error
+    """A run directory, given as such or by its path; "." and ".." become full paths, which have a name."""
+    return RunDirectory(_ending_in_its_name(run.path if isinstance(run, RunDirectory) else Path(run)))
 
 
 def _ending_in_its_name(path: Path) -> Path:
@@ -345,11 +297,7 @@ def _ending_in_its_name(path: Path) -> Path:
 
 
 def newest_run(runs: Path) -> RunDirectory:
-    """The run in the folder ``runs`` whose newest checkpoint is the newest of all.
-
-    Raises:
-        RunError: If no run there has a checkpoint.
-    """
+    """The run in the folder ``runs`` whose newest checkpoint is the newest of all."""
     times = ((run._newest_checkpoint_time(), run) for run in _runs_in(runs))
     saved = [(time, run) for time, run in times if time is not None]
     if not saved:
@@ -373,21 +321,6 @@ def _names(runs: list[RunDirectory]) -> str:
     """The names of the first few runs."""
     more = ", ..." if len(runs) > _MAX_RUNS_SHOWN else ""
     return ", ".join(run.path.name for run in runs[:_MAX_RUNS_SHOWN]) + more
-
-
-def _refuse_links(folder: Path) -> None:
-    """Refuse links in a run directory, and pipes and devices, which could block a reader forever."""
-    for path in sorted(folder.iterdir()):
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise _not_regular(path)
-
-
-def _not_regular(path: Path) -> RunError:
-    what = "a symbolic link" if path.is_symlink() else "not a regular file"
-    return RunError(
-        f"{path} is {what}, but training writes only into its run directory. Remove it, or put the file "
-        "itself there; the run directory as a whole may be a link."
-    )
 
 
 def _read_holder(lock_file: int) -> str:

@@ -17,7 +17,7 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         (
-            "arguments errors processes special_tokens display atomic_files regular_files seen_pairs "
+            "errors processes special_tokens display atomic_files regular_files seen_pairs "
             "unsegmented_scripts",
             "config masks seeding device threads run_directory distributed",
             "builtin",

@@ -5,11 +5,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import yaml
@@ -68,73 +66,6 @@ def test_an_error_has_facts_without_flags(trained: RunDirectory) -> None:
     with pytest.raises(mt.MtError, match="Start the run over") as error:
         mt.Translator.from_run(trained.path)
     assert "--" not in str(error.value)
-
-
-def test_a_single_string_is_not_taken_for_a_list_of_letters(trained: RunDirectory) -> None:
-    translator = mt.Translator.from_run(trained, device="cpu")
-    runs: Any = str(trained.path)
-    calls: dict[str, Callable[[], object]] = {
-        "texts": lambda: translator.translate("the dog sees a house."),
-        "prefixes": lambda: translator.translate(["milk", "the dog"], prefixes="ab"),
-        "pairs": lambda: translator.score(runs),
-        "others": lambda: mt.Translator.from_run(trained, device="cpu", others=runs),
-        "overrides": lambda: mt.load_config(trained.config_file, "training.seed=2"),
-    }
-    for name, call in calls.items():
-        with pytest.raises(TypeError, match=f"{name} must be a sequence, not a single string"):
-            call()
-    with pytest.raises(TypeError, match="others must be a sequence, not a single string"):
-        mt.evaluate(trained, device="cpu", others=runs)
-
-
-@pytest.mark.parametrize("line", [1, None, b"milk"])
-def test_what_is_not_text_is_a_type_error(line: Any, trained: RunDirectory) -> None:
-    translator = mt.Translator.from_run(trained, device="cpu")
-    with pytest.raises(TypeError, match=f"texts must be a sequence of strings, but one of them is {line!r}"):
-        translator.translate(["milk", line])
-    with pytest.raises(TypeError, match="prefixes must be a sequence of strings"):
-        translator.translate(["milk"], prefixes=[line])
-    with pytest.raises(TypeError, match="overrides must be a sequence of strings"):
-        mt.load_config(trained.config_file, [line])
-
-
-@pytest.mark.parametrize("pair", [("a", "b", "c"), ("a",), ("a", None), "ab", 1])
-def test_what_is_not_a_pair_is_a_type_error(pair: Any, trained: RunDirectory) -> None:
-    translator = mt.Translator.from_run(trained, device="cpu")
-    with pytest.raises(TypeError, match=re.escape(f"pairs of strings, but one of them is {pair!r}")):
-        translator.score([("milk", "Milch"), pair])
-
-
-@pytest.mark.parametrize("number", [1.5, True, "3", None])
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        (mt.Beam, "size"),
-        (mt.Sampling, "seed"),
-        (mt.Sampling, "top_k"),
-        (mt.Constraints, "min_length"),
-        (mt.Constraints, "no_repeat_ngram"),
-    ],
-)
-def test_what_is_not_an_integer_is_a_type_error(kind: Any, name: str, number: Any) -> None:
-    with pytest.raises(TypeError, match=re.escape(f"{name} must be an integer, not {number!r}")):
-        kind(**{name: number})
-    # Integers of other libraries are fine.
-    kind(**{name: np.int64(3)})
-
-
-def test_a_number_is_not_a_beam_nor_a_path_a_config(trained: RunDirectory, tmp_path: Path) -> None:
-    wrong: Any = 3
-    with pytest.raises(TypeError, match="beam must be a Beam, not 3"):
-        mt.evaluate(trained, device="cpu", beam=wrong)
-    with pytest.raises(TypeError, match="config must be a Config, not 3"):
-        mt.train(wrong, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-    with pytest.raises(TypeError, match="constraints must be a Constraints, not 3"):
-        mt.Translator.from_run(trained, device="cpu").translate(["the dog"], constraints=wrong)
-    wrong = ["dog", "Hund"]
-    with pytest.raises(TypeError, match=re.escape("dictionary must be a Mapping, not ['dog', 'Hund']")):
-        mt.Translator.from_run(trained, device="cpu", dictionary=wrong)
 
 
 def test_a_config_and_the_runs_of_an_ensemble_may_be_given_by_their_names(trained: RunDirectory) -> None:

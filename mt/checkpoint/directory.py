@@ -22,11 +22,7 @@ _MAX_POINTER_BYTES = 100
 
 
 def step_names(directory: Path) -> list[str]:
-    """The checkpoints that training saved, sound or not, from the oldest step to the newest.
-
-    Raises:
-        CheckpointError: If the folder cannot be read; a missing one has none.
-    """
+    """The checkpoints that training saved, sound or not, from the oldest step to the newest."""
     return _names_in(directory, _STEP_NAME)
 
 
@@ -114,20 +110,6 @@ def put_back_set_aside(directory: Path) -> None:
         else:
             aside.rename(folder)
             sync_folder(directory)
-
-
-def refuse_non_folder(path: Path) -> None:
-    """Check that nothing but a folder has the name of a checkpoint.
-
-    Raises:
-        CheckpointError: If there is a link, a file or anything else.
-    """
-    if path.is_symlink() or (path.exists() and not path.is_dir()):
-        what = "a symbolic link" if path.is_symlink() else "not a folder"
-        raise CheckpointError(
-            f"{path} is {what}, but must be the folder of a checkpoint. Remove it, or put the folder itself "
-            "there, and run the same command again."
-        )
 
 
 def _names_in(directory: Path, pattern: re.Pattern[str]) -> list[str]:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,15 +18,11 @@ from mt.regular_files import decode_utf8, open_regular, read_bytes, sha256
 
 FORMAT_VERSION = 2
 RECORD, MODEL = "checkpoint.json", "model.safetensors"
-# The file of the training state, and the one of format 1.
 TENSORS, VALUES = "training_state.safetensors", "training_state.json"
-FORMAT_1_STATE = "training_state.pt"
 _MAX_RECORD_BYTES = 1_000_000
 _MAX_VALUES_BYTES = 100_000
-_MOST_VERSIONS = 1000
 _EMPTY_SEAL = "0" * 64
 _MAX_STEP = 10**18
-_VERSION = re.compile(r"[\w.+-]{1,40}", re.ASCII)
 
 
 class DamagedError(CheckpointError):
@@ -70,9 +65,6 @@ class Checkpoint:
     """The options that determine what its weights compute, such as ``model.num_heads``, with their values;
     empty in the first checkpoints."""
 
-    format_version: Annotated[int, Field(strict=True, ge=1, lt=_MOST_VERSIONS)] = FORMAT_VERSION
-    """The format of its files."""
-
     @property
     def name(self) -> str:
         """The name of its folder, such as ``step_0004000``."""
@@ -81,9 +73,7 @@ class Checkpoint:
     @property
     def training_parts(self) -> tuple[str, ...]:
         """The files of its training state; an average has none."""
-        if self.average_of:
-            return ()
-        return (FORMAT_1_STATE,) if self.format_version == 1 else (TENSORS, VALUES)
+        return () if self.average_of else (TENSORS, VALUES)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -98,7 +88,7 @@ def record_text(checkpoint: Checkpoint) -> str:
     """The text of its ``checkpoint.json``."""
     return _seal(
         {
-            "format_version": checkpoint.format_version,
+            "format_version": FORMAT_VERSION,
             "mt_version": __version__,
             "step": checkpoint.step,
             "best": checkpoint.best,
@@ -118,23 +108,15 @@ def read_record(folder: Path, *, opened: int | None = None) -> Checkpoint:
     Args:
         folder: The checkpoint's folder, whose name must match the record.
         opened: The descriptor of that folder, if it is open: it may have been moved in the meantime.
-
-    Raises:
-        DamagedError: If it is missing, altered, or does not belong to this folder.
-        CheckpointError: If it is sound, but of a format newer than this version of ``mt`` can read.
     """
     path = folder / RECORD if opened is None else Path(RECORD)
     with explain_unreadable(RECORD):
         text = decode_utf8(read_bytes(path, max_bytes=_MAX_RECORD_BYTES, folder=opened), path)
     content = _unseal(text)
-    version, writer = content.get("format_version"), content.get("mt_version")
-    if type(version) is int and version > FORMAT_VERSION:
-        # Nothing else of an unknown format is shown, whatever it may contain.
-        if version >= _MOST_VERSIONS or not isinstance(writer, str) or not _VERSION.fullmatch(writer):
-            raise DamagedError(f"{RECORD} has the wrong fields")
+    if (version := content.get("format_version")) != FORMAT_VERSION:
         raise CheckpointError(
-            f"Checkpoint {folder} has format {version}, and mt {__version__} reads formats up to "
-            f"{FORMAT_VERSION}. Read it with mt {writer}, which wrote it, or a newer version."
+            f"Checkpoint {folder} has format {version}, and mt {__version__} reads format {FORMAT_VERSION}. "
+            f"Read it with the version that wrote it, mt {content.get('mt_version')}."
         )
     try:
         checkpoint = _CHECKPOINT.validate_python({**content, "folder": folder})
@@ -148,12 +130,7 @@ def read_record(folder: Path, *, opened: int | None = None) -> Checkpoint:
 
 @contextmanager
 def opened_folder(folder: Path) -> Iterator[int]:
-    """A folder's descriptor, which reaches its files even if the folder is moved.
-
-    Raises:
-        VanishedError: If the folder is missing.
-        DamagedError: If it cannot be opened.
-    """
+    """A folder's descriptor, which reaches its files even if the folder is moved."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError as error:
@@ -182,22 +159,13 @@ def unless_vanished(folder: Path, opened: int) -> Iterator[None]:
 
 
 def read_record_of(folder: Path) -> Checkpoint:
-    """The record of the checkpoint in ``folder``, which another process may remove at any time.
-
-    Raises:
-        VanishedError: If the folder is missing, or was removed or replaced in the meantime.
-        DamagedError: If the record is missing or not what was saved.
-    """
+    """The record of the checkpoint in ``folder``, which another process may remove at any time."""
     with opened_folder(folder) as opened, unless_vanished(folder, opened):
         return read_record(folder, opened=opened)
 
 
 def read_part(checkpoint: Checkpoint, part: str) -> bytes:
-    """The content of the file ``part``, read once, so that the verified bytes are the bytes to parse.
-
-    Raises:
-        DamagedError: If it is missing, cannot be read, or its checksum differs.
-    """
+    """The content of the file ``part``, read once, so that the verified bytes are the bytes to parse."""
     path = checkpoint.folder / part
     with explain_unreadable(part):
         if part == VALUES:
@@ -210,22 +178,14 @@ def read_part(checkpoint: Checkpoint, part: str) -> bytes:
 
 
 def verify_part(checkpoint: Checkpoint, part: str) -> None:
-    """Compare the file ``part`` with its checksum, without loading it into memory.
-
-    Raises:
-        DamagedError: As in `read_part`.
-    """
+    """Compare the file ``part`` with its checksum, without loading it into memory."""
     with explain_unreadable(part):
         found = sha256(checkpoint.folder / part)
     _compare(checkpoint, part, found)
 
 
 def refuse_other_checksum(checkpoint: Checkpoint, part: str, content: bytes) -> None:
-    """Compare the content of a part with its checksum in the record.
-
-    Raises:
-        DamagedError: If they differ.
-    """
+    """Compare the content of a part with its checksum in the record."""
     _compare(checkpoint, part, hashlib.sha256(content).hexdigest())
 
 

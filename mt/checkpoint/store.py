@@ -31,13 +31,10 @@ from mt.checkpoint.directory import (
     prune,
     put_back_set_aside,
     read_pointer,
-    refuse_non_folder,
     remove_skipped,
     step_names,
 )
-from mt.checkpoint.format_1 import read_format_1
 from mt.checkpoint.record import (
-    FORMAT_VERSION,
     MODEL,
     RECORD,
     TENSORS,
@@ -120,10 +117,6 @@ class CheckpointStore:
             best: Whether this is the best of the run so far.
             keep: How many of the newest are kept; the best is kept as well.
             computation: The options that determine what the weights compute, and their values.
-
-        Raises:
-            CheckpointError: If writing fails; the earlier checkpoints are unchanged.
-            TypeError: If ``training_state`` holds a value that JSON cannot express.
         """
         folder = self.directory / step_name(step)
         with _explain_refusal(f"save checkpoint {folder}"):
@@ -154,36 +147,19 @@ class CheckpointStore:
 
         It is named after the newest of them, and replaces an older average of that name. The pointers are not
         changed, and rotation does not remove it.
-
-        Raises:
-            CheckpointError: If one is damaged, or writing fails.
-            ValueError: If there are none, or they are of different models.
         """
         newest = max(checkpoints, key=lambda checkpoint: checkpoint.step)
         names = [checkpoint.name for checkpoint in checkpoints]
         folder = self.directory / average_name(newest.step)
-        average = replace(
-            newest,
-            folder=folder,
-            best=False,
-            metrics={},
-            average_of=names,
-            format_version=FORMAT_VERSION,
-        )
+        average = replace(newest, folder=folder, best=False, metrics={}, average_of=names)
         with _explain_refusal(f"save checkpoint {folder}"):
             mean = mean_of(map(self.load_model, track(checkpoints, "averaging", unit="checkpoints")))
             return self._write(average, {MODEL: lambda: model_bytes(mean)})
 
     def tidy_up(self) -> None:
-        """Finish or undo what a killed process left behind.
-
-        Raises:
-            CheckpointError: If writing fails, or a file has the name of a checkpoint.
-        """
+        """Finish or undo what a killed process left behind."""
         if not self.directory.is_dir():
             return
-        for name in (*self.names(), *self.averages()):
-            refuse_non_folder(self.directory / name)
         with _explain_refusal(f"tidy up {self.directory}"):
             remove_leftovers(self.directory)
             put_back_set_aside(self.directory)
@@ -195,9 +171,6 @@ class CheckpointStore:
             The newest sound checkpoint, to which ``latest`` now points, with its verified parts for `load`;
             and the damaged ones that are newer, each with the reason. ``(None, {})`` if nothing was ever
             saved.
-
-        Raises:
-            CheckpointError: If there are checkpoints but none is sound, or the newest needs a newer ``mt``.
         """
         self.tidy_up()
         newest, damaged = self.resumable()
@@ -207,11 +180,7 @@ class CheckpointStore:
         return newest, damaged
 
     def resumable(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
-        """What `recover` will find; nothing is written.
-
-        Raises:
-            CheckpointError: As in `recover`.
-        """
+        """What `recover` will find; nothing is written."""
         newest, damaged = self._newest_sound()
         if newest is None and damaged:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in damaged.items())
@@ -239,20 +208,12 @@ class CheckpointStore:
         """The checkpoint called ``best``, ``latest``, or by its own name, and never another.
 
         Until a validation has marked a ``best`` one, ``best`` means the latest, and the log says so.
-
-        Raises:
-            CheckpointError: If it is missing or damaged; the message names those that are sound.
         """
         return self._look_up(name, read_record_of)
 
     @contextlib.contextmanager
     def hold(self, name: str) -> Iterator[HeldCheckpoint]:
-        """The checkpoint that `require` finds, open for the length of a ``with``, even if it is pruned.
-
-        Raises:
-            CheckpointError: If it is missing, or damaged, which may be found only while it is read; the
-                message names those that are sound.
-        """
+        """The checkpoint that `require` finds, open for the length of a ``with``, even if it is pruned."""
         with contextlib.ExitStack() as stack:
             held = self._look_up(name, lambda folder: stack.enter_context(open_checkpoint(folder)))
             with self._explain_damage(held.checkpoint.folder):
@@ -292,42 +253,25 @@ class CheckpointStore:
         raise CheckpointError(f"{self.directory} has no checkpoint {found!r}. {self._sound_ones()}")
 
     def load_model(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
-        """Its weights by name, on the CPU, verified.
-
-        Raises:
-            CheckpointError: If the file is missing or damaged; the message names the sound checkpoints.
-        """
+        """Its weights by name, on the CPU, verified."""
         with self._explain_damage(checkpoint.folder):
             return load_model(checkpoint)
 
     def load_training_state(self, checkpoint: Checkpoint) -> SavedTraining:
-        """The saved state besides the weights, with tensors on the CPU; each file is read once and verified.
-
-        Raises:
-            CheckpointError: If a file is missing or damaged; the message names the sound checkpoints.
-        """
+        """The saved state besides the weights, on the CPU; each file is read once and verified."""
         with self._explain_damage(checkpoint.folder):
-            return _parse_training_state(
-                checkpoint, {part: read_part(checkpoint, part) for part in checkpoint.training_parts}
-            )
+            return read_training_state(read_part(checkpoint, TENSORS), read_part(checkpoint, VALUES))
 
     def load(self, recovered: RecoveredCheckpoint) -> tuple[dict[str, Tensor], SavedTraining]:
-        """Its weights and its training state, from the parts that `recover` read; no file is read again.
-
-        Raises:
-            CheckpointError: If a part has invalid content; the message names the sound checkpoints.
-        """
+        """Its weights and its training state, from the parts that `recover` read; no file is read again."""
         with self._explain_damage(recovered.checkpoint.folder):
-            return (
-                parse_model(recovered.contents[MODEL]),
-                _parse_training_state(recovered.checkpoint, recovered.contents),
-            )
+            contents = recovered.contents
+            return parse_model(contents[MODEL]), read_training_state(contents[TENSORS], contents[VALUES])
 
     def _write(
         self, checkpoint: Checkpoint, parts: Mapping[str, Callable[[], bytes | memoryview]]
     ) -> Checkpoint:
         """Write its folder atomically, making one part after another. Returns it with checksums."""
-        refuse_non_folder(checkpoint.folder)
         make_folder(self.directory)
         partial = partial_path(checkpoint.folder)
         shutil.rmtree(partial, ignore_errors=True)
@@ -372,11 +316,6 @@ class CheckpointStore:
             yield
         except DamagedError as error:
             raise CheckpointError(f"Checkpoint {folder} is damaged: {error}. {self._sound_ones()}") from error
-
-
-def _parse_training_state(checkpoint: Checkpoint, contents: Mapping[str, bytes]) -> SavedTraining:
-    read = read_format_1 if checkpoint.format_version == 1 else read_training_state
-    return read(*(contents[part] for part in checkpoint.training_parts))
 
 
 def _write_part(path: Path, data: bytes | memoryview) -> str:

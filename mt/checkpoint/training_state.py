@@ -7,8 +7,8 @@ and allocates no more than the size of the files. The caller checks whether the 
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import safetensors.torch
@@ -31,9 +31,6 @@ class SavedTraining:
     tensors: dict[str, Tensor]
     """By kind and parameter, on the CPU; each has exactly the elements that its shape says."""
 
-    is_format_1: bool = False
-    """Whether a version saved it that had fewer counters and numbered the parameters of the moments."""
-
     def weights(self) -> dict[str, Tensor]:
         """The trained weights by name; empty if they are the model itself."""
         return {
@@ -41,22 +38,6 @@ class SavedTraining:
             for name, tensor in self.tensors.items()
             if name.startswith(WEIGHTS)
         }
-
-    def with_names(self, names: Sequence[str]) -> "SavedTraining":
-        """A copy with parameters' names instead of the numbers of format 1, which counts them in this order.
-
-        Raises:
-            DamagedError: If a number belongs to no parameter.
-        """
-        tensors = {}
-        for key, tensor in self.tensors.items():
-            kind, _, number = key.rpartition("/")
-            if f"{kind}/" in (EXP_AVG, EXP_AVG_SQ):
-                if int(number) >= len(names):
-                    raise DamagedError("its optimizer has moments for more parameters than the model has")
-                key = f"{kind}/{names[int(number)]}"
-            tensors[key] = tensor
-        return replace(self, tensors=tensors, is_format_1=False)
 
 
 def tensors_bytes(saved: SavedTraining) -> bytes:
@@ -66,20 +47,12 @@ def tensors_bytes(saved: SavedTraining) -> bytes:
 
 
 def values_bytes(saved: SavedTraining) -> bytes:
-    """The plain values as JSON.
-
-    Raises:
-        TypeError: If JSON has no such type.
-    """
+    """The plain values as JSON."""
     return (json.dumps(saved.values, indent=1) + "\n").encode()
 
 
 def read_training_state(tensors: bytes, values: bytes) -> SavedTraining:
-    """The training state from the output of `tensors_bytes` and `values_bytes`.
-
-    Raises:
-        DamagedError: If either is anything else.
-    """
+    """The training state from the output of `tensors_bytes` and `values_bytes`."""
     return SavedTraining(_parse_values(values), _parse_tensors(tensors))
 
 

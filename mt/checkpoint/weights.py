@@ -1,7 +1,6 @@
 """The weights of a checkpoint: written and read as safetensors, held open, and averaged.
 
-Reading executes nothing. The checksum guards against accidents; the other checks guard against somebody who
-has adapted the checksums.
+Reading executes nothing. The checksum guards against accidents; names, shapes and values are checked too.
 """
 
 import io
@@ -45,12 +44,8 @@ class HeldCheckpoint:
     """The open file of its weights."""
 
     def model_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of each weight, by its name, from the header of the file alone; not verified.
-
-        Raises:
-            DamagedError: If there is no header as `model_bytes` writes it.
-        """
-        with explain_unreadable(MODEL), _explain_forgery():
+        """The shape of each weight, by its name, from the header of the file alone; not verified."""
+        with explain_unreadable(MODEL), _explain_malformed():
             self.weights.seek(0)
             header = _header(self.weights)
             shapes = {
@@ -59,22 +54,13 @@ class HeldCheckpoint:
             return shapes | {name: shapes[first] for name, first in _other_names(header).items()}
 
     def load_model(self) -> dict[str, Tensor]:
-        """Its weights by name, on the CPU, verified.
-
-        Raises:
-            DamagedError: If they are not what was saved, or not finite.
-        """
+        """Its weights by name, on the CPU, verified."""
         return read_model(self.weights, self.checkpoint)
 
 
 @contextmanager
 def open_checkpoint(folder: Path) -> Iterator[HeldCheckpoint]:
-    """Open record and weights of the checkpoint in ``folder``, for the length of a ``with``.
-
-    Raises:
-        VanishedError: If the folder is missing, or was replaced before both were open.
-        DamagedError: If the record or the weights are missing, or the record is not what was saved.
-    """
+    """Open record and weights of the checkpoint in ``folder``, for the length of a ``with``."""
     with opened_folder(folder) as opened:
         with unless_vanished(folder, opened), explain_unreadable(MODEL):
             weights = open_regular(Path(MODEL), folder=opened)
@@ -96,9 +82,6 @@ def model_bytes(model: Mapping[str, Tensor]) -> bytes:
     """A state dict in the safetensors format.
 
     A tensor with several names, such as a tied embedding, is written once; its other names are in the header.
-
-    Raises:
-        RuntimeError: If two different tensors share memory, which the format cannot express.
     """
     first_name: dict[tuple[object, ...], str] = {}
     tensors: dict[str, Tensor] = {}
@@ -122,9 +105,6 @@ def read_model(file: BinaryIO, checkpoint: Checkpoint) -> dict[str, Tensor]:
     Args:
         file: The open file, which is read once: the bytes that are verified are the bytes that are parsed.
         checkpoint: The checkpoint that it belongs to.
-
-    Raises:
-        DamagedError: If it is not what was saved, not a model, or has weights that are NaN or infinite.
     """
     with explain_unreadable(MODEL):
         file.seek(0)
@@ -134,12 +114,8 @@ def read_model(file: BinaryIO, checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 
 def parse_model(content: bytes) -> dict[str, Tensor]:
-    """The state dict in the verified content of a model's file.
-
-    Raises:
-        DamagedError: If it is not a model, or has weights that are NaN or infinite.
-    """
-    with _explain_forgery():
+    """The state dict in the verified content of a model's file."""
+    with _explain_malformed():
         other_names = _other_names(_header(io.BytesIO(content)))
         tensors: dict[str, Tensor] = safetensors.torch.load(content)
         for name in tensors:
@@ -157,9 +133,6 @@ def mean_of(models: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
     Args:
         models: Weights by name. They are read one after another, so that only two are in memory at a time.
-
-    Raises:
-        ValueError: If there are none, or names or shapes differ.
     """
     sums: dict[str, Tensor] = {}
     dtypes: dict[str, torch.dtype] = {}
@@ -202,7 +175,7 @@ def _is_finite(tensor: Tensor) -> bool:
 
 
 @contextmanager
-def _explain_forgery() -> Iterator[None]:
+def _explain_malformed() -> Iterator[None]:
     try:
         yield
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -3,11 +3,9 @@
 Each command imports what it needs when it is called, so that ``mt --help`` does not wait for torch.
 """
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 import mt
 from mt.cli.attention import attention
@@ -26,33 +24,8 @@ from mt.cli.train import train
 from mt.cli.translate import translate
 from mt.cli.usage import Command
 
-
-class Program(TyperGroup):
-    """The group of all commands. Its zsh completion replaces zsh's own for the `mt` of magnetic tapes."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options before the command; those that install completion end the program."""
-        installs = "--install-completion" in args
-        try:
-            return super().parse_args(ctx, args)
-        finally:
-            if installs:
-                _prefer_ours_in_zsh()
-
-
-def _prefer_ours_in_zsh() -> None:
-    """Load our completion when zsh starts, after ``compinit``, which finds zsh's own ``_mt`` first."""
-    script, settings = Path.home() / ".zfunc" / "_mt", Path.home() / ".zshrc"
-    line = "source ~/.zfunc/_mt"
-    if script.is_file() and settings.is_file() and line.encode() not in settings.read_bytes():
-        # Append only, so that nothing in the file can be lost.
-        with settings.open("a", encoding="utf-8") as file:
-            file.write(f"\n{line}\n")
-
-
 app = typer.Typer(
     name="mt",
-    cls=Program,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -172,11 +172,7 @@ class _Pairs(NamedTuple):
 def _read(
     sentences: list[str] | None, file: Path | None, target: list[str] | None, target_column: bool
 ) -> _Pairs:
-    """The input: sentences, the lines of a file, or the lines of standard input.
-
-    Raises:
-        DataError: If the input cannot be read, or sentences and translations do not match in number.
-    """
+    """The input: sentences, the lines of a file, or the lines of standard input."""
     if sentences and file:
         raise DataError("give sentences or --file, not both.")
     refuse_run_as_sentence(sentences)
@@ -226,11 +222,7 @@ def _refuse_too_many(made: Format, num_sentences: int) -> None:
 
 
 def _heads(text: str) -> "Heads":
-    """The heads of a picture: ``mean``, ``all``, or a number, counted from 1.
-
-    Raises:
-        ConfigError: If it is something else.
-    """
+    """The heads of a picture: ``mean``, ``all``, or a number, counted from 1."""
     named: dict[str, Heads] = {"mean": "mean", "all": "all"}
     if text in named:
         return named[text]

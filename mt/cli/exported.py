@@ -25,9 +25,6 @@ def find_exported(
 
     The kind of folder decides: our own search cannot read an exported folder, and CTranslate2 cannot read
     a run.
-
-    Raises:
-        ConfigError: If ``--engine`` does not match the folder, or an option is for runs only.
     """
     from mt.inference.exported_folder import is_exported
 
@@ -61,9 +58,6 @@ def refuse_options_of_runs(path: Path, options: Mapping[str, bool]) -> None:
     Args:
         path: The folder.
         options: Options that only runs have, and whether each is given.
-
-    Raises:
-        ConfigError: If one is.
     """
     for flag, is_given in options.items():
         if is_given:
@@ -73,11 +67,7 @@ def refuse_options_of_runs(path: Path, options: Mapping[str, bool]) -> None:
 
 
 def load_exported(path: Path, device: str) -> "TextSearch":
-    """Load the folder with CTranslate2.
-
-    Raises:
-        MtError: If the package is not installed, or the folder cannot be used.
-    """
+    """Load the folder with CTranslate2."""
     with extra("ctranslate2"):
         from mt.inference import ctranslate2_engine
 

@@ -16,9 +16,6 @@ def extra(name: str, *packages: str) -> Iterator[None]:
     Args:
         name: The extra.
         packages: The packages of the extra that are imported; by default one with the name of the extra.
-
-    Raises:
-        ConfigError: If a package is not installed.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Terminal output: logs beside progress bars, escaped control characters, and a stderr that may be closed."""
+"""Terminal output: logs beside progress bars, escaped control characters, a stderr that may be lost."""
 
 import contextlib
 import io
@@ -11,20 +11,14 @@ from typing import Any
 from mt import processes
 from mt.display import show_only_errors, show_progress_bars, terminal_width, visible
 
-STDIN, STDOUT, STDERR = 0, 1, 2
+STDIN, STDERR = 0, 2
 
 
 def survive_losing_stderr() -> None:
     """From now on drop what stderr does not accept, because its terminal, pipe or device is closed or full.
 
-    A closed descriptor 0, 1 or 2 is opened on the null device, so that no file of ours gets that number
-    and receives what is written to stderr. If stdout is closed, what is written to it is dropped.
+    A run whose terminal is gone still has to say that it stops, and to be saved.
     """
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STDERR:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
-    if sys.stdout is None:  # Python does this if it is closed.
-        sys.stdout = io.TextIOWrapper(io.FileIO(STDOUT, "w", closefd=False), encoding="utf-8")
     # Unless something else, such as a test, has replaced the stream that Python made.
     if sys.stderr is sys.__stderr__:
         raw = _Forgiving(STDERR, "w", closefd=False)
@@ -60,7 +54,7 @@ def show_logs() -> None:
 
 def escape_on_terminal() -> None:
     """From now on escape control characters on stdout if it is a terminal; files and pipes get every byte."""
-    if sys.stdout is not None and sys.stdout.isatty():
+    if sys.stdout.isatty():
         raw = io.FileIO(sys.stdout.fileno(), "w", closefd=False)
         sys.stdout = _Visible(io.BufferedWriter(raw), encoding="utf-8", line_buffering=True)
 

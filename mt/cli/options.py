@@ -31,11 +31,7 @@ def is_run(argument: str) -> bool:
 
 
 def refuse_run_as_sentence(sentences: list[str] | None) -> None:
-    """Check that no run is given in place of a sentence, which the newest run would then translate.
-
-    Raises:
-        ConfigError: If one is; the message shows the option for it.
-    """
+    """Check that no run is given in place of a sentence, which the newest run would then translate."""
     if (run := next(filter(is_run, sentences or ()), None)) is not None:
         raise ConfigError(f"{run} is a run, not a sentence: give it with --run {shlex.quote(run)}.")
 
@@ -293,11 +289,7 @@ def find_ensemble(paths: list[Path] | None) -> "list[RunDirectory]":
 def choose_beam(
     size: int, length_penalty: float, length_normalization: "LengthNormalization"
 ) -> "Beam | None":
-    """The beam search that the options describe; None is greedy search.
-
-    Raises:
-        ConfigError: If they set the length normalization, which greedy search does not use.
-    """
+    """The beam search that the options describe; None is greedy search."""
     if size == 1:
         if (length_penalty, length_normalization) != (1.0, "gnmt"):
             raise ConfigError("--length-penalty and --length-normalization need beam search: add --beam 5.")
@@ -319,11 +311,7 @@ def choose_strategy(
     top_p: float,
     seed: int,
 ) -> "Sampling | Beam | None":
-    """The decoding strategy that the options describe; None is greedy search.
-
-    Raises:
-        ConfigError: If they contradict each other.
-    """
+    """The decoding strategy that the options describe; None is greedy search."""
     if sample and beam > 1:
         raise ConfigError("--sample and --beam are mutually exclusive: give one of them.")
     if not sample and (temperature, top_k, top_p, seed) != (1.0, 0, 1.0, 1):
@@ -341,11 +329,7 @@ def choose_strategy(
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a duration such as 90s, 45m, 3h50m or 1d2h.
-
-    Raises:
-        ConfigError: If it has another form, is zero, or more than 36,500 days.
-    """
+    """Seconds of a duration such as 90s, 45m, 3h50m or 1d2h."""
     match = re.fullmatch(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?", text, re.ASCII)
     seconds = (
         sum(int(count or 0) * unit for count, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))

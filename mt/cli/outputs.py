@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 
 def refuse_missing_folder(file: Path | None) -> None:
-    """Check early that the folder of ``file``, which is written at the end, exists.
-
-    Raises:
-        ConfigError: If it does not, or ``file`` is a folder itself.
-    """
+    """Check early that the folder of ``file``, which is written at the end, exists."""
     if file is not None and not file.parent.is_dir():
         raise ConfigError(
             f"there is no folder {file.parent} to put {file.name} into: create it, or choose another."
@@ -32,9 +28,6 @@ def refuse_overwriting(out: Path | None, *inputs: Path | None, data: str | None 
         out: The file that will be written.
         inputs: Runs, checkpoints, and files; None where an option is not given.
         data: Another corpus in the languages of the runs, as given to ``--data``.
-
-    Raises:
-        ConfigError: If it does.
     """
     # A terminal may be both input and output; only a regular file is replaced.
     if out is None or not out.is_file():

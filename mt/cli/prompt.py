@@ -80,11 +80,7 @@ class Prompt:
         self._next_line = 1
 
     def run(self) -> NoReturn:
-        """Read and translate lines until the end of the input, or until ``:quit``.
-
-        Raises:
-            typer.Exit: At the end.
-        """
+        """Read and translate lines until the end of the input, or until ``:quit``."""
         print(INVITATION, file=sys.stderr)
         if isinstance(sys.stdin, io.TextIOWrapper):
             sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")

@@ -189,11 +189,7 @@ def _constraints(min_length: int, no_repeat_ngram: int) -> "Constraints":
 
 
 def _refuse_long_prefix(search: Search, prefix: str) -> None:
-    """Check that the prefix of all lines is not too long, because then each line would be a bad one.
-
-    Raises:
-        ConfigError: If it is.
-    """
+    """Check that the prefix of all lines is not too long, because then each line would be a bad one."""
     try:
         search([""], prefixes=[prefix])
     except LinesError as error:

@@ -2,7 +2,6 @@
 
 import inspect
 import itertools
-from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -51,23 +50,17 @@ class Command(TyperCommand):
         super().__init__(*args, help=_unwrapped(help or ""), **more)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments.
-
-        Raises:
-            ConfigError: If they are wrong and the right ones can be suggested, or there is no current folder.
-        """
+        """Read the arguments; what to write instead is said where it can be guessed."""
         if self.name == "init":
             args = _with_recipe_name(args)
         given = list(args)
         try:
-            rest = super().parse_args(ctx, args)
+            return super().parse_args(ctx, args)
         except Exception as error:
             # The classes of these errors differ between versions of typer.
             if hasattr(error, "format_message") and (meant := self._meant(given, error)):
                 raise ConfigError(meant) from error
             raise
-        _refuse_removed_folder()
-        return rest
 
     def _meant(self, args: list[str], error: Any) -> str | None:
         """The message for arguments that were refused, if the right ones can be suggested."""
@@ -112,21 +105,6 @@ class Command(TyperCommand):
 
     def _flags(self) -> set[str]:
         return {flag for parameter in self.params for flag in parameter.opts}
-
-
-def _refuse_removed_folder() -> None:
-    """Check that the current folder exists: without one, some libraries abort.
-
-    Raises:
-        ConfigError: If it was removed.
-    """
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        raise ConfigError(
-            "the current folder was removed, perhaps to be made again. Change to one that exists: "
-            'cd "$PWD" goes to the new one.'
-        ) from None
 
 
 def _unwrapped(help: str) -> str:

@@ -92,7 +92,6 @@ class Config(Section):
                 f"({training.guided_alignment:g}) cannot be combined, because tokens are aligned once, and "
                 "each epoch would have others. Set one of them to 0."
             )
-        self._check_directions()
         if schedule.kind == "cosine" and (training.max_steps or 0) > (schedule.total_steps or 0):
             raise ValueError(
                 f"training.max_steps ({training.max_steps}) is greater than schedule.total_steps "
@@ -106,19 +105,3 @@ class Config(Section):
                 "training.max_target_tokens, training.max_minutes or validation.patience."
             )
         return self
-
-    def _check_directions(self) -> None:
-        training = self.training
-        if not training.bidirectional_epochs:
-            return
-        if not self.tokenizer.shared:
-            raise ValueError(
-                f"training.bidirectional_epochs ({training.bidirectional_epochs}) needs tokenizer.shared: "
-                "true, because each language is read in some pairs and written in others."
-            )
-        if training.guided_alignment:
-            raise ValueError(
-                f"training.bidirectional_epochs ({training.bidirectional_epochs}) and "
-                f"training.guided_alignment ({training.guided_alignment:g}) cannot be combined, because "
-                "words are aligned in one direction only. Set one of them to 0."
-            )

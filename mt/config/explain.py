@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from mt.config.config import Config
 from mt.config.located_yaml import MAX_DIGITS, KeyPath, Place, one_short_line, plain_scalar
+from mt.config.removed import why_removed
 from mt.config.synonyms import meaning_of, place_of, remedies_for
 from mt.errors import ConfigError
 
@@ -90,7 +91,9 @@ def choices(field: FieldInfo) -> tuple[str, ...]:
 
 
 def unknown_key(path: KeyPath) -> str:
-    """The sentence for a key that the config does not have, with the key that was probably meant."""
+    """The sentence for a key that the config does not have: why it has gone, or what was probably meant."""
+    if removed := why_removed(path):
+        return removed
     *parents, key = path
     known = f"unknown key '{one_short_line('.'.join(path))}'."
     homes = [name for name, fields in SECTIONS.items() if key in fields]

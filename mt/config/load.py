@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from mt.arguments import require_strings
 from mt.config.config import Config
 from mt.config.explain import SECTIONS, explain, takes_text, unknown_key
 from mt.config.located_yaml import KeyPath, Place, one_short_line, read_yaml
+from mt.config.removed import ignore_removed
 from mt.config.synonyms import remedies_for
 from mt.errors import ConfigError, Remedy
 from mt.regular_files import read_text
@@ -36,9 +36,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, label: str =
     Raises:
         ConfigError: If the file or an override cannot be used; its message lists everything that is wrong,
             one error per line.
-        TypeError: If ``overrides`` is not a sequence of strings.
     """
-    require_strings(overrides=overrides)
     path = Path(path)
     value, places = read_yaml(_read(path), lambda line: f"{path}, line {line}")
     if value is None:
@@ -55,7 +53,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, label: str =
     for override in overrides:
         _apply(override, sections, places, f"{label} {one_short_line(override)}")
     try:
-        return Config.model_validate(sections)
+        return Config.model_validate(ignore_removed(sections))
     except ValidationError as error:
         raise explain(error, places, str(path)) from error
 

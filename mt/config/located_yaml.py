@@ -83,9 +83,6 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
 
     Returns:
         The value, and the place of each value by its key path, in the order of the text.
-
-    Raises:
-        ConfigError: If ``text`` is not YAML, has a key twice, is nested too deeply, or uses anchors or tags.
     """
     if not _DIFFERENTLY_READ.search(text):
         reader = _Reader(text, where, _FAST_LOADER)

@@ -14,11 +14,7 @@ _KEYS = ("weight", "name", "revision", "src", "tgt", "columns", "delimiter", "nu
 
 
 def parse_columns(columns: str) -> tuple[str, str]:
-    """The source's and the target's column: two names, or two numbers, counted from 1.
-
-    Raises:
-        ValueError: If ``columns`` is something else; the message is for the user.
-    """
+    """The source's and the target's column: two names, or two numbers, counted from 1."""
     parts = [part.strip() for part in columns.split(",")]
     if len(parts) != 2 or not all(parts) or parts[0] == parts[1]:
         raise ValueError(
@@ -48,11 +44,7 @@ class MixedSource(NamedTuple):
 
 
 def parse_mix(mix: str) -> list[MixedSource]:
-    """The sources of ``data.mix``, which are on separate lines or separated by semicolons.
-
-    Raises:
-        ValueError: If a line cannot be understood; the message is for the user.
-    """
+    """The sources of ``data.mix``, which are on separate lines or separated by semicolons."""
     return [_parse_line(line.strip()) for line in re.split(r"[\n;]", mix) if line.strip()]
 
 

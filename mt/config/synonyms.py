@@ -67,9 +67,6 @@ _NAMES = {
     "gradient_accumulation gradient_accumulation_steps accum_count update_freq batch_multiplier "
     "optimizer_delay",
     "training.label_smoothing": "smoothing label_smooth label_smoothing_factor eps_ls",
-    "training.simcut": "simcut_alpha",
-    "training.simcut_share": "simcut_p p_cut cutoff cutoff_rate",
-    "training.bidirectional_epochs": "bidirectional bidirectional_steps bidirectional_start",
     "training.adam_beta1 and training.adam_beta2": "betas adam_betas",
     "training.adam_beta1": "beta1",
     "training.adam_beta2": "beta2",

@@ -76,17 +76,8 @@ class TrainingConfig(Section):
     r_drop: float = Field(default=0.0, ge=0, lt=_TOO_LARGE)
     """Weight of the R-Drop loss (Liang et al. 2021), such as 5; doubles the time of a step; 0: off."""
 
-    simcut: float = Field(default=0.0, ge=0, lt=_TOO_LARGE)
-    """Weight of the SimCut loss (Gao et al. 2022), such as 3; as slow as R-Drop; 0: off."""
-
-    simcut_share: float = Field(default=0.05, gt=0, lt=1)
-    """With simcut: fraction of tokens on both sides whose embedding is zeroed in the second pass."""
-
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Fraction of BPE merges skipped in training (Provilkov et al. 2020), such as 0.1; 0: off."""
-
-    bidirectional_epochs: int = Field(default=0, ge=0)
-    """Initial epochs that train both directions, each pair in one of them (Ding et al. 2021); 0: off."""
 
     muon: bool = False
     """Update the layers' matrices with Muon (Jordan et al. 2024): slower steps, but fewer are needed."""
@@ -126,15 +117,6 @@ class TrainingConfig(Section):
 
     log_every_steps: int = Field(default=20, ge=1, json_schema_extra=MAY_CHANGE)
     """Steps between log entries, which are also the points of the training curves."""
-
-    @model_validator(mode="after")
-    def _check_passes(self) -> Self:
-        if self.r_drop and self.simcut:
-            raise ValueError(
-                f"training.r_drop ({self.r_drop:g}) and training.simcut ({self.simcut:g}) each compare two "
-                "passes, in different ways. Set one of them to 0."
-            )
-        return self
 
 
 class ValidationConfig(Section):

@@ -48,9 +48,6 @@ def options_to_yaml(name: str | None) -> str:
 
     Args:
         name: A section, an option such as ``schedule.kind`` or ``kind``, or None for all.
-
-    Raises:
-        ConfigError: If there is no such section or option; the message names a similar one.
     """
     found = {
         section: {

@@ -14,7 +14,6 @@ from torch.utils.tensorboard import SummaryWriter
 
 import mt
 from mt import distributed, processes
-from mt.arguments import refuse_single_string, require_instance
 from mt.atomic_files import write_output, write_text_atomically
 from mt.checkpoint.record import MODEL, Checkpoint
 from mt.config.config import Config
@@ -22,7 +21,6 @@ from mt.config.load import load_config
 from mt.data.sources.source import Split
 from mt.device import PrecisionName, choose_device
 from mt.display import markdown_table, markdown_text, progress_bar, visible
-from mt.errors import RunError
 from mt.evaluation.analysis import Analysis, ScoredSentence, analyse_translations, worst_sentences
 from mt.evaluation.record import (
     OtherCheckpoint,
@@ -135,11 +133,7 @@ def run_evaluation(
     Raises:
         MtError: If the run, the checkpoint or the corpus cannot be used, or a reference is empty.
         SystemExit: In all processes except the first, once the sentences are translated.
-        TypeError: If ``beam`` is not a `Beam`, or ``others`` is a single string.
     """
-    if beam is not None:
-        require_instance(Beam, beam=beam)
-    refuse_single_string(others=others)
     run, other_runs = as_run(run).require(), [as_run(other) for other in others]
     # Check first for what would keep the results from being written.
     refuse_bad_seed()
@@ -309,13 +303,8 @@ def show_in_tensorboard(evaluation: Evaluation, run: RunDirectory) -> None:
 
     They are in a separate folder, which TensorBoard shows as a separate run, so that resumed training does
     not touch them. Evaluating the same setting again replaces them.
-
-    Raises:
-        RunError: If a link leads out of the run directory.
     """
     folder = run.evaluation_dir(evaluation.setting)
-    if folder.resolve() != run.path.resolve() / folder.relative_to(run.path):
-        raise RunError(f"{folder} leads through a link out of the run directory: remove the link.")
     for old in folder.glob("events.out.tfevents.*"):
         old.unlink(missing_ok=True)  # Another process may evaluate the same setting.
     step = evaluation.step

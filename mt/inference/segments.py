@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TypeVar
 
-from mt.arguments import require_strings
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import counted
 from mt.errors import LinesError
@@ -89,9 +88,7 @@ def read_segments(
 
     Raises:
         LinesError: If a prefix is too long, or a sentence is too long and ``refuse_long``.
-        TypeError: If ``texts`` or ``prefixes`` is not a sequence of strings.
     """
-    require_strings(texts=texts, prefixes=prefixes)
     prefix_tokens = prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
     too_long = {
         line: f"line {line} has a prefix of {counted(len(prefix), 'token')}, but a translation may have at "

@@ -10,7 +10,6 @@ from typing import TypedDict, Unpack
 import torch
 
 from mt import distributed, processes
-from mt.arguments import require_instance
 from mt.data.batches.batch import pad
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import SearchPrecision, overflow_remedy, split_on_out_of_memory
@@ -147,12 +146,9 @@ class TextSearch:
                 logits are NaN or infinite; if a prefix is too long; if a line must be split and ``num_best``
                 is more than 1.
             ConfigError: If the minimum length is more than the model, or ``max_length``, permits.
-            TypeError: If ``texts`` or ``prefixes`` is not a sequence of strings, or ``constraints`` are not
-                `Constraints`.
             ValueError: If ``num_best`` is below 1 or ``max_length`` below 0, if the numbers of prefixes and
                 lines differ, or if ``constraints`` have prefixes.
         """
-        require_instance(Constraints, constraints=constraints)
         if num_best < 1 or (max_length or 0) < 0:
             raise ValueError(
                 f"num_best must be at least 1 and max_length at least 0, not {num_best} and {max_length}"

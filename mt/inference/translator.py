@@ -7,7 +7,6 @@ from typing import Self
 
 import torch
 
-from mt.arguments import refuse_single_string, require_instance, require_pairs
 from mt.config.config import Config
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import (
@@ -122,11 +121,7 @@ class Translator(TextSearch):
             DeviceError: If this machine has no such device, or the device does not support that precision.
             ConfigError: If there is a dictionary, but a model has not learnt to copy words.
             DataError: If two entries of the dictionary contradict each other.
-            TypeError: If ``others`` is a single string, or ``dictionary`` is not a mapping.
         """
-        refuse_single_string(others=others)
-        if dictionary is not None:
-            require_instance(Mapping, dictionary=dictionary)
         device = choose_device(device)
         keep_freed_memory()
         first, *rest = load_ensemble([as_run(each) for each in (run, *others)], checkpoint)
@@ -175,9 +170,7 @@ class Translator(TextSearch):
         Raises:
             LinesError: If a side is too long for the model, a pair does not fit into memory, or a
                 log-probability is NaN or infinite.
-            TypeError: If ``pairs`` is not a sequence of pairs of strings.
         """
-        require_pairs(pairs=pairs)
         sources, targets = (
             [[token.id for token in tokens] for tokens in reader.read_batch(texts)]
             for reader, texts in (

@@ -132,9 +132,6 @@ def fit_into(room: Room, config: Config, sample: CorpusSample) -> Plan:
     """Complete a config whose data and tokenizer are fixed, so that its run ends within the budget.
 
     The settings are chosen twice: by the pace of the run that was timed for the room, then by their own.
-
-    Raises:
-        ConfigError: If the budget is too small for a run.
     """
     seconds = LEAST_TIMED_SECONDS
     if room.minutes is not None:

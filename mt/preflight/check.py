@@ -19,7 +19,6 @@ from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import (
     Pace,
     forecast,
-    warn_of_directions,
     warn_of_disk,
     warn_of_other_work,
     warn_of_schedule,
@@ -56,11 +55,7 @@ MOST_TIMED_SECONDS = 12.0
 
 
 def preflight(config: Config, run: RunDirectory) -> Iterator[CheckSection]:
-    """Report, section by section, what training with ``config`` in ``run`` will be like.
-
-    Raises:
-        MtError: If training could not begin, or could not save its first checkpoint.
-    """
+    """Report, section by section, what training with ``config`` in ``run`` will be like."""
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     yield _config_section(config, run, device, precision)
@@ -214,7 +209,6 @@ def _run_section(
         *busy,
         *([r_drop] if r_drop else []),
         *warn_of_schedule(config, expected),
-        *warn_of_directions(config, expected),
         *warn_of_validation(config, expected),
         *warn_of_disk(needed, free, str(run.path)),
     ]

@@ -7,7 +7,6 @@ from typing import Self
 
 from mt.config.config import Config
 from mt.config.training import ScheduleConfig
-from mt.data.batches.stream import short_of_one_direction
 from mt.display import counted, size
 from mt.preflight.rule import FEW_WORDS, MOST_UNKNOWN_OF_FEW
 from mt.training.schedule import learning_rate
@@ -193,12 +192,6 @@ def warn_of_schedule(config: Config, run: Forecast) -> Iterator[str]:
         )
     if schedule.kind == "cosine":
         yield from _warn_of_cosine(schedule, config.model.d_model, run)
-
-
-def warn_of_directions(config: Config, run: Forecast) -> Iterator[str]:
-    """Warn about a bidirectional start that leaves hardly any of the run for the intended direction."""
-    if run.is_certain and (found := short_of_one_direction(config, run.num_epochs)):
-        yield found
 
 
 def _warn_of_cosine(schedule: ScheduleConfig, d_model: int, run: Forecast) -> Iterator[str]:

@@ -93,12 +93,7 @@ def propose_config(
     delimiter: Delimiter = "auto",
     budget: Budget = OPEN,
 ) -> str:
-    """A commented config for the corpus at ``path``, with a summary of the corpus and the run at the top.
-
-    Raises:
-        ConfigError: If ``columns`` are not two, or the budget is too small.
-        DataError: If there is no such corpus, or it cannot be used.
-    """
+    """A commented config for the corpus at ``path``, with a summary of the corpus and the run at the top."""
     try:
         parse_columns("src,tgt" if columns is None else columns)
     except ValueError as error:

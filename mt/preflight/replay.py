@@ -71,9 +71,6 @@ def replay(run: RunDirectory, file: Path, *, checkpoint: str | None, device: tor
         checkpoint: The checkpoint with the weights: best, latest, or a name. None is the newest one before
             the skipped step, or the latest if training has removed it.
         device: Where to compute.
-
-    Raises:
-        MtError: If the run, the checkpoint or the file cannot be used.
     """
     store = CheckpointStore(run.checkpoints_dir)
     trained = load_model(run, checkpoint or LATEST)

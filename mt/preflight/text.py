@@ -219,11 +219,7 @@ def vocabulary_section(config: Config, text: Text) -> CheckSection:
 
 
 def length_section(config: Config, text: Text) -> tuple[EncodedPairs, CheckSection]:
-    """The training pairs, and the lengths of sentences.
-
-    Raises:
-        DataError: If no pair is left, or none for the validation loss that the run needs.
-    """
+    """The training pairs, and the lengths of sentences."""
     max_length = config.data.max_length
     everything, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
     pairs, dropped = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)

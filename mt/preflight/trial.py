@@ -153,11 +153,7 @@ def measure_size(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokeni
 
 
 def refuse_too_large(size: ModelSize, device: torch.device) -> None:
-    """Refuse a model that cannot be trained, whatever the size of its batches.
-
-    Raises:
-        TrainingError: If it does not fit into memory with its gradients and what is saved with it.
-    """
+    """Refuse a model that cannot be trained, whatever the size of its batches."""
     needed, free = size.saved_bytes + FLOAT_BYTES * size.num_parameters, free_memory(device)
     if free is not None and needed > free:
         kept = "gradients, moments and moving average" if size.num_averages else "gradients and moments"
@@ -191,11 +187,7 @@ class Trial:
         self._device = model.output.weight.device
 
     def take_largest_step(self, stream: BatchStream, largest: Sequence[Indices]) -> LargestStep:
-        """Train on these batches of the first epoch as the micro-batches of one step.
-
-        Raises:
-            TrainingError: If not even a single pair fits into memory.
-        """
+        """Train on these batches of the first epoch as the micro-batches of one step."""
         # A first step on a single pair allocates what persists: gradients, moments, library buffers.
         generator = np.random.default_rng(self._config.training.seed)
         self._train_state.step([stream.batch_of(largest[0][:1], 0, generator)])

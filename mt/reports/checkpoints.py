@@ -157,7 +157,7 @@ def _measure(folder: Path, part: str) -> tuple[int, int]:
 
 
 def read_counters(checkpoint: Checkpoint) -> Counters | None:
-    """Where training was when this checkpoint was saved; None for an average, and for format 1.
+    """Where training was when this checkpoint was saved; None for an average.
 
     Raises:
         DamagedError: If they are not what was saved.

@@ -197,7 +197,7 @@ def _state(
 def _position(newest: Point, checkpoints: Checkpoints | None) -> Counters:
     """Where a run is by its newest metrics; ``checkpoints`` are those that it would resume from.
 
-    This is for a run in training, and for one whose newest checkpoint does not say, as in format 1.
+    This is for a run in training, and for one without a checkpoint.
     """
     latest = checkpoints.latest if checkpoints else None
     return Counters(

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mt.arguments import require_integers
 from mt.masks import padding_mask
 
 
@@ -15,7 +14,6 @@ class Constraints:
 
     Raises:
         ValueError: If a number is below 0.
-        TypeError: If it is not an integer.
     """
 
     min_length: int = 0
@@ -27,7 +25,6 @@ class Constraints:
     have theirs as text (`mt.inference.text_search`)."""
 
     def __post_init__(self) -> None:
-        require_integers(min_length=self.min_length, no_repeat_ngram=self.no_repeat_ngram)
         if min(self.min_length, self.no_repeat_ngram) < 0:
             raise ValueError(
                 "min_length and no_repeat_ngram must be 0 or above, "

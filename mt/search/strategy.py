@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import get_args
 
-from mt.arguments import require_integers
 from mt.search.hypothesis import LengthNormalization
 
 LARGEST_SEED = 2**32 - 1
@@ -18,7 +17,6 @@ class Beam:
     Raises:
         ValueError: If ``size`` is below 1, ``length_penalty`` is not a finite number of at least 0, or
             ``length_normalization`` is unknown.
-        TypeError: If ``size`` is not an integer.
     """
 
     size: int
@@ -29,7 +27,6 @@ class Beam:
     """See `mt.search.hypothesis.normalised_score`."""
 
     def __post_init__(self) -> None:
-        require_integers(size=self.size)
         if self.size < 1:
             raise ValueError(f"size must be at least 1, not {self.size}")
         if not 0 <= self.length_penalty < math.inf:
@@ -49,7 +46,6 @@ class Sampling:
     Raises:
         ValueError: If ``temperature`` is not a finite number above 0, ``seed`` is not from 0 to
             `LARGEST_SEED`, ``top_k`` is below 0, or ``top_p`` is not above 0 and at most 1.
-        TypeError: If ``seed`` or ``top_k`` is not an integer.
     """
 
     temperature: float = 1.0
@@ -64,7 +60,6 @@ class Sampling:
     (Holtzman et al. 2020), after temperature and top-k; 1 samples from all."""
 
     def __post_init__(self) -> None:
-        require_integers(seed=self.seed, top_k=self.top_k)
         if not 0 < self.temperature < math.inf:
             raise ValueError(f"temperature must be a finite number above 0, not {self.temperature}")
         if not 0 <= self.seed <= LARGEST_SEED:

@@ -18,10 +18,6 @@ def average_checkpoints(run: RunDirectory, number: int, *, best: bool) -> Checkp
 
     If there are fewer, all of them are averaged. An older checkpoint that is only kept because it is the best
     is not one of the last.
-
-    Raises:
-        RunError: If there is no such run, or it is being trained and might remove the checkpoints.
-        CheckpointError: If there are too few checkpoints for an average, or one is damaged.
     """
     run.require()
     store = CheckpointStore(run.checkpoints_dir)

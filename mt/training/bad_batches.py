@@ -68,11 +68,7 @@ def keep_bad_batch(
 
 
 def read_bad_batch(file: Path, *, src_vocab_size: int, tgt_vocab_size: int, max_length: int) -> BadBatch:
-    """Read a file written by `keep_bad_batch`.
-
-    Raises:
-        DataError: If the file cannot be read, is not such a file, or does not match vocabularies and length.
-    """
+    """Read a file written by `keep_bad_batch`."""
     try:
         text = read_bytes(file, max_bytes=MAX_BYTES)
     except OSError as error:

@@ -33,13 +33,7 @@ class Origin:
 
 
 def find_origin(path: Path, new: RunDirectory, config: Config) -> Origin:
-    """The checkpoint in the folder ``path``, from which ``new`` is to continue under ``config``.
-
-    Raises:
-        RunError: If ``path`` is not a checkpoint of a run, ``new`` exists already, or the checkpoint was
-            saved with another config or other tokenizers.
-        CheckpointError: If it is damaged, or an average.
-    """
+    """The checkpoint in the folder ``path``, from which ``new`` is to continue under ``config``."""
     folder = path.absolute()
     run = RunDirectory(folder.parent.parent)
     if folder.parent != run.checkpoints_dir or not run.exists:
@@ -63,11 +57,6 @@ def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
     """Create ``new`` as a copy of the run at ``origin`` as it was at that checkpoint, atomically.
 
     It has no metrics and curves of later steps, because it may be finished already under ``config``.
-
-    Raises:
-        CheckpointError: If the checkpoint is damaged.
-        RunError: If another process has created ``new`` since `find_origin`.
-        OSError: If the copy cannot be written.
     """
     path = new.path.resolve()  # "." has no name, and a link cannot be replaced by a folder.
     make_folder(path.parent)
@@ -136,11 +125,7 @@ def _copy_checkpoints(origin: Origin, store: CheckpointStore) -> None:
 
 
 def _verify(store: CheckpointStore, checkpoint: Checkpoint) -> None:
-    """Load all parts of a checkpoint, before it is copied.
-
-    Raises:
-        CheckpointError: If one is damaged.
-    """
+    """Load all parts of a checkpoint, before it is copied."""
     store.load_model(checkpoint)
     store.load_training_state(checkpoint)
 

@@ -187,18 +187,11 @@ class SavedValues(_Section):
 
 
 def read_values(saved: "SavedTraining", step: int) -> SavedValues:
-    """The plain values in the training state of a checkpoint of this step.
-
-    Raises:
-        DamagedError: If a value is missing, of another type, or impossible in training.
-    """
+    """The plain values in the training state of a checkpoint of this step."""
     counters = saved.values.get("state")
     if not isinstance(counters, dict):
         raise DamagedError("its training state has no counters")
-    defaults = Counters().to_dict()
-    if saved.is_format_1:
-        counters = defaults | counters
-    if counters.keys() != defaults.keys():
+    if counters.keys() != Counters().to_dict().keys():
         raise DamagedError("its training state has different counters from those of mt")
     try:
         values = SavedValues.model_validate({**saved.values, "state": counters})

@@ -22,9 +22,6 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
 
     Returns:
         Why the run is finished, in words, or None if it was interrupted; then it is saved and can be resumed.
-
-    Raises:
-        TrainingError: If too many steps in a row were skipped because their gradient was not finite.
     """
     config, counters = session.config, train_state.counters
     outcomes = _Outcomes(train_state, session)
@@ -124,11 +121,7 @@ class _Outcomes:
         self._unread = step
 
     def report(self) -> None:
-        """Wait for the newest step and report it, unless that was done already.
-
-        Raises:
-            TrainingError: If too many steps in a row were skipped.
-        """
+        """Wait for the newest step and report it, unless that was done already."""
         if self._unread is None:
             return
         step, self._unread = self._unread, None

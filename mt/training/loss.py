@@ -1,4 +1,4 @@
-"""The training objective: cross-entropy with label smoothing, R-Drop, SimCut, guided alignment."""
+"""The training objective: cross-entropy with label smoothing, R-Drop, guided alignment."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from mt.data.batches.batch import Batch
 from mt.masks import Mask
-from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
+from mt.special_tokens import PAD_ID
 from mt.transformer.linear import onednn_dtype, pad_outputs, pad_rows, product, projection, transposed_product
 from mt.transformer.transformer import Transformer
 
@@ -175,34 +175,9 @@ def r_drop_loss(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float
         losses[::2] += alpha / 2 * divergences
         return losses
 
-    return _projected_loss_of_both(hidden, weight, labels, row_losses)
-
-
-def simcut_loss(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, *, alpha: float) -> Tensor:
-    """Project both passes onto the vocabulary and sum the loss of SimCut over real tokens (Gao et al. 2022).
-
-    This is the cross-entropy of the first pass alone, plus ``alpha`` times the Kullback-Leibler divergence of
-    the second pass, which has cut embeddings, from the first. The gradient flows through both passes.
-    Arguments and result are those of `r_drop_loss`; the second pass is the cut one.
-    """
-
-    def row_losses(logits: Tensor, labels: Tensor, needs_gradient: bool) -> Tensor:
-        labels = labels[::2]
-        is_real = (labels != PAD_ID).to(logits.dtype)
-        both, log_total, gap = compare_passes(logits)
-        clean, cut, p, q = logits[::2], logits[1::2], both[::2], both[1::2]
-        of_label = clean.gather(-1, labels[:, None])[:, 0]
-        losses = log_total[::2] - (1 - smoothing) * of_label - smoothing * clean.mean(-1)
-        divergences = (p * gap).sum(-1)
-        if needs_gradient:
-            # The gradient in place, with the p of the cross-entropy included in the factor of p.
-            torch.mul(gap, alpha, out=clean)
-            clean.add_((1 - alpha * divergences)[:, None]).mul_(p).mul_(is_real[:, None])
-            subtract_target(clean, labels, is_real, smoothing)
-            torch.sub(q, p, out=cut).mul_((alpha * is_real)[:, None])
-        return is_real * (losses + alpha * divergences)
-
-    return _projected_loss_of_both(hidden, weight, labels, row_losses)
+    # Ordered by token, not by pass, so that a chunk has both passes of its tokens.
+    rows = hidden.transpose(0, 1).reshape(-1, hidden.size(-1))
+    return projected_loss(rows, weight, labels.repeat_interleave(2), row_losses)
 
 
 def compare_passes(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -219,32 +194,6 @@ def compare_passes(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     log_total = total.log()
     gap = (logits[::2] - logits[1::2]).sub_((log_total[::2] - log_total[1::2])[:, None])
     return both, log_total, gap
-
-
-def _projected_loss_of_both(hidden: Tensor, weight: Tensor, labels: Tensor, row_losses: RowLosses) -> Tensor:
-    """`projected_loss` for two passes ``(2, N, D)``, whose rows alternate in each chunk."""
-    # Ordered by token, not by pass, so that a chunk has both passes of its tokens.
-    rows = hidden.transpose(0, 1).reshape(-1, hidden.size(-1))
-    return projected_loss(rows, weight, labels.repeat_interleave(2), row_losses)
-
-
-def kept_in_two_passes(ids: Tensor, share: float) -> Tensor:
-    """The tokens that keep their embedding: all of the first half of the rows, and most of the other half.
-
-    BOS and EOS are never cut, as in the authors' implementation.
-
-    Args:
-        ids: ``(2B, T)``.
-        share: Probability that another token of the second half is cut, drawn from torch's generator.
-
-    Returns:
-        ``(2B, T)``.
-    """
-    kept = (ids == BOS_ID) | (ids == EOS_ID)
-    num_clean = len(ids) // 2
-    kept[:num_clean] = True
-    kept[num_clean:] |= torch.rand(kept[num_clean:].shape, device=ids.device) >= share
-    return kept
 
 
 def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> Tensor:
@@ -301,59 +250,41 @@ def cheapest_masks(batch: Batch) -> tuple[Tensor | None, Mask]:
 class Objective(nn.Module):
     """The model and its loss as one module that maps a batch to the summed loss."""
 
-    def __init__(
-        self,
-        model: Transformer,
-        *,
-        guided_alignment: float = 0.0,
-        r_drop: float = 0.0,
-        simcut: float = 0.0,
-        simcut_share: float = 0.0,
-    ) -> None:
+    def __init__(self, model: Transformer, *, guided_alignment: float = 0.0, r_drop: float = 0.0) -> None:
         """Combine the losses.
 
         Args:
             model: The model to train.
             guided_alignment: Weight of the guided-alignment loss, for batches that have an alignment.
             r_drop: Weight of the divergence in R-Drop, in training mode.
-            simcut: Weight of the divergence in SimCut, in training mode; not together with R-Drop.
-            simcut_share: Share of the tokens whose embedding SimCut cuts.
         """
         super().__init__()
         self.model = model
         self.guided_alignment = guided_alignment
         self.r_drop = r_drop
-        self.simcut = simcut
-        self.simcut_share = simcut_share
 
     def forward(self, batch: Batch, smoothing: float) -> Tensor:
         """The summed label-smoothed cross-entropy over the real target tokens of the batch: ``()``.
 
-        R-Drop and SimCut replace this loss with their own. If the batch has an alignment, the weighted
+        R-Drop replaces this loss with its own. If the batch has an alignment, the weighted
         guided-alignment loss, averaged over the passes, adds its gradient but not its value, so that the
         result can be compared with that of other runs.
         """
-        num_passes = 2 if (self.r_drop or self.simcut) and self.training else 1
+        num_passes = 2 if self.r_drop and self.training else 1
         passes = batch.repeated(num_passes)
-        src_kept, tgt_kept = (
-            kept_in_two_passes(ids, self.simcut_share) if self.simcut and num_passes == 2 else None
-            for ids in (passes.src_ids, passes.tgt_ids)
-        )
         src_mask, tgt_mask = cheapest_masks(passes)
-        memory = self.model.encode(passes.src_ids, src_mask, kept=src_kept)
+        memory = self.model.encode(passes.src_ids, src_mask)
         decoded = self.model.decode(
             passes.tgt_ids,
             memory,
             src_mask,
             tgt_mask,
-            kept=tgt_kept,
             with_alignment=self.guided_alignment > 0 and passes.alignment is not None,
         )
         weight, labels = self.model.output.weight, batch.labels.flatten()
         if num_passes == 2:
             both = decoded.hidden.view(2, len(labels), -1)
-            loss_of_both = simcut_loss if self.simcut else r_drop_loss
-            loss = loss_of_both(both, weight, labels, smoothing, alpha=self.simcut or self.r_drop)
+            loss = r_drop_loss(both, weight, labels, smoothing, alpha=self.r_drop)
         else:
             loss = smoothed_cross_entropy(decoded.hidden.flatten(0, 1), weight, labels, smoothing)
         if decoded.alignment_scores is not None and passes.alignment is not None:

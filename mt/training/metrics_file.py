@@ -31,20 +31,12 @@ class Point:
     """The line in the file, without values that are not figures."""
 
     def __getitem__(self, name: str) -> float:
-        """A metric, such as ``loss``.
-
-        Raises:
-            KeyError: If the point does not have it.
-        """
+        """A metric, such as ``loss``."""
         return self.figures[name]
 
 
 def read_points(file: Path) -> list[Point]:
-    """All points of a file in their order, none if it does not exist.
-
-    Raises:
-        OSError: If it cannot be read.
-    """
+    """All points of a file in their order, none if it does not exist."""
     if not file.exists():
         return []
     return list(parse_points(read_bytes(file, max_bytes=_MAX_BYTES).split(b"\n")))

@@ -24,7 +24,7 @@ from mt.training.health import Health
 from mt.training.metrics_file import Point, read_points
 from mt.training.samples import Sample, Samples, append_samples, forget_samples, sample_table
 from mt.training.step import StepResult
-from mt.training.tensorboard import hyperparameters, layout, let_older_events_be_read_first
+from mt.training.tensorboard import hyperparameters, layout
 from mt.training.validation import ValidationResult
 
 LOG = logging.getLogger(__name__)
@@ -64,7 +64,6 @@ class Progress:
             metric: The metric of `Counters.best_value`.
             clip_norm: The maximum gradient norm, to be drawn beside the norm; None for no limit.
         """
-        let_older_events_be_read_first(run.tensorboard_dir)
         # Steps after the checkpoint that training resumes from are repeated and logged again. So is a pending
         # validation: a process that was killed may have logged it already.
         kept = _forget_after(run.metrics_file, counters)
@@ -319,7 +318,6 @@ def _forget_after(metrics_file: Path, counters: Counters) -> list[Point]:
 
 def forget_later_steps(run: RunDirectory, step: int) -> None:
     """Remove the figures of later steps than this one, without opening the files for more."""
-    let_older_events_be_read_first(run.tensorboard_dir)
     _forget_after(run.metrics_file, Counters(step=step))
     forget_samples(run.samples_file, step + 1)
     SummaryWriter(str(run.tensorboard_dir), purge_step=step + 1).close()

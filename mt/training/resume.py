@@ -14,7 +14,7 @@ from torch import Tensor
 import mt
 from mt import distributed, processes
 from mt.atomic_files import write_text_atomically
-from mt.checkpoint.record import FORMAT_VERSION, Checkpoint, DamagedError
+from mt.checkpoint.record import Checkpoint, DamagedError
 from mt.checkpoint.store import CheckpointStore, RecoveredCheckpoint
 from mt.checkpoint.training_state import SavedTraining
 from mt.config.config import Config
@@ -61,11 +61,7 @@ class ResumePoint:
         return counters.reached_limit(config.training, config.validation)
 
     def restore(self, train_state: TrainState, run: RunDirectory) -> None:
-        """Put the checkpoint into a new train state, once.
-
-        Raises:
-            CheckpointError: If it does not match the model or the tokenizers.
-        """
+        """Put the checkpoint into a new train state, once."""
         try:
             with _explain_unusable(self.checkpoint):
                 train_state.restore(self.weights, self.saved, self.values)
@@ -81,13 +77,7 @@ class ResumePoint:
 
 
 def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config) -> ResumePoint | None:
-    """The newest sound checkpoint; None for a new run, whose config is then written.
-
-    Raises:
-        RunError: If config or tokenizers do not match the checkpoint, the run's config is lost, or a file of
-            the user is in the way.
-        CheckpointError: If checkpoints are lost or damaged.
-    """
+    """The newest sound checkpoint; None for a new run, whose config is then written."""
     recovered, reasons = store.recover()
     _refuse_unfit(run, store, config, recovered.checkpoint if recovered else None)
     if recovered is None:
@@ -100,11 +90,7 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
 
 
 def foresee_resume_point(run: RunDirectory, store: CheckpointStore, config: Config) -> ResumePoint | None:
-    """What `find_resume_point` will find; nothing is written.
-
-    Raises:
-        RunError, CheckpointError: As in `find_resume_point`.
-    """
+    """What `find_resume_point` will find; nothing is written."""
     recovered, reasons = store.resumable()
     _refuse_unfit(run, store, config, recovered.checkpoint if recovered else None)
     return _read_point(store, config, recovered, reasons) if recovered else None
@@ -130,11 +116,7 @@ def _read_point(
 def _refuse_unfit(
     run: RunDirectory, store: CheckpointStore, config: Config, checkpoint: Checkpoint | None
 ) -> None:
-    """Check, without writing, that training may continue from ``checkpoint``, or begin if it is None.
-
-    Raises:
-        RunError: As in `find_resume_point`.
-    """
+    """Check, without writing, that training may continue from ``checkpoint``, or begin if it is None."""
     if checkpoint is None:
         refuse_lost_checkpoints(run, store, config)
         refuse_files_of_others(run)
@@ -169,16 +151,6 @@ def report_resuming(
     for sentence in point.damaged:
         LOG.warning("%s", sentence)
     LOG.info("resuming %s from step %s", run.path, f"{checkpoint.step:,}")
-    if checkpoint.format_version == 1:
-        LOG.warning(
-            "resuming is not bit-exact, because the checkpoint has format 1: from now on dropout and "
-            "the replacement of words with UNK are seeded for each batch%s. The next checkpoint has format "
-            "%d.",
-            ", and norms, biases and embeddings are exempt from weight decay"
-            if config.training.weight_decay
-            else "",
-            FORMAT_VERSION,
-        )
     for difference in environment_differences(checkpoint.environment, environment):
         LOG.warning("resuming is not bit-exact, because this has changed: %s", difference)
     if config.training.compile:
@@ -193,9 +165,6 @@ def refuse_files_of_others(run: RunDirectory) -> None:
 
     The files of an earlier attempt that failed may be replaced. Its ``config.yaml`` is recognised by its
     exact text, and was written before all files that a start replaces.
-
-    Raises:
-        RunError: If ``config.yaml`` is anything else, or another file is there without it.
     """
     if not run.exists:
         for file in (
@@ -238,9 +207,6 @@ def refuse_lost_checkpoints(run: RunDirectory, store: CheckpointStore, config: C
     Steps in the metrics do not prove it, because a run that was killed before its first checkpoint has them
     too. They do if they continue after a step that must have been saved, such as the first validation or the
     end of an epoch (`checkpoint.every_epochs`).
-
-    Raises:
-        RunError: If it had one; the message names the files that prove it.
     """
     traces = [f"checkpoints/{name}" for name in store.traces()]
     points, saving = read_points(run.metrics_file), _earlier_config(run, config).checkpoint
@@ -271,11 +237,7 @@ def refuse_changed_config(
     config: Config,
     remedies: Sequence[Remedy] = (Remedy.OTHER_RUN, Remedy.START_OVER),
 ) -> None:
-    """Before a run is resumed: check that no option has changed that affects the mathematics.
-
-    Raises:
-        RunError: If an option has changed; the message names all of them.
-    """
+    """Before a run is resumed: check that no option has changed that affects the mathematics."""
     changed = differences(load_config(run.config_file), config)
     if changed:
         fields = "\n  ".join(changed)
@@ -286,11 +248,7 @@ def refuse_changed_config(
 
 
 def refuse_unlike_processes(config: Config, environment: Mapping[str, str | int]) -> None:
-    """Before several processes train: check that they have the same software, precision and config.
-
-    Raises:
-        RunError: In the first process, whose end also ends the others; the message names what differs.
-    """
+    """Before several processes train: check that they have the same software, precision and config."""
     (mine, my_options), *others = distributed.gather((dict(environment), all_options(config)))
     if not processes.is_first():
         return

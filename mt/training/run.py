@@ -1,7 +1,6 @@
 """Trains a run from its config to its end, or as far as it gets before an interruption."""
 
 import logging
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -11,12 +10,11 @@ from shlex import quote
 import torch
 
 from mt import distributed, processes
-from mt.arguments import require_instance
 from mt.atomic_files import write_text_atomically
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.write import fixed_options
-from mt.data.batches.stream import BatchStream, short_of_one_direction, training_batches
+from mt.data.batches.stream import BatchStream, training_batches
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
 from mt.device import Precision, choose_device, keep_freed_memory, multiplies_bf16_fast
@@ -87,9 +85,7 @@ def run_training(
 
     Raises:
         MtError: If config, corpus, checkpoints or device cannot be used; no existing file is lost.
-        TypeError: If ``config`` is not a `Config`, such as the path of one.
     """
-    require_instance(Config, config=config)
     run = as_run(run)
     device = choose_device(config.training.device)
     try:
@@ -191,11 +187,7 @@ def _train_with_the_first(setup: _Setup) -> Outcome:
 def _ready(
     setup: _Setup, point: ResumePoint | None, counters: Counters, corpus: Corpus | None
 ) -> Iterator[tuple[TrainState, BatchStream, Session]]:
-    """Prepare the data, and build or restore the model, for the duration of the ``with`` block.
-
-    Raises:
-        Interrupted: If the session was asked to stop; there is nothing to save yet.
-    """
+    """Prepare the data, and build or restore the model, for the duration of the ``with`` block."""
     config, run, interruption = setup.config, setup.run, setup.interruption
     is_first = processes.is_first()
     seed_everything(config.training.seed)
@@ -227,11 +219,7 @@ def _ready(
 
 
 def _refuse_idle_processes(config: Config) -> None:
-    """Check that each process has a micro-batch in each full step.
-
-    Raises:
-        ConfigError: If there are more processes than micro-batches.
-    """
+    """Check that each process has a micro-batch in each full step."""
     size, each = processes.size(), config.training.num_micro_batches
     if size > each:
         tokens = config.training.batch_tokens * each // size
@@ -280,18 +268,9 @@ def _make_place(
 
 
 def _refuse_current_folder(run: RunDirectory) -> None:
-    """Check that another folder may take the place of the run directory.
-
-    Raises:
-        RunError: If the current folder is there. The shell would stay in the old one, which it would take
-            for the new one.
-    """
-    try:
-        current = Path.cwd()
-    except FileNotFoundError:  # It has been removed.
-        return
+    """Check that another folder may take the place of the run directory."""
     path = run.path.resolve()
-    if current.is_relative_to(path):
+    if Path.cwd().is_relative_to(path):
         raise RunError(
             f"{path} cannot be replaced by a new folder from within: leave it first (cd "
             f"{quote(str(path.parent))}), and name the run {quote(path.name)}."
@@ -332,10 +311,8 @@ def _progress(
     if progress.starts_curves:
         progress.show_options(fixed_options(config))
         progress.show_corpus(prepared.report, prepared.dropped)
-        num_epochs = total_steps / batches.num_steps(0) if total_steps else math.inf
-        for warning in (short_of_one_direction(config, num_epochs), config.useless_r_drop()):
-            if warning is not None:
-                LOG.warning("%s", warning)
+        if (warning := config.useless_r_drop()) is not None:
+            LOG.warning("%s", warning)
     # Other limits than training.max_steps only give about the number of steps.
     # If it has ended already, the loop says so.
     schedule = config.schedule

@@ -13,9 +13,6 @@ def noam_learning_rate(step: int, *, d_model: int, warmup_steps: int, factor: fl
         d_model: Width of the model; a wider model gets a lower learning rate.
         warmup_steps: Steps of linear rise.
         factor: Multiplies the whole schedule.
-
-    Raises:
-        ValueError: If ``step`` is below 1, where the formula is not defined.
     """
     if step < 1:
         raise ValueError(f"steps are counted from 1, so there is no step {step}")
@@ -23,11 +20,7 @@ def noam_learning_rate(step: int, *, d_model: int, warmup_steps: int, factor: fl
 
 
 def learning_rate(step: int, config: ScheduleConfig, *, d_model: int) -> float:
-    """The learning rate of optimizer step ``step``, counted from 1, for any kind of schedule.
-
-    Raises:
-        ValueError: If ``step`` is below 1.
-    """
+    """The learning rate of optimizer step ``step``, counted from 1, for any kind of schedule."""
     if config.kind == "noam":
         return noam_learning_rate(
             step, d_model=d_model, warmup_steps=config.warmup_steps, factor=config.factor

@@ -64,11 +64,7 @@ class Session:
         self._attention: list[Pixels] = []
 
     def validate(self, train_state: TrainState) -> ValidationResult | None:
-        """Evaluate the model; None if this was interrupted, in which case it is repeated on resuming.
-
-        Raises:
-            TrainingError: If the model's logits are NaN or infinite.
-        """
+        """Evaluate the model; None if this was interrupted, in which case it is repeated on resuming."""
         objective, validation = train_state.objective, self.prepared.corpus.validation
         try:
             with train_state.evaluation_weights():
@@ -132,11 +128,7 @@ class Session:
         self.progress.attention(counters, self._attention)
 
     def save(self, train_state: TrainState, figures: dict[str, float], *, is_best: bool) -> None:
-        """Save a checkpoint, with the metrics of the validation at this step, if there was one.
-
-        Raises:
-            TrainingError: If a weight is NaN or infinite; earlier checkpoints are kept.
-        """
+        """Save a checkpoint, with the metrics of the validation at this step, if there was one."""
         if processes.is_first():
             self._save(train_state, figures, is_best=is_best)
         distributed.wait()

@@ -88,9 +88,6 @@ def accumulate_gradients(
     Returns:
         The summed loss of this process's micro-batches ``()``, divided by the average number of target tokens
         per process; and the new value of ``positions_too_large``.
-
-    Raises:
-        TrainingError: If a single sentence pair, or with several processes a batch, does not fit into memory.
     """
     device = next(objective.parameters()).device
     # The gradient exchange computes the mean.
@@ -171,11 +168,7 @@ def _shape(batch: Batch) -> tuple[int, int, int]:
 
 @contextmanager
 def explain_out_of_memory(config: Config) -> Iterator[None]:
-    """Explain what can be made smaller if splitting batches does not help.
-
-    Raises:
-        TrainingError: If the ``with`` block runs out of memory.
-    """
+    """Explain what can be made smaller if splitting batches does not help."""
     try:
         yield
     except RuntimeError as error:

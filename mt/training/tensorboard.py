@@ -1,8 +1,7 @@
-"""What TensorBoard needs besides metrics: a chart layout, hyper-parameters, and event files in order."""
+"""What TensorBoard needs besides metrics: a chart layout and hyper-parameters."""
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
 from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
 from tensorboard.plugins.hparams import metadata  # type: ignore[import-untyped]
@@ -77,23 +76,3 @@ def hyperparameters(options: Mapping[str, Scalar]) -> Summary:
     about = metadata.create_summary_metadata(HParamsPluginData(session_start_info=row))
     tag = metadata.SESSION_START_INFO_TAG
     return Summary(value=[Summary.Value(tag=tag, metadata=about, tensor=metadata.NULL_TENSOR)])
-
-
-def let_older_events_be_read_first(tensorboard_dir: Path) -> None:
-    """Rename event files of earlier sessions so that their names sort before that of the next one.
-
-    TensorBoard reads them in the order of their names, which start with their time of creation in seconds; a
-    clock that was set back would mix up the curves.
-    """
-    newest = int(time.time()) - 1
-    renamed = []
-    for file in sorted(tensorboard_dir.glob("events.out.tfevents.*.*"), reverse=True):
-        *head, second, tail = file.name.split(".", 4)
-        if not second.isdecimal():
-            continue
-        newest = min(newest, int(second))
-        renamed.append((file, file.with_name(".".join([*head, f"{newest:010d}", tail]))))
-        newest -= 1
-    # The oldest first, so that the order is correct even if this is interrupted.
-    for file, new_name in reversed(renamed):
-        file.rename(new_name)

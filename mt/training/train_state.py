@@ -62,11 +62,7 @@ class MovingAverage:
     def restore(
         self, num_updates: int, average: Mapping[str, Tensor], trained_weights: Mapping[str, Tensor]
     ) -> None:
-        """Continue from this average after ``num_updates`` updates.
-
-        Raises:
-            ValueError: If names or shapes are not those of the model.
-        """
+        """Continue from this average after ``num_updates`` updates."""
         self._model.load_weights(average)
         self._other = _copies(self._model.weights())
         self._model.load_weights(trained_weights)
@@ -141,10 +137,6 @@ class TrainState:
             observe: Whether to also measure the step's `Health`, which takes a few percent of its time and,
                 during the step, a copy of the weights.
             stop: Whether this process was asked to stop.
-
-        Raises:
-            TrainingError: If a single sentence pair, or with several processes a batch, does not fit into
-                memory.
         """
         counters, scaler = self.counters, self.precision.scaler
         if num_target_tokens is None:
@@ -208,9 +200,6 @@ class TrainState:
 
         With several processes, this is also needed for exact resuming, because the first exchange determines
         the order of summation in later ones.
-
-        Raises:
-            TrainingError: If the batch does not fit into memory.
         """
         self._accumulate([batch], batch.num_target_tokens)
         self.objective.zero_grad()
@@ -266,14 +255,8 @@ class TrainState:
             weights: The weights that were saved as the model.
             saved: The result of `save`.
             values: Its plain values, verified (`read_values`).
-
-        Raises:
-            DamagedError: If the training state does not belong to this model, optimizer and precision.
-            ValueError: If the weights do not belong to this model.
         """
         model = self.objective.model
-        if saved.is_format_1:
-            saved = saved.with_names(list(model.weights()))
         self._refuse_other_values(values)
         self._refuse_other_tensors(saved.tensors, has_moments=values.optimizer.num_updates > 0)
         if self.average is None or values.average is None:
@@ -365,13 +348,7 @@ def new_train_state(
     training = config.training
     adamw, muon = make_optimizers(model, training, precision)
     return TrainState(
-        Objective(
-            model,
-            guided_alignment=training.guided_alignment,
-            r_drop=training.r_drop,
-            simcut=training.simcut,
-            simcut_share=training.simcut_share,
-        ),
+        Objective(model, guided_alignment=training.guided_alignment, r_drop=training.r_drop),
         adamw,
         precision,
         partial(learning_rate, config=config.schedule, d_model=config.model.d_model),

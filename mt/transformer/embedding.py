@@ -32,13 +32,8 @@ class PositionalEmbedding(nn.Module):
         # Computed on demand, only as long as the sentences need, and therefore not saved.
         self.register_buffer("positions", tokens.weight.new_empty(0, tokens.embedding_dim), persistent=False)
 
-    def forward(self, ids: Tensor, *, kept: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor) -> Tensor:
         """Embed ``(B, T)`` ids, beginning at position 0, as ``(B, T, D)``.
-
-        Args:
-            ids: ``(B, T)``.
-            kept: ``(B, T)``, False where only the position is embedded; unlike with dropout, the other
-                tokens are not scaled up. None keeps all.
 
         Raises:
             ValueError: If the last position is beyond ``max_length``.
@@ -51,8 +46,6 @@ class PositionalEmbedding(nn.Module):
             with torch.inference_mode(mode=False):
                 self.positions = table = longer_table(table, length, self.max_length)
         scales = self.word_dropout(self.tokens.weight.new_full((*ids.shape, 1), self.scale))
-        if kept is not None:
-            scales = scales * kept[:, :, None]
         embedded: Tensor = self.dropout(self.tokens(ids) * scales + table[:length])
         return embedded
 

@@ -47,9 +47,9 @@ class Transformer(nn.Module):
         memory = self.encode(src_ids, src_mask)
         return self.project(self.decode(tgt_ids, memory, src_mask, tgt_mask).hidden)
 
-    def encode(self, src_ids: Tensor, src_mask: Tensor | None, *, kept: Tensor | None = None) -> Tensor:
-        """Encode the source ``(B, S)`` as memory ``(B, S, D)``; ``kept`` as in the embedding."""
-        memory: Tensor = self.encoder(self.src_embedding(src_ids, kept=kept), src_mask)
+    def encode(self, src_ids: Tensor, src_mask: Tensor | None) -> Tensor:
+        """Encode the source ``(B, S)`` as memory ``(B, S, D)``."""
+        memory: Tensor = self.encoder(self.src_embedding(src_ids), src_mask)
         return memory
 
     def decode(
@@ -59,15 +59,11 @@ class Transformer(nn.Module):
         src_mask: Tensor | None,
         tgt_mask: Mask,
         *,
-        kept: Tensor | None = None,
         with_alignment: bool = False,
     ) -> Decoded:
-        """Decode the target ``(B, T)`` over memory ``(B, S, D)``, on request with alignment scores.
-
-        With ``kept`` ``(B, T)``, only these tokens are embedded.
-        """
+        """Decode the target ``(B, T)`` over memory ``(B, S, D)``, on request with alignment scores."""
         decoded: Decoded = self.decoder(
-            self.tgt_embedding(tgt_ids, kept=kept), memory, src_mask, tgt_mask, with_alignment=with_alignment
+            self.tgt_embedding(tgt_ids), memory, src_mask, tgt_mask, with_alignment=with_alignment
         )
         return decoded
 

@@ -47,6 +47,16 @@ def test_the_folder_is_laid_out_as_promised(store: CheckpointStore, save: Save) 
     )
 
 
+def test_the_folder_may_be_a_link_to_a_larger_disk(
+    store: CheckpointStore, save: Save, tmp_path: Path, is_whole: IsWhole
+) -> None:
+    (tmp_path / "disk").mkdir()
+    store.directory.symlink_to(tmp_path / "disk")
+    save(1, keep=1)
+    assert is_whole(save(2, keep=1))
+    assert listing(tmp_path / "disk") == ["latest", "step_0000002"]
+
+
 def test_the_parts_are_plain_files_for_other_programs(save: Save) -> None:
     folder = save(7).folder
     assert load_file(folder / "model.safetensors")["count"].item() == 7

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from shutil import which
 
 import pytest
 
@@ -77,28 +76,6 @@ def test_other_shells(shell: str, call: Call, monkeypatch: pytest.MonkeyPatch) -
     assert code == 0
     assert "quickstart" in out
     assert "primer" not in out
-
-
-def test_zsh_loads_it_after_its_own_completion_of_another_mt(
-    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
-) -> None:
-    (tmp_path / ".zshrc").write_text("# mine\n")
-    # Typer then takes the shell from the command line, not from the parent of the process.
-    given = {"HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    for _ in range(2):
-        process = start("--install-completion", "zsh", **given)
-        assert process.communicate()[1] == ""
-        assert process.returncode == 0
-    lines = (tmp_path / ".zshrc").read_text().splitlines()
-    assert lines[0] == "# mine"
-    assert lines.count("source ~/.zfunc/_mt") == 1
-    (initialised,) = (number for number, line in enumerate(lines) if line.endswith("compinit"))
-    assert initialised < lines.index("source ~/.zfunc/_mt")
-    if which("zsh"):
-        asked = ["zsh", "-i", "-c", "echo $_comps[mt]"]
-        home = {**os.environ, "HOME": str(tmp_path)}
-        chosen = subprocess.run(asked, env=home, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        assert chosen.stdout.strip() == "_mt_completion"
 
 
 @pytest.mark.parametrize("line", ["mt tr", "mt translate --run ", "mt init --recipe ", "mt config sched"])

@@ -89,24 +89,6 @@ def test_a_full_device_behind_both_streams(
 
 
 @pytest.mark.slow
-def test_a_closed_stderr_is_not_mistaken_for_a_file_of_the_run(
-    command: list[str], environment: dict[str, str], unbroken: RunDirectory
-) -> None:
-    # The next file that a process opens gets the number of the one that is closed.
-    ended = subprocess.run(["/bin/sh", "-c", 'exec "$@" 2>&-', "sh", *command], env=environment, check=False)
-    assert ended.returncode == 0
-    assert_nothing_was_lost(unbroken)
-    assert (RUN / "lock").read_text() == ""
-
-
-def test_a_closed_stdout_gets_nothing(environment: dict[str, str], trained: RunDirectory) -> None:
-    command = [sys.executable, "-m", "mt", "translate", "--run", str(trained.path), "the dog sees milk."]
-    closed = ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *command]
-    ended = subprocess.run(closed, stderr=subprocess.PIPE, text=True, env=environment, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
-
-
-@pytest.mark.slow
 def test_a_terminal_that_is_closed(
     command: list[str], environment: dict[str, str], unbroken: RunDirectory, terminal: tuple[int, int]
 ) -> None:

@@ -152,17 +152,6 @@ def test_the_recipes_are_in_the_wheel(tmp_path: Path) -> None:
     assert {line.split()[0] for line in listed.splitlines()} == recipes
 
 
-def test_without_a_current_folder_one_sentence_says_so(call: Call, tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    os.chdir(gone)
-    gone.rmdir()
-    code, out, err = call("train", "--config", str(tmp_path / "a.yaml"))
-    assert (code, out) == (2, "")
-    assert err.startswith("mt: the current folder was removed")
-    assert call("train", "--help")[0] == 0
-
-
 @pytest.mark.usefixtures("trained")
 def test_ctrl_c_ends_the_line_of_a_terminal() -> None:
     ours, theirs = pty.openpty()

@@ -165,21 +165,6 @@ def test_a_finished_tokenizer_and_a_small_vocabulary_of_words_are_accepted() -> 
     assert config(tokenizer={"kind": "char", "max_size": 261}).tokenizer.kind == "char"
 
 
-def test_two_passes_are_compared_in_one_way() -> None:
-    with pytest.raises(ValidationError, match=r"training\.r_drop \(3\) and training\.simcut \(2\.5\)"):
-        config(training={"r_drop": 3.0, "simcut": 2.5})
-    assert config(training={"r_drop": 0.0, "simcut": 2.5}).training.simcut == 2.5
-
-
-def test_both_directions_need_one_vocabulary_and_no_alignment() -> None:
-    both = {"bidirectional_epochs": 2}
-    with pytest.raises(ValidationError, match=r"bidirectional_epochs \(2\) needs tokenizer\.shared: true"):
-        config(training=both)
-    with pytest.raises(ValidationError, match=r"bidirectional_epochs \(2\) and training\.guided_alignment"):
-        config(training=both | {"guided_alignment": 0.1}, tokenizer={"shared": True})
-    assert config(training=both, tokenizer={"shared": True}).training.bidirectional_epochs == 2
-
-
 def test_tokens_that_change_in_each_epoch_are_not_aligned() -> None:
     changing = {"bpe_dropout": 0.1}
     with pytest.raises(
@@ -226,7 +211,6 @@ def test_r_drop_without_any_dropout_is_useless(dropout: dict[str, float], is_use
     model = {"dropout": 0.0, **dropout}
     found = config(model=model, training={"max_steps": 1, "r_drop": 5.0}).useless_r_drop()
     assert (found is not None) == is_useless
-    assert config(model=model, training={"max_steps": 1, "simcut": 3.0}).useless_r_drop() is None
 
 
 def test_a_run_that_nothing_ends_is_refused_but_patience_ends_it() -> None:

@@ -73,7 +73,7 @@ def test_a_thread_collates_all_but_the_first_step_of_an_epoch_and_makes_no_epoch
     make_stream: Callable[..., BatchStream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     main, collated, made = threading.current_thread(), [], []
-    batch, directions = BatchStream._batch, BatchStream._in_their_directions
+    batch, segmented = BatchStream._batch, BatchStream._with_bpe_dropout
 
     def noted_batch(self: BatchStream, *arguments: Any) -> Batch:
         collated.append((arguments[1:], threading.current_thread() is main))
@@ -81,10 +81,10 @@ def test_a_thread_collates_all_but_the_first_step_of_an_epoch_and_makes_no_epoch
 
     def noted_epoch(self: BatchStream, *arguments: Any) -> EncodedPairs:
         made.append(threading.current_thread() is main)
-        return directions(self, *arguments)
+        return segmented(self, *arguments)
 
     monkeypatch.setattr(BatchStream, "_batch", noted_batch)
-    monkeypatch.setattr(BatchStream, "_in_their_directions", noted_epoch)
+    monkeypatch.setattr(BatchStream, "_with_bpe_dropout", noted_epoch)
     with ahead(make_stream()) as stream:
         take_steps(stream, 2 * stream.num_steps(0))
     assert made == [True, True]

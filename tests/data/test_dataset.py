@@ -55,20 +55,6 @@ def test_lengths_include_eos() -> None:
     assert pairs.tgt.lengths.tolist() == [2, 4]
 
 
-def test_exchanged_pairs_have_their_sides_swapped_and_the_others_do_not() -> None:
-    pairs, _ = encode(["a bb", "", "ccc d e", "ffff"], ["g", "hh hh", "i j", ""])
-    pairs = EncodedPairs(pairs.src, pairs.tgt, (Share(4, 2.0),))
-    for bits in range(16):
-        where = np.array([bits >> i & 1 for i in range(4)], dtype=bool)
-        both = pairs.exchanged(where)
-        for i in range(4):
-            expected = (pairs.tgt[i], pairs.src[i]) if where[i] else (pairs.src[i], pairs.tgt[i])
-            assert [ids.tolist() for ids in (both.src[i], both.tgt[i])] == [ids.tolist() for ids in expected]
-            assert [both.src.lengths[i], both.tgt.lengths[i]] == [len(ids) + 1 for ids in expected]
-        assert both.shares == pairs.shares
-        assert all(side.ids.dtype == side.lengths.dtype == np.int32 for side in (both.src, both.tgt))
-
-
 def test_chunks_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(1)
     src, tgt = ([" ".join("x" * n for n in generator.integers(1, 9, k)) for k in range(25)] for _ in range(2))

@@ -47,18 +47,6 @@ def test_bpe_dropout_makes_no_sentence_longer_than_the_config_permits(make_confi
         assert cut.lengths.max() <= config.data.max_length == 16
 
 
-def test_the_first_epochs_have_both_directions_where_the_config_says_so(make_config: MakeConfig) -> None:
-    config = make_config("tokenizer.shared=true", "training.bidirectional_epochs=1")
-    corpus = load_corpus(config.data)
-    tokenizers = make_tokenizers(corpus.train, config)
-    pairs, _ = encode_pairs(corpus.train, *tokenizers, max_length=16)
-    stream = training_batches(config, pairs, tokenizers, None)
-    shown = stream.epoch(0).pairs
-    exchanged = [shown.src[i].tolist() != pairs.src[i].tolist() for i in range(len(pairs))]
-    assert 0.3 * len(pairs) < sum(exchanged) < 0.7 * len(pairs)
-    assert stream.epoch(1).pairs is pairs
-
-
 def test_words_have_no_merges_to_skip(make_config: MakeConfig) -> None:
     with pytest.raises(ConfigError, match=r"training\.bpe_dropout \(0\.1\) skips merges"):
         make_config("training.bpe_dropout=0.1")

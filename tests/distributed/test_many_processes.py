@@ -114,10 +114,6 @@ OPTIONS = {
     ),
     "Muon": ("training.muon=true", "model.norm_first=false", "model.initial_std=0.02"),
     "BPE-dropout": ("tokenizer.kind=bpe", "tokenizer.max_size=300", "training.bpe_dropout=0.2"),
-    "both directions first": (
-        "tokenizer.kind=bpe", "tokenizer.max_size=300", "tokenizer.shared=true",
-        "training.bidirectional_epochs=1",
-    ),
 }  # fmt: skip
 
 

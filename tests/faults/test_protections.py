@@ -14,7 +14,7 @@ from .torture.taken_out import PROTECTIONS, VARIABLE
 
 STORE, DAMAGE = "tests/checkpoint/test_store.py", "tests/checkpoint/test_store_damage.py"
 INTERRUPTED, HELD = "tests/checkpoint/test_store_interrupted.py", "tests/checkpoint/test_held.py"
-FORMAT_1, RUNS = "tests/checkpoint/test_format_1.py", "tests/test_run_directory.py"
+RUNS = "tests/test_run_directory.py"
 HOSTILE, KILLED = "tests/faults/test_hostile_run.py", "tests/faults/test_kills.py::test_killed[validation]"
 
 TESTS = {
@@ -38,8 +38,6 @@ TESTS = {
         f"{DAMAGE}::test_where_none_is_sound_training_does_not_start_over"
     ),
     "the best is never removed": f"{STORE}::test_only_the_newest_stay_and_always_the_best",
-    "nothing is unpickled": f"{FORMAT_1}::test_a_malicious_pickle_is_refused_and_not_executed",
-    "nothing is decompressed": (f"{FORMAT_1}::test_a_decompression_bomb_is_refused_before_it_is_unpacked"),
     "moments are compared with their parameters": (
         "tests/training/test_train_state.py"
         "::test_a_tensor_that_does_not_fit_its_parameter_is_refused_and_nothing_is_changed"
@@ -47,7 +45,6 @@ TESTS = {
     "one writer": (
         f"{RUNS}::test_second_process_is_refused_with_pid_and_host_and_a_killed_one_does_not_block"
     ),
-    "links are not followed": f"{RUNS}::test_a_link_in_a_run_directory_is_not_followed",
     "the ids of a tokenizer have no gaps": (
         "tests/data/test_tokenizer.py::test_a_malicious_file_is_an_error_when_it_is_loaded"
     ),
@@ -59,9 +56,6 @@ TESTS = {
     ),
     "a checkpoint that vanished is looked for again": (
         f"{HELD}::test_a_checkpoint_pruned_while_it_is_opened_is_looked_for_again"
-    ),
-    "nothing but files is read": (
-        "tests/test_regular_files.py::test_what_is_not_a_regular_file_is_refused_at_once"
     ),
     "weights are finite": f"{HELD}::test_weights_that_are_not_finite_are_refused_by_name",
     "dropout is seeded by where the run is": KILLED,

@@ -1,5 +1,6 @@
 """Which source words are copied as one word, and a model that learns to copy them."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -142,6 +143,14 @@ def test_a_dictionary_file(tmp_path: Path) -> None:
     file = tmp_path / "words.tsv"
     file.write_text("\ufeffdog\tHund\n\n hot  dog\tWürstchen \r\ndog\tHund\n", encoding="utf-8")
     assert read_dictionary(file) == {"dog": "Hund", "hot dog": "Würstchen"}
+
+
+def test_a_dictionary_may_come_from_another_program() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, "dog\tHündchen\n".encode())
+    os.close(writing)
+    assert read_dictionary(Path(f"/dev/fd/{reading}")) == {"dog": "Hündchen"}
+    os.close(reading)
 
 
 @pytest.mark.parametrize(

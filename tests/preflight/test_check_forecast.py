@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from mt.config.config import Config
-from mt.preflight.forecast import Pace, forecast, warn_of_directions, warn_of_schedule
+from mt.preflight.forecast import Pace, forecast, warn_of_schedule
 
 MakeConfig = Callable[..., Config]
 # An epoch of 50 steps of 100 tokens: at 200 tokens a second half a second a step.
@@ -102,23 +102,3 @@ def test_at_half_the_speed_everything_takes_twice_as_long(make_config: MakeConfi
 def test_how_often_against_counting(make_config: MakeConfig, every: int) -> None:
     run = forecast(make_config("training.max_steps=120", f"validation.every_steps={every}"), PACE)
     assert run.num_validations == len([s for s in range(1, 121) if s % every == 0 or s == 120])
-
-
-@pytest.mark.parametrize(
-    ("overrides", "is_warned"),
-    [
-        (["training.bidirectional_epochs=3", "training.max_steps=150"], True),
-        (["training.bidirectional_epochs=3", "training.max_steps=null", "training.max_epochs=3"], True),
-        (["training.bidirectional_epochs=1", "training.max_steps=150"], False),
-        (["training.bidirectional_epochs=0", "training.max_steps=1"], False),
-        # The end is not known.
-        (["training.bidirectional_epochs=3", "training.max_steps=null", "validation.patience=1"], False),
-    ],
-)
-def test_a_run_as_short_as_its_bidirectional_start_is_warned_of(
-    make_config: MakeConfig, overrides: list[str], is_warned: bool
-) -> None:
-    config = make_config("tokenizer.shared=true", *overrides)
-    warnings = list(warn_of_directions(config, forecast(config, PACE)))
-    assert len(warnings) == is_warned
-    assert all("training.bidirectional_epochs (3)" in warning for warning in warnings)

@@ -29,9 +29,8 @@ def look(run: RunDirectory) -> RunSummary:
     return summarise(run, now=time.time())
 
 
-@pytest.mark.parametrize("which", ["format_1", "format_2"])
-def test_a_finished_run_tells_the_figures_of_its_files(golden_run: GoldenRun, which: str) -> None:
-    run = golden_run(which)
+def test_a_finished_run_tells_the_figures_of_its_files(golden_run: GoldenRun) -> None:
+    run = golden_run()
     found = look(run)
     lines = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
     best = max((line for line in lines if line["kind"] == "validation"), key=lambda line: line["bleu"])
@@ -42,11 +41,10 @@ def test_a_finished_run_tells_the_figures_of_its_files(golden_run: GoldenRun, wh
     assert found.num_bytes == sum(file.stat().st_size for file in run.path.rglob("*") if file.is_file())
 
 
-@pytest.mark.parametrize("which", ["format_1_interrupted", "format_2_interrupted"])
 def test_an_interrupted_run_is_stopped_at_the_step_of_its_checkpoint(
-    golden_run: GoldenRun, which: str
+    golden_run: GoldenRun,
 ) -> None:
-    found = look(golden_run(which))
+    found = look(golden_run("format_2_interrupted"))
     assert (found.state, found.step, found.best_bleu) == ("stopped", 605, None)
 
 

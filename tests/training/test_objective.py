@@ -65,7 +65,7 @@ def test_its_parameters_are_those_of_the_model(make_objective: Callable[..., Obj
     assert list(objective.parameters()) == list(objective.model.parameters())
 
 
-@pytest.mark.parametrize("changes", [{}, {"r_drop": 5.0}, {"simcut": 3.0}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"r_drop": 5.0}], ids=str)
 def test_padding_of_targets_needs_no_mask(
     changes: dict[str, float],
     make_objective: Callable[..., Objective],

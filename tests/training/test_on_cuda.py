@@ -70,7 +70,7 @@ def test_steps_are_launched_without_waiting_for_the_one_before(
 
 @pytest.mark.parametrize(
     "training",
-    [{"r_drop": 5.0}, {"simcut": 3.0}, {"ema_decay": 0.9}, {"clip_norm": None}, {"label_smoothing": 0.0}],
+    [{"r_drop": 5.0}, {"ema_decay": 0.9}, {"clip_norm": None}, {"label_smoothing": 0.0}],
     ids=str,
 )
 def test_so_does_a_step_with_any_loss(training: dict[str, Any], make_batches: MakeBatches) -> None:

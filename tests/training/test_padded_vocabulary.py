@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from mt.config.model import ModelConfig
 from mt.device import SearchPrecision
 from mt.special_tokens import PAD_ID
-from mt.training.loss import r_drop_loss, simcut_loss, smoothed_cross_entropy
+from mt.training.loss import r_drop_loss, smoothed_cross_entropy
 from mt.transformer import linear, packed_linear
 from mt.transformer.build import build_transformer
 from mt.transformer.packed_transformer import PackedTransformer
@@ -24,7 +24,6 @@ PADDED = 24
 LOSSES: dict[str, Callable[..., Tensor]] = {
     "cross-entropy": smoothed_cross_entropy,
     "R-Drop": partial(r_drop_loss, alpha=2.0),
-    "SimCut": partial(simcut_loss, alpha=2.0),
 }
 
 

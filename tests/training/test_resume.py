@@ -187,11 +187,8 @@ def test_the_weights_that_are_validated_are_those_that_are_saved(
         ("training.r_drop=2", "model.dropout=0.3"),
         ("training.bpe_dropout=0.3", "tokenizer.kind=bpe", "tokenizer.max_size=400", "data.max_length=200"),
         ("training.precision=bf16",),
-        ("training.simcut=2", "training.simcut_share=0.3", "model.dropout=0.3"),
-        # The first session ends in the first epoch, the second in the second, after the switch.
-        ("training.bidirectional_epochs=1", "tokenizer.shared=true"),
     ],
-    ids=["R-Drop", "BPE-dropout", "bf16", "SimCut", "bidirectional start"],
+    ids=["R-Drop", "BPE-dropout", "bf16"],
 )
 def test_with_other_ways_of_training(
     options: Sequence[str],

@@ -196,18 +196,6 @@ def test_restart_where_there_is_nothing_is_possible_in_the_current_directory(
     assert run_training(make_config("training.max_steps=1"), ".", restart=True).counters.step == 1
 
 
-def test_a_current_directory_that_was_removed_is_in_no_run(
-    make_config: MakeConfig, run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = make_config("training.max_steps=1")
-    run_training(config, run)
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    assert run_training(config, run, restart=True).counters.step == 1
-    assert run.path.with_name("mine.old-1").is_dir()
-
-
 @pytest.mark.parametrize(
     "options",
     [

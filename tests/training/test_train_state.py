@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from mt.checkpoint.record import DamagedError
-from mt.checkpoint.store import CheckpointStore
 from mt.checkpoint.training_state import (
     SavedTraining,
     read_training_state,
@@ -17,15 +16,11 @@ from mt.checkpoint.training_state import (
     values_bytes,
 )
 from mt.config.config import Config
-from mt.config.load import load_config
 from mt.device import Precision
-from mt.inference.loaded_model import load_model
-from mt.run_directory import RunDirectory
 from mt.training.counters import Counters, read_values
 from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.build import build_transformer
 
-FORMAT_1 = Path(__file__).parent.parent / "golden" / "format_1_interrupted" / "run"
 MakeConfig = Callable[..., Config]
 
 
@@ -108,8 +103,6 @@ def test_weight_decay_takes_off_a_share_of_matrices_beside_adams_step(
 def test_the_weights_of_the_losses_reach_the_objective(make_state: Callable[..., TrainState]) -> None:
     objective = make_state("training.r_drop=5", "training.guided_alignment=0.3").objective
     assert (objective.r_drop, objective.guided_alignment) == (5.0, 0.3)
-    objective = make_state("training.simcut=3", "training.simcut_share=0.1").objective
-    assert (objective.simcut, objective.simcut_share, objective.r_drop) == (3.0, 0.1, 0.0)
 
 
 @pytest.mark.parametrize("steps", [0, 3])
@@ -253,21 +246,3 @@ def test_losses_of_a_diverging_run_are_read_again(make_state: Callable[..., Trai
     state.counters.record_outcome(1e30, 10**5, updated=True)
     state.counters.record_validation(1e30, "loss")
     assert read_values(state.save(), 2).counters == state.counters
-
-
-def test_moments_of_format_1_are_put_to_the_parameters_that_they_are_of() -> None:
-    run = RunDirectory(FORMAT_1)
-    config, model = load_config(run.config_file), load_model(run, "latest").model
-    state = new_train_state(model, config, Precision("float32", torch.device("cpu")), Counters())
-    store = CheckpointStore(run.checkpoints_dir)
-    checkpoint = store.require("latest")
-    saved = store.load_training_state(checkpoint)
-    state.restore(store.load_model(checkpoint), saved, read_values(saved, checkpoint.step))
-    theirs = torch.load(checkpoint.folder / "training_state.pt", weights_only=True)
-    # In format 1 there was one group, in the order of the parameters.
-    for number, (name, parameter) in enumerate(model.named_parameters()):
-        ours = state.optimizer.state[parameter]
-        assert all(
-            torch.equal(ours[kind], tensor) for kind, tensor in theirs["optimizer"]["state"][number].items()
-        )
-        assert torch.equal(parameter, theirs["average"]["weights"][name])

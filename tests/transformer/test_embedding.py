@@ -68,19 +68,6 @@ def test_word_dropout_zeroes_whole_tokens_and_keeps_their_positions() -> None:
     assert embedding.eval()(IDS).equal(PositionalEmbedding(embedding.tokens, MAX_LENGTH, 0.0)(IDS))
 
 
-@pytest.mark.parametrize("word_dropout", [0.0, 0.25])
-def test_what_is_not_kept_has_its_position_alone_and_the_rest_is_as_before(word_dropout: float) -> None:
-    embedding = make(word_dropout=word_dropout)
-    kept = torch.tensor([[True, False, True], [False, True, True]])
-    torch.manual_seed(3)
-    cut = embedding(IDS, kept=kept)
-    torch.manual_seed(3)
-    whole = embedding(IDS)
-    assert cut[kept].equal(whole[kept])
-    positions = positional_encoding(MAX_LENGTH, D)[:3].expand(2, -1, -1)
-    torch.testing.assert_close(cut[~kept], positions[~kept])
-
-
 def test_positions_are_not_saved_but_move_with_the_module() -> None:
     embedding = make()
     assert list(embedding.state_dict()) == ["tokens.weight"]

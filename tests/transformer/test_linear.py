@@ -103,8 +103,8 @@ def test_rows_are_padded_to_a_multiple_of_32_or_of_an_eighth(
 
 @pytest.mark.parametrize(
     "weights",
-    [{}, {"guided_alignment": 0.5}, {"r_drop": 2.0}, {"simcut": 2.0, "simcut_share": 0.1}],
-    ids=["plain", "guided alignment", "R-Drop", "SimCut"],
+    [{}, {"guided_alignment": 0.5}, {"r_drop": 2.0}],
+    ids=["plain", "guided alignment", "R-Drop"],
 )
 @pytest.mark.parametrize("in_bf16", [True, False], ids=["bf16", "float32"])
 def test_batches_of_many_shapes_lead_to_products_of_few_shapes(

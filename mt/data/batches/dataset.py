@@ -4,7 +4,7 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -94,22 +94,6 @@ class EncodedPairs:
     def select(self, indices: npt.NDArray[np.integer]) -> tuple[list[Ids], list[Ids]]:
         """Sources and targets at ``indices``, as `collate` takes them."""
         return [self.src[i] for i in indices], [self.tgt[i] for i in indices]
-
-    def exchanged(self, where: npt.NDArray[np.bool_]) -> Self:
-        """The pairs, in memory, with source and target exchanged where ``where`` ``(N,)`` is True."""
-        return replace(self, src=_either(where, self.tgt, self.src), tgt=_either(where, self.src, self.tgt))
-
-
-def _either(
-    where: npt.NDArray[np.bool_], sentences: EncodedSentences, others: EncodedSentences
-) -> EncodedSentences:
-    """``sentences[i]`` where ``where[i]``, else ``others[i]``."""
-    num_tokens = np.where(where, sentences.lengths, others.lengths) - np.int32(1)
-    ids = np.empty(num_tokens.sum(dtype=np.int64), dtype=np.int32)
-    is_chosen = np.repeat(where, num_tokens)
-    ids[is_chosen] = sentences.ids[np.repeat(where, sentences.lengths - 1)]
-    ids[~is_chosen] = others.ids[np.repeat(~where, others.lengths - 1)]
-    return EncodedSentences.from_flat(ids, num_tokens)
 
 
 def encode_pairs(

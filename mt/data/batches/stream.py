@@ -25,8 +25,6 @@ from mt.special_tokens import UNK_ID
 
 # The third seed of the generator of BPE-dropout; the generator that shuffles an epoch has only two.
 _BPE_DROPOUT = 2**63
-# A run shorter than this many times the bidirectional epochs practically ends within them.
-_ENOUGH_EPOCHS = 1.05
 
 
 def replace_with_unk(
@@ -85,7 +83,7 @@ class Epoch:
 
     Attributes:
         number: Passes completed before it.
-        pairs: The pairs, segmented and directed as in this epoch.
+        pairs: The pairs, segmented as in this epoch.
         batches: The indices of each batch's pairs.
     """
 
@@ -133,18 +131,13 @@ class BatchStream:
         places: Places | None = None,
         unknown_share: float = 0.0,
         bpe_dropouts: tuple[BpeDropout, BpeDropout] | None = None,
-        bidirectional_epochs: int = 0,
         before_each_block: Callable[[], None] = lambda: None,
     ) -> None:
         """With ``places``, laid out as ``pairs.tgt.ids``, batches have an alignment, and some words are UNK.
 
         With ``bpe_dropouts``, of source and target, all sentences are segmented differently in each epoch;
         ``before_each_block`` is called every few thousand of them, and may raise to stop.
-
-        In the first ``bidirectional_epochs``, the direction of each pair is random, source to target or
-        target to source, and reversed in the next of these epochs. There must be no ``places`` then.
         """
-        assert places is None or not bidirectional_epochs
         self.num_micro_batches = num_micro_batches
         self._pairs = pairs
         self._batch_tokens = batch_tokens
@@ -152,7 +145,6 @@ class BatchStream:
         self._places = places
         self._unknown_share = unknown_share
         self._bpe_dropouts = bpe_dropouts
-        self._bidirectional_epochs = bidirectional_epochs
         self._before_each_block = before_each_block
         self._epoch: Epoch | None = None
         self._ahead: _Ahead | None = None
@@ -258,7 +250,7 @@ class BatchStream:
 
     def _made(self, number: int) -> Epoch:
         try:
-            pairs = self._in_their_directions(self._with_bpe_dropout(number), number)
+            pairs = self._with_bpe_dropout(number)
             batches = epoch_batches(
                 pairs.src.lengths,
                 pairs.tgt.lengths,
@@ -269,9 +261,9 @@ class BatchStream:
             )
         except MemoryError as error:
             raise TrainingError(
-                f"the order of epoch {number}, and its pairs as training.bpe_dropout and "
-                f"training.bidirectional_epochs change them, do not fit into memory ({error}). Free "
-                "some memory, or use a machine with more: the same command resumes the run."
+                f"the order of epoch {number}, and its pairs as training.bpe_dropout segments them, do "
+                f"not fit into memory ({error}). Free some memory, or use a machine with more: the same "
+                "command resumes the run."
             ) from error
         return Epoch(number, pairs, batches)
 
@@ -301,14 +293,6 @@ class BatchStream:
             tgt(self._pairs.tgt, generator, self._before_each_block),
             self._pairs.shares,
         )
-
-    def _in_their_directions(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
-        if epoch >= self._bidirectional_epochs:
-            return pairs
-        # Every two epochs contain both directions of each pair.
-        two_epochs, is_second = divmod(epoch, 2)
-        generator = np.random.default_rng(derived_seed("directions", self._seed, two_epochs))
-        return pairs.exchanged((generator.random(len(pairs)) < 0.5) ^ bool(is_second))
 
 
 def training_batches(
@@ -341,20 +325,7 @@ def training_batches(
         # Only words are ever unknown.
         unknown_share=training.unknown_share if config.copies_words else 0.0,
         bpe_dropouts=dropouts,
-        bidirectional_epochs=training.bidirectional_epochs,
         before_each_block=before_each_block,
-    )
-
-
-def short_of_one_direction(config: Config, num_epochs: float) -> str | None:
-    """A warning if a run of ``num_epochs`` hardly trains the intended direction alone; None if it does."""
-    both = config.training.bidirectional_epochs
-    if num_epochs > both * _ENOUGH_EPOCHS or not both:
-        return None
-    return (
-        f"training.bidirectional_epochs ({both}) leaves hardly any of the run, about {num_epochs:.1f} "
-        f"epochs, for the direction from {config.data.src} to {config.data.tgt} alone. Lower it (a third of "
-        "the epochs is usual), or train longer."
     )
 
 

@@ -51,8 +51,6 @@ class Order:
     """``kill``, ``half`` (killed, half of the file written), ``full`` (no room from there on), signals."""
     room: int | None = None
     """So many bytes can be written in all, then the disk is full."""
-    clock: str = ""
-    """``back``: it shows yesterday, and each look at it an earlier time."""
     record: str = ""
     """A file that gets the name of each point that is passed."""
 
@@ -171,18 +169,6 @@ def limit_room(room: int, run: str) -> None:
     builtins.open = io.open = limited_open
 
 
-def turn_back_the_clock() -> None:
-    """Let ``time.time`` show yesterday, and go backwards."""
-    begin, asked = time.time() - 86_400, 0
-
-    def earlier() -> float:
-        nonlocal asked
-        asked += 1
-        return begin - asked / 1000
-
-    time.time = earlier
-
-
 def obey(order: Order) -> NoReturn:
     """Be the process that was ordered."""
     output = os.open(order.stderr, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -194,8 +180,6 @@ def obey(order: Order) -> NoReturn:
     watch_phases(fate)
     if order.room is not None:
         limit_room(order.room, order.run)
-    if order.clock:
-        turn_back_the_clock()
     sys.argv = ["mt", *order.arguments]
     code: object = 0
     try:

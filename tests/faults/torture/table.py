@@ -12,14 +12,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from queue import SimpleQueue
 
-from .clock import clocks
 from .damage import damages
 from .disk import full_after_bytes, full_at_every_call
 from .display import lost_displays
 from .files import damaged_files
-from .hostile import hostile_states
 from .kills import NAMED, RANDOM, named_kills, random_kills
-from .pipes import pipes
 from .processes import Driver
 from .ranks import PHASE as BLOWS
 from .ranks import blows
@@ -37,15 +34,12 @@ PHASES: dict[str, Phase] = {
     "kills": lambda arena, chance, quick: random_kills(arena, 2 if quick else 50, chance),
     "points": lambda arena, chance, quick: named_kills(arena, chance, most=4 if quick else None),
     "damage": lambda arena, chance, quick: damages(20 if quick else 200, chance, most_resumed=quick or None),
-    "states": lambda arena, chance, quick: hostile_states(10 if quick else 200, chance),
     "files": lambda arena, chance, quick: damaged_files(1, chance)[:: 8 if quick else 1],
     "disk": lambda arena, chance, quick: full_at_every_call(arena, chance, most=2 if quick else None),
     "room": lambda arena, chance, quick: full_after_bytes(arena, 2 if quick else 20, chance),
     "signals": lambda arena, chance, quick: signals(arena, chance, most=3 if quick else None),
     "display": lambda arena, chance, quick: lost_displays(3 if quick else 20, chance),
-    "clock": lambda arena, chance, quick: clocks(arena, 1 if quick else 6, chance),
     "readers": lambda arena, chance, quick: readers(5 if quick else 75),
-    "pipes": lambda arena, chance, quick: pipes()[:: 9 if quick else 1],
     "writers": lambda arena, chance, quick: two_writers(1 if quick else 3, chance),
     "ranks": lambda arena, chance, quick: blows(arena, 1 if quick else 20, chance),
 }

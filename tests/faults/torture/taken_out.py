@@ -7,11 +7,9 @@ process that imports this runs without it.
 import contextlib
 import json
 import os
-import pickle
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from io import BufferedReader
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +18,6 @@ import torch
 
 import mt.atomic_files
 import mt.checkpoint.directory
-import mt.checkpoint.format_1
 import mt.checkpoint.record
 import mt.checkpoint.store
 import mt.checkpoint.weights
@@ -94,10 +91,6 @@ def _prune_the_best(directory: Path, newest: object, keep: int) -> None:
         shutil.rmtree(directory / name)
 
 
-def _open_anything(path: Path, *, folder: int | None = None) -> BufferedReader:
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder), "rb")
-
-
 _NO_REMOVAL = SimpleNamespace(rmtree=_nothing)
 _NO_LOCK = SimpleNamespace(flock=_nothing, LOCK_EX=0, LOCK_SH=0, LOCK_NB=0, LOCK_UN=0)
 
@@ -118,13 +111,10 @@ PROTECTIONS: dict[str, Callable[[], None]] = {
     "the record is sealed": _here(_RECORD, "_unseal", _unseal),
     "training never starts over in silence": _here(_STORE.CheckpointStore, "_newest_sound", _newest_sound),
     "the best is never removed": _here(_STORE, "prune", _prune_the_best),
-    "nothing is unpickled": _here(mt.checkpoint.format_1, "_follow", lambda data, take: pickle.loads(data)),
-    "nothing is decompressed": _here(mt.checkpoint.format_1, "_refuse_compressed", _nothing),
     "moments are compared with their parameters": _here(
         mt.training.train_state.TrainState, "_refuse_other_tensors", _nothing
     ),
     "one writer": _here(mt.run_directory, "fcntl", _NO_LOCK),
-    "links are not followed": _here(mt.run_directory, "_refuse_links", _nothing),
     "the ids of a tokenizer have no gaps": _here(mt.data.tokenizers.tokenizer, "_check_usable", _nothing),
     "tokenizers are compared with their checksums": _everywhere(
         mt.inference.loaded_model.refuse_other_tokenizers, _nothing
@@ -133,7 +123,6 @@ PROTECTIONS: dict[str, Callable[[], None]] = {
         mt.inference.loaded_model.refuse_other_computation, _nothing
     ),
     "a checkpoint that vanished is looked for again": _here(_STORE, "_NUM_LOOKS", 1),
-    "nothing but files is read": _everywhere(mt.regular_files.open_regular, _open_anything),
     "weights are finite": _here(mt.checkpoint.weights, "_is_finite", lambda tensor: True),
     "dropout is seeded by where the run is": _everywhere(mt.seeding.seed_device, _nothing),
     "the optimizer is restored": _here(torch.optim.Optimizer, "load_state_dict", _nothing),
