@@ -59,9 +59,6 @@ class DataConfig(Section):
     hub_timeout_seconds: float = Field(default=10.0, gt=0, lt=10**9, json_schema_extra=MAY_CHANGE)
     """How long to wait for the Hub to answer before it is considered unreachable."""
 
-    workers: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
-    """Maximum number of processes that read a large corpus of text files; null: one per core, up to 16."""
-
     @model_validator(mode="after")
     def _check_mix(self) -> Self:
         parse_mix(self.mix or "")

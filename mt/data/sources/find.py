@@ -68,12 +68,7 @@ def files_on_disk(config: DataConfig, splits: Sequence[Split] = SPLITS) -> set[P
 
 
 def find_source(config: DataConfig) -> Source:
-    """The corpus that ``config.path`` names; files on disk are preferred to the Hub.
-
-    Raises:
-        ConfigError: If source and target language are the same.
-        DataError: If nothing of that name is found, or it cannot be used.
-    """
+    """The corpus that ``config.path`` names; files on disk are preferred to the Hub."""
     src, tgt = config.src, config.tgt
     if src == tgt:
         raise ConfigError(f"data.src and data.tgt are both {src!r}: name the two languages of the corpus.")
