@@ -7,7 +7,6 @@ its files, and is verified whenever it is opened. The whole cache may be deleted
 import contextlib
 import fcntl
 import hashlib
-import io
 import json
 import logging
 import os
@@ -15,7 +14,6 @@ import platform
 import re
 import secrets
 import shutil
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -146,22 +144,8 @@ def cache_folder() -> Path:
         return Path(os.devnull) / "mt"
 
 
-def unnamed_file() -> io.FileIO:
-    """A new file in the cache folder that disappears when no process uses it any more, however they end.
-
-    Raises:
-        OSError: If the folder cannot be written.
-    """
-    make_folder(cache_folder())
-    return tempfile.TemporaryFile(dir=cache_folder(), buffering=0)
-
-
 def file_digest(path: Path) -> str:
-    """Digest of a file's bytes, at about a gigabyte per second.
-
-    Raises:
-        OSError: If it cannot be read.
-    """
+    """Digest of a file's bytes, at about a gigabyte per second."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 

@@ -6,6 +6,7 @@ import io
 import logging
 import mmap
 import os
+import tempfile
 import weakref
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mt.data.cache import cache_folder, unnamed_file
+from mt.atomic_files import make_folder
+from mt.data.cache import cache_folder
 
 LOG = logging.getLogger(__name__)
 
@@ -95,7 +97,8 @@ class PairTable:
 
     def _write(self, data: pa.Buffer) -> Place:
         if self._file is None:
-            self._file = unnamed_file()
+            make_folder(cache_folder())
+            self._file = tempfile.TemporaryFile(dir=cache_folder(), buffering=0)
             weakref.finalize(self, self._file.close)
         place = Place(self._file.tell(), data.size)
         if self._file.write(data) < data.size:
