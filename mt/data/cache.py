@@ -69,9 +69,6 @@ class Cache:
         Args:
             key: Everything that determines the entry, a value of plain JSON types.
             fill: Writes the files of the entry into the given empty folder.
-
-        Raises:
-            OSError: If it cannot be written; then nothing of it is left.
         """
         make_folder(self._folder)
         entry = self._folder / _name(key)
@@ -172,11 +169,7 @@ def _name(key: object) -> str:
 
 
 def _problem(entry: Path) -> str | None:
-    """What is wrong with an entry, or None.
-
-    Raises:
-        OSError: If it cannot be read, although it may be intact: the entry of another user, for example.
-    """
+    """What is wrong with an entry, or None."""
     try:
         files: dict[str, Sequence[int]] = json.loads((entry / _RECORD).read_text(encoding="utf-8"))["files"]
         for name, (size, checksum) in files.items():
@@ -219,11 +212,7 @@ def _is_unlocked(partial: Path) -> bool:
 
 @contextlib.contextmanager
 def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold a lock on ``folder``; it is released when the process ends, however it ends.
-
-    Raises:
-        BlockingIOError: If another process holds it and ``wait`` is False.
-    """
+    """Hold a lock on ``folder``; it is released when the process ends, however it ends."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -98,7 +98,7 @@ class PairTable:
     def _write(self, data: pa.Buffer) -> Place:
         if self._file is None:
             make_folder(cache_folder())
-            self._file = tempfile.TemporaryFile(dir=cache_folder(), buffering=0)
+            self._file = tempfile.TemporaryFile(dir=cache_folder(), buffering=0)  # noqa: SIM115
             weakref.finalize(self, self._file.close)
         place = Place(self._file.tell(), data.size)
         if self._file.write(data) < data.size:
