@@ -32,8 +32,6 @@ LONG_TIME = timedelta(days=7)
 _FIRST_WORD_SECONDS = 2.0
 # How often a process checks whether another one was asked to stop.
 _HEARING_SECONDS = 1.0
-# How often a waiting process checks whether the others are done.
-_LOOKING_SECONDS = 0.02
 _STOP, _DEVICE = "mt/stop", "mt/device"
 
 _patient: dist.ProcessGroup | None = None
@@ -201,39 +199,6 @@ def together(work: Callable[[], T]) -> T:
         if each is not None:
             raise each
     return done[0]
-
-
-def once_a_machine(work: Callable[[], T], check: Callable[[], None]) -> T:
-    """The result of ``work`` in the first process on this machine, returned in all of them.
-
-    It may take any length of time.
-
-    Args:
-        work: Called in the first process on each machine.
-        check: Called now and then while a process waits for the others; may raise to stop all of them.
-
-    Raises:
-        MtError, Interrupted: In all processes, if one of them raises it.
-    """
-    if not dist.is_initialized():
-        return work()
-
-    def take_part() -> list[T]:
-        done = []
-        try:
-            if processes.is_first_on_machine():
-                done.append(work())
-        finally:
-            # Python handles no signals while it waits in a torch call, so this process must not wait there.
-            through = dist.barrier(group=_patient, async_op=True)
-        while not through.is_completed():
-            check()
-            time.sleep(_LOOKING_SECONDS)
-        through.wait()
-        return done
-
-    [result] = gather(together(take_part))[processes.rank() - processes.local_rank()]
-    return result
 
 
 def has_heard(stop: bool) -> bool:

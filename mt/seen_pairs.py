@@ -18,10 +18,7 @@ class SeenPairs:
 
     def add(self, pairs: Iterable[tuple[str, str]]) -> npt.NDArray[np.bool_]:
         """Add N pairs, and return a mask ``(N,)``: True where a pair is new."""
-        return self.add_hashes(pair_hashes(pairs))
-
-    def add_hashes(self, digests: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """Like `add`, for N pairs of which only the `pair_hashes` are known."""
+        digests = np.frombuffer(b"".join(_digest(*pair) for pair in pairs), dtype="<u8")
         hashes, first = np.unique(digests, return_index=True)
         is_new = np.ones(len(hashes), dtype=np.bool_)
         for run in self._runs:
@@ -42,11 +39,6 @@ class SeenPairs:
             run.sort()
         if len(run):
             self._runs.append(run)
-
-
-def pair_hashes(pairs: Iterable[tuple[str, str]]) -> npt.NDArray[np.uint64]:
-    """``(N,)`` a hash of each pair: the same on every machine."""
-    return np.frombuffer(b"".join(_digest(*pair) for pair in pairs), dtype="<u8")
 
 
 def _digest(src: str, tgt: str) -> bytes:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mt.builtin.primer.generate import primer_pairs
+from mt.builtin.primer import primer_pairs
 from mt.config.load import load_config
 from mt.errors import ConfigError
 
@@ -43,7 +43,7 @@ def test_mistakes_are_answered_as_shown(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_quickstart_translates_sentences_that_were_held_out() -> None:
     script = (ROOT / "scripts/quickstart").read_text(encoding="utf-8")
     shown = re.findall(r'^    "(.+)"$', script, re.MULTILINE)
-    held_out = {english for english, _ in primer_pairs("test", 1000, 1)}
+    held_out = {english for english, _ in primer_pairs("test", 1000)}
     assert len(shown) == 5
     assert set(shown) <= held_out
     (output,) = re.findall(r"^3\. Translate five of them\n(.*?)^```", README, re.MULTILINE | re.DOTALL)

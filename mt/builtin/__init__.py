@@ -1,1 +1,1 @@
-"""The two corpora that come with the program, as generators of text."""
+"""The two corpora that come with the program."""

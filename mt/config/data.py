@@ -48,7 +48,7 @@ class DataConfig(Section):
     """More training data, a source per line: path weight= name= src= tgt=. Paths may change on resuming."""
 
     num_train_pairs: int | None = Field(default=None, ge=1)
-    """Use only the first N training pairs of data.path, or generate N for a built-in corpus; null: all."""
+    """Use the first N training pairs of data.path; null: all, or the usual number of a built-in corpus."""
 
     held_out_fraction: float = Field(default=0.02, gt=0, lt=0.5)
     """Fraction held out for each missing validation or test split, chosen by a hash of the source."""
@@ -56,14 +56,8 @@ class DataConfig(Section):
     max_length: int = Field(default=128, ge=4)
     """Maximum sentence length in tokens, including EOS; longer training pairs are dropped and counted."""
 
-    seed: int = Field(default=1, ge=0)
-    """Random seed of the built-in corpora."""
-
     hub_timeout_seconds: float = Field(default=10.0, gt=0, lt=10**9, json_schema_extra=MAY_CHANGE)
     """How long to wait for the Hub to answer before it is considered unreachable."""
-
-    workers: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
-    """Maximum number of processes that read a large corpus of text files; null: one per core, up to 16."""
 
     @model_validator(mode="after")
     def _check_mix(self) -> Self:

@@ -14,7 +14,6 @@ _NAMES = {
     "data.max_length": "max_len max_seq_len max_seq_length seq_len seq_length max_sentence_length block_size "
     "max_position_embeddings max_positions src_seq_length tgt_seq_length max_source_length max_target_length "
     "max_source_positions max_target_positions",
-    "data.workers": "num_workers preprocessing_num_workers dataloader_num_workers num_proc n_workers",
     "tokenizer.kind": "level tokenization tokenizer_type subword subwords bpe",
     "tokenizer.path": "tokenizer_file tokenizer_path tokenizer_name",
     "tokenizer.lowercase": "lower do_lower_case lower_case",

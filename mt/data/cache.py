@@ -7,7 +7,6 @@ its files, and is verified whenever it is opened. The whole cache may be deleted
 import contextlib
 import fcntl
 import hashlib
-import io
 import json
 import logging
 import os
@@ -15,7 +14,6 @@ import platform
 import re
 import secrets
 import shutil
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -71,9 +69,6 @@ class Cache:
         Args:
             key: Everything that determines the entry, a value of plain JSON types.
             fill: Writes the files of the entry into the given empty folder.
-
-        Raises:
-            OSError: If it cannot be written; then nothing of it is left.
         """
         make_folder(self._folder)
         entry = self._folder / _name(key)
@@ -146,22 +141,8 @@ def cache_folder() -> Path:
         return Path(os.devnull) / "mt"
 
 
-def unnamed_file() -> io.FileIO:
-    """A new file in the cache folder that disappears when no process uses it any more, however they end.
-
-    Raises:
-        OSError: If the folder cannot be written.
-    """
-    make_folder(cache_folder())
-    return tempfile.TemporaryFile(dir=cache_folder(), buffering=0)
-
-
 def file_digest(path: Path) -> str:
-    """Digest of a file's bytes, at about a gigabyte per second.
-
-    Raises:
-        OSError: If it cannot be read.
-    """
+    """Digest of a file's bytes, at about a gigabyte per second."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
@@ -188,11 +169,7 @@ def _name(key: object) -> str:
 
 
 def _problem(entry: Path) -> str | None:
-    """What is wrong with an entry, or None.
-
-    Raises:
-        OSError: If it cannot be read, although it may be intact: the entry of another user, for example.
-    """
+    """What is wrong with an entry, or None."""
     try:
         files: dict[str, Sequence[int]] = json.loads((entry / _RECORD).read_text(encoding="utf-8"))["files"]
         for name, (size, checksum) in files.items():
@@ -235,11 +212,7 @@ def _is_unlocked(partial: Path) -> bool:
 
 @contextlib.contextmanager
 def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold a lock on ``folder``; it is released when the process ends, however it ends.
-
-    Raises:
-        BlockingIOError: If another process holds it and ``wait`` is False.
-    """
+    """Hold a lock on ``folder``; it is released when the process ends, however it ends."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -30,7 +30,6 @@ from mt.data.corpus_report import (
     TrainingSplitReport,
 )
 from mt.data.pair_table import CHUNK_SIZE, PAIRS_IN_MEMORY, PairTable, load_table, save_table
-from mt.data.parallel_reading import num_processes, read_in_pieces
 from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import SPLITS, Part, Source, Split, carved_split
 from mt.display import counted, track
@@ -88,10 +87,6 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
     counted; rows of the other splits never are. Which pairs are carved out depends on a hash of the source
     sentence alone: it is the same on every machine, does not change when other pairs are added, and keeps
     pairs with the same source together.
-
-    Raises:
-        ConfigError: If source and target language are the same.
-        DataError: If there is no such corpus, it is broken, or too small to be split.
     """
     found = [
         _Found(source_config, weight, _find(source_config, is_mixed=number > 0))
@@ -116,11 +111,7 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
 
 
 def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_CLEANING) -> datasets.Dataset:
-    """One split as in `load_corpus`, without reading the others if the corpus has this one.
-
-    Raises:
-        ConfigError, DataError: As in `load_corpus`, for what is read.
-    """
+    """One split as in `load_corpus`, without reading the others if the corpus has this one."""
     if split != "train":
         for number, (source_config, _) in enumerate(mixed_sources(config)):
             source = _find(source_config, is_mixed=number > 0)
@@ -130,11 +121,7 @@ def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_C
 
 
 def load_undivided(config: DataConfig) -> datasets.Dataset | None:
-    """All pairs of a corpus that is files without splits, empty lines included; None if it has splits.
-
-    Raises:
-        ConfigError, DataError: As in `load_corpus`.
-    """
+    """All pairs of a corpus that is files without splits, empty lines included; None if it has splits."""
     source = _find(config, is_mixed=False)
     if source.kind not in ("file", "files", "parallel text"):
         return None
@@ -161,7 +148,7 @@ def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
     if any(digest is None for source in sources for parts in source.values() for _, digest in parts):
         return None
     # None of these changes what is read: the length limit is applied when encoding.
-    irrelevant = {"hub_timeout_seconds", "max_length", "workers"}
+    irrelevant = {"hub_timeout_seconds", "max_length"}
     normalising = [] if cleaning.unicode_form == "none" else ["tokenizers"]
     configs = [[each.config.model_dump(mode="json", exclude=irrelevant), each.weight] for each in found]
     return {
@@ -242,31 +229,10 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> Corpus:
 
 def _read_training_split(found: _Found, cleaner: Cleaner, carved: Mapping[Split, PairTable]) -> PairTable:
     """The pairs to train on; those that belong to a carved split go to its table instead."""
-    parts, before = found.source.splits["train"], cleaner.dropped.counts.copy()
-    processes = num_processes(parts, found.config)
-    if processes > 1:
-        table = read_in_pieces(parts, cleaner, carved, found.config, processes)
-    else:
-        table = _read_in_one_process(parts, cleaner, carved, found.config)
-    dropped = cleaner.dropped.counts - before
-    empty = [split for split, split_table in carved.items() if not len(split_table)]
-    if dropped or len(empty) == len(carved):
-        _refuse_nothing_left(found.source, table, dropped)
-    if empty or not len(table):
-        splits = " or ".join(empty) if len(table) else "train"
-        raise SplitError(
-            f"{found.config.path} is too small to be split: none of its pairs were assigned to the {splits} "
-            f"split at data.held_out_fraction={found.config.held_out_fraction:g}. Add pairs, change the "
-            f"fraction, or provide your own validation and test splits."
-        )
-    return table
-
-
-def _read_in_one_process(
-    parts: Sequence[Part], cleaner: Cleaner, carved: Mapping[Split, PairTable], config: DataConfig
-) -> PairTable:
+    config, before = found.config, cleaner.dropped.counts.copy()
     table, limit = PairTable(), config.num_train_pairs
-    pairs = iter(track(training_pairs(parts, cleaner.dropped), "reading", unit="pairs"))
+    pairs = training_pairs(found.source.splits["train"], cleaner.dropped)
+    pairs = iter(track(pairs, "reading", unit="pairs"))
     if carved:
         pairs = _carve(pairs, carved, config.held_out_fraction)
     # Never beyond the limit: filters must not see what follows it.
@@ -279,6 +245,17 @@ def _read_in_one_process(
         for _ in pairs:
             pass
         cleaner.dropped.counts, cleaner.dropped.examples = counts, examples
+    dropped = cleaner.dropped.counts - before
+    empty = [split for split, split_table in carved.items() if not len(split_table)]
+    if dropped or len(empty) == len(carved):
+        _refuse_nothing_left(found.source, table, dropped)
+    if empty or not len(table):
+        splits = " or ".join(empty) if len(table) else "train"
+        raise SplitError(
+            f"{config.path} is too small to be split: none of its pairs were assigned to the {splits} "
+            f"split at data.held_out_fraction={config.held_out_fraction:g}. Add pairs, change the "
+            f"fraction, or provide your own validation and test splits."
+        )
     return table
 
 
@@ -304,7 +281,7 @@ def _refuse_nothing_left(source: Source, table: PairTable, dropped: Counter[str]
 
 
 def _most_frequent_first(dropped: Counter[str]) -> list[tuple[str, int]]:
-    """Reasons and counts, in an order that does not depend on how many processes counted."""
+    """Reasons and counts, those with equal counts by their names."""
     return sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
 
 

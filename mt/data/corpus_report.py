@@ -125,11 +125,7 @@ def to_json(report: CorpusReport) -> dict[str, Any]:
 
 
 def recorded_fingerprints(content: bytes) -> dict[Split, str]:
-    """The fingerprint of each split, from the content of a ``corpus.json``.
-
-    Raises:
-        ValueError: If it is not JSON, or lacks them; the message is one line.
-    """
+    """The fingerprint of each split, from the content of a ``corpus.json``."""
     try:
         record = _RECORD.validate_json(content, strict=True)
     except ValidationError as error:

@@ -6,6 +6,7 @@ import io
 import logging
 import mmap
 import os
+import tempfile
 import weakref
 from pathlib import Path
 from typing import NamedTuple
@@ -15,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mt.data.cache import cache_folder, unnamed_file
-from mt.data.cleaning.piece import SCHEMA, to_batch
+from mt.atomic_files import make_folder
+from mt.data.cache import cache_folder
 
 LOG = logging.getLogger(__name__)
 
+SCHEMA = pa.schema([("src", pa.string()), ("tgt", pa.string())])
 CHUNK_SIZE = 10_000
 PAIRS_IN_MEMORY = 50_000
 
@@ -61,22 +63,6 @@ class PairTable:
         if len(self._pairs) == CHUNK_SIZE:
             self._seal()
 
-    def extend(self, batch: pa.RecordBatch) -> None:
-        """Add pairs with the columns of `SCHEMA`."""
-        self._seal()
-        if not len(batch):
-            return
-        self._num_sealed += len(batch)
-        self._hash.update(_framed(batch))
-        if self._num_sealed > PAIRS_IN_MEMORY and self._has_room:
-            try:
-                self._batches.append(self._write(batch.serialize()))
-                return
-            except OSError as error:
-                self._has_room = False
-                LOG.warning("the corpus stays in memory: %s cannot be written (%s)", cache_folder(), error)
-        self._batches.append(batch)
-
     def to_dataset(self) -> datasets.Dataset:
         """The pairs so far, in the order in which they were added."""
         self._seal()
@@ -93,13 +79,26 @@ class PairTable:
         return mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def _seal(self) -> None:
-        if self._pairs:
-            pairs, self._pairs = self._pairs, []
-            self.extend(to_batch(pairs))
+        if not self._pairs:
+            return
+        src, tgt = ([pair[side] for pair in self._pairs] for side in (0, 1))
+        batch = pa.record_batch([pa.array(src, pa.string()), pa.array(tgt, pa.string())], schema=SCHEMA)
+        self._pairs = []
+        self._num_sealed += len(batch)
+        self._hash.update(_framed(batch))
+        if self._num_sealed > PAIRS_IN_MEMORY and self._has_room:
+            try:
+                self._batches.append(self._write(batch.serialize()))
+                return
+            except OSError as error:
+                self._has_room = False
+                LOG.warning("the corpus stays in memory: %s cannot be written (%s)", cache_folder(), error)
+        self._batches.append(batch)
 
     def _write(self, data: pa.Buffer) -> Place:
         if self._file is None:
-            self._file = unnamed_file()
+            make_folder(cache_folder())
+            self._file = tempfile.TemporaryFile(dir=cache_folder(), buffering=0)  # noqa: SIM115
             weakref.finalize(self, self._file.close)
         place = Place(self._file.tell(), data.size)
         if self._file.write(data) < data.size:
@@ -121,11 +120,7 @@ def _framed(batch: pa.RecordBatch) -> memoryview:
 
 
 def save_table(pairs: datasets.Dataset, path: Path) -> None:
-    """Write pairs into an Arrow file, whose bytes depend on the texts alone.
-
-    Raises:
-        OSError: If it cannot be written.
-    """
+    """Write pairs into an Arrow file, whose bytes depend on the texts alone."""
     no_text = pa.array([], pa.string())
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, SCHEMA) as stream:
         for table in pairs.with_format("arrow").iter(batch_size=CHUNK_SIZE):

@@ -52,10 +52,6 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         resuming: Whether the run has a checkpoint: then its tokenizers are used, and the corpus must not have
             changed.
         corpus: The corpus of the config, if it is already loaded.
-
-    Raises:
-        DataError: If the corpus cannot be used.
-        RunError: If it is not the one that this run began with.
     """
     corpus = corpus or load_corpus(config.data, config.cleaning)
     if resuming:
@@ -145,11 +141,7 @@ def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
 
 
 def refuse_nothing_left(train: EncodedPairs, dropped: DropCounts, config: Config) -> None:
-    """Check that there is something to train on.
-
-    Raises:
-        DataError: If all pairs were dropped, or the weights of those that are left show none.
-    """
+    """Check that there is something to train on."""
     if not len(train):
         raise DataError(
             f"no training pair is left: of {counted(sum(dropped.values()), 'pair')}, {dropped['empty']:,} "
@@ -165,11 +157,7 @@ def refuse_nothing_left(train: EncodedPairs, dropped: DropCounts, config: Config
 
 
 def refuse_no_validation_loss(validation: EncodedPairs, num_pairs: int, config: Config) -> None:
-    """Check that there is a loss if it decides which checkpoint is best.
-
-    Raises:
-        DataError: If none of the validation split's ``num_pairs`` fits.
-    """
+    """Check that there is a loss if it decides which checkpoint is best."""
     if config.validation.metric == "loss" and not len(validation):
         raise DataError(
             f"there would be no validation loss: of {counted(num_pairs, 'validation pair')}, none has text "
@@ -206,11 +194,7 @@ class _Texts:
 
 
 def refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
-    """Compare the text with that at the start of the run; its path may have changed.
-
-    Raises:
-        RunError: If the text differs, or that is unknown because corpus.json cannot be read.
-    """
+    """Compare the text with that at the start of the run; its path may have changed."""
     try:
         recorded = recorded_fingerprints(run.read_corpus_report())
     except (OSError, ValueError) as error:

@@ -113,7 +113,7 @@ def load_evaluation_set(
         )
         stem, where = _for_file_name(path), path
     else:
-        # A built-in corpus is generated with a number of pairs; any other corpus is used as a whole.
+        # A built-in corpus has as many pairs as are asked for; any other corpus is used as a whole.
         limit = data.num_train_pairs if path.startswith("builtin:") else None
         changes = {"path": path, "name": name, "revision": None, "num_train_pairs": limit, "mix": None}
         other = data.model_copy(update=changes)

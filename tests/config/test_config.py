@@ -76,7 +76,6 @@ def test_unknown_keys_are_refused(section: str) -> None:
         ("data", "held_out_fraction", 0),
         ("data", "held_out_fraction", 0.5),
         ("data", "max_length", 3),
-        ("data", "seed", -1),
         ("training", "seed", 2**64),
         ("data", "hub_timeout_seconds", 0),
         ("tokenizer", "min_frequency", 0),

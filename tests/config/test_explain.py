@@ -46,8 +46,9 @@ MISTAKES = [
         "line 7: unknown key 'num_heads'. It belongs to model: model.num_heads.",
     ),
     (
-        "model:\n  seed: 4\n",
-        "line 8: unknown key 'model.seed'. It belongs to data: data.seed or to training: training.seed.",
+        "model:\n  every_steps: 4\n",
+        "line 8: unknown key 'model.every_steps'. It belongs to validation: validation.every_steps or to "
+        "checkpoint: checkpoint.every_steps.",
     ),
     ("modle:\n  d_model: 4\n", "line 7: unknown key 'modle'. Did you mean 'model'?"),
     ("warmup: 4\n", "line 7: unknown key 'warmup'. Did you mean 'schedule.warmup_steps'?"),
@@ -260,7 +261,7 @@ def test_every_field_refuses_a_list_by_file_line_and_name(
 def test_all_mistakes_are_listed_in_the_order_of_the_file(write_config: Write) -> None:
     answer = complaint(
         write_config(SMALLEST + "zzz: 1\nmodel:\n  bias: 1\n  nope: 1\n  d_model: x\n"),
-        "data.seed=x",
+        "data.max_length=x",
         "data.nope=1",
     )
     assert [line.partition(": ")[0] for line in answer.split("\n")] == [
@@ -268,7 +269,7 @@ def test_all_mistakes_are_listed_in_the_order_of_the_file(write_config: Write) -
         "configs/my.yaml, line 9",
         "configs/my.yaml, line 10",
         "configs/my.yaml, line 11",
-        "override data.seed=x",
+        "override data.max_length=x",
         "override data.nope=1",
     ]
 

@@ -91,7 +91,6 @@ def test_whatever_could_matter_is_read_again(folder: Path, count_reading: Callab
         config(folder, mix=f"{folder / 'test.jsonl'} weight=3"),
         config("builtin:primer", num_train_pairs=300),
         config("builtin:primer", num_train_pairs=301),
-        config("builtin:primer", num_train_pairs=300, seed=2),
     ]
     corpora = [content(load_corpus(each)) for each in given]
     assert count_reading() == len(given)

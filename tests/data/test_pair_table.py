@@ -1,11 +1,12 @@
 """A table of pairs gives back what was put in, from memory or from its file."""
 
 import gc
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from mt.data import cache, pair_table
+from mt.data import pair_table
 from mt.data.pair_table import PairTable
 
 PAIRS = [(f"sentence {i} " + "x" * (i % 50), f"Satz {i} äöü") for i in range(3333)]
@@ -86,8 +87,8 @@ def test_where_the_disk_fills_up_nothing_is_lost(
 def test_where_the_disk_was_full_before_the_first_byte_nothing_is_lost(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    make = cache.unnamed_file
-    monkeypatch.setattr(pair_table, "unnamed_file", lambda: _Full(make(), room=0))
+    make = tempfile.TemporaryFile
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **named: _Full(make(**named), room=0))
     assert read(filled(PAIRS)) == PAIRS
     assert "No space left on device" in caplog.text
 

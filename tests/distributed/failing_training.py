@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-import mt.data.batches.shared_arrays
-import mt.data.batches.stream
 import mt.training.run
 from mt import processes
 from mt.__main__ import main
@@ -71,9 +69,6 @@ finish = TrainState.finish
 TrainState.finish = record_sums  # type: ignore[method-assign]
 (folder / f"pid.{processes.rank()}").write_text(str(os.getpid()))
 torch.set_num_threads(1)
-if point in ("shared epoch", "writing an epoch"):
-    # As those of a large corpus are.
-    mt.data.batches.stream.PAIRS_IN_MEMORY = 0  # type: ignore[attr-defined]
 if rank == processes.rank():
     match point:
         case "start-up":
@@ -86,12 +81,6 @@ if rank == processes.rank():
             passed = iter(range(4))
             # Sources and targets of the first one were before.
             happens_in(BpeDropout, "_cut", lambda *_: next(passed) == 2)
-        case "shared epoch":
-            # In the second one, which the first process makes and the other one waits for.
-            passed = iter(range(4))
-            happens_in(mt.data.batches.stream, "share_arrays", lambda *_: next(passed) == 1)
-        case "writing an epoch":
-            happens_in(mt.data.batches.shared_arrays, "_written")
         case "saving":
             # With two steps that are not saved yet.
             happens_in(CheckpointStore, "save", lambda _, number, *__: number == 6)

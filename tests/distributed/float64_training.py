@@ -1,4 +1,4 @@
-"""`mt train` in float64 with shared epochs, recording each step: float64_training.py RECORDS train ..."""
+"""`mt train` in float64, recording each step: float64_training.py RECORDS train ..."""
 
 import json
 import sys
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-import mt.data.batches.stream
 from mt import processes
 from mt.__main__ import main
 from mt.data.batches.batch import Batch
@@ -40,8 +39,6 @@ def recorded_batch(self: BatchStream, indices: Any, epoch: int, generator: np.ra
     return batch_of(self, indices, epoch, generator)
 
 
-# As those of a large corpus are.
-mt.data.batches.stream.PAIRS_IN_MEMORY = 0  # type: ignore[attr-defined]
 torch.set_default_dtype(torch.float64)
 torch.set_num_threads(1)
 TrainState.finish = recorded_step  # type: ignore[method-assign]

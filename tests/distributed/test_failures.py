@@ -100,7 +100,7 @@ BUSY_SECONDS = 30
 FAULTS = [
     ("kill", 1, "training", 15), ("kill", 0, "training", 15), ("kill", 1, "validation", 45),
     ("kill", 0, "saving", 45), ("kill", 0, "start-up", 45), ("stop", 1, "training", 105),
-    ("kill agent", 1, "training", 5), ("kill agent", 0, "start-up", 5), ("kill", 0, "writing an epoch", 45),
+    ("kill agent", 1, "training", 5), ("kill agent", 0, "start-up", 5),
 ]  # fmt: skip
 
 
@@ -110,13 +110,11 @@ def test_all_end_and_the_same_command_continues_exactly(
     train: Fail,
     tmp_path: Path,
     unbroken: dict[str, torch.Tensor],
-    monkeypatch: pytest.MonkeyPatch,
     event: str,
     rank: int,
     point: str,
     seconds: int,
 ) -> None:
-    monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
     ended = train(rank, point, event)
     needed = seconds_to_the_end(tmp_path)
     print(f"{event} of process {rank} in {point}: {needed:.1f} seconds")
@@ -126,8 +124,6 @@ def test_all_end_and_the_same_command_continues_exactly(
     latest = tmp_path / "run/checkpoints/latest"
     assert not latest.exists() or position(tmp_path / "run")["step"] < 8
     assert not (tmp_path / "run/stopped").exists()
-    if point == "writing an epoch":
-        assert not list((tmp_path / "cache").iterdir())
     assert_continues_exactly(train, tmp_path, unbroken)
 
 
@@ -147,7 +143,7 @@ def test_sigterm_to_the_agent_saves_and_says_so_in_a_file(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("point", ["validation", "second epoch", "shared epoch"])
+@pytest.mark.parametrize("point", ["validation", "second epoch"])
 def test_a_signal_to_one_ends_long_work_of_all(train: Fail, tmp_path: Path, rank: int, point: str) -> None:
     options = [
         "tokenizer.kind=bpe", "tokenizer.max_size=300", "training.bpe_dropout=0.1",

@@ -118,9 +118,6 @@ def encode_pairs(
 
     Returns:
         The pairs that are kept, in order, and how many were dropped as "empty" and as "too long".
-
-    Raises:
-        OSError: If ``folder`` cannot be written.
     """
     dropped = {"empty": 0, "too long": 0}
     ends = np.cumsum([share.num_pairs for share in shares], dtype=np.int64)
@@ -189,11 +186,7 @@ class _Side:
 
 
 def mapped(path: Path, kind: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A file of numbers of this type as an array ``(N,)``, memory-mapped.
-
-    Raises:
-        OSError: If it cannot be read.
-    """
+    """A file of numbers of this type as an array ``(N,)``, memory-mapped."""
     if path.stat().st_size == 0:  # An empty file cannot be mapped.
         return np.empty(0, dtype=kind)
     # A plain array, because slicing a `memmap` is slow.

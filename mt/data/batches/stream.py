@@ -7,17 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
-from mt import processes
 from mt.config.config import Config
 from mt.data.batches.alignment import Places
 from mt.data.batches.batch import Batch, collate
 from mt.data.batches.bpe_dropout import BpeDropout
-from mt.data.batches.dataset import EncodedPairs, EncodedSentences, Ids
+from mt.data.batches.dataset import EncodedPairs, Ids
 from mt.data.batches.sampler import Batches, Indices, epoch_batches
-from mt.data.batches.shared_arrays import share_arrays
-from mt.data.pair_table import PAIRS_IN_MEMORY
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import Remedy, TrainingError
 from mt.seeding import derived_seed
@@ -200,11 +196,7 @@ class BatchStream:
         return min(batch + self.num_micro_batches, len(self.epoch(epoch).batches))
 
     def refuse_position_behind_end(self, epoch: int, batch: int) -> None:
-        """Refuse a position that `take` has never given for these pairs.
-
-        Raises:
-            TrainingError: If the epoch has ended there.
-        """
+        """Refuse a position that `take` has never given for these pairs."""
         num_batches = len(self.epoch(epoch).batches)
         if batch >= num_batches:
             raise TrainingError(
@@ -244,8 +236,7 @@ class BatchStream:
         """The epoch after ``number`` others; cached until another is requested."""
         if self._epoch is None or number != self._epoch.number:
             self._epoch = None  # Frees the old one before the new one is computed.
-            is_shared = processes.are_several() and len(self._pairs) > PAIRS_IN_MEMORY
-            self._epoch = self._shared(number) if is_shared else self._made(number)
+            self._epoch = self._made(number)
         return self._epoch
 
     def _made(self, number: int) -> Epoch:
@@ -266,22 +257,6 @@ class BatchStream:
                 "command resumes the run."
             ) from error
         return Epoch(number, pairs, batches)
-
-    def _shared(self, number: int) -> Epoch:
-        """The epoch that the first process on this machine makes; all processes call this together."""
-
-        def make() -> list[npt.NDArray[np.integer]]:
-            epoch = self._made(number)
-            sides = [] if epoch.pairs is self._pairs else [epoch.pairs.src, epoch.pairs.tgt]
-            ids = [array for side in sides for array in (side.ids, side.offsets, side.lengths)]
-            return [epoch.batches.pairs, epoch.batches.ends, epoch.batches.order, *ids]
-
-        pairs, ends, order, *ids = share_arrays(make, self._before_each_block)
-        epoch_pairs = self._pairs
-        if ids:
-            src, tgt = EncodedSentences(*ids[:3]), EncodedSentences(*ids[3:])
-            epoch_pairs = replace(self._pairs, src=src, tgt=tgt)
-        return Epoch(number, epoch_pairs, Batches(pairs, ends, order))
 
     def _with_bpe_dropout(self, epoch: int) -> EncodedPairs:
         if self._bpe_dropouts is None:

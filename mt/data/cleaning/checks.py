@@ -30,20 +30,9 @@ class Dropped:
             sides = ["" if side is None else one_line(str(side), _MAX_SHOWN) for side in (src, tgt)]
             self.examples.setdefault(reason, []).append(sides)
 
-    def extend(self, later: "Dropped") -> None:
-        """Count the pairs that were dropped from the text that follows."""
-        self.counts.update(later.counts)
-        for reason, examples in later.examples.items():
-            kept = self.examples.setdefault(reason, [])
-            kept += examples[: EXAMPLES_KEPT - len(kept)]
-
 
 def training_pairs(parts: Sequence[Part], dropped: Dropped) -> Iterator[tuple[str, str]]:
-    """Yield the pairs with text on both sides; the others are counted in ``dropped``.
-
-    Raises:
-        DataError: If a text has a lone surrogate.
-    """
+    """Yield the pairs with text on both sides; the others are counted in ``dropped``."""
     for part in parts:
         for number, src, tgt in part.pairs:
             if not isinstance(src, str) or not src.strip():
@@ -56,11 +45,7 @@ def training_pairs(parts: Sequence[Part], dropped: Dropped) -> Iterator[tuple[st
 
 
 def evaluation_pairs(parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
-    """Yield every pair, because nothing is dropped from evaluation data.
-
-    Raises:
-        DataError: If a side is not text, or has a lone surrogate.
-    """
+    """Yield every pair, because nothing is dropped from evaluation data."""
     for part in parts:
         for number, src, tgt in part.pairs:
             if not isinstance(src, str) or not isinstance(tgt, str):

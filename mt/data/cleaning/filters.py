@@ -16,8 +16,6 @@ from mt.seen_pairs import SeenPairs
 Pairs = list[tuple[str, str]]
 Mask = npt.NDArray[np.bool_]
 
-DUPLICATE = "the pair was there before"
-
 # Unicode's category Cc without tab, line feed and carriage return.
 CONTROL_CHARACTER = r"[\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x{9F}]"
 
@@ -41,13 +39,12 @@ class Cleaner:
     """Applies the ``cleaning`` section to training pairs, and counts what it drops.
 
     Attributes:
-        config: The section.
         dropped: The dropped pairs, each under its first reason.
         num_rewritten: Pairs that were changed by Unicode normalisation.
     """
 
     def __init__(self, config: CleaningConfig) -> None:
-        self.config = config
+        self._config = config
         self.dropped = Dropped()
         self.num_rewritten = 0
         self._filters = filters(config)
@@ -65,20 +62,16 @@ class Cleaner:
                     self.dropped.add(reason, *pairs[i])
                 is_kept &= ~is_dropped
             pairs = [pairs[i] for i in np.flatnonzero(is_kept)]
-        if self.config.remove_duplicates:
+        if self._config.remove_duplicates:
             is_new = self._seen.add(pairs)
             for i in np.flatnonzero(~is_new):
-                self.dropped.add(DUPLICATE, *pairs[i])
+                self.dropped.add("the pair was there before", *pairs[i])
             pairs = [pairs[i] for i in np.flatnonzero(is_new)]
         return pairs
 
-    def are_new(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """``(N,)`` whether each pair, by its hash, is seen for the first time."""
-        return self._seen.add_hashes(hashes)
-
     def _rewritten(self, pairs: Pairs) -> Pairs:
         """The pairs in the Unicode form of the config; those that change are counted."""
-        form = self.config.unicode_form
+        form = self._config.unicode_form
         if form == "none":
             return pairs
         src, tgt = (normalise_all((pair[side] for pair in pairs), form) for side in (0, 1))

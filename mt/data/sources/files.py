@@ -7,32 +7,28 @@ like, and so misalign parallel files. All text is UTF-8, with or without a byte 
 import csv
 import gzip
 import json
-import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from functools import partial
 from io import BufferedReader
-from itertools import chain, islice, takewhile
+from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet
 
 from mt.config.data import DataConfig
-from mt.config.sources import Delimiter
 from mt.data.cache import file_digest
-from mt.data.sources.source import NumberedPair, Part, Reader
-from mt.data.sources.spans import WHOLE, Span, parallel_spans, spans
+from mt.data.sources.source import NumberedPair, Part
 from mt.data.sources.tables import (
     Columns,
     Row,
     arrow_rows,
     delimited_pairs,
-    has_cells,
     needed_columns,
     refuse_repeated_columns,
     row_pairs,
-    sets_shape,
 )
 from mt.errors import DataError
 
@@ -63,80 +59,46 @@ def table_format(path: Path, config: DataConfig) -> str | None:
 def table_part(path: Path, config: DataConfig) -> Part:
     """A file that has a `table_format`, with the columns that ``config`` names."""
     where, columns, kind = str(path), Columns.of(config), table_format(path, config)
-    identify = partial(file_digest, path)
-    if kind == ".json":
-        return Part(where, "row", row_pairs(_json_rows(path), columns, where), identify, (path,))
-    if kind == ".parquet":
-        return Part(where, "row", row_pairs(_parquet_rows(path, columns), columns, where), identify, (path,))
-    read = partial(_table_lines, path, kind, columns, config.delimiter)
-
-    def divide(num_bytes: int) -> Iterator[Reader]:
-        return (partial(read, span) for span in spans(path, num_bytes))
-
-    # A quoted cell of .csv may contain a newline, so not every line begins a row.
-    is_divisible = kind != ".csv" and not _is_packed(path)
-    return Part(where, "line", read(WHOLE), identify, (path,), divide if is_divisible else None)
+    match kind:
+        case ".json":
+            pairs = row_pairs(_json_rows(path), columns, where)
+        case ".parquet":
+            pairs = row_pairs(_parquet_rows(path, columns), columns, where)
+        case ".jsonl":
+            pairs = row_pairs(_jsonl_rows(text_lines(path), path), columns, where)
+        case _:
+            pairs = delimited_pairs(
+                text_lines(path), path, columns, config.delimiter, is_quoted=kind == ".csv"
+            )
+    unit: Literal["line", "row"] = "row" if kind in (".json", ".parquet") else "line"
+    return Part(where, unit, pairs, partial(file_digest, path), (path,))
 
 
 def parallel_part(src_path: Path, tgt_path: Path) -> Part:
     """Two text files, where line n of one translates line n of the other."""
-    paths = src_path, tgt_path
-    read = partial(_parallel_pairs, src_path, tgt_path)
-
-    def divide(num_bytes: int) -> Iterator[Reader]:
-        return (partial(read, *both) for both in parallel_spans(src_path, tgt_path, num_bytes))
-
     return Part(
         f"{src_path} and {tgt_path}",
         "line",
-        read(WHOLE, WHOLE),
+        _parallel_pairs(src_path, tgt_path),
         lambda: file_digest(src_path) + file_digest(tgt_path),
-        paths,
-        None if any(map(_is_packed, paths)) else divide,
+        (src_path, tgt_path),
     )
 
 
-def _table_lines(
-    path: Path, kind: str | None, columns: Columns, delimiter: Delimiter, span: Span
-) -> Iterator[NumberedPair]:
-    """The pairs in a span of a table, which is read as the first row of the whole file specifies."""
-    lines = text_lines(path, span)
-    before = takewhile(lambda numbered: numbered[0] < span.first_line, text_lines(path) if span.start else ())
-    if kind == ".jsonl":
-        first_row = (numbered for numbered in _jsonl_rows(before, path) if sets_shape(numbered[1], columns))
-        pairs = row_pairs(chain(islice(first_row, 1), _jsonl_rows(lines, path)), columns, str(path))
-    else:
-        first_line = (numbered for numbered in before if has_cells(numbered[1]))
-        lines = chain(islice(first_line, 1), lines)
-        pairs = delimited_pairs(lines, path, columns, delimiter, is_quoted=kind == ".csv")
-    return (pair for pair in pairs if pair[0] >= span.first_line) if span.start else pairs
-
-
-def text_lines(path: Path, span: Span = WHOLE) -> Iterator[tuple[int, str]]:
-    """The lines of a text file, numbered from 1, without line ends; ``.gz`` is unpacked.
-
-    Args:
-        path: The file.
-        span: Which of its lines to read; must be all of them if the file is packed.
-
-    Raises:
-        DataError: If the file cannot be read, its packing is damaged, or a line is too long or not UTF-8.
-    """
-    position, end, number = span.start, span.end or sys.maxsize, span.first_line - 1
+def text_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text file, numbered from 1, without line ends; ``.gz`` is unpacked."""
+    number = 0
     try:
         with _open(path) as file:
-            if position:
-                file.seek(position)
-            while position < end and (raw := file.readline(MAX_LINE_BYTES + 1)):
-                if len(raw) > MAX_LINE_BYTES:
-                    raise _too_long(f"{path}, line {number + 1}")
-                position += len(raw)
-                line = raw.removesuffix(b"\n").removesuffix(b"\r").decode()
+            while raw := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
+                if len(raw) > MAX_LINE_BYTES:
+                    raise _too_long(f"{path}, line {number}")
+                line = raw.removesuffix(b"\n").removesuffix(b"\r").decode()
                 yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path}, line {number + 1}: byte {error.start + 1} (0x{error.object[error.start]:02x}) is not "
+            f"{path}, line {number}: byte {error.start + 1} (0x{error.object[error.start]:02x}) is not "
             f"UTF-8. If you know the encoding, convert the file: iconv -f ENCODING -t UTF-8."
         ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -153,7 +115,7 @@ def _too_long(what: str) -> DataError:
 
 
 def _open(path: Path) -> gzip.GzipFile | BufferedReader:
-    if not _is_packed(path):
+    if not path.name.lower().endswith(".gz"):
         return path.open("rb")
     # A failed download leaves no bytes, which Python unpacks as an empty text.
     if path.stat().st_size == 0:
@@ -161,13 +123,9 @@ def _open(path: Path) -> gzip.GzipFile | BufferedReader:
     return gzip.open(path)
 
 
-def _is_packed(path: Path) -> bool:
-    return path.name.lower().endswith(".gz")
-
-
-def _parallel_pairs(src_path: Path, tgt_path: Path, src_span: Span, tgt_span: Span) -> Iterator[NumberedPair]:
-    src_lines, tgt_lines = text_lines(src_path, src_span), text_lines(tgt_path, tgt_span)
-    number = src_span.first_line - 1
+def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
+    src_lines, tgt_lines = text_lines(src_path), text_lines(tgt_path)
+    number = 0
     for number, src in src_lines:
         tgt = next(tgt_lines, None)
         if tgt is None:

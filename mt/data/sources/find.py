@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from mt.builtin.primer.generate import PRIMER_VERSION, primer_pairs
+from mt.builtin.primer import MAX_TRAIN_PAIRS, PRIMER_VERSION, primer_pairs
 from mt.builtin.reverse import REVERSE_VERSION, reverse_pairs
 from mt.config.data import DataConfig
 from mt.config.sources import parse_mix
@@ -68,12 +68,7 @@ def files_on_disk(config: DataConfig, splits: Sequence[Split] = SPLITS) -> set[P
 
 
 def find_source(config: DataConfig) -> Source:
-    """The corpus that ``config.path`` names; files on disk are preferred to the Hub.
-
-    Raises:
-        ConfigError: If source and target language are the same.
-        DataError: If nothing of that name is found, or it cannot be used.
-    """
+    """The corpus that ``config.path`` names; files on disk are preferred to the Hub."""
     src, tgt = config.src, config.tgt
     if src == tgt:
         raise ConfigError(f"data.src and data.tgt are both {src!r}: name the two languages of the corpus.")
@@ -137,7 +132,12 @@ def _builtin_source(config: DataConfig) -> Source:
             f"not {src!r} and {tgt!r}."
         )
     sizes = NUM_PAIRS[path] | ({} if config.num_train_pairs is None else {"train": config.num_train_pairs})
-    pairs = {split: _pairs(path, split, sizes[split], config.seed, swapped=src == "de") for split in SPLITS}
+    if path == PRIMER and sizes["train"] > MAX_TRAIN_PAIRS:
+        raise DataError(
+            f"{PRIMER} has {MAX_TRAIN_PAIRS:,} training pairs, but data.num_train_pairs is "
+            f"{sizes['train']:,}: lower it."
+        )
+    pairs = {split: _pairs(path, split, sizes[split], swapped=src == "de") for split in SPLITS}
     version = PRIMER_VERSION if path == PRIMER else REVERSE_VERSION
     parts = {
         split: Part(f"{path}, {split}", "row", pairs[split], lambda: f"version {version}") for split in SPLITS
@@ -145,11 +145,10 @@ def _builtin_source(config: DataConfig) -> Source:
     return Source("built-in", {split: [part] for split, part in parts.items()})
 
 
-def _pairs(path: str, split: Split, num_pairs: int, seed: int, *, swapped: bool) -> Iterator[NumberedPair]:
+def _pairs(path: str, split: Split, num_pairs: int, *, swapped: bool) -> Iterator[NumberedPair]:
     if path == PRIMER:
-        generated = primer_pairs(split, num_pairs, seed)
+        pairs = primer_pairs(split, num_pairs)
     else:
-        characters, swapped = path == REVERSE_CHARACTERS, False
-        generated = reverse_pairs(split, num_pairs, seed, characters=characters)
-    for number, (src, tgt) in enumerate(generated, start=1):
+        pairs, swapped = reverse_pairs(split, num_pairs, characters=path == REVERSE_CHARACTERS), False
+    for number, (src, tgt) in enumerate(pairs, start=1):
         yield (number, tgt, src) if swapped else (number, src, tgt)

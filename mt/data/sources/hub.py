@@ -38,10 +38,6 @@ def hub_source(
         name: The configuration; with the revision ``refs/convert/parquet``, the folder there.
         revision: A commit, branch or tag; None for the newest commit.
         limit_seconds: How long to wait for the Hub's first answer.
-
-    Raises:
-        DataError: If there is no such corpus, configuration or revision, access is denied, it is not a
-            parallel corpus, or it can neither be reached nor is cached.
     """
     corpus = HubRepository("dataset", hub_id, name, revision)
     commit = None

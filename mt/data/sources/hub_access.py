@@ -61,9 +61,6 @@ def newest_commit(repository: HubRepository, limit_seconds: float) -> str | None
     """The commit of the revision; None if there is no answer: the Hub is treated as offline from then on.
 
     The request runs in a separate thread, because the time limits of HTTP clients do not cover DNS look-ups.
-
-    Raises:
-        DataError: If the Hub says that there is no such repository or revision, or denies access.
     """
     answers: list[str | Exception] = []
     deadline = time.monotonic() + limit_seconds

@@ -19,11 +19,7 @@ WILDCARD = re.compile(r"[*?[]")
 
 
 def find_local(path: Path, config: DataConfig) -> Source | None:
-    """The corpus at ``path``, or None if there is no such file or folder.
-
-    Raises:
-        DataError: If it is not a corpus.
-    """
+    """The corpus at ``path``, or None if there is no such file or folder."""
     try:
         if path.is_dir():
             return Source("folder", _folder_splits(path, config))
@@ -59,11 +55,7 @@ def _two_paths(text: str) -> tuple[Path, Path] | None:
 
 
 def find_two_files(text: str, config: DataConfig) -> Source | None:
-    """Two text files with any names, as in ``english.txt,german.txt``, or None if there is no comma.
-
-    Raises:
-        DataError: If one of them is missing, or is a table.
-    """
+    """Two text files with any names, as in ``english.txt,german.txt``, or None if there is no comma."""
     paths = _two_paths(text)
     if paths is None:
         return None
@@ -146,11 +138,7 @@ def _find_parts(folder: Path, files: list[Path], split_name: str, config: DataCo
 
 
 def find_parallel(stem: Path, src: str, tgt: str) -> Part | None:
-    """The parallel text whose files begin with ``stem``, or None if both are missing.
-
-    Raises:
-        DataError: If only one side exists, or one exists twice.
-    """
+    """The parallel text whose files begin with ``stem``, or None if both are missing."""
     src_path, tgt_path = _text_file(stem, src), _text_file(stem, tgt)
     if src_path is None and tgt_path is None:
         return None
@@ -174,9 +162,6 @@ def find_pattern(pattern: str, config: DataConfig) -> Source | None:
 
     ``*``, ``?`` and ``[abc]`` work as in a shell, and ``**`` matches any number of folders. For parallel text
     the pattern may match either side, or be the stem with both extensions in braces.
-
-    Raises:
-        DataError: If nothing matches, or a match is not part of a corpus.
     """
     src, tgt = config.src, config.tgt
     braces = LANGUAGES.fullmatch(pattern)

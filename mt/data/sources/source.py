@@ -1,6 +1,6 @@
 """The common form of all corpora before they are checked: splits of numbered pairs."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import blake2b
@@ -21,9 +21,6 @@ SPLIT_NAMES: dict[Split, tuple[str, ...]] = {
 # checked yet: missing text is None, and a JSON file may contain a number instead of text.
 NumberedPair = tuple[int, object, object]
 
-Reader = Callable[[], Iterable[NumberedPair]]
-"""Reads pairs; it can be sent to another process."""
-
 
 @dataclass(frozen=True)
 class Part:
@@ -36,9 +33,6 @@ class Part:
         identify: Returns a digest that changes whenever the pairs do (with the same config and program),
             without reading them as pairs; None if there is none. It may raise OSError.
         files: The files on disk that have the pairs.
-        divide: How several processes can read it, if its lines can be found without reading it from the
-            start: takes a number of bytes, and yields readers of about that many each, which together, in
-            order, read all pairs, with the same numbers and errors.
     """
 
     where: str
@@ -46,7 +40,6 @@ class Part:
     pairs: Iterable[NumberedPair]
     identify: Callable[[], str | None] = lambda: None
     files: tuple[Path, ...] = ()
-    divide: Callable[[int], Iterator[Reader]] | None = None
 
 
 @dataclass(frozen=True)

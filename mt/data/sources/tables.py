@@ -85,11 +85,7 @@ def refuse_repeated_columns(schema: pa.Schema, columns: Columns, where: str) -> 
 
 
 def needed_columns(found: Sequence[str], columns: Columns, where: str) -> list[str]:
-    """The columns to read.
-
-    Raises:
-        DataError: If they are missing.
-    """
+    """The columns to read."""
     if NESTED in found and columns.src not in found:
         return [NESTED]
     check_columns(found, columns, where)
@@ -97,16 +93,13 @@ def needed_columns(found: Sequence[str], columns: Columns, where: str) -> list[s
 
 
 def row_pairs(rows: Iterable[tuple[int, Row]], columns: Columns, where: str) -> Iterator[NumberedPair]:
-    """The sentence pairs of numbered rows. The first row with text sets the shape; missing values are None.
-
-    Raises:
-        DataError: If that first row lacks the columns.
-    """
+    """The sentence pairs of numbered rows. The first row with text sets the shape; missing text is None."""
     src, tgt = columns.src, columns.tgt
     nested: bool | None = None
     for number, row in rows:
         if nested is None:
-            if not sets_shape(row, columns):
+            if src not in row and NESTED in row and row[NESTED] is None:
+                # This row does not show where the sentences are; a later one will.
                 yield number, None, None
                 continue
             inner = row.get(NESTED)
@@ -118,17 +111,10 @@ def row_pairs(rows: Iterable[tuple[int, Row]], columns: Columns, where: str) -> 
         yield number, row.get(src), row.get(tgt)
 
 
-def sets_shape(row: Row, columns: Columns) -> bool:
-    """Whether a row shows where the sentences are; one whose `NESTED` is null leaves it to a later row."""
-    return columns.src in row or NESTED not in row or row[NESTED] is not None
-
-
 def arrow_rows(batches: Iterable[pa.Table | pa.RecordBatch], where: str) -> Iterator[tuple[int, Row]]:
     """The rows of Arrow tables, numbered from 1.
 
-    Raises:
-        DataError: If a text is not UTF-8, which Arrow notices only when the row is read, or a value is
-            beyond what Python can represent.
+    Only now does Arrow notice a text that is not UTF-8, or a value beyond what Python can represent.
     """
     number = 0
     for batch in batches:
@@ -158,12 +144,8 @@ def _is_readable(batch: pa.Table | pa.RecordBatch) -> bool:
 def delimited_pairs(
     lines: Iterator[tuple[int, str]], path: Path, columns: Columns, delimiter: Delimiter, *, is_quoted: bool
 ) -> Iterator[NumberedPair]:
-    """The pairs of a file. Named columns are found by its first line; cells such as ``NA`` are text.
-
-    Raises:
-        DataError: If the columns are missing, or a row has more or fewer cells than the first.
-    """
-    begin = next((numbered for numbered in lines if has_cells(numbered[1])), None)
+    """The pairs of a file. Named columns are found by its first line; cells such as ``NA`` are text."""
+    begin = next((numbered for numbered in lines if _has_cells(numbered[1])), None)
     if begin is None:
         return
     if delimiter == "auto":
@@ -187,7 +169,7 @@ def delimited_pairs(
         yield number, cells[src_index], cells[tgt_index]
 
 
-def has_cells(line: str) -> bool:
+def _has_cells(line: str) -> bool:
     r"""Whether a line is a row: one that ends in ``\r\r\n`` may consist of a line end alone."""
     return bool(line.strip("\r"))
 
@@ -221,11 +203,7 @@ def _header(cells: Sequence[str]) -> list[str]:
 def _indices(
     first: tuple[int, list[str]], path: Path, columns: Columns, delimiter: Delimiter
 ) -> tuple[int, int]:
-    """The positions of the source and target cells in a row.
-
-    Raises:
-        DataError: If the columns are missing, or given by number although the first line names them.
-    """
+    """The positions of the source and target cells in a row."""
     number, cells = first
     if not columns.are_positions:
         names = _header(cells)
@@ -289,4 +267,4 @@ def _quoted_rows(
 
 def _plain_rows(lines: Iterable[tuple[int, str]], delimiter: Delimiter) -> Iterator[tuple[int, list[str]]]:
     character = CHARACTERS[delimiter]
-    return ((number, line.split(character)) for number, line in lines if has_cells(line))
+    return ((number, line.split(character)) for number, line in lines if _has_cells(line))

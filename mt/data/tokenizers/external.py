@@ -31,9 +31,6 @@ def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Toke
     Args:
         config: Where it is, and whether text is to be lower-cased first.
         limit_seconds: How long to wait for the Hub to answer.
-
-    Raises:
-        DataError: If it cannot be found or used.
     """
     assert config.path is not None
     path = named_path(config.path)

@@ -31,11 +31,7 @@ _CONTINUING = frozenset(_TO_BYTES.pre_tokenize_str("".join(map(chr, range(0x80, 
 
 
 def byte_level_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool) -> Tokenizer:
-    """BPE on the bytes of the text (Radford et al. 2019), each written as a printable character.
-
-    Raises:
-        UnicodeEncodeError: If a text has a lone surrogate.
-    """
+    """BPE on the bytes of the text (Radford et al. 2019), each written as a printable character."""
     tokenizer = Tokenizer(models.BPE(unk_token=UNK))
     tokenizer.normalizer = _normalizer(lowercase=lowercase, more=[normalizers.Prepend(" ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(PIECES, "isolated"), _TO_BYTES])
@@ -59,9 +55,6 @@ def metaspace_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lo
         max_size: The maximum number of entries.
         min_frequency: Rarer characters are written in bytes, rarer pairs are not merged.
         lowercase: Whether to lower-case the text first.
-
-    Raises:
-        UnicodeEncodeError: If a text has a lone surrogate.
     """
     characters = _frequent_characters(texts, max_size, min_frequency, lowercase=lowercase)
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token=UNK))
@@ -83,11 +76,7 @@ def metaspace_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lo
 
 
 def character_level(texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool) -> Tokenizer:
-    """Each character, including the space, is a token; rare ones are bytes.
-
-    Raises:
-        UnicodeEncodeError: If a text has a lone surrogate.
-    """
+    """Each character, including the space, is a token; rare ones are bytes."""
     characters = _frequent_characters(texts, max_size, min_frequency, lowercase=lowercase)
     entries = [*SPECIAL_TOKENS, *BYTES, *characters]
     # BPE without merges, because the library's other models have no byte fallback.

@@ -46,11 +46,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read what `save` wrote.
-
-        Raises:
-            DataError: If the file is missing, damaged, or not a tokenizer with our special tokens.
-        """
+        """Read what `save` wrote."""
         content = read_tokenizer_file(path)
         try:
             tokenizer = cls.from_json(content)
@@ -69,11 +65,7 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, content: bytes) -> Self:
-        """Create a tokenizer from the content of a tokenizer.json.
-
-        Raises:
-            ValueError: If it is damaged, truncates, pads, is random or cannot encode, or its ids have gaps.
-        """
+        """Create a tokenizer from the content of a tokenizer.json."""
         try:
             tokenizer = tokenizers.Tokenizer.from_str(content.decode())
             _check_usable(tokenizer)
@@ -123,19 +115,11 @@ class Tokenizer:
         self._tokenizer.normalizer = normalizers.Sequence([first] if then is None else [first, then])
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, with UNK for words that are not in the vocabulary.
-
-        Raises:
-            DataError: If the text is not valid Unicode.
-        """
+        """Ids of a text, with UNK for words that are not in the vocabulary."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text; much faster than one by one.
-
-        Raises:
-            DataError: If a text is not valid Unicode.
-        """
+        """Ids of each text; much faster than one by one."""
         _refuse_lone_surrogates(texts)
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [_text_only(encoding.ids) for encoding in encodings]
@@ -145,9 +129,6 @@ class Tokenizer:
 
         Concatenated, the parts are the text without its spaces, even where the id is UNK. If one character
         takes several tokens, the first token has it and the others have an empty part.
-
-        Raises:
-            DataError: If the text is not valid Unicode.
         """
         _refuse_lone_surrogates([text])
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
@@ -202,9 +183,6 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
         texts: Lines of the training split, of both languages for a shared vocabulary; they may be iterated
             over twice.
         config: The kind, the minimum frequency, and the maximum size.
-
-    Raises:
-        DataError: If a text is not valid Unicode, or no word is frequent enough.
     """
     makers = {
         "word": _word_tokenizer,
@@ -252,11 +230,7 @@ def normalise_spacing(text: str) -> str:
 
 
 def read_tokenizer_file(path: Path) -> bytes:
-    """The content of a tokenizer.json of a reasonable size.
-
-    Raises:
-        DataError: If there is no such file, or it is too large.
-    """
+    """The content of a tokenizer.json of a reasonable size."""
     try:
         return read_bytes(path, max_bytes=_MAX_BYTES)
     except OSError as error:
@@ -276,12 +250,7 @@ def _text_only(ids: list[int]) -> list[int]:
 
 
 def _check_usable(tokenizer: tokenizers.Tokenizer) -> None:
-    """Check for what would fail later, in the library or in the model, when text is encoded.
-
-    Raises:
-        ValueError: If the tokenizer truncates, pads or is random, or its ids have gaps.
-        Exception: If it cannot encode; the library raises no narrower class.
-    """
+    """Check for what would fail later, in the library or in the model, when text is encoded."""
     if tokenizer.truncation is not None or tokenizer.padding is not None:
         raise ValueError("it truncates or pads its texts")
     if getattr(tokenizer.model, "dropout", None):

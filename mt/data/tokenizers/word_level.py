@@ -65,9 +65,6 @@ def count_words(texts: Iterable[str], *, lowercase: bool = False) -> Counter[str
     The library's trainer gives the same counts, but is several times slower, because it normalises each line.
     In a text without any K the rules do not look beyond a space, so that each distinct chunk between spaces
     is normalised once; for other texts the same rules are applied by Python's `re`.
-
-    Raises:
-        UnicodeEncodeError: If a text has a lone surrogate.
     """
     normalize = _normalizer(lowercase=lowercase).normalize_str
     normalize_fast: Callable[[str], str] | None = None
