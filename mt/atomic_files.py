@@ -110,9 +110,6 @@ def append_line(path: Path, line: str) -> None:
     """Append a line, as UTF-8, whole or not at all, and return when it is on disk.
 
     Several processes may append at the same time. An unfinished last line of the file is terminated first.
-
-    Raises:
-        OSError: If it cannot be written, or ``path`` is a link or not a regular file.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o644)

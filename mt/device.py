@@ -32,11 +32,7 @@ _OWN_GROUP, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def choose_device(name: str | torch.device) -> torch.device:
-    """The device of that name; ``auto`` selects CUDA, else Apple's MPS, else the CPU.
-
-    Raises:
-        DeviceError: If the name is unknown, or this machine has no such device.
-    """
+    """The device of that name; ``auto`` selects CUDA, else Apple's MPS, else the CPU."""
     device = name if isinstance(name, torch.device) else _find_device(name)
     if device.type == "cuda":
         avoid_cudnn_attention()
@@ -118,12 +114,7 @@ def fastest_precision(device: torch.device) -> Literal["float32", "bf16", "fp16"
 
 
 def choose_search_precision(name: PrecisionName, device: torch.device) -> SearchPrecision:
-    """The precision of that name; ``auto`` selects 16 bits where that is faster, and never 8.
-
-    Raises:
-        DeviceError: If the device does not support it, or would only be slowed down by it.
-        ValueError: If there is no precision of that name.
-    """
+    """The precision of that name; ``auto`` selects 16 bits where that is faster, and never 8."""
     if name == "auto":
         return fastest_precision(device)
     need = _unmet_need(name, device)
@@ -133,11 +124,7 @@ def choose_search_precision(name: PrecisionName, device: torch.device) -> Search
 
 
 def _unmet_need(name: SearchPrecision, device: torch.device) -> str | None:
-    """What this precision needs and the device is not, or ``None`` if the device is suitable.
-
-    Raises:
-        ValueError: If there is no precision of that name.
-    """
+    """What this precision needs and the device is not, or ``None`` if the device is suitable."""
     match name:
         case "float32":
             return None
@@ -235,9 +222,6 @@ class Precision:
         """Choose the precision; ``auto`` selects bf16, else fp16, where that is faster than float32.
 
         With ``tf32``, float32 products of this process on CUDA are computed in TF32 if the GPU supports it.
-
-        Raises:
-            DeviceError: If mixed precision is requested on a device that it would only slow down.
         """
         self.is_automatic = name == "auto"
         if name == "auto":

@@ -43,14 +43,7 @@ _read_at = 0.0
 
 @contextmanager
 def connected(device_type: str) -> Iterator[None]:
-    """Connect the processes for the duration of the ``with`` block, in which they compute on such devices.
-
-    Raises:
-        DeviceError: If processes cannot communicate on such devices, or there are fewer GPUs on this machine
-            than processes.
-        TrainingError: In the first process, if another one was lost; the others end silently. In another
-            process, if it computes on another kind of device than the first one.
-    """
+    """Connect the processes for the duration of the ``with`` block, in which they compute on such devices."""
     global _patient, _board
     if not processes.are_several():
         yield
@@ -172,9 +165,6 @@ def deal(pieces: Sequence[T], work: Callable[[Sequence[T]], list[R]]) -> list[R]
     """Distribute the pieces, which are the same in all processes; return all results, in order, in each one.
 
     ``work`` returns the results of a share of the pieces, in order.
-
-    Raises:
-        MtError, Interrupted: In all processes, if one of them raises it.
     """
     if not dist.is_initialized():
         return work(pieces)
@@ -184,11 +174,7 @@ def deal(pieces: Sequence[T], work: Callable[[Sequence[T]], list[R]]) -> list[R]
 
 
 def together(work: Callable[[], T]) -> T:
-    """The result of ``work`` in this process, once all processes are done, however long it takes.
-
-    Raises:
-        MtError, Interrupted: In all processes, if one of them raises it.
-    """
+    """The result of ``work`` in this process, once all processes are done, however long it takes."""
     done: list[T] = []
     error: MtError | Interrupted | None = None
     try:

@@ -43,9 +43,6 @@ def open_regular(path: Path, *, folder: int | None = None) -> BufferedReader:
     Args:
         path: The file. A symbolic link is followed.
         folder: The descriptor of an open folder that ``path`` is relative to.
-
-    Raises:
-        OSError: If the file is missing, may not be read, or is not a regular file.
     """
     descriptor = os.open(path, _FLAGS, dir_fd=folder)
     try:
@@ -61,11 +58,7 @@ def open_regular(path: Path, *, folder: int | None = None) -> BufferedReader:
 
 
 def read_bytes(path: Path, *, max_bytes: int, folder: int | None = None) -> bytes:
-    """The content of a regular file.
-
-    Raises:
-        OSError: If it cannot be opened by `open_regular` or read, or is larger than ``max_bytes``.
-    """
+    """The content of a regular file."""
     with open_regular(path, folder=folder) as file:
         # Some files in /proc are endless, and reading them may return None.
         content = file.read(max_bytes + 1) or b""
@@ -73,21 +66,13 @@ def read_bytes(path: Path, *, max_bytes: int, folder: int | None = None) -> byte
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a regular file in hexadecimal, computed without loading it into memory.
-
-    Raises:
-        OSError: If it cannot be opened by `open_regular` or read.
-    """
+    """The SHA-256 of a regular file in hexadecimal, computed without loading it into memory."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_given(path: Path, *, max_bytes: int) -> bytes:
-    """The content of a file named by the user, which may be a pipe with a writer, such as ``<(command)``.
-
-    Raises:
-        OSError: If it is a pipe without a writer, or `read_bytes` cannot read it.
-    """
+    """The content of a file named by the user, which may be a pipe with a writer, such as ``<(command)``."""
     descriptor = os.open(path, _FLAGS)
     if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -102,20 +87,12 @@ def read_given(path: Path, *, max_bytes: int) -> bytes:
 
 
 def read_text(path: Path, *, max_bytes: int) -> str:
-    """The content of a regular UTF-8 file, without a byte order mark at its start.
-
-    Raises:
-        OSError: If it cannot be read, is larger than ``max_bytes``, or is not UTF-8.
-    """
+    """The content of a regular UTF-8 file, without a byte order mark at its start."""
     return decode_utf8(read_bytes(path, max_bytes=max_bytes), path)
 
 
 def decode_utf8(content: bytes, path: Path) -> str:
-    """The text of a file's content.
-
-    Raises:
-        OSError: If it is not UTF-8; the message says in which line.
-    """
+    """The text of a file's content."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

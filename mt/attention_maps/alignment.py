@@ -77,10 +77,6 @@ def attention_maps(
         targets: The translation of each; None for the one that the model finds.
         strategy: The decoding strategy that finds it.
         layer: The decoder layer to use for the alignment, counted from 0; None to choose it by the rule.
-
-    Raises:
-        LinesError: If a sentence is too long for the model.
-        ConfigError: If there is no such layer.
     """
     sentences = sentence_attention(translator, sources, targets, strategy=strategy)
     chosen = aligning_layer(translator, layer) or choose_layer(translator, sentences)
@@ -125,9 +121,6 @@ def aligning_layer(translator: Translator, layer: int | None = None) -> Alignmen
 
     Returns:
         None if the run's validation split, which the rule needs, cannot be read.
-
-    Raises:
-        ConfigError: If there is no such layer.
     """
     if layer is None:
         pairs = _validation_pairs(translator)

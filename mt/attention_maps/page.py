@@ -103,11 +103,7 @@ def _has_text(sentence: SentenceAttention) -> bool:
 
 
 def refuse_nothing_to_show(maps: AttentionMaps) -> None:
-    """Check that there is a sentence to draw, and warn about sentences that a page leaves out.
-
-    Raises:
-        DataError: If every sentence has no words in its source or in its translation.
-    """
+    """Check that there is a sentence to draw, and warn about sentences that a page leaves out."""
     left_out = [str(each.line) for each in maps.sentences if not _has_text(each)]
     if len(left_out) == len(maps.sentences):
         raise DataError("there is nothing to show: the sentence or its translation has no words.")

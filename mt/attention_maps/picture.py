@@ -50,9 +50,6 @@ def picture(
         heads: The number of a head counted from 0, their mean, or all of them side by side.
         layer: Counted from 0; None for the layer that aligns, or the last one of self-attention.
         format: The format of the file.
-
-    Raises:
-        ConfigError: If there is no such layer or head.
     """
     sentence = maps.sentences[0]
     weights = {"cross": sentence.cross, "encoder": sentence.encoder_self, "decoder": sentence.decoder_self}[

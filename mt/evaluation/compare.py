@@ -67,9 +67,6 @@ def run_comparison(
         references: The references as a file, for two files of translations outside run directories.
         beam: The beam search; None searches greedily.
         num_shown: How many sentences that differ most to return.
-
-    Raises:
-        MtError: If a system cannot be used, their languages differ, or lines are missing.
     """
     refuse_bad_seed()
     sources: list[str] | None = None
@@ -128,11 +125,7 @@ def _references_alone(systems: Sequence[Path], references: Path) -> EvaluationSe
 
 
 def _runs_of(systems: Sequence[Path]) -> list[tuple[RunDirectory, Config]]:
-    """The systems that are runs, then those that are in one, with their configs.
-
-    Raises:
-        MtError: If there are none, or they have different languages.
-    """
+    """The systems that are runs, then those that are in one, with their configs."""
     runs = sorted(((_run_of(system)[0], system.is_dir()) for system in systems), key=lambda run: not run[1])
     given = {run.path: run.require() for run, is_given in runs if is_given or run.exists}
     if not given:

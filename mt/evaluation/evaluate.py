@@ -231,9 +231,6 @@ def translate_set(
     """Translate a test set and write the translations and the references into the run directory.
 
     With ``others``, an ensemble translates.
-
-    Raises:
-        MtError: If the test set cannot be translated, or the run is moved in the meantime.
     """
     saved, folder = loaded.checkpoint, run.path.stat()
     translator = Translator.from_loaded(loaded, device=device, others=others, precision=precision)

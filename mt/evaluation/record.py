@@ -79,11 +79,7 @@ def name_in_setting(saved: Checkpoint) -> str:
 
 
 def record_evaluation(run: RunDirectory, evaluation: RecordedEvaluation) -> None:
-    """Append an evaluation to the run's file.
-
-    Raises:
-        RunError: If the file cannot be written, or is a link.
-    """
+    """Append an evaluation to the run's file."""
     try:
         append_line(run.evaluations_file, _ADAPTER.dump_json(evaluation).decode())
     except OSError as error:
@@ -99,9 +95,6 @@ def read_evaluations(run: RunDirectory) -> list[RecordedEvaluation]:
     Of several with the same test set, name of the checkpoint and search, only the newest is returned. Those
     of an average that another of its name has replaced are left out, because they would seem to be of that
     one. Lines that are not evaluations are skipped.
-
-    Raises:
-        OSError: If the file exists but cannot be read.
     """
     try:
         content = read_bytes(run.evaluations_file, max_bytes=_MAX_BYTES)

@@ -67,9 +67,6 @@ def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> 
 
     Returns:
         ``{"bleu": ..., "chrf": ...}``.
-
-    Raises:
-        DataError: If there is not one translation for each reference.
     """
     refuse_unequal(hypotheses, references)
     metrics = {"bleu": BLEU(tokenize=bleu_tokenizer(references)), "chrf": CHRF()}
@@ -83,11 +80,7 @@ def score_by(metric: Metric, hypotheses: Sequence[str], references: Sequence[str
 
 
 def refuse_unequal(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Check that there are as many translations as references, and at least one.
-
-    Raises:
-        DataError: If not; sacreBLEU would silently score the shorter part.
-    """
+    """Check that there are as many translations as references, and at least one."""
     if len(hypotheses) != len(references):
         raise DataError(
             f"{len(hypotheses)} translations cannot be scored against {len(references)} references: "
@@ -98,11 +91,7 @@ def refuse_unequal(hypotheses: Sequence[str], references: Sequence[str]) -> None
 
 
 def refuse_empty(references: Sequence[str], where: str) -> None:
-    """Check that every reference has text.
-
-    Raises:
-        DataError: If one has none; sacreBLEU would silently score against nothing.
-    """
+    """Check that every reference has text."""
     empty = [number for number, text in enumerate(references, start=1) if not text.strip()]
     if empty:
         more = f", and {len(empty) - 1} more" if len(empty) > 1 else ""
@@ -113,11 +102,7 @@ def refuse_empty(references: Sequence[str], where: str) -> None:
 
 
 def refuse_bad_seed() -> None:
-    """Check early the seed that sacreBLEU reads from the environment only when it resamples.
-
-    Raises:
-        ConfigError: If SACREBLEU_SEED is not a seed.
-    """
+    """Check early the seed that sacreBLEU reads from the environment only when it resamples."""
     seed = os.environ.get("SACREBLEU_SEED", "1")
     # sacreBLEU takes 0 for no seed in a paired test, though its signature says seed:0.
     if seed.lower() != "none" and not (seed.isascii() and seed.isdecimal() and int(seed)):
@@ -128,11 +113,7 @@ def refuse_bad_seed() -> None:
 
 
 def refuse_too_many(references: Sequence[str]) -> None:
-    """Check that there are few enough sentences for `paired_bootstrap`.
-
-    Raises:
-        DataError: If resampling them does not fit into memory.
-    """
+    """Check that there are few enough sentences for `paired_bootstrap`."""
     if len(references) > MAX_RESAMPLED_LINES:
         raise DataError(
             f"{len(references):,} sentences are too many for the paired bootstrap, which would take "
@@ -176,9 +157,6 @@ def score_with_confidence(
         hypotheses: The translations.
         references: The references.
         metrics: The metrics; those of `metrics_of_evaluation` by default.
-
-    Raises:
-        DataError: If there is not one translation for each reference.
     """
     refuse_unequal(hypotheses, references)
     metrics = metrics_of_evaluation(references) if metrics is None else metrics
@@ -190,12 +168,7 @@ def score_with_confidence(
 def paired_bootstrap(
     first: Sequence[str], second: Sequence[str], references: Sequence[str]
 ) -> dict[str, Difference]:
-    """Compare two systems by the metrics of `metrics_of_evaluation`, on the same resampled sentences.
-
-    Raises:
-        DataError: If there is not one translation by each system for each reference, or there are too many
-            to resample them in memory.
-    """
+    """Compare two systems by the metrics of `metrics_of_evaluation`, on the same resampled sentences."""
     for hypotheses in (first, second):
         refuse_unequal(hypotheses, references)
     refuse_too_many(references)
@@ -215,9 +188,6 @@ def differences_in_bleu(
         system: The translations of the system.
         others: The translations of the others, to which gains are relative.
         references: The references, at most `MAX_RESAMPLED_LINES`.
-
-    Raises:
-        DataError: If there is not one translation by each system for each reference.
     """
     for hypotheses in (system, *others):
         refuse_unequal(hypotheses, references)

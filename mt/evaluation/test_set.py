@@ -82,12 +82,6 @@ def load_evaluation_set(
         name: The configuration of that corpus, if it is a Hub corpus with several.
         leave_out_empty: Leave out pairs with an empty reference, instead of refusing them.
         others: The data that other models to be evaluated were trained on, by the name of the run.
-
-    Raises:
-        ConfigError: If there is a name without a corpus, or training pairs of one of the runs would be used
-            as another split.
-        DataError: If the corpus cannot be read, or a reference is empty.
-        ValueError: If there is no split of that name.
     """
     if split not in (splits := get_args(Split)):
         raise ValueError(f"split must be {', '.join(splits)}, not {split!r}")
@@ -139,10 +133,6 @@ def _load_other(
 
     If it cannot be read with ``data.columns`` and ``data.delimiter``, which are those of the run's corpus,
     the columns that are named like the languages are read.
-
-    Raises:
-        ConfigError: If it would be training data of one of the runs ``learnt``, given by their names.
-        DataError: If it cannot be read.
     """
     try:
         return _load_with_columns(other, split, learnt)
@@ -234,11 +224,7 @@ def warn_of_leaks(test_set: EvaluationSet, train: datasets.Dataset, unicode_form
 
 
 def read_lines(file: Path) -> list[str]:
-    """Read the lines of a UTF-8 file; lines end at line feeds only.
-
-    Raises:
-        DataError: If it cannot be read, or is not UTF-8.
-    """
+    """Read the lines of a UTF-8 file; lines end at line feeds only."""
     try:
         text = read_text(file, max_bytes=_MAX_BYTES)
     except OSError as error:
@@ -258,12 +244,7 @@ PREFIX = "sacrebleu:"
 def load_standard_set(
     name: str, src: str, tgt: str, *, timeout_seconds: float
 ) -> tuple[list[str], list[str]]:
-    """Load the sources and references that ``sacrebleu -t NAME -l SRC-TGT`` scores against.
-
-    Raises:
-        DataError: If there is no such set, it has other languages or several references for a sentence, or
-            it cannot be downloaded.
-    """
+    """Load the sources and references that ``sacrebleu -t NAME -l SRC-TGT`` scores against."""
     if name not in DATASETS:
         raise DataError(
             f"sacreBLEU has no test set {name!r}: `sacrebleu --list` lists its test sets, such as wmt14."

@@ -69,11 +69,6 @@ def export_model(
         precision: The precision of the weights.
         sources: Validation sentences.
         references: Their translations.
-
-    Raises:
-        ConfigError: If ``folder`` is something else, or the library does not support that precision.
-        ExportError: If the exported folder does not translate as the run does.
-        OSError: If it cannot be written.
     """
     refuse_other_folder(folder)
     if precision not in target.precisions:
@@ -133,11 +128,7 @@ def _record(
 
 
 def refuse_other_folder(folder: Path) -> None:
-    """Check that only an earlier export would be replaced, and that other programs can open the folder.
-
-    Raises:
-        ConfigError: If something else is there or in it, or the name is not UTF-8.
-    """
+    """Check that only an earlier export would be replaced, and that other programs can open the folder."""
     if folder.exists() or folder.is_symlink():
         _refuse_other_files(folder)
     place = _without_links(folder)
@@ -153,11 +144,7 @@ def _without_links(folder: Path) -> Path:
 
 
 def _refuse_other_files(folder: Path) -> None:
-    """Check that a folder contains nothing but the files of an earlier export, whatever is in them now.
-
-    Raises:
-        ConfigError: If it does, or is not an earlier export.
-    """
+    """Check that a folder contains nothing but the files of an earlier export, whatever is in them now."""
     try:
         record = read_export_record(folder)
     except CheckpointError as error:

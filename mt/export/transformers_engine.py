@@ -33,11 +33,7 @@ class TransformersEngine:
     def search(
         self, request: SearchRequest, strategy: Strategy, numbers: Sequence[int]
     ) -> list[list[Hypothesis]]:
-        """Search as in `Engine`, greedily or with a beam that is ranked by mean log-probability.
-
-        Raises:
-            ConfigError: If anything else is requested.
-        """
+        """Search as in `Engine`, greedily or with a beam that is ranked by mean log-probability."""
         beam = strategy if isinstance(strategy, Beam) else Beam(1, 1.0, "mean")
         if (
             isinstance(strategy, Sampling)
@@ -120,11 +116,7 @@ class _AutoTokenizer(Tokenizer):
 
 
 def load_transformers(path: Path) -> TextSearch:
-    """Load an exported folder to verify it, with its tokenizers for ``AutoTokenizer``.
-
-    Raises:
-        CheckpointError: If a file is missing or damaged.
-    """
+    """Load an exported folder to verify it, with its tokenizers for ``AutoTokenizer``."""
     record = ExportedFolder.open(path).record
     sides = [path / side if (path / side).is_dir() else path for side in SIDES]
     return TextSearch(

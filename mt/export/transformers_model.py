@@ -75,9 +75,6 @@ def write_transformers(
         folder: The folder to write to.
         max_length: The most tokens in a sentence, including EOS.
         precision: One of `DTYPES`.
-
-    Raises:
-        OSError: If it cannot be written.
     """
     # The random initialisation, which is overwritten, must not change the random numbers of the caller.
     with torch.random.fork_rng(devices=()):

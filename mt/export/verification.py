@@ -98,9 +98,6 @@ class Verifier:
             name: The name of the strategy.
             strategy: The strategy.
             exact: Whether all outputs must be the same, except for near-ties.
-
-        Raises:
-            ExportError: If they are not, or if BLEU falls by more than `MOST_BLEU_LOST`.
         """
         segments = self._own.read(self._sources)
         other_segments = exported.read(self._sources)

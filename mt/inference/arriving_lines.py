@@ -42,10 +42,6 @@ def lines_of_file(file: Path, *, first: int = 1, keep_bad: bool = False) -> Iter
         first: The number of the first line to yield, at most one more than there are. The lines before it
             may be of any length.
         keep_bad: Keep lines that are not UTF-8, for `why_not_text`.
-
-    Raises:
-        DataError: If it cannot be read or has too few lines, if a line is too long, or if one is not UTF-8
-            and not kept.
     """
     return _lines(file, str(file), first, keep_bad)
 

@@ -100,10 +100,6 @@ def sentence_attention(
         targets: The translation of each; None for the one that the model finds.
         strategy: The decoding strategy that finds it.
         first_line: The line number of the first sentence.
-
-    Raises:
-        LinesError: If a sentence is too long for the model.
-        TypeError: If the translator is an ensemble.
     """
     _plain_model(translator)  # Before the search, which takes longer.
     if targets is None:
@@ -127,10 +123,6 @@ def found_attention(
         translator: One model, not an ensemble.
         source: The sentence.
         translations: Translations of the whole sentence that the translator has found.
-
-    Raises:
-        LinesError: If the sentence was translated in parts.
-        TypeError: If the translator is an ensemble.
     """
     return _recorded(translator, [_found(translator, source, each, 1) for each in translations])
 
@@ -299,11 +291,7 @@ def _in_parts(line: int) -> LinesError:
 def refuse_unrecordable(
     translator: Translator, sources: Sequence[str], targets: Sequence[str] | None, *, first_line: int
 ) -> None:
-    """Check that sentences, and their translations if given, are short enough for `sentence_attention`.
-
-    Raises:
-        LinesError: If one is not.
-    """
+    """Check that sentences, and their translations if given, are short enough for `sentence_attention`."""
     if targets is not None:
         _forced(translator, sources, targets, first_line)
         return

@@ -48,10 +48,6 @@ class CTranslate2Engine:
             src_names: The tokens of the source vocabulary, by id.
             tgt_names: The tokens of the target vocabulary, by id.
             device: ``cpu``, ``cuda``, or ``auto`` for a GPU on which CTranslate2 can compute, else the CPU.
-
-        Raises:
-            CheckpointError: If CTranslate2 cannot load it.
-            DeviceError: If CTranslate2 has no such device, or cannot compute on it.
         """
         if device not in ("auto", "cpu", "cuda"):
             raise DeviceError(f"CTranslate2 computes on cpu or cuda, not on {device}.", Remedy.COMPUTE_ON_CPU)
@@ -79,11 +75,7 @@ class CTranslate2Engine:
     def search(
         self, request: SearchRequest, strategy: Strategy, numbers: Sequence[int]
     ) -> list[list[Hypothesis]]:
-        """Search as in `Engine`; ``numbers`` are for sampling, which this engine refuses.
-
-        Raises:
-            ConfigError: If there are constraints, or the strategy is sampling.
-        """
+        """Search as in `Engine`; ``numbers`` are for sampling, which this engine refuses."""
         refuse_what_it_cannot_do(request, strategy)
         beam = strategy if isinstance(strategy, Beam) else Beam(1)
         sources = [
@@ -122,11 +114,7 @@ class CTranslate2Engine:
         keep_unk: bool,
         at_limit: bool = False,
     ) -> list[Found]:
-        """Translate with one limit of tokens for all; ``at_limit`` returns all hypotheses.
-
-        Raises:
-            CheckpointError: If the folder does not match its record.
-        """
+        """Translate with one limit of tokens for all; ``at_limit`` returns all hypotheses."""
         # With patience 2, a search continues to its limit, where up to N unfinished hypotheses are added.
         patience = 2 if at_limit and size > 1 else 1
         try:
@@ -163,11 +151,7 @@ class CTranslate2Engine:
 
 
 def _load(folder: Path, device: str, workers: int | None = None) -> ctranslate2.Translator:
-    """Load a model for one worker with all threads, or for several with a single thread each.
-
-    Raises:
-        CheckpointError: If CTranslate2 cannot load it.
-    """
+    """Load a model for one worker with all threads, or for several with a single thread each."""
     try:
         return ctranslate2.Translator(
             # As bytes, because it does not accept text that is not UTF-8.
@@ -208,11 +192,7 @@ def _length_penalty(beam: Beam) -> float:
 
 
 def refuse_what_it_cannot_do(request: SearchRequest, strategy: Strategy) -> None:
-    """Check that CTranslate2 supports what is requested, with the same meaning as in our search.
-
-    Raises:
-        ConfigError: If it does not.
-    """
+    """Check that CTranslate2 supports what is requested, with the same meaning as in our search."""
     if isinstance(strategy, Sampling):
         raise ConfigError(
             "the ctranslate2 engine does not sample: leave sampling out, or give the run itself."
@@ -225,13 +205,7 @@ def refuse_what_it_cannot_do(request: SearchRequest, strategy: Strategy) -> None
 
 
 def load_exported(path: Path, *, device: str = "cpu") -> TextSearch:
-    """Load an exported folder of CTranslate2 to translate with.
-
-    Raises:
-        CheckpointError: If a file is missing or damaged, or it is for another program.
-        DataError: If a tokenizer cannot be used.
-        DeviceError: If CTranslate2 has no such device, or cannot compute on it.
-    """
+    """Load an exported folder of CTranslate2 to translate with."""
     folder = ExportedFolder.open(path)
     record = folder.record
     if record.target != "ctranslate2":

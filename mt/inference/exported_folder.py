@@ -56,11 +56,7 @@ class ExportedFolder:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Read the record, and verify all files.
-
-        Raises:
-            CheckpointError: If the record or a file is missing, damaged, or of a newer version.
-        """
+        """Read the record, and verify all files."""
         record = read_export_record(path)
         for name, checksum in record.checksums.items():
             try:
@@ -75,11 +71,7 @@ class ExportedFolder:
         return cls(path, record)
 
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """Load the tokenizers of source and target.
-
-        Raises:
-            DataError: If one is missing or damaged.
-        """
+        """Load the tokenizers of source and target."""
         src, tgt = (Tokenizer.load(self.path / f"{side}_tokenizer.json") for side in ("src", "tgt"))
         return src, tgt
 
@@ -90,11 +82,7 @@ def is_exported(path: Path) -> bool:
 
 
 def read_export_record(folder: Path) -> ExportRecord:
-    """Read the record of an exported folder; the other files are verified by `ExportedFolder.open`.
-
-    Raises:
-        CheckpointError: If it is missing, damaged, or of a newer version.
-    """
+    """Read the record of an exported folder; the other files are verified by `ExportedFolder.open`."""
     file = folder / RECORD
     try:
         return ExportRecord.model_validate_json(read_bytes(file, max_bytes=_MAX_RECORD_BYTES), strict=True)

@@ -51,10 +51,6 @@ def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
     """Load a run's model onto the CPU from the named checkpoint, never from another one.
 
     The checkpoint is held while it is read, so that training in another process cannot remove it halfway.
-
-    Raises:
-        RunError: If there is no such run, or its config or tokenizers are not those of the checkpoint.
-        CheckpointError: If the checkpoint is missing or damaged, or does not match the config.
     """
     run.require()
     config = load_config(run.config_file)
@@ -76,9 +72,6 @@ def refuse_other_computation(run: RunDirectory, config: Config, checkpoint: Chec
     """Check that the options that determine what the weights compute are those of the checkpoint.
 
     A different number of heads, for example, would match the same weights.
-
-    Raises:
-        RunError: If such an option differs.
     """
     now = config.computation()
     changed = [
@@ -97,11 +90,7 @@ def refuse_other_computation(run: RunDirectory, config: Config, checkpoint: Chec
 def _model_of_shapes(
     config: Config, tokenizers: tuple[Tokenizer, Tokenizer], shapes: Mapping[str, tuple[int, ...]]
 ) -> Transformer:
-    """Build the model on the meta device, because a wrong config may need more memory than there is.
-
-    Raises:
-        ValueError: If weights of these shapes do not match it.
-    """
+    """Build the model on the meta device, because a wrong config may need more memory than there is."""
     num_layers = config.model.num_encoder_layers + config.model.num_decoder_layers
     if num_layers > len(shapes):
         raise ValueError(f"it has {len(shapes):,} weights, too few for {num_layers:,} layers")
@@ -125,9 +114,6 @@ def refuse_overflow(
         folder: The folder of its checkpoint.
         device: The device of the model.
         precision: What it computes in.
-
-    Raises:
-        CheckpointError: If it does not, because search would find nothing.
     """
     see_all = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)
     src_ids, tgt_ids = (torch.tensor([[token]], device=device) for token in (EOS_ID, BOS_ID))
@@ -149,11 +135,7 @@ def _target_ratio(run: RunDirectory) -> float:
 
 
 def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:
-    """Compute the SHA-256 of both tokenizer files, as ``src`` and ``tgt``; each checkpoint records them.
-
-    Raises:
-        RunError: If a file is missing or cannot be read.
-    """
+    """Compute the SHA-256 of both tokenizer files, as ``src`` and ``tgt``; each checkpoint records them."""
     checksums = {}
     for side, path in (("src", run.src_tokenizer_file), ("tgt", run.tgt_tokenizer_file)):
         try:
@@ -170,9 +152,6 @@ def refuse_other_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
     """Check that the run's tokenizers are those that the checkpoint was trained with.
 
     A different tokenizer of the same size would raise no other error, but all translations would be wrong.
-
-    Raises:
-        RunError: If a tokenizer has changed, is missing, or cannot be read.
     """
     found = tokenizer_checksums(run)
     # Checkpoints of the first versions do not record them.
@@ -186,12 +165,7 @@ def refuse_other_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
 
 
 def load_ensemble(runs: Sequence[RunDirectory], checkpoint: str) -> list[LoadedModel]:
-    """Load the model of each run onto the CPU, as `load_model` does.
-
-    Raises:
-        RunError: If they have different languages or vocabularies, or a run is unusable.
-        CheckpointError: If a run's checkpoint is unusable.
-    """
+    """Load the model of each run onto the CPU, as `load_model` does."""
     first, *others = [load_model(run, checkpoint) for run in runs]
     for run, other in zip(runs[1:], others, strict=True):
         _refuse_different_models(runs[0], first, run, other)
@@ -201,11 +175,7 @@ def load_ensemble(runs: Sequence[RunDirectory], checkpoint: str) -> list[LoadedM
 def _refuse_different_models(
     run: RunDirectory, loaded: LoadedModel, other_run: RunDirectory, other: LoadedModel
 ) -> None:
-    """Check that two models can form an ensemble.
-
-    Raises:
-        RunError: If they have different languages or vocabularies.
-    """
+    """Check that two models can form an ensemble."""
     # A shared vocabulary is the same in both directions, and one external tokenizer may serve many languages.
     languages, others = (f"{each.config.data.src} to {each.config.data.tgt}" for each in (loaded, other))
     if languages != others:

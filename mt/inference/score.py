@@ -75,9 +75,6 @@ def score_targets(
         batch_tokens: The most tokens in a batch, including padding; fewer if the logits need much memory.
         vocab_size: V, the size of the target vocabulary.
         first_line: The number of the first pair, for messages.
-
-    Raises:
-        LinesError: If a single pair does not fit into memory.
     """
 
     def score_batch(places: list[int]) -> list[list[float]]:

@@ -85,9 +85,6 @@ def read_segments(
         max_output_length: The most tokens in a translation, including EOS.
         first_line: The number of the first line, for messages.
         refuse_long: Whether a sentence that is too long is an error; if not, it is cut.
-
-    Raises:
-        LinesError: If a prefix is too long, or a sentence is too long and ``refuse_long``.
     """
     prefix_tokens = prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
     too_long = {
@@ -128,9 +125,6 @@ def segments_of(
 
     Returns:
         Pairs of an index into ``texts`` and tokens, in order.
-
-    Raises:
-        LinesError: If a sentence is too long and ``refuse_long``.
     """
     segments: list[tuple[int, Sequence[TokenT]]] = []
     reasons: dict[int, str] = {}
@@ -162,11 +156,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def refuse_split_lines(segments: Sequence[Segment]) -> None:
-    """Check that no line has several segments, whose n-best lists could not be combined.
-
-    Raises:
-        LinesError: If a line does.
-    """
+    """Check that no line has several segments, whose n-best lists could not be combined."""
     reasons = {
         segment.line: f"line {segment.line} is too long to be translated as a whole, so it has no n-best "
         "list. Give each of its sentences separately."

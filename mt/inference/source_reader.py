@@ -39,9 +39,6 @@ class SourceReader:
             dictionary: Source words, or several separated by spaces, with their translations. A word is
                 found in any canonically equivalent spelling: an accent may be a separate character.
             copies: Whether the model has learnt to copy unknown words; if not, no token can be copied.
-
-        Raises:
-            DataError: If two entries contradict each other.
         """
         self.tokenizer = tokenizer
         self._copies = copies
@@ -195,11 +192,7 @@ def _spelt(words: Sequence[str], touches: Sequence[bool]) -> str:
 
 
 def read_dictionary(path: Path) -> dict[str, str]:
-    """Read a dictionary from lines of ``source<TAB>target``; empty lines are skipped.
-
-    Raises:
-        DataError: If the file cannot be read, a line is not such a pair, or a line contradicts another.
-    """
+    """Read a dictionary from lines of ``source<TAB>target``; empty lines are skipped."""
     try:
         lines = decode_utf8(read_given(path, max_bytes=_MAX_DICTIONARY_BYTES), path).split("\n")
     except OSError as error:

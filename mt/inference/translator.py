@@ -59,10 +59,6 @@ class Translator(TextSearch):
             others: The other models of an ensemble, with the same vocabularies.
             target_ratio: Target tokens per source token in the training data, for `length_limit`.
             precision: What to compute in, and to pack the weights in.
-
-        Raises:
-            ConfigError: If there is a dictionary, but a model has not learnt to copy words.
-            DataError: If two entries of the dictionary contradict each other.
         """
         self.config = config
         configs = [config, *(other.config for other in others)]

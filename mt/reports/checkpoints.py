@@ -116,11 +116,7 @@ def _problem(
 
 
 def _inspect(folder: Path, *, is_best: bool, is_latest: bool) -> SavedCheckpoint:
-    """Look at one checkpoint.
-
-    Raises:
-        VanishedError: If it has been removed.
-    """
+    """Look at one checkpoint."""
     record, num_parameters, problem, written, num_bytes = None, None, None, 0.0, 0
     with contextlib.suppress(OSError):
         written = (folder / RECORD).stat().st_mtime
@@ -139,11 +135,7 @@ def _inspect(folder: Path, *, is_best: bool, is_latest: bool) -> SavedCheckpoint
 
 
 def _measure(folder: Path, part: str) -> tuple[int, int]:
-    """The size of a part, and the number of values in its tensors if it has any.
-
-    Raises:
-        DamagedError: If it is missing, is not a regular file, or ends too early.
-    """
+    """The size of a part, and the number of values in its tensors if it has any."""
     with explain_unreadable(part), open_regular(folder / part) as file:
         size = os.fstat(file.fileno()).st_size
         if part not in (MODEL, TENSORS):
@@ -157,11 +149,7 @@ def _measure(folder: Path, part: str) -> tuple[int, int]:
 
 
 def read_counters(checkpoint: Checkpoint) -> Counters | None:
-    """Where training was when this checkpoint was saved; None for an average.
-
-    Raises:
-        DamagedError: If they are not what was saved.
-    """
+    """Where training was when this checkpoint was saved; None for an average."""
     if VALUES not in checkpoint.training_parts:
         return None
     try:

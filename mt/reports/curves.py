@@ -46,9 +46,6 @@ def read_curves(file: Path, *, num_train: int | None = None) -> Curves:
     Args:
         file: The ``metrics.jsonl``.
         num_train: Read only this many of the last points of training, which is faster; None reads all.
-
-    Raises:
-        OSError: If the file cannot be read.
     """
     try:
         lines = _last_lines(file)

@@ -134,9 +134,6 @@ def gather_facts(run: RunDirectory, *, now: float) -> RunFacts:
     Args:
         run: The run.
         now: The time, in seconds since 1970.
-
-    Raises:
-        RunError: If there is no run here.
     """
     problems: list[str] = []
     config = or_problem(problems, run.config_file.name, lambda: load_config(run.config_file), None)

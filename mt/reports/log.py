@@ -54,11 +54,7 @@ class Log:
 
 
 def read_log(file: Path) -> Log:
-    """Read a log, or its end if it is very long; a missing file gives an empty one.
-
-    Raises:
-        OSError: If it cannot be read.
-    """
+    """Read a log, or its end if it is very long; a missing file gives an empty one."""
     log = Log()
     try:
         lines = _lines(file)

@@ -58,9 +58,6 @@ def rank_samples(
         loaded: The checkpoint's model.
         translator: A translator with that model.
         num_sentences: How many sentences to translate at most.
-
-    Raises:
-        DataError: If the corpus cannot be read, or its validation split has changed since training.
     """
     validation = load_evaluation_set(loaded.config, "validation")
     if validation.fingerprint and was_trained_with_another(run, "validation", validation.fingerprint):

@@ -53,11 +53,7 @@ class RunSummary:
 
 
 def find_runs(paths: Iterable[Path]) -> list[RunDirectory]:
-    """The runs among these folders, and those inside the others, without repetition.
-
-    Raises:
-        RunError: If there is no such folder, or it neither is a run nor contains one.
-    """
+    """The runs among these folders, and those inside the others, without repetition."""
     found: dict[Path, RunDirectory] = {}
     for path in paths:
         for run in [RunDirectory(path)] if is_run(path) else _runs_inside(path):

@@ -34,9 +34,6 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
 
     Returns:
         The hypotheses of each sentence, best first; unfinished ones only if there is no finished one.
-
-    Raises:
-        NotFiniteError: If logits are NaN or infinite.
     """
     limits, device, src_mask, beam_size = request.limits, request.src_ids.device, request.src_mask, beam.size
     copying = Copying(request)
@@ -211,12 +208,7 @@ class _Found:
         return stay
 
     def read(self) -> list[list[Hypothesis]]:
-        """Read the hypotheses of each sentence from the device, in the order in which they were found.
-
-        Raises:
-            NotFiniteError: If a sentence has a score that is NaN, which ranks above all others and never
-                finishes, or has no hypothesis at all.
-        """
+        """Read the hypotheses of each sentence from the device, in the order in which they were found."""
         found: list[list[Hypothesis]] = [[] for _ in self._limits]
         overflowed: set[int] = set()
         device = self._ended[0].of_step.ids.device

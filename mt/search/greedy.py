@@ -34,9 +34,6 @@ def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose
 
     Returns:
         One hypothesis for each sentence, in order.
-
-    Raises:
-        NotFiniteError: If logits are NaN or infinite.
     """
     limits, device, src_mask = request.limits, request.src_ids.device, request.src_mask
     copying = Copying(request)
@@ -100,10 +97,6 @@ def _scores(
             with, or their logits without scores.
         lengths: The number of tokens in each row; those of later steps do not count.
         with_scores: Whether the scores are needed; if not, they are NaN.
-
-    Raises:
-        NotFiniteError: If values are NaN or infinite: NaN would end a translation, because it is taken for
-            the maximum.
     """
     # Read all at once, because each read waits for the device.
     all_values = torch.cat([of_step for _, of_step in chosen_values])

@@ -26,9 +26,6 @@ def sample(
 
     Returns:
         One hypothesis for each sentence, in order.
-
-    Raises:
-        NotFiniteError: If logits are NaN or infinite.
     """
     # Neighbouring numbers must not draw what a neighbouring seed draws. The factor is odd, so that two seeds
     # never draw the same for one number.

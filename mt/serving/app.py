@@ -151,13 +151,7 @@ class Service:
         return bytes(body)
 
     async def _answers(self, asked: TranslateRequest, request: Request) -> list[Answer]:
-        """Wait for the answers. Anything that has not been answered when this ends is cancelled.
-
-        Raises:
-            HTTPException: If the queue is full, the service is stopping, or it takes too long.
-            ClientDisconnect: If the client disconnects before its answer is ready.
-            LinesError: If a text is too long for the model.
-        """
+        """Wait for the answers. Anything that has not been answered when this ends is cancelled."""
         try:
             future = asked.run.translator.submit(asked.texts, asked.settings, aligned=asked.aligned)
         except QueueFullError as error:

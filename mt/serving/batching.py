@@ -143,10 +143,6 @@ class BatchedTranslator:
 
         Returns:
             An answer for each text. Its errors are those of `TextSearch.n_best`, whose lines are the texts.
-
-        Raises:
-            QueueFullError: If there is no room.
-            StoppingError: If the service is stopping.
         """
         job = _Job(texts, settings, aligned)
         with self._changed:

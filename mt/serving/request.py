@@ -72,9 +72,6 @@ def read_request(body: bytes, runs: Sequence[ServedRun], limits: Limits) -> Tran
         body: The body that the client sent.
         runs: The runs to choose from.
         limits: The limits of a request.
-
-    Raises:
-        DataError: If it is not JSON, or requests something that is not possible.
     """
     asked = _object(body)
     for key, value in asked.items():

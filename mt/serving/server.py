@@ -35,9 +35,6 @@ def bind(host: str, port: int) -> socket.socket:
     Args:
         host: A name or an address.
         port: The port; 0 for a free one.
-
-    Raises:
-        ConfigError: If it cannot be used.
     """
     made = None
     try:

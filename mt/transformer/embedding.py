@@ -33,11 +33,7 @@ class PositionalEmbedding(nn.Module):
         self.register_buffer("positions", tokens.weight.new_empty(0, tokens.embedding_dim), persistent=False)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Embed ``(B, T)`` ids, beginning at position 0, as ``(B, T, D)``.
-
-        Raises:
-            ValueError: If the last position is beyond ``max_length``.
-        """
+        """Embed ``(B, T)`` ids, beginning at position 0, as ``(B, T, D)``."""
         length = ids.size(1)
         # Read once: another thread may replace it.
         table = self.positions
@@ -51,11 +47,7 @@ class PositionalEmbedding(nn.Module):
 
 
 def longer_table(positions: Tensor, num_positions: int, max_length: int) -> Tensor:
-    """Return a table of encodings ``(P, D)`` with ``num_positions`` or more, at least twice the old length.
-
-    Raises:
-        ValueError: If ``num_positions`` is more than ``max_length``.
-    """
+    """Return encodings ``(P, D)`` of ``num_positions`` or more, at least twice the old length."""
     if num_positions > max_length:
         # A slice beyond the table is short or empty, and broadcasting would hide it.
         raise ValueError(f"position {num_positions - 1} is beyond the {max_length} positions of the model")

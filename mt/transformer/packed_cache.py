@@ -33,11 +33,7 @@ class PackedCache(ABC):
         self._room = 0
 
     def grow(self) -> None:
-        """Begin the next position; memory is allocated for several at a time.
-
-        Raises:
-            ValueError: If it is beyond ``max_length``.
-        """
+        """Begin the next position; memory is allocated for several at a time."""
         if self.length == self._max_length:
             raise ValueError(f"a cache of {self.length} tokens has no room for {self.length + 1}")
         if self.length == self._room:

@@ -77,21 +77,13 @@ class Transformer(nn.Module):
         return {name: parameter.detach() for name, parameter in self.named_parameters()}
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Copy in weights returned by `weights`.
-
-        Raises:
-            ValueError: If the names or shapes are not those of this model.
-        """
+        """Copy in weights returned by `weights`."""
         self.refuse_other_shapes({name: tuple(weight.shape) for name, weight in weights.items()})
         for name, weight in self.weights().items():
             weight.copy_(weights[name])
 
     def adopt_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Use these tensors as the parameters, without a copy, in a model that was built without memory.
-
-        Raises:
-            ValueError: If the names or shapes are not those of this model.
-        """
+        """Use these tensors as the parameters, without a copy, in a model that was built without memory."""
         self.refuse_other_shapes({name: tuple(weight.shape) for name, weight in weights.items()})
         # By the old parameter, because tied ones have one name but several places.
         new = {
@@ -106,11 +98,7 @@ class Transformer(nn.Module):
                 setattr(module, name, torch.empty(buffer.shape, dtype=buffer.dtype))
 
     def refuse_other_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Check that weights of these shapes would match; this also works on the meta device.
-
-        Raises:
-            ValueError: If the names or shapes are not those of this model.
-        """
+        """Check that weights of these shapes would match; this also works on the meta device."""
         own = {name: tuple(weight.shape) for name, weight in self.weights().items()}
         if own.keys() != shapes.keys():
             odd = sorted(own.keys() ^ shapes.keys())
