@@ -2,16 +2,15 @@
 
 import json
 import logging
-import resource
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
-from http.client import HTTPConnection, HTTPException, parse_headers
+from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -71,45 +70,9 @@ def connected(port: int, *parts: bytes) -> socket.socket:
     return client
 
 
-@pytest.mark.parametrize("start", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: "])
-def test_a_client_that_never_ends_its_headers_is_sent_away_and_the_others_are_served(
-    start: bytes, serving: Serving, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "_SECONDS_FOR_A_HEAD", 1.0)
-    with serving() as port, connected(port, start) as slow:
-        assert ask(port, "POST", "/translate", {"text": "milk"})[0] == 200
-        status, said = read_to_the_end(slow)
-        assert status == 408
-        assert set(said) == {"error"}
-        assert ask(port, "GET", "/health")[0] == 200
-
-
-def test_a_second_request_has_limited_time_for_its_headers_too(
-    serving: Serving, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "_SECONDS_FOR_A_HEAD", 1.0)
-    with serving() as port, closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as connection:
-        send(connection, "POST", "/translate", {"text": "milk"})
-        assert answer_of(connection)[0] == 200
-        connection.sock.sendall(b"GET /health HTTP/1.1\r\nX-Slow: ")
-        assert read_to_the_end(connection.sock)[0] == 408
-
-
 def test_a_body_that_never_ends_is_given_up(serving: Serving) -> None:
     with serving(max_seconds=0.2) as port, connected(port, HEAD, b'{"text": ') as slow:
         assert read_to_the_end(slow)[0] == 408
-
-
-def test_a_low_limit_of_open_files_is_raised(serving: Serving) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        for low, expected in ((256, 1024), (2048, 2048)):
-            if hard == resource.RLIM_INFINITY or hard >= expected:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (low, hard))
-                with serving():
-                    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (expected, hard)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize(
@@ -138,56 +101,6 @@ def test_too_many_connections_are_503_until_some_are_closed(
             each.close()
         # The server sees a moment later that they are closed.
         assert any(is_served(port) for _ in range(1_000))
-
-
-MANY = 1_500
-"""Requests at once whose answers are more than the buffers of the system hold."""
-
-
-@pytest.fixture
-def reader(serving: Serving) -> Iterator[socket.socket]:
-    """A client that has asked for much and has not read any of it yet."""
-    request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
-    with serving() as port, socket.socket() as client:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-        client.settimeout(SECONDS)
-        client.connect(("127.0.0.1", port))
-        client.sendall(request * MANY)
-        yield client
-
-
-def test_a_client_that_does_not_read_is_sent_away(
-    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    monkeypatch.setattr(server, "_SECONDS_TO_READ", 0.5)
-    client: socket.socket = request.getfixturevalue("reader")
-
-    def is_sent_away() -> bool:
-        try:
-            client.send(b"G")
-        except (BrokenPipeError, ConnectionResetError):
-            return True
-        return False
-
-    wait_until(is_sent_away)
-
-
-def test_a_client_that_reads_late_is_answered_and_stays(
-    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    seconds = 3.0
-    monkeypatch.setattr(server, "_SECONDS_TO_READ", seconds)
-    client: socket.socket = request.getfixturevalue("reader")
-    time.sleep(0.2)
-    with client.makefile("rb") as stream:
-        for number in range(MANY + 1):
-            if number == MANY:
-                # Longer than an answer may wait; all have been read.
-                time.sleep(1.1 * seconds)
-                client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert stream.readline().split()[1] == b"200"
-            head = parse_headers(stream)
-            assert json.loads(stream.read(int(head["Content-Length"])))["openapi"]
 
 
 def test_an_address_is_reserved_before_it_is_served_and_early_clients_wait(

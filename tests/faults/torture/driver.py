@@ -23,8 +23,6 @@ import mt.training.session
 from mt.__main__ import main
 from mt.training.progress import Progress
 
-from . import taken_out  # noqa: F401  # So that a protection can be missing here too.
-
 LONGEST_SECONDS = 300
 HUNG = -int(signal.SIGABRT)
 
