@@ -1,4 +1,4 @@
-"""Compares this checkout with a revision of it, on this machine; it keeps no checksum, because bits depend on it.
+"""Compares this checkout with a revision of it; no checksum is kept, because bits depend on the processor.
 
 Both sides run the probes of this checkout, each with its own mt, in folders of the same form.
 """
@@ -76,7 +76,7 @@ def run(job: Job, root: Path, temporary: Path) -> float:
     folder = temporary / job.side / job.name
     folder.mkdir(parents=True)
     environment = {
-        **{name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH") if name in os.environ},
+        **{name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ},
         "PYTHONPATH": f"{temporary / 'tools'}{os.pathsep}{root}",
         "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "0", "HF_HUB_OFFLINE": "1",
         "MT_CACHE": str(folder / "cache"), "LC_ALL": "C.UTF-8", "TZ": "UTC", "COLUMNS": "110",

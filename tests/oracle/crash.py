@@ -1,4 +1,4 @@
-"""Kills a run by SIGKILL at each of its writes, and damages what it saved; afterwards it must end as if unbroken.
+"""Kills a run at each of its writes, and flips bits in what it saved; afterwards it must end as if unbroken.
 
 Nothing in here depends on how mt writes: any call that changes a name on the disk, opens a file to write or
 has it written counts, inside the run directory.
@@ -41,7 +41,9 @@ def watch_writes(run: Path, watch: Callable[[str, Path], None]) -> None:
     """Call ``watch`` before each write inside the run directory."""
 
     def inside(what: str, where: Any) -> None:
-        path = Path(os.readlink(f"/proc/self/fd/{where}") if isinstance(where, int) else os.fsdecode(where))
+        path = (
+            Path(f"/proc/self/fd/{where}").readlink() if isinstance(where, int) else Path(os.fsdecode(where))
+        )
         # A path may count from an open folder, which is inside.
         if not path.is_absolute() or path.is_relative_to(run):
             watch(what, path)
@@ -54,7 +56,8 @@ def watch_writes(run: Path, watch: Callable[[str, Path], None]) -> None:
         inside("os.fsync", descriptor)
         fsync(descriptor)
 
-    fsync, os.fsync = os.fsync, synced
+    fsync = os.fsync
+    os.fsync = synced  # type: ignore[assignment]
     sys.addaudithook(hook)
 
 

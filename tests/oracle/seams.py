@@ -18,22 +18,22 @@ from mt.run_directory import RunDirectory
 
 
 def splits(config: Config) -> tuple[dict[str, datasets.Dataset], dict[str, int]]:
-    """The three splits, each with the columns src and tgt; and how many training pairs each filter dropped."""
+    """The splits, with the columns src and tgt, and how many training pairs were dropped for each reason."""
     corpus = load_corpus(config.data, config.cleaning)
     names = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
     return names, corpus.report.splits.train.dropped
 
 
-def batches(config: Config, run: Path, epoch: int) -> Iterator[tuple[object, ...]]:
-    """The pairs of each batch of an epoch, then what the model gets; tokenizers are written into ``run``."""
-    run.mkdir(parents=True, exist_ok=True)
+def batches(config: Config, run: Path, num_epochs: int) -> Iterator[tuple[object, ...]]:
+    """The pairs of each batch, in order, then what the model gets; tokenizers are written into ``run``."""
+    run.mkdir(parents=True)
     data = prepare(config, RunDirectory(run), resuming=False)
     stream = training_batches(config, data.train, (data.src_tokenizer, data.tgt_tokenizer), data.places)
-    for indices in stream.epoch(epoch).batches:
-        yield tuple(indices.tolist())
-    now, position = epoch, 0
-    while now == epoch:
-        taken, now, position = stream.take(now, position)
+    epoch, position = 0, 0
+    while epoch < num_epochs:
+        if not position:
+            yield from (tuple(indices.tolist()) for indices in stream.epoch(epoch).batches)
+        taken, epoch, position = stream.take(epoch, position)
         for batch in taken:
             alignment = None if batch.alignment is None else batch.alignment.tolist()
             ids = batch.src_ids.tolist(), batch.tgt_ids.tolist(), batch.labels.tolist()
