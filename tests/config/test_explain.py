@@ -3,11 +3,10 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from mt.config.data import Script
 from mt.config.explain import SECTIONS
 from mt.config.load import load_config
 from mt.config.synonyms import ELSEWHERE as ELSEWHERE_NAMES
@@ -27,143 +26,28 @@ def complaint(path: Path, *overrides: str) -> str:
     return str(raised.value)
 
 
-# What is appended to the smallest config, and the message (its end left out where it has no full stop here).
+# What is appended to the smallest config, and the line, key and remedy in the message.
 MISTAKES = [
-    (
-        "model:\n  num_encoder_layers: 2000\n",
-        "line 8: model.num_encoder_layers must be a whole number of at least 1 and at most 1000, not 2000.",
-    ),
-    (
-        "model:\n  num_head: 4\n",
-        "line 8: unknown key 'model.num_head'. Did you mean 'num_heads'?",
-    ),
-    (
-        "model:\n  D-Model: 4\n",
-        "line 8: unknown key 'model.D-Model'. Did you mean 'd_model'?",
-    ),
-    (
-        "num_heads: 4\n",
-        "line 7: unknown key 'num_heads'. It belongs to model: model.num_heads.",
-    ),
-    (
-        "model:\n  every_steps: 4\n",
-        "line 8: unknown key 'model.every_steps'. It belongs to validation: validation.every_steps or to "
-        "checkpoint: checkpoint.every_steps.",
-    ),
+    ("model:\n  num_head: 4\n", "line 8: unknown key 'model.num_head'. Did you mean 'num_heads'?"),
+    ("num_heads: 4\n", "line 7: unknown key 'num_heads'. It belongs to model: model.num_heads."),
     ("modle:\n  d_model: 4\n", "line 7: unknown key 'modle'. Did you mean 'model'?"),
-    ("warmup: 4\n", "line 7: unknown key 'warmup'. Did you mean 'schedule.warmup_steps'?"),
-    (
-        "model.d_model: 4\n",
-        "line 7: unknown key 'model.d_model'. Write 'model:' and beneath it, indented, 'd_model:'.",
-    ),
-    (
-        "checkpoint:\n  zzz: 1\n",
-        "line 8: unknown key 'checkpoint.zzz'. The keys of checkpoint are every_steps, every_epochs, keep.",
-    ),
-    (
-        "zzz: 1\n",
-        "line 7: unknown key 'zzz'. "
-        "The sections are data, cleaning, tokenizer, model, schedule, training, validation, checkpoint.",
-    ),
-    (
-        "\nmodel:\n  d_model: '64'\n",
-        "line 9: model.d_model must be a whole number of at least 2, not '64'. Remove the quotes.",
-    ),
-    (
-        "model:\n  d_model: 6e1\n",
-        "line 8: model.d_model must be a whole number of at least 2, not 6e1. Write 60.",
-    ),
-    ("model:\n  d_model: 1e0\n", "line 8: model.d_model must be a whole number of at least 2, not 1e0."),
-    (
-        "model:\n  d_model:\n",
-        "line 8: model.d_model must be a whole number of at least 2, but it is empty.",
-    ),
-    (
-        "model:\n  d_model: [1,\n    2]\n",
-        "line 8: model.d_model must be a whole number of at least 2, not a list.",
-    ),
-    (
-        "model:\n  d_model: {a: 1}\n",
-        "line 8: model.d_model must be a whole number of at least 2, not a mapping.",
-    ),
-    (
-        "model:\n  dropout: 1.5\n",
-        "line 8: model.dropout must be a number of at least 0 and below 1, not 1.5.",
-    ),
-    (
-        "model:\n  dropout: 1\n",
-        "line 8: model.dropout must be a number of at least 0 and below 1, not 1.",
-    ),
-    (
-        "model:\n  dropout: 0,1\n",
-        "line 8: model.dropout must be a number of at least 0 and below 1, not 0,1.",
-    ),
-    (
-        "model:\n  activation: gleu\n",
-        "line 8: model.activation must be relu or gelu, not gleu. Did you mean gelu?",
-    ),
-    (
-        "schedule:\n  kind: Cosine\n",
-        "line 8: schedule.kind must be one of noam, inverse_sqrt, cosine, constant, not Cosine. "
-        "Did you mean cosine?",
-    ),
-    (
-        "schedule:\n  learning_rate: 1e999\n",
-        "line 8: schedule.learning_rate must be a number above 0 and below 1e+35, not 1e999.",
-    ),
-    (
-        "cleaning:\n  src_script: han\n",
-        f"line 8: cleaning.src_script must be one of {', '.join(get_args(Script))}, not han. "
-        "Did you mean Han?",
-    ),
-    (
-        "model:\n  bias: yes\n",
-        "line 8: model.bias must be true or false, not yes. Did you mean true?",
-    ),
-    ("model:\n  bias: 1\n", "line 8: model.bias must be true or false, not 1."),
-    (
-        "  max_minutes: 1:30\n",
-        "line 7: training.max_minutes must be a number above 0 and below 1000000000 or null, not 1:30.",
-    ),
-    (
-        "  seed: 1234567890123456789\n",
-        "line 7: training.seed must be a whole number of at least 0 and below 1000000000000000000, "
-        "not 1234567890123456789. "
-        "A number has at most 18 digits.",
-    ),
-    (
-        "model: 3\n",
-        "line 7: 'model' must be a section, that is, keys indented beneath it, not 3.",
-    ),
-    (
-        "model:\n- d_model: 3\n",
-        "line 7: 'model' must be a section, that is, keys indented beneath it, not a list.",
-    ),
-    (
-        "model:\n  d_model: 200\n  num_heads: 7\n",
-        "line 9: model.d_model (200) must be a multiple of model.num_heads (7), "
-        "because each head gets an equal slice. "
-        "For this width choose num_heads from 1, 2, 4, 5, 8, 10, 20, 25, 40, 50.",
-    ),
-    (
-        "model:\n  share_embeddings: true\n",
-        "line 8: model.share_embeddings needs tokenizer.shared: true, "
-        "because both languages can only use one embedding if they share one vocabulary.",
-    ),
-    (
-        "model:\n  d_ff: 1\n  d_ff: 2\n",
-        "line 9: the key 'model.d_ff' is there already, in configs/my.yaml, line 8. Keep one of the two.",
-    ),
-    ('"\\ud800": 3\n', "line 7: a key must be a word, and this one has unprintable characters."),
-    ('model:\n  "\\0": 3\n', "line 8: a key must be a word, and this one has unprintable characters."),
+    ("model.d_model: 4\n", "line 7: unknown key 'model.d_model'. Write 'model:' and beneath it"),
+    ("checkpoint:\n  zzz: 1\n", "line 8: unknown key 'checkpoint.zzz'. The keys of checkpoint are"),
+    ("zzz: 1\n", "line 7: unknown key 'zzz'. The sections are data, cleaning, tokenizer"),
+    ("  seed: '3'\n", "line 7: training.seed must be a whole number of at least 0 and below"),
+    ("model:\n  d_ff: 6e1\n", "line 8: model.d_ff must be a whole number of at least 1, not 6e1. Write 60."),
+    ("model:\n  d_model:\n", "line 8: model.d_model must be a whole number of at least 2, but it is empty."),
+    ("model:\n  bias: [1,\n    2]\n", "line 8: model.bias must be true or false, not a list."),
+    ("model:\n  dropout: 1.5\n", "line 8: model.dropout must be a number of at least 0 and below 1, not 1.5"),
+    ("model:\n  activation: gleu\n", "line 8: model.activation must be relu or gelu, not gleu. Did you mean"),
+    ("model:\n  bias: yes\n", "line 8: model.bias must be true or false, not yes. Did you mean true?"),
+    ("  seed: 1234567890123456789\n", "line 7: training.seed must be a whole number of at least 0 and below"),
+    ("model: 3\n", "line 7: 'model' must be a section, that is, keys indented beneath it, not 3."),
+    ("model:\n  d_model: 200\n  num_heads: 7\n", "line 9: model.d_model (200) must be a multiple of"),
+    ("model:\n  d_ff: 1\n  d_ff: 2\n", "line 9: the key 'model.d_ff' is there already, in "),
     ("model:\n  d_ff: *x\n", "line 8: anchors and aliases (& and *) are not used here; "),
-    (" a: b: c\n", "line 7: this is not valid YAML: "),
-    (
-        "model\nschedule:\n  kind: noam\n",
-        "line 8: this is not valid YAML: could not find expected ':' "
-        "while scanning a simple key from line 7.",
-    ),
-]
+    ("model\nschedule:\n  kind: noam\n", "line 8: this is not valid YAML: could not find expected ':'"),
+]  # fmt: skip
 
 
 # What others call it, where somebody would write it, and what it is here.
@@ -218,7 +102,7 @@ def test_a_mistake_is_answered_with_its_place_and_what_is_accepted(
     appended: str, message: str, write_config: Write
 ) -> None:
     answer = complaint(write_config(SMALLEST + appended)).removeprefix("configs/my.yaml, ")
-    assert answer == message if message.endswith((".", "?")) else answer.startswith(message)
+    assert answer.startswith(message)
 
 
 @pytest.mark.parametrize(
