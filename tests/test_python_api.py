@@ -68,6 +68,11 @@ def test_an_error_has_facts_without_flags(trained: RunDirectory) -> None:
     assert "--" not in str(error.value)
 
 
+def test_a_single_string_is_not_taken_for_a_list_of_letters(trained: RunDirectory) -> None:
+    with pytest.raises(TypeError, match="texts must be a sequence of lines, not a single string"):
+        mt.Translator.from_run(trained, device="cpu").translate("the dog sees a house.")
+
+
 def test_a_config_and_the_runs_of_an_ensemble_may_be_given_by_their_names(trained: RunDirectory) -> None:
     assert mt.load_config(str(trained.config_file)) == mt.load_config(trained.config_file)
     with pytest.raises(mt.MtError, match=r"nope\.yaml: there is no such file"):

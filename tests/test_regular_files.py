@@ -88,12 +88,3 @@ def test_a_file_that_a_user_names_may_be_a_pipe_with_a_writer(tmp_path: Path) ->
     assert content == b"slow " * 100_000
     with pytest.raises(OSError, match="it is a pipe that nobody writes to"):
         read_given(pipe, max_bytes=10)
-
-
-def test_an_endless_pipe_is_read_to_the_limit_alone() -> None:
-    reading, writing = os.pipe()
-    os.write(writing, b"x" * 1000)
-    with pytest.raises(OSError, match="it is larger than 10 bytes"):
-        read_given(Path(f"/dev/fd/{reading}"), max_bytes=10)
-    os.close(reading)
-    os.close(writing)

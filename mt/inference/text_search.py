@@ -140,7 +140,18 @@ class TextSearch:
             advance: Called with the number of lines finished since the last call.
             before_each_step: Called before each batch of sentences and, unless CTranslate2 searches, before
                 each step of its search, in any thread; may raise to stop.
+
+        Raises:
+            LinesError: If a sentence is too long and ``refuse_long``, or does not fit into memory; if its
+                logits are NaN or infinite; if a prefix is too long; if a line must be split and ``num_best``
+                is more than 1.
+            ConfigError: If the minimum length is more than the model, or ``max_length``, permits.
+            TypeError: If ``texts`` is a single string, whose letters would be taken for lines.
+            ValueError: If ``num_best`` is below 1 or ``max_length`` below 0, if the numbers of prefixes and
+                lines differ, or if ``constraints`` have prefixes.
         """
+        if isinstance(texts, str):
+            raise TypeError("texts must be a sequence of lines, not a single string")
         if num_best < 1 or (max_length or 0) < 0:
             raise ValueError(
                 f"num_best must be at least 1 and max_length at least 0, not {num_best} and {max_length}"

@@ -53,10 +53,6 @@ def data_of(page: str) -> Any:
     return json.loads(Parsed(page).scripts[0])
 
 
-def test_a_name_that_is_not_utf_8_can_be_written(maps: AttentionMaps) -> None:
-    assert "runs/caf\\udce9" in attention_page(maps, "runs/caf\udce9").encode().decode()
-
-
 def test_text_of_the_user_is_data_and_never_markup(maps: AttentionMaps) -> None:
     page = Parsed(attention_page(maps, "<img src=x onerror=alert(1)> \x1b[31m"))
     kinds = [attributes.get("type") for tag, attributes in page.tags if tag == "script"]

@@ -1,6 +1,5 @@
 """`mt export`, and `mt translate` with what it wrote."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -222,37 +221,6 @@ def test_a_column_of_prefixes_is_refused_before_a_line_is_translated(exported: s
     assert f"--prefix-column is for runs, but {exported} is an exported folder" in err
 
 
-NOT_UTF_8 = "caf\udce9"
-
-
-def test_a_run_whose_name_is_not_utf_8_is_exported(trained: RunDirectory, call: Call) -> None:
-    trained.path.rename(Path("runs") / NOT_UTF_8)
-    code, _, err = call("export", "--run", f"runs/{NOT_UTF_8}", "--to", "ctranslate2", "out")
-    assert code == 0, err
-    assert json.loads((Path("out") / "mt_export.json").read_text())["run"] == "caf\\udce9"
-
-
-@pytest.mark.parametrize("target", ["ctranslate2", "transformers"])
-def test_a_folder_whose_name_is_not_utf_8_is_refused(target: str, trained: RunDirectory, call: Call) -> None:
-    pytest.importorskip(target)
-    code, out, err = call(*EXPORT, target, NOT_UTF_8)
-    assert (code, out) == (2, "")
-    assert "caf\\udce9 is not UTF-8" in err
-
-
-def test_a_folder_behind_links_in_a_circle_is_an_error(trained: RunDirectory, call: Call) -> None:
-    Path("circle").symlink_to("circle")
-    code, out, err = call(*EXPORT, "ctranslate2", "circle/out")
-    assert (code, out) == (2, "")
-    assert err.startswith("mt: ")
-    assert "circle: File exists" in err.splitlines()[-1]
-
-
-def test_an_exported_folder_may_be_renamed_to_what_is_not_utf_8(exported: str, call: Call) -> None:
-    Path(exported).rename(NOT_UTF_8)
-    assert call("translate", "--run", NOT_UTF_8, "the dog sees milk.")[:2] == (0, "der Hund sieht Milch.\n")
-
-
 def test_the_engine_needs_an_exported_folder(trained: RunDirectory, call: Call) -> None:
     code, _, err = call("translate", "--run", "runs/tiny", "--engine", "ctranslate2", "milk")
     assert code == 2
@@ -273,19 +241,6 @@ def test_a_damaged_folder_is_not_translated_with(exported: str, name: str, call:
     assert call("translate", "--run", exported, "milk")[0] == 2
 
 
-@pytest.mark.parametrize("name", ["../notes.txt", "{here}/notes.txt", "NUL\0"])
-def test_a_record_that_names_a_file_elsewhere_is_refused(exported: str, name: str, call: Call) -> None:
-    Path("notes.txt").write_text("mine")
-    name = name.format(here=Path.cwd())
-    record = Path(exported) / "mt_export.json"
-    content = json.loads(record.read_text())
-    content["checksums"][name] = hashlib.sha256(b"mine").hexdigest()
-    record.write_text(json.dumps(content))
-    code, out, err = call("translate", "--run", exported, "milk")
-    assert (code, out) == (2, "")
-    assert "missing or damaged" in err
-
-
 def test_only_an_earlier_export_is_replaced(exported: str, call: Call) -> None:
     (Path(exported) / "README.md").write_text("old")
     assert call(*EXPORT, "ctranslate2", "--precision", "bf16", exported)[0] == 0
@@ -298,13 +253,6 @@ def test_only_an_earlier_export_is_replaced(exported: str, call: Call) -> None:
     assert "mine exists and is not an earlier export" in err
     assert Path("mine/thesis.txt").read_text() == "years of work"
     assert call(*EXPORT, "ctranslate2", "runs/tiny")[0] == 2
-
-
-def test_a_file_that_macos_has_added_is_replaced_with_the_earlier_export(exported: str, call: Call) -> None:
-    added = Path(exported) / ".DS_Store"
-    added.write_text("how the folder was looked at")
-    assert call(*EXPORT, "ctranslate2", exported)[0] == 0
-    assert not added.exists()
 
 
 @pytest.mark.parametrize("name", [".git", "notes.txt"])

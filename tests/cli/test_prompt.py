@@ -282,38 +282,3 @@ def test_it_is_in_the_state_directory_of_the_user(tmp_path: Path, monkeypatch: p
     for elsewhere in ("", "relative/state"):
         monkeypatch.setenv("XDG_STATE_HOME", elsewhere)
         assert history_file() == Path("/home/anna/.local/state/mt/translate_history")
-
-
-@pytest.mark.parametrize("kind", ["folder", "pipe", "link", "not UTF-8", "below a file"])
-def test_a_history_that_cannot_be_used_is_one_warning(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = history_file()
-    if kind == "below a file":
-        (tmp_path / "state").touch()
-    else:
-        file.parent.mkdir(parents=True)
-    match kind:
-        case "folder":
-            file.mkdir()
-        case "pipe":
-            os.mkfifo(file)
-        case "link":
-            file.symlink_to(tmp_path / "elsewhere")
-        case "not UTF-8":
-            file.write_bytes(b"\xff\n")
-    history = History()
-    history.add("one")
-    history.add("two")
-    (warning,) = capsys.readouterr().err.splitlines()
-    assert warning.startswith("warning: what you type is not kept for the next session.")
-    assert str(file) in warning or kind == "below a file"
-    assert not (tmp_path / "elsewhere").exists()
-
-
-def test_a_history_with_zero_bytes_is_read(capsys: pytest.CaptureFixture[str]) -> None:
-    history_file().parent.mkdir(parents=True)
-    history_file().write_bytes(b"one\nt\0wo\nthree\n")
-    History()
-    assert recalled() == ["one", "three"]
-    assert capsys.readouterr().err == ""

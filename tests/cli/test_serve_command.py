@@ -89,22 +89,6 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Callable[[Ask], None]:
     return use
 
 
-def test_a_run_whose_name_is_not_utf_8_is_served_under_one_that_is(
-    call: Call, trained: RunDirectory, served: Callable[[Ask], None]
-) -> None:
-    trained.path.rename(Path("caf\udce9"))
-    said: dict[str, Any] = {}
-
-    def ask(client: TestClient) -> None:
-        [said["run"]] = client.get("/health").json()["runs"]
-        said["answer"] = client.post("/translate", json={"text": "a", "run": said["run"]["run"]}).json()
-
-    served(ask)
-    ended = call("serve", "--run", "caf\udce9", "--port", "0", "--device", "cpu")
-    assert ended.code == 0, ended.err
-    assert said["run"]["run"] == said["answer"]["run"] == "caf\\udce9"
-
-
 def test_a_run_named_by_dots_is_served_by_the_name_of_its_folder(
     call: Call, trained: RunDirectory, served: Callable[[Ask], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,8 +168,3 @@ def test_a_broken_file_among_many_is_named_with_its_line(tmp_path: Path) -> None
     )
     (tmp_path / "1.jsonl").write_text('{"en": "a", "fr": "b"}\n', encoding="utf-8")
     loading_fails(tmp_path / "*.jsonl", r"1\.jsonl has no column 'de', which data\.tgt names; .* 'en', 'fr'")
-
-
-def test_a_pipe_that_a_pattern_matches_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "part-1.jsonl")
-    loading_fails(tmp_path / "part-*.jsonl", "which is neither a table nor parallel text")

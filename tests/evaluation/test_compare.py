@@ -1,7 +1,6 @@
 """Comparing two systems: against sacreBLEU's paired test, and what belongs together."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -217,14 +216,6 @@ def test_what_cannot_be_compared_is_known_before_anything_is_translated(
     with pytest.raises(ConfigError, match="SACREBLEU_SEED is '-1' in the environment"):
         run_comparison((trained.path, other.path), **ARGUMENTS)
     assert not [*trained.path.glob("hypotheses.*"), *other.path.glob("hypotheses.*")]
-
-
-def test_names_that_are_not_utf_8_can_be_written(tmp_path: Path) -> None:
-    file = tmp_path / os.fsdecode(b"h\xe9.txt")
-    file.write_text("Ja.\n")
-    result = run_comparison((file, file), references=file, **ARGUMENTS)
-    write_comparison(result, tmp_path / "c.json")
-    assert json.loads((tmp_path / "c.json").read_text())["systems"][0].endswith("h\\udce9.txt")
 
 
 def test_a_checkpoint_may_be_named_from_within_its_folder(

@@ -5,9 +5,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -310,24 +308,6 @@ def test_warnings_that_are_not_due(check: Check) -> None:
         assert not any(sentence[:20] in wrong for sentence in undue if sentence[0] != "o"), warning
 
 
-def test_other_work_is_reported(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    measured = mt.preflight.trial.Trial.measure_speed
-    for load, share, is_said in ((8.0, 0.9, False), (8.1, 0.9, True), (1.0, 0.5, True)):
-        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
-
-        def with_share(trial: Any, stream: Any, *, share: float = share, **limits: Any) -> Speed:
-            speed = measured(trial, stream, **limits)
-            return replace(speed, processor_seconds=share * speed.seconds)
-
-        monkeypatch.setattr(mt.preflight.trial.Trial, "measure_speed", with_share)
-        sections = check()
-        said = f"(load {load} on 4 cores; training had a processor for {share:.0%} of the time)"
-        assert is_said == any(said in warning for warning in warnings_of(sections))
-        # And ahead of the figures that it spoils.
-        assert is_said == sections["the"].lines[0].startswith("machine      busy with other work")
-
-
 def test_a_run_that_is_there_already(check: Check, trained: RunDirectory) -> None:
     # As training refuses it: "&& mt train" is not to fail after a check that has not.
     with pytest.raises(
@@ -388,22 +368,6 @@ def test_a_run_that_training_would_continue_from_an_older_checkpoint(
 ) -> None:
     (trained.checkpoints_dir / "step_0000200" / "model.safetensors").unlink()
     assert check("model.d_model=32", "model.dropout=0.1", run=str(trained.path))
-
-
-def test_a_config_of_the_users_in_the_run_directory(check: Check, tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("mine: true\n")
-    with pytest.raises(RunError, match="was not written by training, but would be replaced"):
-        check(run=".")
-
-
-def test_a_corpus_of_the_users_that_training_would_replace(
-    check: Check, tiny_corpus: Path, tmp_path: Path
-) -> None:
-    columns = [(tiny_corpus / f"train.{side}").read_text().splitlines() for side in ("en", "de")]
-    rows = [{"en": src, "de": tgt} for src, tgt in zip(*columns, strict=True)]
-    (tmp_path / "corpus.json").write_text(json.dumps(rows))
-    with pytest.raises(RunError, match=r"corpus\.json would be replaced"):
-        check("data.path=corpus.json", run=".")
 
 
 def test_a_run_directory_that_training_would_refuse(

@@ -1,7 +1,6 @@
 """The benchmark compares like with like: checked without its extra, on what needs torch alone."""
 
 import importlib
-import os
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mt.data.batches.batch import collate
 from mt.training.loss import Objective
-from scripts.benchmark import doubts, layouts, machine, report
+from scripts.benchmark import doubts, report
 from scripts.benchmark.__main__ import TRANSLATING, Benchmark, main
 from scripts.benchmark.session import Job
 from scripts.benchmark.sides import prepare
@@ -96,41 +95,6 @@ def test_only_the_measured_section_of_the_page_is_replaced(tmp_path: Path) -> No
     assert text == "# Performance\n\nbefore\n\n<!-- bench -->\nsecond\n<!-- /bench -->\n\nafter\n"
 
 
-def search_result(side: str, *, rate: float, milliseconds_alone: float) -> SearchResult:
-    return SearchResult(side, 1, "", [rate * 0.9, rate, rate * 1.1], [milliseconds_alone / 1000] * 3)
-
-
-def test_a_peer_that_is_slower_alone_than_its_batches_allow_is_doubted() -> None:
-    # The figures of two machines: on the first, the peer's threads were hampered.
-    hampered = search_result("ctranslate2_float32", rate=394, milliseconds_alone=57.6)
-    sound = search_result("ctranslate2_int8", rate=523, milliseconds_alone=16)
-    ours = search_result("mt_translate", rate=2000, milliseconds_alone=20)
-    [doubt] = doubts.about_peers([sound, hampered, ours], "cpu")
-    assert "ctranslate2_float32" in doubt
-    assert "57.6 ms, 23 times" in doubt
-    # On a GPU the same figures are nothing unusual.
-    assert not doubts.about_peers([sound, hampered, ours], "cuda")
-
-
-def test_a_peer_is_doubted_only_where_all_its_layouts_are_hampered() -> None:
-    # As on an AMD Zen 5, where the two threads of one worker hamper each other with int8.
-    hampered = search_result("ctranslate2_int8", rate=690, milliseconds_alone=23)
-    sound = search_result("ctranslate2_int8_workers", rate=2041, milliseconds_alone=2.6)
-    [doubt] = doubts.about_peers([hampered], "cpu")
-    assert "ctranslate2_int8, beam of 1: one sentence alone took 23.0 ms, 16 times what 690" in doubt
-    assert not doubts.about_peers([hampered, sound], "cpu")
-    also_hampered = search_result("ctranslate2_int8_workers", rate=2041, milliseconds_alone=30)
-    [doubt] = doubts.about_peers([hampered, also_hampered], "cpu")
-    assert "the best of ctranslate2_int8 and ctranslate2_int8_workers, beam of 1" in doubt
-    # The least time of one layout with the highest rate of the other.
-    assert "23.0 ms, 47 times what 2,041 sentences/s" in doubt
-    # Neither another type nor another beam size excuses it.
-    other_type = search_result("ctranslate2_float32_workers", rate=1250, milliseconds_alone=4.1)
-    other_beam = search_result("ctranslate2_int8_workers", rate=584, milliseconds_alone=8)
-    other_beam.beam_size = 5
-    assert len(doubts.about_peers([hampered, other_type, other_beam], "cpu")) == 1
-
-
 def test_the_report_compares_mt_with_the_faster_layout_of_each_type() -> None:
     def of(side: str, rates: list[float], milliseconds_alone: float) -> SearchResult:
         return SearchResult(side, 1, "", rates, [milliseconds_alone / 1000] * 3, lines=["Hallo"])
@@ -184,48 +148,6 @@ def test_each_side_gives_ctranslate2_its_layout(
     assert given == [("float32", 1, 3), ("float32", 3, 1), ("int8", 1, 3), ("int8", 3, 1)]
 
 
-@pytest.mark.parametrize(
-    ("threads", "device", "with_workers"), [(2, "cpu", 2), (1, "cpu", 0), (2, "cuda", 0)]
-)
-def test_a_worker_per_thread_is_measured_only_where_it_makes_a_difference(
-    threads: int, device: str, with_workers: int
-) -> None:
-    sides = layouts.sides_that_differ(TRANSLATING, threads=threads, device=device)
-    assert len(sides) == 5 + with_workers
-    assert len([side for side in sides if side.endswith("_workers")]) == with_workers
-
-
-def test_a_round_whose_ceiling_differs_from_the_others_is_doubted() -> None:
-    assert not doubts.about_ceilings([450, 443, 451, 380])
-    [doubt] = doubts.about_ceilings([450, 443, 300, 451])
-    assert "round 3 was 300 GFLOP/s and that of the others 450" in doubt
-    assert not doubts.about_ceilings([450])
-
-
-def test_a_model_that_ends_too_few_sentences_is_doubted() -> None:
-    assert not doubts.about_sentences(200, 1000)
-    [doubt] = doubts.about_sentences(201, 1000)
-    assert "201 of 1,000" in doubt
-
-
-def test_stolen_time_is_a_share_of_all_processors_time_and_much_of_it_is_doubted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # user, nice, system, idle, waiting, interrupts, soft interrupts, stolen; guests are in user already.
-    statistics = tmp_path / "stat"
-    monkeypatch.setattr(machine, "STATISTICS", statistics)
-    statistics.write_text("cpu  100 0 50 800 10 0 5 35 7 0\ncpu0 50 0 25 400 5 0 2 17 3 0\n")
-    stolen = machine.StolenTime()
-    statistics.write_text("cpu  160 0 60 900 10 0 5 65 9 0\ncpu0 80 0 30 450 5 0 2 32 4 0\n")
-    # 30 of 60 + 10 + 100 + 30.
-    assert stolen.share() == 0.15
-    [doubt] = doubts.about_stolen_time(stolen.share())
-    assert "15%" in doubt
-    assert not doubts.about_stolen_time(0.05)
-    statistics.unlink()
-    assert machine.StolenTime().share() == 0
-
-
 @pytest.mark.parametrize(("option", "code"), [([], 1), (["--quick"], 0)])
 def test_a_doubt_fails_a_run_that_measures_but_not_one_that_only_tries_everything(
     option: list[str],
@@ -247,12 +169,6 @@ def test_a_doubt_fails_a_run_that_measures_but_not_one_that_only_tries_everythin
     assert "the tables" in said.out
     assert "round 3 was 300 GFLOP/s" in said.err
     assert not output.exists()
-
-
-def test_the_machine_is_described_with_its_load_and_scheduling() -> None:
-    assert machine.processor()
-    assert float(machine.load()) >= 0
-    assert f"nice {os.nice(0)}" in machine.scheduling()
 
 
 def test_the_model_that_translates_is_trained_to_a_quality_and_kept(

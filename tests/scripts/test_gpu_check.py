@@ -12,7 +12,7 @@ import torch
 
 from scripts.gpu_check import gaps, training
 from scripts.gpu_check.__main__ import Part, run_parts
-from scripts.gpu_check.gaps import Timeline, profiled
+from scripts.gpu_check.gaps import profiled
 from scripts.gpu_check.job import Job
 from scripts.gpu_check.training import Run, Variant, _compare
 
@@ -67,14 +67,6 @@ def test_a_part_that_hangs_is_stopped_with_all_that_it_started_and_keeps_what_it
     assert is_gone
 
 
-def test_a_part_is_not_started_without_time(tmp_path: Path) -> None:
-    started = tmp_path / "started"
-    part = python("late", f"open({str(started)!r}, 'w')")
-    [result] = run_parts([part], job(tmp_path), until=time.monotonic() + 1, output=tmp_path / "report.md")
-    assert not started.exists()
-    assert "not started" in result.outcome
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_without_cuda_it_says_so_in_a_sentence(tmp_path: Path) -> None:
     done = run_script("--folder", str(tmp_path))
@@ -83,42 +75,6 @@ def test_without_cuda_it_says_so_in_a_sentence(tmp_path: Path) -> None:
     assert "finds no CUDA device on this machine" in sentence
     assert "--device cpu" in sentence
     assert done.stdout == ""
-
-
-def test_wheels_are_looked_for_where_the_script_is_called(tmp_path: Path) -> None:
-    (tmp_path / "wheels").mkdir()
-    (tmp_path / "wheels" / "broken-1-py3-none-any.whl").touch()
-    # This python only says what it was asked for.
-    python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho "$@"\nexit 3\n')
-    python.chmod(0o755)
-    environment = os.environ | {"PYTHON": str(python)}
-    done = subprocess.run(
-        [SCRIPT, "--wheels", "wheels"], cwd=tmp_path, capture_output=True, text=True, env=environment
-    )
-    assert (done.returncode, done.stderr) == (3, "")
-    assert f" {tmp_path}/wheels/broken-1-py3-none-any.whl\n" in done.stdout
-
-
-@pytest.mark.parametrize("folder", ["missing", "."])
-def test_a_folder_without_wheels_is_refused(folder: str, tmp_path: Path) -> None:
-    done = run_script("--wheels", str(tmp_path / folder))
-    assert done.returncode == 2
-    assert "--wheels needs a folder that has wheels" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("busy", "expected"),
-    [
-        ([(0, 4), (6, 9), (9, 10)], [2]),
-        # In any order, and overlapping.
-        ([(20, 30), (0, 25), (5, 6), (31, 32)], [1]),
-        ([(0, 10), (2, 3), (4, 5)], []),
-        ([], []),
-    ],
-)
-def test_a_gap_is_time_in_which_nothing_runs(busy: list[tuple[float, float]], expected: list[float]) -> None:
-    assert Timeline(busy).gaps() == expected
 
 
 def test_a_profile_has_the_work_and_its_kernels_of_attention() -> None:

@@ -3,8 +3,6 @@
 import json
 import re
 import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -41,18 +39,6 @@ data:
 """
 
 Reproduce = Callable[[str], tuple[int, str, str]]
-
-
-def test_a_recipe_that_does_not_exist_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
-    scripts = tmp_path / "scripts"
-    scripts.mkdir()
-    (tmp_path / "configs").mkdir()
-    for name in ("environment", "reproduce"):
-        shutil.copy(Path(__file__).parents[2] / "scripts" / name, scripts)
-    (scripts / "setup").write_text("echo installing\n")
-    ended = subprocess.run([scripts / "reproduce", "nosuch"], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert "no recipe 'nosuch'" in ended.stderr
 
 
 def as_file(folder: Path, text: str) -> Path:
@@ -221,36 +207,6 @@ def test_several_seeds_are_trained_and_their_mean_is_held_against_the_score(
     assert [Path(run, "metrics.jsonl").read_bytes() for run in runs] == curves
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ("--seeds 1", "--seeds 1 must be at least 2"),
-        ("--seeds 3 --set training.seed=5", "--seeds 3 sets training.seed itself"),
-    ],
-)
-def test_seeds_that_make_no_sense(
-    options: str, says: str, recipe: Callable[[str], None], call: Reproduce
-) -> None:
-    recipe("# evaluate: --split test\n# reaches: not measured\n")
-    code, out, err = call(f"tiny {options}")
-    assert (code, out) == (2, "")
-    assert says in err
-    assert not Path("runs").exists()
-
-
-def test_what_cannot_be_run(recipe: Callable[[str], None], call: Reproduce) -> None:
-    recipe("# reaches: not measured\n")
-    answer = "scripts/reproduce: there is no recipe 'tyni', only tiny.\n"
-    assert call("tyni") == (2, "", answer)
-    answer = "scripts/reproduce: configs/tiny.yaml: its header lacks the line '# evaluate:'.\n"
-    assert call("tiny") == (2, "", answer)
-    recipe("# evaluate: --split test\n# reaches: not measured\n")
-    code, _, err = call("tiny --set model.d_modell=3")
-    assert code == 2
-    assert "Did you mean 'd_model'?" in err
-    assert not Path("runs").exists()
-
-
 def test_an_average_is_evaluated_only_where_it_is_better_on_validation(
     recipe: Callable[[str], None], call: Reproduce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,35 +266,6 @@ def test_variants_are_compared_on_the_validation_split(
     assert 0 < float(rows[3][-1]) <= 1
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (None, "there is no configs/ablation/tiny.yaml"),
-        ("a: [", "is not YAML"),
-        ("- a", "must give options"),
-        ("a: 3", "must give options"),
-        ("all variants: {}", "lists no variant"),
-    ],
-)
-def test_variants_that_cannot_be_understood(
-    content: str | None, says: str, recipe: Callable[[str], None], call: Reproduce
-) -> None:
-    recipe("# evaluate: --split test\n# reaches: not measured\n")
-    if content is not None:
-        VARIANTS.mkdir()
-        (VARIANTS / "tiny.yaml").write_text(content, encoding="utf-8")
-    code, out, err = call("tiny --ablation")
-    assert (code, out) == (2, "")
-    assert says in err
-    assert not Path("runs").exists()
-
-
-def test_an_option_of_a_variant_may_be_null(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_text("plain: {training.clip_norm: null, training.r_drop: 0}")
-    [words] = read_variants(tmp_path / "x.yaml").values()
-    assert words == ["--set", "training.clip_norm=null", "--set", "training.r_drop=0"]
-
-
 @pytest.mark.parametrize("file", sorted((ROOT / VARIANTS).glob("*.yaml")), ids=lambda file: file.stem)
 def test_the_shipped_variants_are_of_a_recipe_and_can_be_trained(file: Path) -> None:
     configs = {
@@ -392,14 +319,3 @@ def test_diversification_trains_on_the_translations_of_both_directions(
     assert call(command)[0] == 0
     assert {file: file.stat().st_mtime_ns for file in folder.glob("*.??")} == before
     assert (folder / "final" / "metrics.jsonl").read_bytes() == curves
-
-
-def test_diversifying_a_mix_or_by_no_model_is_refused(recipe: Callable[[str], None], call: Reproduce) -> None:
-    recipe("# evaluate: --split test\n# reaches: not measured\n")
-    code, out, err = call("tiny --diversify 0")
-    assert (code, out) == (2, "")
-    assert "--diversify 0 must be at least 1" in err
-    code, _, err = call("tiny --diversify 1 --set data.mix=other.tsv")
-    assert code == 2
-    assert "has a data.mix already" in err
-    assert not Path("runs").exists()

@@ -14,7 +14,6 @@ from queue import SimpleQueue
 
 from .damage import damages
 from .disk import full_after_bytes, full_at_every_call
-from .display import lost_displays
 from .files import damaged_files
 from .kills import NAMED, RANDOM, named_kills, random_kills
 from .processes import Driver
@@ -23,7 +22,6 @@ from .ranks import blows
 from .readers import readers
 from .signals import signals
 from .trial import Arena, Kind, Task, Trial, make_arena
-from .writers import two_writers
 
 STEPS = 36
 SECONDS_BETWEEN_LINES = 15.0
@@ -38,9 +36,7 @@ PHASES: dict[str, Phase] = {
     "disk": lambda arena, chance, quick: full_at_every_call(arena, chance, most=2 if quick else None),
     "room": lambda arena, chance, quick: full_after_bytes(arena, 2 if quick else 20, chance),
     "signals": lambda arena, chance, quick: signals(arena, chance, most=3 if quick else None),
-    "display": lambda arena, chance, quick: lost_displays(3 if quick else 20, chance),
     "readers": lambda arena, chance, quick: readers(5 if quick else 75),
-    "writers": lambda arena, chance, quick: two_writers(1 if quick else 3, chance),
     "ranks": lambda arena, chance, quick: blows(arena, 1 if quick else 20, chance),
 }
 """What `--phases` chooses from; the last argument is whether a few trials are enough."""
