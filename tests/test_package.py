@@ -62,7 +62,7 @@ def test_the_wheel_has_the_package_its_types_and_the_recipes_and_no_more(wheel: 
     inside = [name for name in names if not re.match(r"mt_from_scratch-[\d.]+\.dist-info/", name)]
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "mt").rglob("*.py")}
     recipes = {f"mt/configs/{path.name}" for path in (ROOT / "configs").glob("*.yaml")}
-    assert "mt/py.typed" in inside
+    assert {"mt/py.typed", "mt/builtin/primer.zip"} <= set(inside)
     assert sources | recipes <= set(inside)
     assert {name.split("/")[0] for name in inside} == {"mt"}
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
