@@ -4,6 +4,7 @@ import typer.main
 
 from mt.cli.app import app
 from mt.config.config import Config
+from mt.config.removed import REMOVED as REMOVED_FROM_CONFIGS
 
 COMMANDS = {
     "init": "--data --src --tgt --name --recipe --columns --minutes --target-tokens --delimiter --output -o",
@@ -97,3 +98,4 @@ def test_config_options_are_those_that_are_promised() -> None:
     assert options == {name: promised.split() for name, promised in OPTIONS.items()}
     names = {f"{section}.{name}" for section, promised in OPTIONS.items() for name in promised.split()}
     assert not names & set(REMOVED)
+    assert {".".join(path) for path in REMOVED_FROM_CONFIGS} == set(REMOVED)
