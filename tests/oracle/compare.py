@@ -34,7 +34,7 @@ class Job(NamedTuple):
     after: str | None = None
 
 
-# In this order, two at a time: what others wait for comes first.
+# Those that wait for others are started last.
 JOBS = {
     "translations": [
         Job("base", "models"),
@@ -108,8 +108,8 @@ def run_all(parts: list[str], roots: dict[str, Path], temporary: Path) -> None:
 
     for num_workers, chosen in ((2, [p for p in JOBS if p != "processes"]), (1, ["processes"])):
         with ThreadPoolExecutor(num_workers) as pool:
-            futures = [start(job, pool) for part in chosen if part in parts for job in JOBS[part]]
-            for future in futures:
+            jobs = [job for part in chosen if part in parts for job in JOBS[part]]
+            for future in [start(job, pool) for job in sorted(jobs, key=lambda job: job.after is not None)]:
                 future.result()
 
 

@@ -27,7 +27,7 @@ Record = dict[str, Any]
 
 CLOCKS = {"minutes", "tokens_per_second", "seconds"}
 STOP = "training.max_steps=7"
-SHARED = Path("..")
+SHARED = Path("../..")
 """Where BASE puts what both sides use."""
 TINY, PRIMER = Path("tiny.yaml"), Path("primer.yaml")
 UNKNOWN = {"Zorblax": "Sorblax", "quibbled": "quibbelte", "Ŵrexham": "Wrexham"}
@@ -107,7 +107,16 @@ def old() -> Record:
 def processes() -> Record:
     """Two processes by the command line, in one go, and stopped and resumed."""
     record: Record = {}
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "mt"]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        "-m",
+        "--",
+        "mt",
+    ]
     for name, text in CASES["process_runs"].items():
         for how, more in ((name, []), ("begun", [STOP]), (f"{name} -> resumed", [])):
             run = Path("processes") / (name if how == name else f"{name}, stopped")
