@@ -12,8 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,7 +33,7 @@ class Job(NamedTuple):
     after: str | None = None
 
 
-# In this order, two at a time: what others wait for comes first.
+# Those that wait for others are started last.
 JOBS = {
     "translations": [
         Job("base", "models"),
@@ -108,9 +107,13 @@ def run_all(parts: list[str], roots: dict[str, Path], temporary: Path) -> None:
 
     for num_workers, chosen in ((2, [p for p in JOBS if p != "processes"]), (1, ["processes"])):
         with ThreadPoolExecutor(num_workers) as pool:
-            futures = [start(job, pool) for part in chosen if part in parts for job in JOBS[part]]
-            for future in futures:
-                future.result()
+            jobs = [job for part in chosen if part in parts for job in JOBS[part]]
+            futures = [start(job, pool) for job in sorted(jobs, key=lambda job: job.after is not None)]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
 
 
 def same(expected: Any, actual: Any) -> bool:
@@ -122,14 +125,10 @@ def same(expected: Any, actual: Any) -> bool:
     return bool(expected == actual)
 
 
-def lines(value: Any) -> Iterator[str]:
+def lines(value: Any) -> list[str]:
     """A record as lines, so that they can be compared one by one."""
-    if isinstance(value, str):
-        yield from value.splitlines()
-    elif isinstance(value, dict):
-        yield from (f"{key}: {child}" for key, child in value.items())
-    else:
-        yield from (map(str, value) if isinstance(value, list) else [str(value)])
+    text = value if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False)
+    return text.splitlines()
 
 
 def differences(base: dict[str, Any], here: dict[str, Any]) -> dict[str, str]:
@@ -137,10 +136,9 @@ def differences(base: dict[str, Any], here: dict[str, Any]) -> dict[str, str]:
     found = {}
     for name in {**base, **here}:
         expected = base.get(name.split(" -> ")[0], "nothing")
-        # That BASE does what it should is no question here, but where only this checkout is tried.
         actual = here.get(name, "nothing")
         if not same(expected, actual):
-            diff = list(unified_diff([*lines(expected)], [*lines(actual)], "base", "here", n=1, lineterm=""))
+            diff = list(unified_diff(lines(expected), lines(actual), "base", "here", n=1, lineterm=""))
             more = [f"... and {len(diff) - MOST_LINES} more lines"] if len(diff) > MOST_LINES else []
             found[name] = "\n".join([*diff[:MOST_LINES], *more])
     return found

@@ -27,7 +27,7 @@ Record = dict[str, Any]
 
 CLOCKS = {"minutes", "tokens_per_second", "seconds"}
 STOP = "training.max_steps=7"
-SHARED = Path("..")
+SHARED = Path("../..")
 """Where BASE puts what both sides use."""
 TINY, PRIMER = Path("tiny.yaml"), Path("primer.yaml")
 UNKNOWN = {"Zorblax": "Sorblax", "quibbled": "quibbelte", "Ŵrexham": "Wrexham"}
@@ -55,20 +55,19 @@ def fingerprint(run: Path) -> Record:
         )
     record["best model"] = digest([(best / "model.safetensors").read_bytes()])
     record["training_state.json"] = _timeless((newest / "training_state.json").read_text())
-    record["metrics"] = _timeless((newest / "checkpoint.json").read_text(), "metrics")
+    record["metrics"] = _timeless((newest / "checkpoint.json").read_text())["metrics"]
     record["metrics.jsonl"] = digest(map(_timeless, (run / "metrics.jsonl").read_text().splitlines()))
     record["tokenizers"] = [digest([path.read_bytes()]) for path in sorted(run.glob("*_tokenizer.json"))]
     return record
 
 
-def _timeless(text: str, key: str | None = None) -> str:
-    """A JSON object, or one within it, in a fixed order and without what the clock says."""
+def _timeless(text: str) -> Any:
+    """JSON without what the clock says."""
 
     def without_clocks(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        return {name: value for name, value in pairs if name not in CLOCKS}
+        return {name: value for name, value in sorted(pairs) if name not in CLOCKS}
 
-    value = json.loads(text, object_pairs_hook=without_clocks)
-    return json.dumps(value[key] if key else value, sort_keys=True)
+    return json.loads(text, object_pairs_hook=without_clocks)
 
 
 def _train(run: Path, config: Path, text: str, *more: str) -> Record:
@@ -107,12 +106,12 @@ def old() -> Record:
 def processes() -> Record:
     """Two processes by the command line, in one go, and stopped and resumed."""
     record: Record = {}
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "mt"]
+    options = "-m torch.distributed.run --standalone --nproc-per-node=2 -m -- mt train --config tiny.yaml"
     for name, text in CASES["process_runs"].items():
         for how, more in ((name, []), ("begun", [STOP]), (f"{name} -> resumed", [])):
             run = Path("processes") / (name if how == name else f"{name}, stopped")
             sets = [f"--set={each}" for each in (*overrides(text), *more)]
-            subprocess.run([*launch, "train", "--config", TINY, "--run", run, *sets], check=True)
+            subprocess.run([sys.executable, *options.split(), "--run", run, *sets], check=True)
             if how != "begun":
                 record[how] = fingerprint(run)
     return record
