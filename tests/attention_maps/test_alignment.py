@@ -28,6 +28,7 @@ ROOT = Path(__file__).parent.parent.parent
 CPU = torch.device("cpu")
 
 
+@pytest.mark.slow
 def test_reversing_is_aligned_along_the_anti_diagonal(tmp_path: Path) -> None:
     """With a model smaller than the recipe's, which is trained in half a minute."""
     config = load_config(
