@@ -64,14 +64,15 @@ def watch_writes(run: Path, watch: Callable[[str, Path], None]) -> None:
     sys.addaudithook(hook)
 
 
-def killing(at: int, *, half: bool) -> Callable[[str, Path], None]:
-    """Kill this process at the write of that number, perhaps with only half of the file written."""
+def killing(run: Path, at: int, *, half: bool) -> Callable[[str, Path], None]:
+    """Kill this process at the write of that number, perhaps with only half of what is new in the file."""
     count = itertools.count()
+    sizes = {path.absolute(): path.stat().st_size for path in run.rglob("*")}
 
     def watch(what: str, path: Path) -> None:
         if next(count) == at:
             if half:
-                os.truncate(path, path.stat().st_size // 2)
+                os.truncate(path, (sizes.get(path, 0) + path.stat().st_size) // 2)
             os.kill(os.getpid(), signal.SIGKILL)
 
     return watch
@@ -115,7 +116,7 @@ def main() -> None:
     for number, what in enumerate(names):
         for half in (False, True) if what == "os.fsync file" else (False,):
             shutil.copytree(begun, trial)
-            assert session(trial, END, killing(number, half=half)) == -signal.SIGKILL, what
+            assert session(trial, END, killing(trial, number, half=half)) == -signal.SIGKILL, what
             end(f"killed at write {number}, {what}{', half written' * half}")
     newest = begun / "checkpoints" / (begun / "checkpoints" / "latest").read_text().strip()
     for part, quarter in itertools.product(sorted(newest.iterdir()), range(4)):
