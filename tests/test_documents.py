@@ -112,7 +112,10 @@ def workspace(
     logger.level, logger.propagate, logger.handlers = before
 
 
-@pytest.mark.parametrize("page", RUN_HERE)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] if page == "docs/recipes.md" else []) for page in RUN_HERE],
+)
 def test_the_commands_of_a_page_run(page: str, workspace: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for package in EXTRAS.get(page, ()):
         pytest.importorskip(package)

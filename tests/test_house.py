@@ -54,8 +54,8 @@ LINES = {
     "cli": 3336,
     "other text in mt": 943,
     "scripts": 5804,
-    "tests": 40971,
-    "documents": 5237,
+    "tests": 40984,
+    "documents": 5235,
     "spine": 2544,
 }
 # More than this below its bound, and the bound is to be lowered.

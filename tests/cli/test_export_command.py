@@ -65,6 +65,7 @@ def test_the_folder_translates_without_mt_and_torch_as_mt_does(exported: str, ca
     assert len((Path(exported) / "example.py").read_text().splitlines()) <= 22
 
 
+@pytest.mark.slow
 def test_transformers_translates_without_mt_as_mt_does(trained: RunDirectory, call: Call) -> None:
     pytest.importorskip("transformers")
     code, _, err = call(*EXPORT, "transformers", "out")

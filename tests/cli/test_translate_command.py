@@ -69,8 +69,9 @@ def bad_file() -> Path:
 
 
 @pytest.mark.usefixtures("trained")
-@pytest.mark.parametrize(("on_error", "written"), [("empty", [b"", b""]), ("copy", BAD)])
-@pytest.mark.parametrize("is_piped", [False, True])
+@pytest.mark.parametrize(
+    ("on_error", "written", "is_piped"), [("empty", [b"", b""], False), ("copy", BAD, True)]
+)
 def test_bad_lines_are_skipped_and_reported_once(
     on_error: str, written: list[bytes], is_piped: bool, bad_file: Path
 ) -> None:

@@ -105,7 +105,10 @@ def test_a_model_translates_there_as_here(
     _check(loaded, target, pairs, tmp_path / "out", number)
 
 
-@pytest.mark.parametrize("target_name", TARGETS)
+@pytest.mark.parametrize(
+    "target_name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name == "transformers" else []) for name in TARGETS],
+)
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -1,7 +1,7 @@
 """The only inside names of mt that the oracle uses: one small function for each concept.
 
-Each side uses the file of its own checkout; a revision without one uses the oldest in the history of this
-checkout. So when mt changes, this file changes with it, and has to know one way only.
+Each side uses the file of its own checkout; a revision without one uses the first that was complete. So when
+mt changes, this file changes with it, and has to know one way only.
 """
 
 from collections.abc import Iterator

@@ -111,6 +111,7 @@ def test_only_a_compiled_run_may_round_differently_once_it_is_resumed(
     assert _compare(Variant("bf16", compile), unbroken, unbroken, resumed) == expected
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_before_it_can_be_killed_is_a_row_of_the_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

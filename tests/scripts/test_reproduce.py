@@ -173,6 +173,7 @@ def scores_of(run: str) -> dict[str, float]:
     return {score["name"]: score["value"] for score in found.values()}
 
 
+@pytest.mark.slow
 def test_several_seeds_are_trained_and_their_mean_is_held_against_the_score(
     recipe: Callable[[str], None], call: Reproduce
 ) -> None:
@@ -207,6 +208,7 @@ def test_several_seeds_are_trained_and_their_mean_is_held_against_the_score(
     assert [Path(run, "metrics.jsonl").read_bytes() for run in runs] == curves
 
 
+@pytest.mark.slow
 def test_an_average_is_evaluated_only_where_it_is_better_on_validation(
     recipe: Callable[[str], None], call: Reproduce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +281,7 @@ def test_the_shipped_variants_are_of_a_recipe_and_can_be_trained(file: Path) -> 
     assert len(set(methods)) == len(methods)
 
 
+@pytest.mark.slow
 def test_diversification_trains_on_the_translations_of_both_directions(
     recipe: Callable[[str], None], call: Reproduce, tiny_corpus: Path
 ) -> None:

@@ -258,6 +258,7 @@ def test_help_installs_nothing(command: str, code: int, usage: str, bare_checkou
     assert not (bare_checkout / "installed").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "option"),
     [

@@ -12,7 +12,7 @@ from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
 from mt.training.loss import Objective
 from mt.transformer.build import build_transformer
-from mt.transformer.linear import Linear, linear, pad_rows, unpad_rows
+from mt.transformer.linear import Linear, linear, onednn_multiplies, pad_rows, unpad_rows
 
 D, E = 12, 20
 ATEN = torch.ops.aten
@@ -113,6 +113,9 @@ def test_batches_of_many_shapes_lead_to_products_of_few_shapes(
     """Of a whole step, forward and backward, losses and all: 300, 312 and 304 rows become 320."""
     taken = {torch.bfloat16, torch.float32}
     monkeypatch.setattr("mt.transformer.linear.onednn_is_faster", taken.__contains__)
+    # Each multiplies once, and remembers whether that was right.
+    for dtype in taken:
+        onednn_multiplies(dtype)
     config = ModelConfig(d_model=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=32)
     model = build_transformer(config, src_vocab_size=40, tgt_vocab_size=40, max_length=50)
     objective = Objective(model, **weights)
