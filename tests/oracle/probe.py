@@ -227,7 +227,8 @@ def _files() -> set[str]:
 def _masked(text: str) -> str:
     """Without what the clock and the machine say, and without the width of tables, which follows from it."""
     text = re.sub(r"\d+([.,:]\d+)*", "N", text.replace(str(Path.cwd()), "FOLDER"))
-    text = re.sub(r"about N|N to N", "N", text)
+    # How fast other programs let it be.
+    text = re.sub(r"\n.*\bmachine\b.* busy.*", "", re.sub(r"about N|N to N", "N", text))
     return re.sub(r"(?<=\S)[ ─━]+|[▁▂▃▄▅▆▇█]+", " ", text)
 
 
