@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ LINES = {
     "cli": 3336,
     "other text in mt": 943,
     "scripts": 5804,
-    "tests": 40986,
+    "tests": 40993,
     "documents": 5235,
     "spine": 2544,
 }
@@ -112,6 +113,11 @@ def _module(file: Path) -> str:
     return ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
+@cache
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
 def _imports(tree: ast.AST) -> list[tuple[ast.stmt, str]]:
     found: list[tuple[ast.stmt, str]] = []
     for node in ast.walk(tree):
@@ -126,7 +132,7 @@ def _imports(tree: ast.AST) -> list[tuple[ast.stmt, str]]:
 @pytest.mark.parametrize("file", FILES, ids=_module)
 def test_imports_go_down(file: Path) -> None:
     room = _room(_module(file))
-    for _, imported in _imports(ast.parse(file.read_text())):
+    for _, imported in _imports(_tree(file)):
         if not imported.startswith("mt.") or room == "":
             continue
         other = _room(imported)
@@ -138,7 +144,7 @@ def test_no_import_circle() -> None:
     imports = {
         module: {
             name
-            for node, found in _imports(ast.Module(ast.parse(file.read_text()).body, []))
+            for node, found in _imports(ast.Module(_tree(file).body, []))
             for name in (found, *(f"{found}.{alias.name}" for alias in getattr(node, "names", ())))
             if name in modules and name != module and node.col_offset == 0
         }
@@ -164,7 +170,7 @@ def test_every_room_has_its_floor() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=_module)
 def test_imports_are_at_the_top_outside_cli(file: Path) -> None:
-    tree = ast.parse(file.read_text())
+    tree = _tree(file)
     if _room(_module(file)) == "cli":
         return
     inside = {
@@ -180,7 +186,7 @@ def test_imports_are_at_the_top_outside_cli(file: Path) -> None:
 def test_the_command_line_imports_nothing_heavy_at_its_top() -> None:
     heavy = {"torch", "datasets", "tokenizers", "pydantic", "sacrebleu", "numpy", "yaml"}
     for file in [*(PACKAGE / "cli").glob("*.py"), PACKAGE / "__main__.py"]:
-        for node in ast.parse(file.read_text()).body:
+        for node in _tree(file).body:
             names = {name.split(".")[0] for _, name in _imports(ast.Module([node], []))}
             is_for_types_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
             assert is_for_types_only or not names & heavy, file
@@ -193,7 +199,7 @@ def test_no_drawers(file: Path) -> None:
 
 @pytest.mark.parametrize("file", [f for f in FILES if f.name == "__init__.py"], ids=_module)
 def test_init_files_hold_a_docstring_only(file: Path) -> None:
-    docstring, *rest = ast.parse(file.read_text()).body
+    docstring, *rest = _tree(file).body
     assert isinstance(docstring, ast.Expr)
     assert file.parent == PACKAGE or not rest
 
@@ -203,7 +209,7 @@ def test_every_option_is_read_by_somebody_outside_the_config() -> None:
         node.attr
         for file in FILES
         if _room(_module(file)) != "config"
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in ast.walk(_tree(file))
         if isinstance(node, ast.Attribute)
     }
     for section_name, section in Config.model_fields.items():
@@ -214,7 +220,7 @@ def test_every_option_is_read_by_somebody_outside_the_config() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=_module)
 def test_no_pickle_and_no_remote_code(file: Path) -> None:
-    tree = ast.parse(file.read_text())
+    tree = _tree(file)
     names = {name.split(".")[0] for _, name in _imports(tree)}
     assert not names & {"pickle", "dill", "shelve", "marshal"}
     for node in ast.walk(tree):
@@ -227,7 +233,7 @@ def test_no_pickle_and_no_remote_code(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=_module)
 def test_only_one_room_knows_how_processes_talk_and_one_how_many_there_are(file: Path) -> None:
-    module, tree = _module(file), ast.parse(file.read_text())
+    module, tree = _module(file), _tree(file)
     text = ast.unparse(tree)
     names = [name for _, name in _imports(tree)]
     talks = "torch.distributed" in text or any(name.startswith("torch.nn.parallel") for name in names)
@@ -289,7 +295,7 @@ def test_the_spine_is_there_and_imports_no_more_wings() -> None:
     imported = {
         name if module == "mt" else module
         for spine in SPINE
-        for node, module in _imports(ast.parse(files[spine].read_text()))
+        for node, module in _imports(_tree(files[spine]))
         for name in (f"mt.{alias.name}" for alias in getattr(node, "names", ()))
         if module.split(".")[0] == "mt"
     }

@@ -124,6 +124,7 @@ def test_a_run_that_fails_before_it_can_be_killed_is_a_row_of_the_report(
         training._train(nowhere, Variant("float32", False), "killed")
 
 
+@pytest.mark.slow
 def test_the_profile_runs_on_the_cpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
