@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress, islice, repeat
+from itertools import compress, repeat
 from typing import Any
 
 import torch
@@ -18,14 +18,15 @@ from mt.search.model import CacheT, EncoderDecoder
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
 from mt.search.vocabulary import block_maxima, log_normalisers, tokens_of
-from mt.special_tokens import BOS_ID, EOS_ID
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 
 def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Beam) -> list[list[Hypothesis]]:
     """Translate a batch, keeping N = ``beam.size`` partial hypotheses of each sentence.
 
     A partial hypothesis that continues with EOS and is among the best N is finished. A sentence is done when
-    it has N finished hypotheses or reaches its limit. With N = 1 this is greedy search.
+    it has N finished hypotheses or more, of which the best N are kept, or when it reaches its limit. With
+    N = 1 this is greedy search.
 
     Args:
         model: An encoder-decoder.
@@ -41,12 +42,16 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
     cache = model.start_cache(model.encode(request.src_ids, src_mask), src_mask, max(limits))
     found = _Found(limits, beam_size, copying)
     partial = _first(len(limits), device)
+    prefixes = request.constraints.prefixes or [()] * len(limits)
     for step in range(1, max(limits) + 1):
         request.before_each_step()
         # Not assigned to a name, so that these logits are freed before the next step computes its own.
         candidates = _best_continuations(
             copying.decode_step(model, partial.newest.flatten(), cache), partial, rules, beam_size
         )
+        after_prefix = [len(prefixes[sentence]) == step - 1 > 0 for sentence in found.sentences]
+        if True in after_prefix:
+            candidates = candidates.ending_with_the_likeliest(torch.tensor(after_prefix, device=device))
         ends = candidates.newest == EOS_ID
         is_finished = ends[:, :beam_size] & candidates.scores[:, :beam_size].isfinite()
         # In a step in which no sentence leaves, the host waits for the device only here.
@@ -68,7 +73,7 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
         sorted(
             hypotheses,
             key=lambda each: -normalised_score(each, beam.length_penalty, beam.length_normalization),
-        )
+        )[:beam_size]
         for hypotheses in found.read()
     ]
 
@@ -93,6 +98,18 @@ class _Hypotheses:
         """The hypotheses at ``(B, N)`` positions among the M of each sentence."""
         ids = self.ids.gather(1, places[:, :, None].expand(-1, -1, self.ids.size(2)))
         return _Hypotheses(ids, self.scores.gather(1, places), self.rows.gather(1, places))
+
+    def ending_with_the_likeliest(self, sentences: Tensor) -> "_Hypotheses":
+        """Where ``sentences`` ``(B,)`` is true, EOS ends a hypothesis only if that is the best.
+
+        A beam starts again with one hypothesis after a given prefix, where short ones would crowd out the
+        others. CTranslate2 has the same rule.
+        """
+        is_late_end = (self.newest == EOS_ID) & sentences[:, None]
+        is_late_end[:, 0] = False
+        ids = self.ids.clone()
+        ids[:, :, -1] = ids[:, :, -1].masked_fill(is_late_end, PAD_ID)
+        return _Hypotheses(ids, self.scores.masked_fill(is_late_end, -torch.inf), self.rows)
 
     def of_sentences(self, places: Tensor) -> "_Hypotheses":
         """The hypotheses of these sentences ``(B',)``."""
@@ -122,9 +139,10 @@ def _best_continuations(
     """
     batch, num_partial = partial.scores.shape
     vocab_size = logits.size(-1)
-    # The softmax is over the whole vocabulary, including forbidden tokens.
+    rules.exclude(logits)
+    # The tokens that are left share all probability.
     added = partial.scores.view(-1, 1) - log_normalisers(logits)
-    rules.forbid(logits)
+    rules.force(logits)
     # The best 2N continuations of a sentence are in the 2N blocks with the highest maxima.
     maxima = (block_maxima(logits) + added).view(batch, -1)
     num_blocks = maxima.size(1) // num_partial
@@ -176,18 +194,17 @@ class _Found:
         self._ended: list[_Ended] = []
 
     def add_finished(self, candidates: _Hypotheses, is_finished: Sequence[Sequence[bool]]) -> None:
-        """Add the candidates for which ``(B, N)`` is true, up to a total of N for each sentence."""
+        """Add the candidates for which ``(B, N)`` is true; a sentence is done when it has N or more."""
         width = candidates.scores.size(1)
         places: list[int] = []
         sentences: list[int] = []
         for number, (sentence, flags) in enumerate(zip(self.sentences, is_finished, strict=True)):
             if not self._is_done[sentence] and True in flags:
-                room = self._beam_size - self._num_finished[sentence]
-                new = list(islice(compress(range(number * width, (number + 1) * width), flags), room))
+                new = list(compress(range(number * width, (number + 1) * width), flags))
                 places += new
                 sentences += repeat(sentence, len(new))
                 self._num_finished[sentence] += len(new)
-                self._is_done[sentence] = len(new) == room
+                self._is_done[sentence] = self._num_finished[sentence] >= self._beam_size
         self._keep(candidates, places, sentences, finished=True)
 
     def add_unfinished(self, partial: _Hypotheses, step: int) -> None:

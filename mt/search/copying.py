@@ -45,18 +45,21 @@ class Copying:
                 self._positions = given.where(given >= 0, self._positions)
         return step.logits
 
-    def forbid(self, logits: Tensor) -> None:
-        """Set the logits ``(R, V)`` of forbidden tokens to minus infinity, in place."""
+    def exclude(self, logits: Tensor) -> None:
+        """Set the logits ``(R, V)`` of tokens that are never written to minus infinity, in place."""
         unk = logits[:, UNK_ID].clone() if self._active or self._keep_unk else None
         # PAD, UNK and BOS.
         logits[:, :EOS_ID] = -torch.inf
-        if unk is None:
-            return
-        if self._keep_unk:
-            logits[:, UNK_ID] = unk
-        else:
+        if unk is not None:
+            # Whatever its neighbours in the batch may copy, a sentence of known words has no UNK.
+            logits[:, UNK_ID] = unk if self._keep_unk else unk.where(self._open.any(-1), -torch.inf)
+
+    def force(self, logits: Tensor) -> None:
+        """Leave nothing but UNK where a word is to be copied, and everything else elsewhere, in place."""
+        if self._active:
             # Any other word there would translate an unknown one, and would usually be made up.
             copies = self._open.gather(1, self._positions[:, None])
+            unk = logits[:, UNK_ID].clone()
             logits.masked_fill_(copies, -torch.inf)
             logits[:, UNK_ID] = unk.where(copies[:, 0], -torch.inf)
 

@@ -11,7 +11,7 @@ from mt.search.copying import Copying
 from mt.search.hypothesis import Hypothesis, NotFiniteError
 from mt.search.model import CacheT, EncoderDecoder
 from mt.search.request import SearchRequest
-from mt.search.vocabulary import likeliest
+from mt.search.vocabulary import likeliest, log_normalisers
 from mt.special_tokens import BOS_ID, EOS_ID
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
@@ -51,12 +51,14 @@ def write_stepwise(model: EncoderDecoder[CacheT], request: SearchRequest, choose
     for step in range(max(limits)):
         request.before_each_step()
         logits = copying.decode_step(model, newest, cache)
-        values = logits.float().log_softmax(-1) if request.with_scores else logits
-        rules.forbid(logits)
+        rules.exclude(logits)
+        normalisers = log_normalisers(logits) if request.with_scores else None
+        rules.force(logits)
         newest = choose(logits, sentences, step)
-        chosen_values.append((rows, values.gather(-1, newest[:, None])[:, 0]))
+        values = logits.gather(-1, newest[:, None]).float()
+        chosen_values.append((rows, (values if normalisers is None else values - normalisers)[:, 0]))
         # Not kept while the next step computes its own.
-        del logits, values
+        del logits
         ended: list[int] = []
         # In a step in which no sentence ends, the host waits for the device only here.
         for place, (row, chosen) in enumerate(zip(rows, newest.tolist(), strict=True)):

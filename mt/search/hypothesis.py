@@ -29,7 +29,7 @@ class Hypothesis:
     ids: Sequence[int]
     """The token ids, without BOS and EOS."""
     score: float
-    """Sum of the natural log-probabilities of its tokens, including EOS, over the whole vocabulary."""
+    """Sum of the natural log-probabilities of its tokens, including EOS, among those that were allowed."""
     finished: bool
     """Whether it ends with EOS; otherwise it reached its length limit."""
     copied: Sequence[int] = ()

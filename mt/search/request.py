@@ -1,4 +1,4 @@
-"""The input of every decoding strategy: a batch to translate, and constraints on the output."""
+"""The input of every decoding strategy: a batch to translate, and its rules."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,33 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from mt.masks import padding_mask
-
-
-@dataclass(frozen=True)
-class Constraints:
-    """The constraints of one search; by default there are none.
-
-    Raises:
-        ValueError: If a number is below 0.
-    """
-
-    min_length: int = 0
-    """The fewest tokens in a translation, without EOS. It may end earlier if no other token is allowed."""
-    no_repeat_ngram: int = 0
-    """No n-gram of this length occurs twice; 0 allows all. Two UNK never count as a repetition."""
-    prefixes: Sequence[Sequence[int]] = ()
-    """For each sentence, the ids its translation begins with, overriding the other rules; () for none. Lines
-    have theirs as text (`mt.inference.text_search`)."""
-
-    def __post_init__(self) -> None:
-        if min(self.min_length, self.no_repeat_ngram) < 0:
-            raise ValueError(
-                "min_length and no_repeat_ngram must be 0 or above, "
-                f"not {self.min_length} and {self.no_repeat_ngram}"
-            )
-
-
-NO_CONSTRAINTS = Constraints()
+from mt.search.strategy import NO_CONSTRAINTS, Constraints
 
 
 @dataclass(frozen=True)

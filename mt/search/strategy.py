@@ -1,6 +1,7 @@
-"""Decoding strategies and their parameters; a greedy search has none."""
+"""Decoding strategies with their parameters, of which a greedy search has none, and constraints on all."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -73,3 +74,30 @@ class Sampling:
 
 Strategy = Beam | Sampling | None
 """How to search for translations; None is greedy search."""
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """The constraints of one search; by default there are none.
+
+    Raises:
+        ValueError: If a number is below 0.
+    """
+
+    min_length: int = 0
+    """The fewest tokens in a translation, without EOS. It may end earlier if no other token is allowed."""
+    no_repeat_ngram: int = 0
+    """No n-gram of this length occurs twice; 0 allows all. Two UNK never count as a repetition."""
+    prefixes: Sequence[Sequence[int]] = ()
+    """For each sentence, the ids its translation begins with, overriding the other rules; () for none. Lines
+    have theirs as text (`mt.inference.text_search`)."""
+
+    def __post_init__(self) -> None:
+        if min(self.min_length, self.no_repeat_ngram) < 0:
+            raise ValueError(
+                "min_length and no_repeat_ngram must be 0 or above, "
+                f"not {self.min_length} and {self.no_repeat_ngram}"
+            )
+
+
+NO_CONSTRAINTS = Constraints()

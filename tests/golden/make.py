@@ -21,7 +21,7 @@ import torch
 
 from mt.checkpoint.record import FORMAT_VERSION
 from mt.config.load import load_config
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.progress import Progress
@@ -110,7 +110,7 @@ def make(target: Path, config_text: str, *, stop_after: int | None = None) -> No
         shutil.rmtree(run.tensorboard_dir)
         sentences = (corpus / "test.en").read_text(encoding="utf-8").splitlines()
         sentences += ["", *(corpus / "train.en").read_text(encoding="utf-8").splitlines()[:6]]
-        translator = Translator.from_run(run, checkpoint="latest", device=torch.device("cpu"))
+        translator = ModelTranslator.from_run(run, checkpoint="latest", device=torch.device("cpu"))
         translations = dict(zip(sentences, translator.translate(sentences), strict=True))
         expected = json.dumps(translations, indent=1, ensure_ascii=False)
         (folder / "translations.json").write_text(expected + "\n", encoding="utf-8")

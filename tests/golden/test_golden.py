@@ -17,7 +17,7 @@ from mt.data.batches.batch import collate
 from mt.errors import CheckpointError
 from mt.evaluation.evaluate import run_evaluation
 from mt.inference.loaded_model import load_model
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
 from mt.training.run import run_training
@@ -60,7 +60,7 @@ def test_a_golden_run_is_small_and_of_its_format(path: Path) -> None:
 def test_it_translates_as_it_did(path: Path, tmp_path: Path) -> None:
     golden = Path(shutil.copytree(path, tmp_path / "golden"))
     expected = json.loads((golden / "translations.json").read_text(encoding="utf-8"))
-    translator = Translator.from_run(RunDirectory(golden / "run"), checkpoint="latest", device=CPU)
+    translator = ModelTranslator.from_run(RunDirectory(golden / "run"), checkpoint="latest", device=CPU)
     assert translator.translate(list(expected)) == list(expected.values())
     # It has learnt its language, so that no rounding decides about a word.
     references = (golden / "corpus" / "test.de").read_text(encoding="utf-8").splitlines()
@@ -134,7 +134,7 @@ def change_format(run: RunDirectory, version: int) -> None:
 @pytest.mark.parametrize(
     "use",
     [
-        lambda run, corpus: Translator.from_run(run, device=CPU),
+        lambda run, corpus: ModelTranslator.from_run(run, device=CPU),
         lambda run, corpus: run_evaluation(
             run, split="test", checkpoint="latest", device=CPU, data_path=corpus
         ),

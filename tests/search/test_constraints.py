@@ -1,6 +1,6 @@
 """Constraints against brute force, an uncached loop, and searches without constraints."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
@@ -8,25 +8,18 @@ from typing import Any
 import pytest
 import torch
 
-from mt.masks import padding_mask, target_mask
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
-from mt.search.request import Constraints, SearchRequest
+from mt.search.request import SearchRequest
 from mt.search.sampling import sample
-from mt.search.strategy import Beam, Sampling
+from mt.search.strategy import Beam, Constraints, Sampling
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
+from tests.search.reference import WORDS, forced_score, naive_search
 
 MakeRequest = Callable[..., SearchRequest]
-WORDS = range(4, 14)
-
-
-def forced_score(model: Transformer, sentence: list[int], ids: Sequence[int]) -> float:
-    src_ids, tgt_ids = torch.tensor([sentence]), torch.tensor([[BOS_ID, *ids]])
-    log_probs = model(src_ids, padding_mask(src_ids), tgt_ids, target_mask(tgt_ids))[0].log_softmax(-1)
-    return float(log_probs[torch.arange(len(ids) + 1), torch.tensor([*ids, EOS_ID])].sum())
 
 
 @pytest.mark.parametrize(
@@ -34,8 +27,9 @@ def forced_score(model: Transformer, sentence: list[int], ids: Sequence[int]) ->
     [
         (Constraints(min_length=2), lambda ids: len(ids) >= 2),
         (Constraints(no_repeat_ngram=1), lambda ids: len(set(ids)) == len(ids)),
-        (Constraints(prefixes=[[7]]), lambda ids: ids[:1] == (7,)),
-        (Constraints(1, 1, [[7]]), lambda ids: ids[:1] == (7,) and ids != (7, 7)),
+        # EOS is not the likeliest token after the prefix, so that no hypothesis ends there.
+        (Constraints(prefixes=[[7]]), lambda ids: ids[:1] == (7,) and len(ids) > 1),
+        (Constraints(1, 1, [[7]]), lambda ids: ids[:1] == (7,) and len(ids) > 1 and ids != (7, 7)),
     ],
 )
 def test_a_wide_beam_equals_brute_force_over_all_allowed_sequences(
@@ -45,9 +39,9 @@ def test_a_wide_beam_equals_brute_force_over_all_allowed_sequences(
     packed: PackedTransformer,
 ) -> None:
     sentence = [5, 9, EOS_ID]
-    src_ids = torch.tensor([sentence])
+    src_ids, [prefix, *_] = torch.tensor([sentence]), [*constraints.prefixes, ()]
     expected = {
-        ids: forced_score(transformer, sentence, ids)
+        ids: forced_score(transformer, sentence, Hypothesis(ids, 0.0, True), constraints, prefix)
         for length in range(3)
         for ids in product(WORDS, repeat=length)
         if is_allowed(ids)
@@ -64,28 +58,6 @@ def test_what_is_forbidden_is_not_found_however_wide_the_beam(
     request = table_request([0], [1], constraints=Constraints(min_length=1))
     [found] = beam_search(table_model({BOS_ID: [0.0] * 6}), request, Beam(4))
     assert sorted(list(hypothesis.ids) for hypothesis in found) == [[4], [5]]
-
-
-def naive_search(
-    model: Transformer, sentence: list[int], limit: int, constraints: Constraints, prefix: Sequence[int]
-) -> list[int]:
-    """Apply the rules literally to the likeliest token, decoding the whole prefix again at each step."""
-    src_ids, ids = torch.tensor([sentence]), list[int]()
-    while len(ids) < limit:
-        tgt_ids = torch.tensor([[BOS_ID, *ids]])
-        logits = model(src_ids, padding_mask(src_ids), tgt_ids, target_mask(tgt_ids))[0, -1]
-        n = constraints.no_repeat_ngram
-        seen = {tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)} if n else set()
-        allowed = [i for i in WORDS if (*ids[len(ids) - n + 1 :], i) not in seen]
-        if len(ids) >= constraints.min_length or not allowed:
-            allowed.append(EOS_ID)
-        if len(ids) < len(prefix):
-            allowed = [prefix[len(ids)]]
-        best = max(allowed, key=lambda i: float(logits[i]))
-        if best == EOS_ID:
-            break
-        ids.append(best)
-    return ids
 
 
 @pytest.mark.parametrize(
@@ -106,10 +78,10 @@ def test_greedy_search_equals_a_naive_loop_and_a_beam_of_one(
     prefixes = [[], [4], [4, 4, 4], [UNK_ID, 5], [13, 12], []] if with_prefixes else [[]] * 6
     request = replace(free, constraints=replace(constraints, prefixes=prefixes if with_prefixes else ()))
     found = greedy_search(packed, request)
-    assert [list(hypothesis.ids) for hypothesis in found] == [
-        naive_search(transformer, sentence, limit, constraints, prefix)
-        for sentence, limit, prefix in zip(sentences, free.limits, prefixes, strict=True)
-    ]
+    for greedily, sentence, limit, prefix in zip(found, sentences, free.limits, prefixes, strict=True):
+        expected = naive_search(transformer, sentence, limit, constraints, prefix)
+        assert (greedily.ids, greedily.finished) == (expected.ids, expected.finished)
+        assert greedily.score == pytest.approx(expected.score, abs=1e-4)
     beams = beam_search(packed, request, Beam(1))
     for greedily, [beam] in zip(found, beams, strict=True):
         assert beam.ids == greedily.ids
@@ -139,8 +111,8 @@ def test_n_best_are_the_same_in_any_batch_and_padding(
             assert len(set(ngrams)) == len(ngrams)
 
 
-def test_a_prefix_that_greedy_search_would_write_anyway_changes_nothing(
-    packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
+def test_a_prefix_that_greedy_search_would_write_anyway_changes_nothing_but_its_own_score(
+    transformer: Transformer, packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     request = make_request(sentences)
     found = greedy_search(packed, request)
@@ -148,8 +120,9 @@ def test_a_prefix_that_greedy_search_would_write_anyway_changes_nothing(
         prefixes = [hypothesis.ids[:length] for hypothesis in found]
         again = greedy_search(packed, replace(request, constraints=Constraints(prefixes=prefixes)))
         assert [hypothesis.ids for hypothesis in again] == [hypothesis.ids for hypothesis in found]
-        for one, other in zip(again, found, strict=True):
-            assert one.score == pytest.approx(other.score, abs=1e-4)
+        for one, sentence, prefix in zip(again, sentences, prefixes, strict=True):
+            expected = forced_score(transformer, sentence, one, prefix=prefix)
+            assert one.score == pytest.approx(expected, abs=1e-4)
 
 
 def test_sampling_obeys_the_constraints(

@@ -11,9 +11,9 @@ from torch import Tensor
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
-from mt.search.request import Constraints, SearchRequest
+from mt.search.request import SearchRequest
 from mt.search.sampling import sample
-from mt.search.strategy import Beam, Sampling
+from mt.search.strategy import Beam, Constraints, Sampling
 from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.packed_transformer import PackedTransformer
 
@@ -147,9 +147,10 @@ def test_an_unknown_word_is_copied_however_unlikely_unk_is(search: Search) -> No
     model = ScriptedModel([[1, 2, 1]], unk=-9.0)
     (found,) = search(model, copying_request([4, 5, UNK_ID, EOS_ID]))
     assert found.ids == [KNOWN, UNK_ID, KNOWN]
-    # Its score is that of the model, over the whole vocabulary.
-    log_probs = torch.tensor([0.0, -9.0, 0, 0, 0, 0, 0, 6.0, 4.0, 0, 0, 0]).log_softmax(-1)
-    end = torch.tensor([0.0, 0, 0, 9.0, 0, 0, 0, 0, 0, 0, 0, 0]).log_softmax(-1)[EOS_ID]
+    # Its score is that of the model, among UNK and all tokens that may be written.
+    never = -torch.inf
+    log_probs = torch.tensor([never, -9.0, never, 0, 0, 0, 0, 6.0, 4.0, 0, 0, 0]).log_softmax(-1)
+    end = torch.tensor([never, 0, never, 9.0, 0, 0, 0, 0, 0, 0, 0, 0]).log_softmax(-1)[EOS_ID]
     expected = float(2 * log_probs[KNOWN] + log_probs[UNK_ID] + end)
     assert found.score == pytest.approx(expected, rel=1e-5)
 
@@ -192,6 +193,12 @@ def test_copies_are_no_repetition_and_those_of_a_prefix_are_not_copied_again() -
         ((best, *_),) = beam_search(model, request, Beam(3))
         for found in (greedy, best):
             assert (found.ids, found.copied) == ([UNK_ID] * 3, [1, 2, 3])
+
+
+def test_it_ends_where_only_a_word_that_the_head_does_not_attend_to_is_left(search: Search) -> None:
+    request = copying_request([4, 5, UNK_ID, EOS_ID], limit=20, constraints=Constraints(10, 1))
+    (found,) = search(ScriptedModel([[1] * 20]), request)
+    assert (sorted(found.ids), found.finished) == ([*range(4, VOCAB_SIZE)], True)
 
 
 def test_a_prefix_is_written_even_where_the_head_attends_to_an_unknown_word() -> None:

@@ -42,14 +42,18 @@ def ensemble(*models: Transformer) -> EnsembleModel:
     return EnsembleModel(packed, [model.output.in_features for model in models])
 
 
-def mean_score(models: Sequence[Transformer], sentence: list[int], ids: Sequence[int]) -> float:
+def mean_score(
+    models: Sequence[Transformer], sentence: list[int], ids: Sequence[int], *, least: int = EOS_ID
+) -> float:
+    """The log-probability of a translation and its EOS among the tokens from ``least`` on."""
     src_ids, tgt_ids = torch.tensor([sentence]), torch.tensor([[BOS_ID, *ids]])
     probabilities = sum(
         model(src_ids, padding_mask(src_ids), tgt_ids, target_mask(tgt_ids))[0].double().softmax(-1)
         for model in models
     ) / len(models)
     assert isinstance(probabilities, Tensor)
-    return float(probabilities[torch.arange(len(ids) + 1), torch.tensor([*ids, EOS_ID])].log().sum())
+    chosen = probabilities[torch.arange(len(ids) + 1), torch.tensor([*ids, EOS_ID])]
+    return float((chosen / probabilities[:, least:].sum(-1)).log().sum())
 
 
 def test_a_wide_beam_equals_brute_force_by_the_mean_of_probabilities(
@@ -80,7 +84,8 @@ def test_scores_are_those_of_forced_decoding_in_any_batch(
             if hypothesis.finished:
                 num_finished += 1
                 forced = label_log_probs(model, collate([sentence[:-1]], [list(hypothesis.ids)]))
-                assert hypothesis.score == pytest.approx(float(forced.sum()), abs=1e-4)
+                by_hand = mean_score([transformer, other], sentence, hypothesis.ids, least=0)
+                assert float(forced.sum()) == pytest.approx(by_hand, abs=1e-4)
                 by_hand = mean_score([transformer, other], sentence, hypothesis.ids)
                 assert hypothesis.score == pytest.approx(by_hand, abs=1e-4)
     assert num_finished > 3

@@ -4,35 +4,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-import torch
 
-from mt.masks import padding_mask, target_mask
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
 from mt.search.request import SearchRequest
-from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from mt.special_tokens import UNK_ID
 from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
+from tests.search.reference import naive_search
 
 MakeRequest = Callable[..., SearchRequest]
-
-
-def naive_search(
-    model: Transformer, sentence: list[int], limit: int, *, keep_unk: bool = False
-) -> Hypothesis:
-    """Decode the whole prefix again at each step, one sentence at a time."""
-    src_ids, tgt_ids, score = torch.tensor([sentence]), [BOS_ID], 0.0
-    while len(tgt_ids) <= limit:
-        prefix = torch.tensor([tgt_ids])
-        logits = model(src_ids, padding_mask(src_ids), prefix, target_mask(prefix))[0, -1]
-        log_probs = logits.log_softmax(-1)
-        allowed = [i for i in range(14) if i not in {PAD_ID, BOS_ID} and (keep_unk or i != UNK_ID)]
-        best = max(allowed, key=lambda i: float(log_probs[i]))
-        score += float(log_probs[best])
-        if best == EOS_ID:
-            return Hypothesis(tgt_ids[1:], score, finished=True)
-        tgt_ids.append(best)
-    return Hypothesis(tgt_ids[1:], score, finished=False)
 
 
 def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
@@ -97,13 +78,3 @@ def test_limits_of_other_sentences_change_nothing(
         varied = [limit if i % 2 else changed for i, limit in enumerate(request.limits)]
         found = greedy_search(packed, replace(request, limits=varied))
         assert_same(found[1::2], expected[1::2])
-
-
-def test_special_tokens_are_never_written(
-    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
-) -> None:
-    with torch.no_grad():
-        transformer.output.weight[[PAD_ID, BOS_ID, UNK_ID]] *= 5
-    packed = PackedTransformer(transformer, "float32")
-    for hypothesis in greedy_search(packed, make_request(sentences)):
-        assert not {PAD_ID, BOS_ID, UNK_ID, EOS_ID} & set(hypothesis.ids)

@@ -10,9 +10,9 @@ from mt.config.model import ModelConfig
 from mt.device import SearchPrecision
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
-from mt.search.request import Constraints, SearchRequest
+from mt.search.request import SearchRequest
 from mt.search.sampling import sample
-from mt.search.strategy import Beam, Sampling
+from mt.search.strategy import Beam, Constraints, Sampling
 from mt.special_tokens import EOS_ID
 from mt.transformer.packed_transformer import PackedTransformer
 from tests.fake_cuda import CUDA, fake_cuda, on_cuda

@@ -10,9 +10,9 @@ import torch
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search, those_that_stay
 from mt.search.hypothesis import Hypothesis
-from mt.search.request import Constraints, SearchRequest
+from mt.search.request import SearchRequest
 from mt.search.sampling import sample
-from mt.search.strategy import Beam, Sampling
+from mt.search.strategy import Beam, Constraints, Sampling
 from mt.search.vocabulary import block_maxima, likeliest
 from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from mt.inference.engines import OwnEngine
+from mt.inference.engines import Rules, Sentence
+from mt.inference.torch_engine import TorchEngine
 from mt.search.greedy import write_stepwise
 from mt.search.hypothesis import Hypothesis
 from mt.search.request import SearchRequest
@@ -32,8 +33,8 @@ MakeRequest = Callable[..., SearchRequest]
 
 
 def log_prob(logits: list[float], token: int) -> float:
-    """The log-probability over the whole vocabulary, forbidden tokens included."""
-    return logits[token] - math.log(sum(math.exp(logit) for logit in logits))
+    """The log-probability among the tokens that may be written."""
+    return logits[token] - math.log(sum(math.exp(logits[each]) for each in (EOS_ID, A, B, C)))
 
 
 def likeliest(logits: Tensor, rows: Tensor, step: int) -> Tensor:
@@ -49,28 +50,20 @@ def test_path_and_score_by_hand(table_model: MakeModel, table_request: MakeReque
     assert found.finished
 
 
-def test_unk_is_written_only_with_keep_unk(table_model: MakeModel, table_request: MakeRequest) -> None:
-    (found,) = write_stepwise(table_model(TABLE), table_request([0], [10], keep_unk=True), likeliest)
-    assert list(found.ids) == [UNK_ID]
-    expected = log_prob(TABLE[BOS_ID], UNK_ID) + log_prob(TABLE[UNK_ID], EOS_ID)
-    assert found.score == pytest.approx(expected, abs=1e-5)
-
-
 @pytest.mark.parametrize("strategy", [None, Beam(2), Sampling()])
-def test_a_search_is_given_up_before_any_step(
-    strategy: Strategy, table_model: MakeModel, table_request: MakeRequest
-) -> None:
+def test_a_search_is_given_up_before_any_step(strategy: Strategy, table_model: MakeModel) -> None:
     never_ends = [0.0, 0.0, 0.0, -100.0, 0.0, 0.0, 0.0]
     model, calls = table_model(dict.fromkeys((BOS_ID, A, B, C), never_ends)), []
 
     def stop_before_the_third() -> None:
         calls.append(1)
-        if len(calls) == 3:
+        if len(calls) == 4:
             raise InterruptedError
 
-    request = table_request([0], [10], before_each_step=stop_before_the_third)
+    engine = TorchEngine(model, torch.device("cpu"), batch_sentences=1)
+    # It is called before the batch, too.
     with pytest.raises(InterruptedError):
-        OwnEngine(model, torch.device("cpu")).search(request, strategy, [0])
+        engine.search([Sentence(1, 1, [A], limit=10)], Rules(strategy), check=stop_before_the_third)
     assert len(model.batch_sizes) == 2
 
 
