@@ -1,7 +1,6 @@
 """Runs of several processes as torchrun starts them, and what they recorded."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import mt
+from tests import forked
 
 DRIVER = Path(__file__).with_name("float64_training.py")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
@@ -56,7 +55,7 @@ def start(tiny_config_file: Path, tmp_path: Path) -> Start:
             command = [*TORCHRUN, *how, *([] if float64 else ["-m"]), "--", *program, *options]
         output = tmp_path / f"{name}-{size}.output"
         with output.open("a") as file:
-            process = subprocess.Popen(
+            process = forked.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment(), text=True
             )
         return Job(process, tmp_path / name, output)
@@ -66,8 +65,7 @@ def start(tiny_config_file: Path, tmp_path: Path) -> Start:
 
 def environment() -> dict[str, str]:
     """One thread each, which sleeps where processes share cores."""
-    root = str(Path(mt.__file__).parent.parent)
-    return {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "0"}
+    return forked.environment(GOMP_SPINCOUNT="0")
 
 
 def steps_of(run: Path, size: int) -> list[list[dict[str, Any]]]:

@@ -1,7 +1,6 @@
 """Several processes translate as one does: the same bytes, each line once."""
 
 import json
-import os
 import pickle
 import subprocess
 import sys
@@ -9,22 +8,18 @@ from pathlib import Path
 
 import pytest
 
-import mt
 from mt.errors import LinesError, Remedy
 from mt.run_directory import RunDirectory
+from tests.forked import environment, run
 
 TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--", "mt"]
 
 
 def start(folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
-    environment = os.environ | {
-        "PYTHONPATH": str(Path(mt.__file__).parent.parent),
-        "OMP_NUM_THREADS": "1",
-    }
-    return subprocess.run(
+    return run(
         [sys.executable, "-m", *command],
         cwd=folder,
-        env=environment,
+        env=environment(),
         capture_output=True,
         encoding="utf-8",
         errors="surrogateescape",

@@ -33,16 +33,9 @@ def train(tiny_config_file: Path, tmp_path: Path) -> Fail:
             str(DRIVER),
             str(tmp_path),
             str(rank),
-            point,
-            event,
-            "train",
-            "--config",
-            str(tiny_config_file),
-            "--run",
-            str(tmp_path / "run"),
-            *sets,
-            *more,
         ]
+        command += [point, event, "train", "--config", str(tiny_config_file), "--run", str(tmp_path / "run")]
+        command += [*sets, *more]
         with (tmp_path / "output").open("w") as file:
             # Not pipes, which a process that is left over would keep open.
             code = subprocess.run(

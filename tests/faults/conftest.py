@@ -1,6 +1,4 @@
-"""A small arena, and a process that runs in it what the tests order; see `torture/driver.py`."""
-
-from collections.abc import Iterator
+"""A small arena, and what runs in it what the tests order; see `torture/driver.py`."""
 
 import pytest
 
@@ -9,9 +7,8 @@ from .torture.trial import Arena, make_arena
 
 
 @pytest.fixture(scope="session")
-def driver() -> Iterator[Driver]:
-    with Driver() as driver:
-        yield driver
+def driver() -> Driver:
+    return Driver()
 
 
 @pytest.fixture(scope="session")

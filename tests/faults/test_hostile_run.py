@@ -18,7 +18,7 @@ from mt.checkpoint.training_state import SavedTraining
 from mt.config.load import load_config
 from mt.errors import CheckpointError, ConfigError, DataError, MtError, RunError
 from mt.evaluation.evaluate import run_evaluation
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.special_tokens import SPECIAL_TOKENS
 from mt.training.run import run_training
@@ -44,7 +44,7 @@ def outside(run: RunDirectory) -> dict[str, bytes | None]:
 
 
 def test_it_translates_as_it_is(run: RunDirectory) -> None:
-    assert len(Translator.from_run(run, device=CPU).translate(["the dog sees milk."])) == 1
+    assert len(ModelTranslator.from_run(run, device=CPU).translate(["the dog sees milk."])) == 1
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_pointer_leads_nowhere_else(run: RunDirectory, target: str) -> None:
     shutil.copytree(run.path, run.path.parent / "other")
     (run.checkpoints_dir / "best").write_text(target + "\n")
     with pytest.raises(CheckpointError, match="the file is missing or does not name one"):
-        Translator.from_run(run, device=CPU)
+        ModelTranslator.from_run(run, device=CPU)
     with pytest.raises(CheckpointError, match="has no checkpoint"):
         CheckpointStore(run.checkpoints_dir).require(target)
 
@@ -74,7 +74,7 @@ def test_a_config_is_not_executed(
     monkeypatch.chdir(tmp_path)
     run.config_file.write_text(f"data:\n  {line}\n  src: en\n  tgt: de\n")
     with pytest.raises(ConfigError, match=r"config\.yaml, line 2: "):
-        Translator.from_run(run, device=CPU)
+        ModelTranslator.from_run(run, device=CPU)
     assert not (tmp_path / "executed").exists()
 
 
@@ -109,7 +109,7 @@ def test_files_that_are_something_else_are_reported_in_a_sentence(
 ) -> None:
     (run.path / file).write_bytes(content)
     with pytest.raises(MtError, match=Path(file).name):
-        Translator.from_run(run, device=CPU)
+        ModelTranslator.from_run(run, device=CPU)
 
 
 def test_a_vocabulary_that_does_not_fit_the_weights_is_refused(run: RunDirectory) -> None:
@@ -121,7 +121,7 @@ def test_a_vocabulary_that_does_not_fit_the_weights_is_refused(run: RunDirectory
     checkpoint = CheckpointStore(run.checkpoints_dir).require("best")
     (checkpoint.folder / RECORD).write_text(record_text(replace(checkpoint, tokenizers={})))
     with pytest.raises((CheckpointError, DataError)):
-        Translator.from_run(run, device=CPU)
+        ModelTranslator.from_run(run, device=CPU)
 
 
 @pytest.mark.parametrize("file", ["src_tokenizer.json", "tgt_tokenizer.json"])
@@ -132,7 +132,7 @@ def test_a_tokenizer_in_which_one_word_is_another_is_refused(run: RunDirectory, 
     vocabulary["another"] = vocabulary.pop(next(iter(vocabulary.keys() - set(SPECIAL_TOKENS))))
     path.write_text(json.dumps(content))
     with pytest.raises(RunError, match=f"{file[:3]} tokenizer in .* is not the one that step_"):
-        Translator.from_run(run, device=CPU)
+        ModelTranslator.from_run(run, device=CPU)
     config = load_config(run.config_file)
     with pytest.raises(RunError, match="is not the one that step_"):
         run_training(config, run)
@@ -142,7 +142,7 @@ def test_a_checkpoint_that_says_nothing_of_tokenizers_still_translates(run: RunD
     checkpoint = CheckpointStore(run.checkpoints_dir).require("best")
     assert checkpoint.tokenizers.keys() == {"src", "tgt"}
     (checkpoint.folder / RECORD).write_text(record_text(replace(checkpoint, tokenizers={})))
-    Translator.from_run(run, device=CPU)
+    ModelTranslator.from_run(run, device=CPU)
 
 
 def set_option(run: RunDirectory, key: str, value: object) -> None:
@@ -166,7 +166,7 @@ def test_an_option_that_changes_what_the_weights_compute_is_refused(
 ) -> None:
     set_option(run, key, value)
     with pytest.raises(RunError, match=rf"config\.yaml is not the config that step_.*\.{key} is "):
-        Translator.from_run(run, device=CPU)
+        ModelTranslator.from_run(run, device=CPU)
     # Not even where the command line agrees with it.
     with pytest.raises(RunError, match=rf"\.{key} is "):
         run_training(load_config(run.config_file), run)
@@ -175,12 +175,12 @@ def test_an_option_that_changes_what_the_weights_compute_is_refused(
 def test_options_of_training_alone_may_be_others(run: RunDirectory) -> None:
     set_option(run, "dropout", 0.5)
     set_option(run, "batch_tokens", 77)
-    Translator.from_run(run, device=CPU)
+    ModelTranslator.from_run(run, device=CPU)
 
 
 def test_a_checkpoint_that_says_nothing_of_its_options_still_translates(run: RunDirectory) -> None:
     forget_computation(run)
-    Translator.from_run(run, device=CPU)
+    ModelTranslator.from_run(run, device=CPU)
 
 
 @pytest.mark.parametrize(
@@ -199,14 +199,14 @@ def test_sizes_that_the_weights_do_not_have_are_refused_before_memory_is_taken(
     forget_computation(run)
     set_option(run, key, value)
     with few_bytes(), pytest.raises(CheckpointError, match=r"step_.* does not match .*config\.yaml"):
-        Translator.from_run(run, device=CPU)
+        ModelTranslator.from_run(run, device=CPU)
 
 
 def test_an_allowed_length_costs_no_memory(run: RunDirectory) -> None:
     forget_computation(run)
     set_option(run, "max_length", 100_000_000)
     with few_bytes():
-        assert len(Translator.from_run(run, device=CPU).translate(["the dog sees milk."])) == 1
+        assert len(ModelTranslator.from_run(run, device=CPU).translate(["the dog sees milk."])) == 1
 
 
 @contextmanager
@@ -250,4 +250,4 @@ def test_weights_that_overflow_are_refused(run: RunDirectory) -> None:
         keep=9,
     ).name
     with pytest.raises(CheckpointError, match=f"{name} cannot be used: its weights are so large"):
-        Translator.from_run(run, device=CPU)
+        ModelTranslator.from_run(run, device=CPU)

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import ROOT
+
 from .torture.kills import named_kill, random_kills
-from .torture.processes import ROOT, Driver
+from .torture.processes import Driver
 from .torture.trial import Arena, Trial, check_loud, check_readable, judge
 
 

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mt.errors import ConfigError
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 from mt.serving import server
 from mt.serving.app import Service
 from mt.serving.batching import BatchedTranslator, SearchSettings
 from mt.serving.request import Limits, ServedRun
+from tests.forked import Popen, environment
 
 if TYPE_CHECKING:
     from tests.serving.conftest import Gate
@@ -188,10 +189,9 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def wait_for(said: str, process: "subprocess.Popen[str]") -> str:
+def wait_for(said: str, process: Popen) -> str:
     """The line of stderr that has ``said``."""
-    assert process.stderr is not None
-    while said not in (line := process.stderr.readline()):
+    while said not in (line := str(process.stderr.readline())):
         assert line, "it ended"
     return line
 
@@ -221,7 +221,7 @@ def test_sigterm_under_load_loses_no_accepted_request(trained: RunDirectory, sou
         *(sys.executable, "-m", "mt", "serve", "--run", str(trained.path), "--port", "0", "--device", "cpu"),
         *("--max-queue", "2000", "--timeout", "600"),
     ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as process:
         port = port_in(wait_for("serving at", process))
         texts = sources[:100]
         clients = [HTTPConnection("127.0.0.1", port, timeout=600) for _ in range(6)]
@@ -238,7 +238,7 @@ def test_sigterm_under_load_loses_no_accepted_request(trained: RunDirectory, sou
             client.close()
         assert process.wait(SECONDS) == 0
     assert [status for status, _ in answers] == [200] * len(clients)
-    expected = Translator.from_run(trained, device="cpu").translate(texts, strategy=Beam(20))
+    expected = ModelTranslator.from_run(trained, device="cpu").translate(texts, strategy=Beam(20))
     for _, answer in answers:
         assert [each["translations"][0]["text"] for each in answer["results"]] == expected
     with pytest.raises(ConnectionRefusedError):

@@ -1,7 +1,6 @@
 """A process that calls mt as the command line does, and has something happen to it on the way.
 
-It imports everything once and then forks one child for each order, because importing takes longer than the
-training. An order is a line of JSON with the fields of `Order`; the answer is the exit status.
+Its argument is JSON with the fields of `Order`.
 """
 
 import builtins
@@ -12,19 +11,15 @@ import os
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import mt.training.run
 import mt.training.session
 from mt.__main__ import main
 from mt.training.progress import Progress
-
-LONGEST_SECONDS = 300
-HUNG = -int(signal.SIGABRT)
 
 # How many of the first arguments say where.
 DISK_CALLS = {"mkdir": 1, "fsync": 1, "rename": 2, "replace": 2, "unlink": 1, "rmdir": 1}
@@ -39,8 +34,6 @@ class Order:
     arguments: list[str]
     run: str
     """The run directory: what happens elsewhere on the disk is not looked at."""
-    stderr: str
-    """The file that gets what the process says."""
     point: str = ""
     """The name of a point, as ``record`` lists them."""
     occurrence: int = 1
@@ -138,7 +131,7 @@ def watch_phases(fate: Fate) -> None:
     session: Any = mt.training.session
     run.prepare = watched("loading", run.prepare)
     session.validate = watched("validation", session.validate)
-    session.Translator.translate = watched("translating", session.Translator.translate)
+    session.ModelTranslator.translate = watched("translating", session.ModelTranslator.translate)
     Progress.step = watched("step", Progress.step)  # type: ignore[method-assign]
 
 
@@ -167,52 +160,16 @@ def limit_room(room: int, run: str) -> None:
     builtins.open = io.open = limited_open
 
 
-def obey(order: Order) -> NoReturn:
+def obey(order: Order) -> None:
     """Be the process that was ordered."""
-    output = os.open(order.stderr, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for stream in (1, 2):
-        os.dup2(output, stream)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     fate = Fate(order)
     watch_disk(fate, order.run)
     watch_phases(fate)
     if order.room is not None:
         limit_room(order.room, order.run)
     sys.argv = ["mt", *order.arguments]
-    code: object = 0
-    try:
-        main()
-    except SystemExit as end:
-        code = end.code
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else 1)
-
-
-def serve() -> None:
-    """Fork a child for each order on standard input; its exit status on standard output."""
-    for line in sys.stdin:
-        child = os.fork()
-        if not child:
-            obey(Order(**json.loads(line)))
-        print(_exit_status(child), flush=True)
-
-
-def _exit_status(child: int) -> int:
-    """How it ended; one that hangs is killed after a while, and that is how it ended then."""
-    deadline = time.monotonic() + LONGEST_SECONDS
-    while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGABRT)
-            return HUNG
-        time.sleep(0.01)
+    main()
 
 
 if __name__ == "__main__":
-    serve()
+    obey(Order(**json.loads(sys.argv[1])))

@@ -5,8 +5,7 @@ import time
 from pathlib import Path
 from subprocess import Popen
 
-from .driver import LONGEST_SECONDS
-from .processes import Driver, end_of, start_command
+from .processes import LONGEST_SECONDS, Driver, end_of, start_command
 from .trial import Arena, Task, Trial, finish, newest_step
 
 RANDOM, NAMED = "kill -9 at random moments", "kill -9 at named points"

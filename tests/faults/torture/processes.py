@@ -1,23 +1,25 @@
-"""Starting runs: as the real command, or as a child of the driver, which need not import torch again."""
+"""Starting runs: as the real command, or as a fork, which need not import torch again."""
 
 import json
-import os
+import signal
 import subprocess
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from .driver import HUNG, LONGEST_SECONDS, Order
+from tests import forked
 
-ROOT = Path(__file__).parents[3]
+from .driver import Order
+
+LONGEST_SECONDS = 300
+HUNG = -int(signal.SIGABRT)
 
 
 def environment() -> dict[str, str]:
-    """One thread for each run, so that two at a time do not fight, and all sum in the same order."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    """One thread for each run, and nothing that a kill loses."""
+    return forked.environment(PYTHONUNBUFFERED="1")
 
 
 def start_command(config: Path, run: Path, stderr: int | None = None) -> subprocess.Popen[str]:
@@ -45,24 +47,7 @@ def end_of(process: subprocess.Popen[str], seconds: float = LONGEST_SECONDS) -> 
 
 
 class Driver:
-    """A process of `driver`, which runs what it is told, one after another."""
-
-    def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.torture.driver"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment(),
-            cwd=ROOT,
-            text=True,
-        )
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.kill()
-        self._process.communicate()
+    """Runs what it is told, each time in a process of `driver`."""
 
     def train(self, config: Path, run: Path, **fate: Any) -> int:
         """Train with what is to happen; the exit status, negative for a signal that ended it."""
@@ -73,10 +58,13 @@ class Driver:
         if run.exists():
             # TensorBoard orders the files of one second by the number of the process, as text.
             time.sleep(1.01 - time.time() % 1)
-        stderr = str(run.with_suffix(".stderr"))
-        order = Order([str(each) for each in arguments], str(run), stderr, **fate)
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(asdict(order)) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+        order = json.dumps(asdict(Order([str(each) for each in arguments], str(run), **fate)))
+        with run.with_suffix(".stderr").open("a") as file:
+            process = forked.Popen(
+                [sys.executable, "-m", "tests.faults.torture.driver", order],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=forked.environment(),
+            )
+        return end_of(process)

@@ -18,10 +18,11 @@ from mt.checkpoint.store import CheckpointStore
 from mt.checkpoint.training_state import SavedTraining
 from mt.evaluation.evaluate import run_evaluation
 from mt.inference.loaded_model import tokenizer_checksums
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
+from tests.forked import Popen, environment
 
-from .processes import ROOT, Driver, environment
+from .processes import Driver
 from .trial import Arena, Task, Trial
 
 PHASE = "readers beside a pruning writer"
@@ -58,7 +59,7 @@ def read_beside_writer(kind: str, name: str, count: int) -> Task:
 
 
 def _translate(run: RunDirectory, name: str) -> list[str]:
-    return Translator.from_run(run, checkpoint=name, device=CPU).translate(SENTENCES)
+    return ModelTranslator.from_run(run, checkpoint=name, device=CPU).translate(SENTENCES)
 
 
 def _evaluate(run: RunDirectory, name: str) -> list[str]:
@@ -75,11 +76,10 @@ def _two_steps(run: RunDirectory) -> tuple[str, str]:
 
 
 @contextmanager
-def _writer(run: RunDirectory) -> Iterator["subprocess.Popen[str]"]:
+def _writer(run: RunDirectory) -> Iterator[Popen]:
     """The process that saves and removes; it has begun when this is entered."""
     command = [sys.executable, "-m", "tests.faults.torture.readers", str(run.path)]
-    with subprocess.Popen(command, env=environment(), cwd=ROOT, text=True, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
+    with Popen(command, env=environment(), text=True, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         try:
             yield process

@@ -8,9 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
 from pathlib import Path
-from queue import SimpleQueue
 
 from .damage import damages
 from .disk import full_after_bytes, full_at_every_call
@@ -58,36 +56,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     started = time.monotonic()
     trials: list[Trial] = []
-    with tempfile.TemporaryDirectory(prefix="mt-torture-") as folder, ExitStack() as stack:
-        drivers: SimpleQueue[Driver] = SimpleQueue()
-        first = stack.enter_context(Driver())
-        arena = make_arena(Path(folder) / "arena", first, steps=STEPS)
-        drivers.put(first)
-        for _ in range(options.jobs - 1):
-            drivers.put(stack.enter_context(Driver()))
+    with tempfile.TemporaryDirectory(prefix="mt-torture-") as folder:
+        arena = make_arena(Path(folder) / "arena", Driver(), steps=STEPS)
         say(f"Moments, lengths and bits are drawn from seed {options.seed}.")
         say(f"The unbroken run: {STEPS} steps, sha256 of its weights {arena.fingerprint.weights}")
         for phase in options.phases:
             tasks = PHASES[phase](arena, random.Random(options.seed), options.quick)
-            trials += run_tasks(tasks, arena, drivers, options.jobs)
+            trials += run_tasks(tasks, arena, options.jobs)
     say(f"\n{table(trials)}\n\n{totals(trials)}\n\n{(time.monotonic() - started) / 60:.1f} minutes")
     return int(any(trial.problems for trial in trials))
 
 
-def run_tasks(tasks: Sequence[Task], arena: Arena, drivers: "SimpleQueue[Driver]", jobs: int) -> list[Trial]:
+def run_tasks(tasks: Sequence[Task], arena: Arena, jobs: int) -> list[Trial]:
     """Do them, with a line now and then, and one for each problem."""
-
-    def run(task: Task) -> Trial:
-        driver = drivers.get()
-        try:
-            return task(arena, driver)
-        finally:
-            drivers.put(driver)
-
     trials: list[Trial] = []
     last_line = time.monotonic()
     with ThreadPoolExecutor(jobs) as pool:
-        for future in as_completed([pool.submit(run, task) for task in tasks]):
+        for future in as_completed([pool.submit(task, arena, Driver()) for task in tasks]):
             trial = future.result()
             trials.append(trial)
             for kind, text in trial.problems:
