@@ -4,7 +4,6 @@ A library must not draw on its user's terminal: there are no bars until the comm
 `show_progress_bars`, and none if stderr is not a terminal.
 """
 
-import html
 import logging
 import os
 import re
@@ -13,18 +12,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
-from typing import NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
-from tqdm import tqdm
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SECONDS_BETWEEN_LINES = 10.0
-format_seconds: Callable[[float], str] = tqdm.format_interval
 
 # State of the process, like the handlers of `logging`: a thread would not inherit a ContextVar.
-_are_shown = False
+_new_bar: "Callable[..., tqdm[NoReturn]] | None" = None
 
 # C0 except tab and line feed, DEL, C1, and bidirectional controls, which reorder text. A surrogate stands for
 # a byte of a line or a name that is not UTF-8, and cannot be written as UTF-8.
@@ -35,6 +34,7 @@ _CONTROL_CHARACTERS = (
     *range(0x2066, 0x206A),
     *range(0xD800, 0xE000),
 )
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _VISIBLE = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _CONTROL_CHARACTERS}
 
 
@@ -89,6 +89,13 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
 
 
+def format_seconds(seconds: float) -> str:
+    """A time such as ``02:03`` or ``1:02:03``."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
+
+
 def origin_of_split(origin: str) -> str:
     """Where a split comes from, in words for the user: "carved" in ``corpus.json`` means held out."""
     return "held out" if origin == "carved" else origin
@@ -101,7 +108,7 @@ def in_precision(precision: str) -> str:
 
 def markdown_text(text: str) -> str:
     """``text`` escaped for TensorBoard's Markdown, on one line."""
-    on_one_line = html.escape(visible(text.replace("\n", " ")), quote=False)
+    on_one_line = visible(text.replace("\n", " ")).translate(_ENTITIES)
     return re.sub(r"[\\`*_\[\]()!|]", r"\\\g<0>", on_one_line)
 
 
@@ -137,18 +144,11 @@ class ProgressLines:
         if now - self._newest_line < SECONDS_BETWEEN_LINES:
             return
         self._newest_line = now
-        if self._total is None or not self._done:
-            LOG.info("%s: %s %s", self._description, f"{self._done:,}", self._unit)
-            return
-        left = (now - self._started) / self._done * max(0, self._total - self._done)
-        LOG.info(
-            "%s: %s of %s %s, %s left",
-            self._description,
-            f"{self._done:,}",
-            f"{self._total:,}",
-            self._unit,
-            format_seconds(left),
-        )
+        of = after = ""
+        if self._total is not None and self._done:
+            left = (now - self._started) / self._done * max(0, self._total - self._done)
+            of, after = f" of {self._total:,}", f", {format_seconds(left)} left"
+        LOG.info("%s: %s%s %s%s", self._description, f"{self._done:,}", of, self._unit, after)
 
 
 class _Silence(ProgressLines):
@@ -170,12 +170,12 @@ def progress_bar(
         shown: False to show neither a bar nor log lines.
         delay_seconds: The bar appears after this time.
     """
-    if not (shown and _are_shown):
+    if not shown or _new_bar is None:
         return _Silence(total, unit=unit, description=description)
     if terminal_width() is None:
         return ProgressLines(total, unit=unit, description=description)
     done = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} " + unit + " [{elapsed}, {remaining} left]"
-    return tqdm(
+    return _new_bar(
         total=total,
         desc=description,
         bar_format="{desc}: " + (done if total else "{n_fmt} " + unit + " [{elapsed}]"),
@@ -204,16 +204,16 @@ def waiting(description: str) -> Iterator[None]:
             thread.join()
 
 
-def show_progress_bars() -> None:
-    """Draw progress bars from now on."""
-    global _are_shown
-    _are_shown = True
+def show_progress_bars(new_bar: "Callable[..., tqdm[NoReturn]]") -> None:
+    """Draw progress bars from now on; ``new_bar`` is tqdm, or imports it first, which is slow."""
+    global _new_bar
+    _new_bar = new_bar
 
 
 def show_only_errors() -> None:
     """From now on print nothing on the terminal and log only errors, as all processes but the first do."""
-    global _are_shown
-    _are_shown = False
+    global _new_bar
+    _new_bar = None
     logger = logging.getLogger("mt")
     logger.setLevel(logging.ERROR)
     logger.handlers = []
@@ -221,7 +221,7 @@ def show_only_errors() -> None:
 
 def are_shown() -> bool:
     """Whether `show_progress_bars` was called."""
-    return _are_shown
+    return _new_bar is not None
 
 
 def track(
@@ -243,7 +243,7 @@ def track(
         size: The number of units in an item; one by default.
         delay_seconds: The bar appears after this time.
     """
-    if not _are_shown:
+    if _new_bar is None:
         return items
     if total is None and size is None and isinstance(items, Sized):
         total = len(items)

@@ -1,31 +1,48 @@
 """The `mt` program with its list of commands, and the two shortest commands, `mt config` and `mt schema`.
 
-Each command imports what it needs when it is called, so that ``mt --help`` does not wait for torch.
+Only the module of the command that is called is imported, and each command imports what it needs when it is
+called, so that nothing waits for the libraries of something else.
 """
 
-from typing import Annotated
+from collections import UserDict
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+import typer.main
+from typer.core import TyperGroup
 
 import mt
-from mt.cli.attention import attention
-from mt.cli.average import average
-from mt.cli.check import check
-from mt.cli.compare import compare
-from mt.cli.evaluate import evaluate
-from mt.cli.export import export
-from mt.cli.init import init
-from mt.cli.report import report
-from mt.cli.runs import runs
-from mt.cli.score import score
-from mt.cli.serve import serve
-from mt.cli.show import show
-from mt.cli.train import train
-from mt.cli.translate import translate
 from mt.cli.usage import Command
+
+# Each is the function of this name in the module of this name.
+COMMANDS = "init check train translate evaluate compare score attention serve average export runs show report"
+
+
+class _Commands(UserDict[str, Any]):
+    """The commands by their names; one that is only a name yet is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        if self.data[name] is None:
+            alone = typer.Typer(add_completion=False)
+            alone.command(cls=Command)(getattr(import_module(f"mt.cli.{name}"), name))
+            self.data[name] = typer.main.get_command(alone)
+        return self.data[name]
+
+
+class _Program(TyperGroup):
+    def __init__(self, *, commands: Any, **more: Any) -> None:
+        commands = _Commands(dict.fromkeys(COMMANDS.split()) | commands)
+        super().__init__(commands=commands, **more)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names alone."""
+        return list(self.commands)
+
 
 app = typer.Typer(
     name="mt",
+    cls=_Program,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -58,6 +75,7 @@ def _options() -> list[str]:
     return [*SECTIONS, *(f"{section}.{key}" for section, fields in SECTIONS.items() for key in fields)]
 
 
+@app.command(cls=Command)
 def config(
     name: Annotated[
         str | None,
@@ -78,6 +96,7 @@ def config(
     typer.echo(options_to_yaml(name), nl=False)
 
 
+@app.command(cls=Command)
 def schema() -> None:
     """Print a JSON Schema of config files, with which editors complete and check options.
 
@@ -88,21 +107,3 @@ def schema() -> None:
     from mt.config.schema import config_schema
 
     typer.echo(json.dumps(config_schema(), indent=2, ensure_ascii=False))
-
-
-app.command(cls=Command)(init)
-app.command(cls=Command)(check)
-app.command(cls=Command)(train)
-app.command(cls=Command)(translate)
-app.command(cls=Command)(evaluate)
-app.command(cls=Command)(compare)
-app.command(cls=Command)(score)
-app.command(cls=Command)(attention)
-app.command(cls=Command)(serve)
-app.command(cls=Command)(average)
-app.command(cls=Command)(export)
-app.command(cls=Command)(runs)
-app.command(cls=Command)(show)
-app.command(cls=Command)(report)
-app.command(cls=Command)(config)
-app.command(cls=Command)(schema)

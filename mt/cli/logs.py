@@ -40,7 +40,7 @@ def show_logs() -> None:
 
     From now on no control characters are written to a terminal, neither here nor on stdout.
     """
-    show_progress_bars()
+    show_progress_bars(_new_bar)
     escape_on_terminal()
     logger = logging.getLogger("mt")
     logger.setLevel(logging.INFO)
@@ -59,9 +59,18 @@ def escape_on_terminal() -> None:
         sys.stdout = _Visible(io.BufferedWriter(raw), encoding="utf-8", line_buffering=True)
 
 
+def _new_bar(**options: Any) -> Any:
+    from tqdm import tqdm
+
+    return tqdm(**options)
+
+
 class _BesideProgressBar(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a log line above the progress bars."""
+        """Write a log line above the progress bars, if any was drawn."""
+        if "tqdm" not in sys.modules:
+            print(self.format(record), file=sys.stderr)
+            return
         from tqdm import tqdm
 
         tqdm.write(self.format(record), file=sys.stderr)

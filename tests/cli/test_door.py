@@ -1,0 +1,76 @@
+"""Help, lists and mistakes wait for no library that trains; they do not even need one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from mt.cli.app import COMMANDS
+
+LINES = [
+    "--help",
+    "runs",
+    "config",
+    "schema",
+    "init --recipe",
+    *(f"{command} {option}" for command in COMMANDS.split() for option in ("--help", "--zzz")),
+    *(f"{command} --run nowhere" for command in ["evaluate", "average", "report"]),
+    *(f"{command} --run nowhere a b" for command in ["score", "attention"]),
+    "export out --to ctranslate2 --run nowhere",
+    "show nowhere",
+    "runs nowhere",
+    "compare a b",
+    "config nope",
+    *(f"{command} --config nowhere.yaml" for command in ["train", "check"]),
+    *(f"{command} --config wrong.yaml" for command in ["train", "check"]),
+    "check --batch nowhere.pt",
+    "attention --file nowhere.txt",
+]
+SCRIPT = """
+import sys
+from contextlib import suppress
+from mt.__main__ import main
+
+BANNED = {*sys.argv[1:]}
+for line in sys.stdin.read().splitlines():
+    sys.argv = ["mt", *line.split()]
+    with suppress(SystemExit):
+        main()
+    found = BANNED & sys.modules.keys()
+    assert not found, (line, found)
+"""
+TRAINING = ["torch", "datasets", "huggingface_hub", "pyarrow"]
+
+
+def call(lines: list[str], banned: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT, *banned],
+        input="\n".join(lines),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={key: value for key, value in os.environ.items() if key != "MT_ENGINE"},
+    )
+
+
+def test_what_needs_no_library_imports_none(tmp_path: Path) -> None:
+    (tmp_path / "wrong.yaml").write_text("data: {path: nowhere, src: en, tgt: de, lr: 3}\n")
+    done = call(LINES, [*TRAINING, "numpy", "tokenizers"], tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stderr.count("There is no run in nowhere") == 7
+    assert done.stderr.count("unknown key 'data.lr'") == 2
+
+
+def test_translating_needs_no_library_that_trains(converted: Path, tmp_path: Path) -> None:
+    (tmp_path / "test.en").write_text("the dog sees a house.\n" * 3)
+    run = f"translate --run {converted}"
+    lines = [
+        f"{run} Anna",
+        f"{run} --beam 3 --n-best 2 Anna",
+        f"{run} --file test.en",
+        f"{run} --file nowhere",
+    ]
+    done = call([*lines, "serve --run nowhere", "translate --run nowhere a"], TRAINING, tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("der Hund sieht ein Haus.") == 3
