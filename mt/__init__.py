@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from mt.errors import MtError as MtError
     from mt.evaluation.evaluate import run_evaluation as evaluate
     from mt.inference.translator import Translator as Translator
-    from mt.search.request import Constraints as Constraints
     from mt.search.strategy import Beam as Beam
+    from mt.search.strategy import Constraints as Constraints
     from mt.search.strategy import Sampling as Sampling
     from mt.training.run import run_training as train
 
@@ -23,7 +23,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "Beam": ("mt.search.strategy", "Beam"),
     "Config": ("mt.config.config", "Config"),
-    "Constraints": ("mt.search.request", "Constraints"),
+    "Constraints": ("mt.search.strategy", "Constraints"),
     "MtError": ("mt.errors", "MtError"),
     "Sampling": ("mt.search.strategy", "Sampling"),
     "Translator": ("mt.inference.translator", "Translator"),

@@ -55,6 +55,8 @@ class RunDirectory:
     """Some translations of each validation, one JSON object per validation."""
     tensorboard_dir = _Entry("tensorboard")
     """The curves for TensorBoard."""
+    engine_dir = _Entry("engine")
+    """The converted models of its checkpoints, by the checksum of their weights."""
     checkpoints_dir = _Entry("checkpoints")
     """The folder of the checkpoint store."""
     lock_file = _Entry("lock")

@@ -17,7 +17,8 @@ from torch import Tensor
 from mt.attention_maps.alignment import AttentionMaps
 from mt.display import visible
 from mt.errors import ConfigError
-from mt.inference.attention import SentenceAttention, Token
+from mt.inference.attention import SentenceAttention
+from mt.inference.labels import Token
 
 LOG = logging.getLogger(__name__)
 

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 
 from torch import Tensor
 
-from mt.attention_maps.alignment import AlignmentLayer, aligned_words
+from mt.inference.alignment_layer import AlignmentLayer
 from mt.inference.attention import SentenceAttention
+from mt.inference.labels import aligned_words
 
 # Decimal places of a weight; rows still sum to 1 to six digits.
 _DIGITS = 8
@@ -34,7 +35,9 @@ def _as_dict(layer: AlignmentLayer, sentence: SentenceAttention) -> dict[str, ob
         "tgt_inputs": [token.label for token in sentence.tgt_inputs],
         "src_words": [token.word for token in sentence.src_tokens],
         "tgt_words": [token.word for token in sentence.tgt_tokens],
-        "alignment": aligned_words(sentence, layer.alignment(sentence)),
+        "alignment": aligned_words(
+            sentence.src_tokens, sentence.tgt_tokens, layer.alignment(sentence).tolist()
+        ),
         "encoder_self": _rounded(sentence.encoder_self),
         "decoder_self": _rounded(sentence.decoder_self),
         "cross": _rounded(sentence.cross),
@@ -48,5 +51,7 @@ def _rounded(weights: Tensor) -> object:
 def as_pharaoh(layer: AlignmentLayer, sentences: Iterable[SentenceAttention]) -> Iterator[str]:
     """A line for each sentence: ``i-j`` pairs of a source and a target word, counted from 0, sorted."""
     for sentence in sentences:
-        pairs = sorted(aligned_words(sentence, layer.alignment(sentence)))
+        pairs = sorted(
+            aligned_words(sentence.src_tokens, sentence.tgt_tokens, layer.alignment(sentence).tolist())
+        )
         yield " ".join(f"{i}-{j}" for i, j in pairs) + "\n"

@@ -27,8 +27,8 @@ from mt.errors import ConfigError, DataError
 from mt.inference.arriving_lines import STDIN_NAME, lines_of_file, lines_of_stdin
 
 if TYPE_CHECKING:
-    from mt.attention_maps.alignment import AlignmentLayer
     from mt.attention_maps.picture import Heads
+    from mt.inference.alignment_layer import AlignmentLayer
 
 Format = Literal["html", "png", "svg", "json", "pharaoh"]
 _PICTURE = "Pictures"
@@ -118,17 +118,17 @@ def attention(
     refuse_overwriting(place, file)
     strategy = choose_beam(beam, length_penalty, length_normalization)
     pairs = _read(sentences, file, target, target_column)
-    _refuse_too_many(made, len(pairs.sources))
     found = find_run(run)
     refuse_overwriting(place, found.path)
+    _refuse_too_many(made, len(pairs.sources))
     from mt.attention_maps.alignment import attention_line_by_line, attention_maps
     from mt.device import choose_device
     from mt.inference.loaded_model import load_model
-    from mt.inference.translator import Translator
+    from mt.inference.model_translator import ModelTranslator
 
     chosen = choose_device(device)
     loaded = load_model(found, checkpoint)
-    translator = Translator.from_loaded(loaded, device=chosen)
+    translator = ModelTranslator.from_loaded(loaded, device=chosen)
     index = None if layer is None else layer - 1
     if made == "json" or made == "pharaoh":
         from mt.attention_maps.text_formats import as_json, as_pharaoh

@@ -90,10 +90,11 @@ def _refuse(context: typer.Context, *names: str, goes_with: str) -> None:
 
 def _check_config(file: Path, overrides: list[str], run: Path | None) -> None:
     from mt.config.load import load_config
+
+    config = load_config(file, overrides, label="--set")
     from mt.preflight.check import preflight
     from mt.run_directory import RunDirectory
 
-    config = load_config(file, overrides, label="--set")
     warnings: list[str] = []
     verdict = ""
     for section in preflight(config, RunDirectory(run or RUNS / file.stem)):
@@ -106,8 +107,6 @@ def _check_config(file: Path, overrides: list[str], run: Path | None) -> None:
 
 
 def _check_batch(batch: Path, run: Path | None, checkpoint: str | None, device: str) -> None:
-    from mt.device import choose_device
-    from mt.preflight.replay import replay
     from mt.run_directory import RunDirectory
 
     if not batch.is_file():
@@ -116,6 +115,9 @@ def _check_batch(batch: Path, run: Path | None, checkpoint: str | None, device: 
     if run is None and not directory.exists:
         raise ConfigError(f"{batch} is not in the folder bad_batches of a run: give its run with --run PATH.")
     directory.require()
+    from mt.device import choose_device
+    from mt.preflight.replay import replay
+
     found = replay(directory, batch, checkpoint=checkpoint, device=choose_device(device))
     typer.echo(
         f"step {found.bad.step:,} of {directory.path}, skipped at loss {found.bad.loss} and gradient norm "

@@ -10,6 +10,7 @@ from mt.cli.options import (
     BeamOption,
     CheckpointOption,
     DeviceOption,
+    EngineOption,
     EnsembleOption,
     JsonOption,
     LengthNormalizationOption,
@@ -19,11 +20,12 @@ from mt.cli.options import (
     TestSetNameOption,
     TestSetOption,
     choose_beam,
+    engine_name,
     find_ensemble,
     find_run,
 )
 from mt.cli.outputs import refuse_missing_folder, refuse_overwriting
-from mt.display import counted, in_precision, visible
+from mt.display import counted, visible
 
 if TYPE_CHECKING:
     from mt.evaluation.analysis import Analysis, ScoredSentence
@@ -59,6 +61,7 @@ def evaluate(
     json: JsonOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "float32",
+    engine: EngineOption = "torch",
 ) -> None:
     """Translate a test set and score the translations with BLEU, chrF2++ and TER.
 
@@ -85,6 +88,7 @@ def evaluate(
         checkpoint=checkpoint,
         device=choose_device(device),
         precision=precision,
+        engine=engine_name(engine),
         data_path=data,
         data_name=name,
         beam=strategy,
@@ -94,7 +98,7 @@ def evaluate(
         others=find_ensemble(ensemble),
     )
     models = " + ".join([f"{found.path}, {result.checkpoint}", *result.ensemble])
-    say(f"{models}, {result.data}: {described(strategy)}{in_precision(result.precision)}")
+    say(f"{models}, {result.data}: {described(strategy)}, by {result.engine} in {result.precision}")
     _show_scores(result)
     if result.analysis is not None:
         _show_analysis(result.analysis)

@@ -14,6 +14,7 @@ from mt.display import aligned, visible
 if TYPE_CHECKING:
     from mt.export.export import Exported
     from mt.export.target import ExportTarget
+    from mt.run_directory import RunDirectory
 
 
 def export(
@@ -47,13 +48,16 @@ def export(
     target = _target(to)
     from mt.evaluation.test_set import load_evaluation_set
     from mt.export.export import export_model, refuse_other_folder
-    from mt.export.verification import NUM_SENTENCES
+    from mt.inference.engine.verification import NUM_SENTENCES
     from mt.inference.loaded_model import load_model, refuse_overflow
 
     refuse_other_folder(folder)
     loaded = load_model(found, checkpoint)
     loaded.model.eval()
     refuse_overflow(loaded.model, loaded.checkpoint.folder, loaded.model.output.weight.device)
+    converted = None
+    if to == "ctranslate2" and precision == "float32" and data is None:
+        converted = _converted(found, checkpoint)
     sentences = load_evaluation_set(loaded.config, "validation", path=data, leave_out_empty=True)
     exported = export_model(
         loaded,
@@ -63,8 +67,21 @@ def export(
         precision=precision,
         sources=sentences.sources[:NUM_SENTENCES],
         references=sentences.references[:NUM_SENTENCES],
+        converted=converted,
     )
     _show(exported)
+
+
+def _converted(run: "RunDirectory", checkpoint: str) -> Path | None:
+    """The folder of the fast engine of this checkpoint, which was verified when it was made."""
+    from mt.errors import ExportError
+    from mt.inference.engine.convert import convert
+    from mt.inference.engine.places import REFUSED
+
+    folder = convert(run, checkpoint)
+    if (folder / REFUSED).exists():
+        raise ExportError((folder / REFUSED).read_text(encoding="utf-8"))
+    return folder / "float32"
 
 
 def _target(name: str) -> "ExportTarget":

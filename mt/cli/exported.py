@@ -8,47 +8,21 @@ from mt.cli.extras import extra
 from mt.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mt.inference.text_search import TextSearch
+    from mt.device import PrecisionName
+    from mt.inference.translator import Translator
 
 
 def find_exported(
-    path: Path | None,
-    engine: str | None,
-    checkpoint: str,
-    precision: str,
-    ensemble: list[Path] | None,
-    dictionary: Path | None,
-    prefix: str | None,
-    prefix_column: bool,
+    path: Path | None, engine: str, checkpoint: str, ensemble: list[Path] | None
 ) -> Path | None:
-    """The exported folder that ``--run`` names; None if it names a run.
-
-    The kind of folder decides: our own search cannot read an exported folder, and CTranslate2 cannot read
-    a run.
-    """
+    """The exported folder that ``--run`` names; None if it names a run."""
     from mt.inference.exported_folder import is_exported
 
     if path is None or not is_exported(path):
-        if engine == "ctranslate2":
-            run = "" if path is None else f" --run {path}"
-            raise ConfigError(
-                f"--engine ctranslate2 needs an exported folder: run mt export{run} --to ctranslate2 OUT, "
-                "then mt translate --engine ctranslate2 --run OUT."
-            )
         return None
-    if engine == "mt":
-        raise ConfigError(f"{path} is an exported folder: give the run itself, or leave --engine mt out.")
-    refuse_options_of_runs(
-        path,
-        {
-            "--checkpoint": checkpoint != "best",
-            "--precision": precision != "auto",
-            "--ensemble": bool(ensemble),
-            "--dictionary": dictionary is not None,
-            "--prefix": prefix is not None,
-            "--prefix-column": prefix_column,
-        },
-    )
+    if engine in ("torch", "mt"):
+        raise ConfigError(f"{path} is an exported folder: give the run itself, or leave --engine out.")
+    refuse_options_of_runs(path, {"--checkpoint": checkpoint != "best", "--ensemble": bool(ensemble)})
     return path
 
 
@@ -66,9 +40,11 @@ def refuse_options_of_runs(path: Path, options: Mapping[str, bool]) -> None:
             )
 
 
-def load_exported(path: Path, device: str) -> "TextSearch":
+def load_exported(
+    path: Path, device: str, precision: "PrecisionName", dictionary: Mapping[str, str] | None = None
+) -> "Translator":
     """Load the folder with CTranslate2."""
-    with extra("ctranslate2"):
-        from mt.inference import ctranslate2_engine
+    with extra("translate", "ctranslate2"):
+        from mt.inference.translator import load_exported as load
 
-    return ctranslate2_engine.load_exported(path, device=device)
+        return load(path, device=device, precision=precision, dictionary=dictionary)

@@ -27,7 +27,9 @@ def extra(name: str, *packages: str) -> Iterator[None]:
 
 
 def missing_package(package: str, extra: str) -> ConfigError:
-    """The error of a command that needs ``package``, which is part of ``extra``."""
+    """The error of a command that needs ``package``, which is part of ``extra``, or of mt where it can be."""
+    if package == "ctranslate2":
+        return ConfigError("this needs the package ctranslate2: pip install ctranslate2.")
     return ConfigError(
         f"this needs the package {package}, which is not installed. Install it with mt: "
         f"pip install '{DISTRIBUTION}[{extra}]', or in a checkout: pip install -e '.[{extra}]'."

@@ -1,9 +1,10 @@
 """Options shared by several commands, and the many options of `mt translate`."""
 
+import math
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -13,6 +14,7 @@ from mt.errors import ConfigError
 from mt.search.strategy import LARGEST_SEED
 
 if TYPE_CHECKING:
+    from mt.inference.translator import EngineChoice
     from mt.run_directory import RunDirectory
     from mt.search.hypothesis import LengthNormalization
     from mt.search.strategy import Beam, Sampling
@@ -67,9 +69,18 @@ BeamOption = Annotated[
         rich_help_panel=_BEAM,
     ),
 ]
+
+
+def _number(value: float) -> float:
+    if math.isnan(value):
+        raise typer.BadParameter("nan is not a number.")
+    return value
+
+
 LengthPenaltyOption = Annotated[
     float,
     typer.Option(
+        callback=_number,
         min=0.0,
         max=10.0,
         help="With --beam: higher values favour longer translations.",
@@ -114,18 +125,21 @@ DeviceOption = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cu
 PrecisionOption = Annotated[
     Literal["auto", "float32", "bf16", "fp16", "int8"],
     typer.Option(
-        help="The precision of matrix products; auto chooses bf16 (fp16 on older GPUs) if the device "
-        "multiplies faster in it, else float32, and never int8.",
+        help="The precision of matrix products; auto is 16 bits on a GPU, and on a CPU int8 if the run was "
+        "found to lose no quality by it, else float32.",
     ),
 ]
 
 EngineOption = Annotated[
-    Literal["mt", "ctranslate2"] | None,
+    Literal["auto", "torch", "ctranslate2", "mt"],
     typer.Option(
         "--engine",
-        help="The decoding engine: mt for a run, ctranslate2 for a folder written by mt export. "
-        "Default: chosen by the kind of folder.",
+        help="What searches: ctranslate2, torch (formerly mt), or auto for ctranslate2 where it can do what "
+        "is asked.",
     ),
+]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Also say which engine translates, and why.")
 ]
 
 # Options of `mt translate` only, in groups.
@@ -175,6 +189,7 @@ SampleOption = Annotated[
 TemperatureOption = Annotated[
     float,
     typer.Option(
+        callback=_number,
         min=0.01,
         max=100.0,
         help="Divide the logits by this: below 1, likely tokens become more likely; above 1, less likely.",
@@ -193,6 +208,7 @@ TopKOption = Annotated[
 TopPOption = Annotated[
     float,
     typer.Option(
+        callback=_number,
         min=0.001,
         max=1.0,
         metavar="P",
@@ -277,6 +293,11 @@ def find_run(path: Path | None) -> "RunDirectory":
     if processes.is_first():
         say(f"run: {run.path}")
     return run
+
+
+def engine_name(given: str) -> "EngineChoice":
+    """The engine of that name, or of the one that it had before."""
+    return cast("EngineChoice", "torch" if given == "mt" else given)
 
 
 def find_ensemble(paths: list[Path] | None) -> "list[RunDirectory]":

@@ -126,11 +126,11 @@ def _samples(
     from mt.attention_maps.page import attention_html
     from mt.inference.attention import is_recordable
     from mt.inference.loaded_model import load_model
-    from mt.inference.translator import Translator
+    from mt.inference.model_translator import ModelTranslator
     from mt.reports.samples import rank_samples
 
     loaded = load_model(run, checkpoint)
-    translator = Translator.from_loaded(loaded, device=device)
+    translator = ModelTranslator.from_loaded(loaded, device=device)
     samples = rank_samples(run, loaded, translator, num_sentences=num_sentences)
     # Sentences that were translated in parts, or cut off, have no single attention map.
     drawable = (each for each in samples.short if is_recordable(translator, each.source, each.translation))

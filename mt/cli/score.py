@@ -22,8 +22,8 @@ from mt.errors import DataError, LinesError
 from mt.inference.arriving_lines import arriving, count_lines, lines_of_file, lines_of_stdin
 
 if TYPE_CHECKING:
+    from mt.inference.model_translator import ModelTranslator
     from mt.inference.score import ScoredPair
-    from mt.inference.translator import Translator
 
 
 def score(
@@ -41,7 +41,7 @@ def score(
     ] = False,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
-    precision: PrecisionOption = "auto",
+    precision: PrecisionOption = "float32",
 ) -> None:
     """Score existing translations by the probability that the model gives them.
 
@@ -55,10 +55,10 @@ def score(
         raise DataError("give two files, the sources and their translations, or no file and pairs on stdin.")
     found = find_run(run)
     from mt.device import choose_device
+    from mt.inference.model_translator import ModelTranslator
     from mt.inference.score import perplexity
-    from mt.inference.translator import Translator
 
-    translator = Translator.from_run(
+    translator = ModelTranslator.from_run(
         found,
         checkpoint=checkpoint,
         device=choose_device(device),
@@ -93,7 +93,7 @@ def score(
 
 
 def _score(
-    translator: "Translator", pairs: Sequence[tuple[str, str]], first_line: int
+    translator: "ModelTranslator", pairs: Sequence[tuple[str, str]], first_line: int
 ) -> "tuple[list[ScoredPair], LinesError | None]":
     """Score all pairs, or those before the first that cannot be scored; also return why not."""
     stopped_by = None

@@ -3,7 +3,7 @@
 import logging
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import typer
 
@@ -11,14 +11,22 @@ from mt import processes
 from mt.cli.exported import load_exported, refuse_options_of_runs
 from mt.cli.extras import extra
 from mt.cli.logs import show_logs
-from mt.cli.options import CheckpointOption, DeviceOption, PrecisionOption, find_run
+from mt.cli.options import (
+    CheckpointOption,
+    DeviceOption,
+    EngineOption,
+    PrecisionOption,
+    VerboseOption,
+    engine_name,
+    find_run,
+)
 from mt.display import visible
 from mt.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from mt.device import PrecisionName
+    from mt.inference.model_translator import ModelTranslator
     from mt.inference.text_search import TextSearch
-    from mt.inference.translator import Translator
     from mt.serving.batching import Align
 
 LOG = logging.getLogger(__name__)
@@ -85,7 +93,9 @@ def serve(
     log_texts: LogTextsOption = False,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
-    precision: PrecisionOption = "float32",
+    precision: PrecisionOption = "auto",
+    engine: EngineOption = "auto",
+    verbose: VerboseOption = False,
 ) -> None:
     """Serve translations over HTTP, for programs and as a page for your browser, until Ctrl-C or SIGTERM.
 
@@ -111,7 +121,9 @@ def serve(
             )
         served: list[ServedRun] = []
         for path in paths:
-            loaded = _load(path, checkpoint, device, precision, layer)
+            loaded = _load(path, checkpoint, device, precision, layer, engine)
+            if verbose:
+                LOG.info("%s: %s", _name(path), loaded.translator.described)
             batched = stack.enter_context(
                 BatchedTranslator(loaded.translator, max_waiting=max_queue, align=loaded.align)
             )
@@ -163,32 +175,49 @@ class _Loaded(NamedTuple):
     checkpoint: str
 
 
-def _load(path: Path, checkpoint: str, device: str, precision: "PrecisionName", layer: int | None) -> _Loaded:
+def _load(
+    path: Path, checkpoint: str, device: str, precision: "PrecisionName", layer: int | None, engine: str
+) -> _Loaded:
     from mt.inference.exported_folder import is_exported, read_export_record
 
     LOG.info("loading %s", path)
     if is_exported(path):
-        for_runs = {
-            "--checkpoint": checkpoint != "best",
-            "--precision": precision != "float32",
-            "--layer": layer is not None,
-        }
-        refuse_options_of_runs(path, for_runs)
+        refuse_options_of_runs(
+            path,
+            {
+                "--checkpoint": checkpoint != "best",
+                "--layer": layer is not None,
+                "--engine": engine in ("torch", "mt"),
+            },
+        )
         record = read_export_record(path)
-        return _Loaded(load_exported(path, device), None, record.src, record.tgt, record.checkpoint)
-    from mt.device import choose_device
-    from mt.inference.loaded_model import load_model
+        translator = load_exported(path, device, precision)
+        return _Loaded(translator, translator.align, record.src, record.tgt, record.checkpoint)
     from mt.inference.translator import Translator
 
-    chosen = choose_device(device)
-    loaded = load_model(find_run(path), checkpoint)
-    translator = Translator.from_loaded(loaded, device=chosen, precision=precision)
-    align = _aligner(translator, None if layer is None else layer - 1)
-    data = loaded.config.data
-    return _Loaded(translator, align, data.src, data.tgt, loaded.checkpoint.name)
+    if layer is not None and engine == "auto":
+        # Only torch has all layers.
+        engine = "torch"
+    if layer is not None and precision == "auto":
+        # And it has them in float32 alone.
+        precision = "float32"
+    translator = Translator.from_run(
+        find_run(path),
+        checkpoint=checkpoint,
+        device=device,
+        precision=precision,
+        engine=engine_name(engine),
+    )
+    if translator.engine.name == "torch":
+        align = _aligner(cast("ModelTranslator", translator), None if layer is None else layer - 1)
+    elif layer is not None:
+        raise ConfigError("--layer needs torch: leave out --layer or --engine.")
+    else:
+        align = translator.align
+    return _Loaded(translator, align, translator.src, translator.tgt, translator.checkpoint)
 
 
-def _aligner(translator: "Translator", layer: int | None) -> "Align | None":
+def _aligner(translator: "ModelTranslator", layer: int | None) -> "Align | None":
     """What aligns words with the weights of the plain model; None in a precision that has no such model."""
     if translator.plain_model is None:
         if layer is not None:
@@ -196,7 +225,8 @@ def _aligner(translator: "Translator", layer: int | None) -> "Align | None":
                 "--layer is for word alignment, which needs float32: leave out --layer or --precision."
             )
         return None
-    from mt.attention_maps.alignment import aligning_layer, word_alignments
+    from mt.attention_maps.alignment import word_alignments
+    from mt.inference.alignment_layer import aligning_layer
 
     chosen = aligning_layer(translator, layer)
     return lambda source, translations: word_alignments(translator, source, translations, chosen)

@@ -39,7 +39,9 @@ from mt.cli.options import (
     TemperatureOption,
     TopKOption,
     TopPOption,
+    VerboseOption,
     choose_strategy,
+    engine_name,
     find_ensemble,
     find_run,
     refuse_run_as_sentence,
@@ -63,9 +65,9 @@ if TYPE_CHECKING:
 
     from mt.device import PrecisionName
     from mt.inference.segments import Translation
-    from mt.inference.text_search import TextSearch
+    from mt.inference.translator import Translator
     from mt.run_directory import RunDirectory
-    from mt.search.request import Constraints
+    from mt.search.strategy import Constraints
 
 
 def translate(
@@ -97,7 +99,8 @@ def translate(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
-    engine: EngineOption = None,
+    engine: EngineOption = "auto",
+    verbose: VerboseOption = False,
 ) -> None:
     """Translate sentences, a file, or standard input with a trained model.
 
@@ -105,9 +108,7 @@ def translate(
     """
     show_logs()
     _refuse_contradictions(sentences, file, start_line, prefix, prefix_column, keep_unk, dictionary)
-    found = find_exported(
-        run, engine, checkpoint, precision, ensemble, dictionary, prefix, prefix_column
-    ) or find_run(run)
+    found = find_exported(run, engine, checkpoint, ensemble) or find_run(run)
     strategy = choose_strategy(
         beam=beam,
         length_penalty=length_penalty,
@@ -121,7 +122,9 @@ def translate(
     )
     lines = _Lines(sentences, file, start_line, prefix or "", prefix_column)
     with _together(device):
-        translator = _load(found, checkpoint, device, precision, dictionary, ensemble)
+        translator = _load(found, checkpoint, device, precision, dictionary, ensemble, engine)
+        if verbose:
+            say(translator.described)
         is_numbered = n_best is not None
         find = partial(translator.n_best, num_best=n_best or 1, strategy=strategy, refuse_long=True)
         constraints = _constraints(min_length, no_repeat_ngram)
@@ -141,12 +144,12 @@ def translate(
 @contextmanager
 def _together(device: str) -> Iterator[None]:
     """Work with the processes that torchrun has started, of which only the first one writes."""
-    from mt import distributed
-    from mt.device import choose_device
-
     if not processes.are_several():
         yield
         return
+    from mt import distributed
+    from mt.device import choose_device
+
     with ExitStack() as stack:
         stack.enter_context(distributed.connected(choose_device(device).type))
         if not processes.is_first():
@@ -165,25 +168,28 @@ def _load(
     precision: "PrecisionName",
     dictionary: Path | None,
     ensemble: list[Path] | None,
-) -> "TextSearch":
-    if isinstance(run, Path):
-        return load_exported(run, device)
-    from mt.device import choose_device
+    engine: str,
+) -> "Translator":
     from mt.inference.source_reader import read_dictionary
+
+    read = None if dictionary is None else read_dictionary(dictionary)
+    if isinstance(run, Path):
+        return load_exported(run, device, precision, read)
     from mt.inference.translator import Translator
 
     return Translator.from_run(
         run,
         checkpoint=checkpoint,
-        device=choose_device(device),
-        dictionary=None if dictionary is None else read_dictionary(dictionary),
+        device=device,
+        dictionary=read,
         others=find_ensemble(ensemble),
         precision=precision,
+        engine=engine_name(engine),
     )
 
 
 def _constraints(min_length: int, no_repeat_ngram: int) -> "Constraints":
-    from mt.search.request import Constraints
+    from mt.search.strategy import Constraints
 
     return Constraints(min_length, no_repeat_ngram)
 
@@ -201,13 +207,11 @@ def _translate_all(
     lines: "_Lines", search: Search, bad_lines: BadLines, unknown_words: UnknownWords, *, is_numbered: bool
 ) -> None:
     """Translate and write block by block, then print the warnings, or what stopped it."""
-    from mt import distributed
-
     number = lines.first
     stopped_by: DataError | None = None
     try:
         with lines.bar() as bar:
-            for block in distributed.agreed(lines.blocks()):
+            for block in _agreed(lines.blocks()):
                 pairs, reasons = lines.read(block, number)
                 done = bad_lines.translate(
                     pairs, partial(search, advance=bar.update), first_line=number, reasons=reasons
@@ -227,6 +231,15 @@ def _translate_all(
             say(f"warning: {warning}")
     if stopped_by is not None:
         raise stopped_by
+
+
+def _agreed(blocks: Iterator[list[str]]) -> Iterator[list[str]]:
+    """The blocks of the first process, in every process."""
+    if not processes.are_several():
+        return blocks
+    from mt import distributed
+
+    return distributed.agreed(blocks)
 
 
 def _refuse_contradictions(

@@ -5,7 +5,6 @@ its files, and is verified whenever it is opened. The whole cache may be deleted
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import logging
@@ -16,13 +15,13 @@ import secrets
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import TypeVar
 
 from mt.atomic_files import is_deserted, make_folder, remove_folder_atomically
-from mt.regular_files import named_path
+from mt.data.cache_folder import cache_folder, locked
 
 LOG = logging.getLogger(__name__)
 
@@ -75,10 +74,10 @@ class Cache:
         partial = self._folder / f".{entry.name}.making-{secrets.token_hex(4)}"
         with contextlib.ExitStack() as locks:
             # The lock on the cache keeps others from removing this folder before it is locked itself.
-            with _locked(self._folder):
+            with locked(self._folder):
                 self._remove_unused()
                 partial.mkdir()
-                locks.enter_context(_locked(partial))
+                locks.enter_context(locked(partial))
             locks.callback(shutil.rmtree, partial, ignore_errors=True)
             fill(partial)
             files = {file.name: [file.stat().st_size, _checksum(file)] for file in sorted(partial.iterdir())}
@@ -125,20 +124,6 @@ def cached(
     except OSError as error:
         LOG.warning("%s: %s cannot be written (%s)", otherwise, cache_folder(), error)
         return make()
-
-
-def cache_folder() -> Path:
-    """``$MT_CACHE``, else ``mt`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``."""
-    if chosen := os.environ.get("MT_CACHE"):
-        return named_path(chosen)
-    # The XDG specification says to ignore relative paths.
-    shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if shared.is_absolute():
-        return shared / "mt"
-    try:
-        return Path.home() / ".cache" / "mt"
-    except RuntimeError:  # Without a home directory, use a cache that cannot be written.
-        return Path(os.devnull) / "mt"
 
 
 def file_digest(path: Path) -> str:
@@ -204,18 +189,7 @@ def _days_since_change(path: Path) -> float:
 
 def _is_unlocked(partial: Path) -> bool:
     try:
-        with _locked(partial, wait=False):
+        with locked(partial, wait=False):
             return True
     except BlockingIOError:
         return False
-
-
-@contextlib.contextmanager
-def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold a lock on ``folder``; it is released when the process ends, however it ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)

@@ -17,7 +17,8 @@ from pydantic import TypeAdapter
 
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.batches.sampler import Share
-from mt.data.cache import Cache, cache_folder, cached, recipe
+from mt.data.cache import Cache, cached, recipe
+from mt.data.cache_folder import cache_folder
 from mt.data.cleaning.checks import evaluation_pairs, training_pairs
 from mt.data.cleaning.filters import Cleaner
 from mt.data.cleaning.leaks import LeakCheck

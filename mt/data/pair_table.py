@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mt.atomic_files import make_folder
-from mt.data.cache import cache_folder
+from mt.data.cache_folder import cache_folder
 
 LOG = logging.getLogger(__name__)
 

@@ -5,21 +5,15 @@ such as the name of the era Reiwa, are unknown.
 """
 
 from collections.abc import Iterable
-from typing import Literal
 
 from tokenizers import normalizers
 
 from mt.config.data import UnicodeForm
 
 
-def unicode_normalizer(form: Literal["NFC", "NFKC"]) -> normalizers.Normalizer:
-    """The library's normaliser for a form."""
-    return normalizers.NFC() if form == "NFC" else normalizers.NFKC()
-
-
 def normalise_all(texts: Iterable[str], form: UnicodeForm) -> list[str]:
     """The texts in a Unicode form."""
     if form == "none":
         return list(texts)
-    normalise = unicode_normalizer(form).normalize_str
+    normalise = (normalizers.NFC() if form == "NFC" else normalizers.NFKC()).normalize_str
     return [text if text.isascii() else normalise(text) for text in texts]

@@ -21,6 +21,7 @@ from mt.config.load import load_config
 from mt.data.sources.source import Split
 from mt.device import PrecisionName, choose_device
 from mt.display import markdown_table, markdown_text, progress_bar, visible
+from mt.errors import ConfigError
 from mt.evaluation.analysis import Analysis, ScoredSentence, analyse_translations, worst_sentences
 from mt.evaluation.record import (
     OtherCheckpoint,
@@ -38,7 +39,8 @@ from mt.evaluation.scores import (
 )
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_other_split
 from mt.inference.loaded_model import LoadedModel, load_ensemble
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
+from mt.inference.translator import EngineChoice, Translator
 from mt.run_directory import RunDirectory, as_run
 from mt.search.strategy import Beam
 
@@ -53,8 +55,9 @@ class Translations:
 
     setting: str
     """The test set, the checkpoint and the decoding strategy, as in the file's name."""
+    engine: str
     precision: str
-    """The precision of matrix products."""
+    """What searched, and the precision of its matrix products."""
     checkpoint: str
     step: int
     """The optimizer step of the checkpoint."""
@@ -72,8 +75,9 @@ class Evaluation:
 
     setting: str
     """The test set, the checkpoint and the decoding strategy."""
+    engine: str
     precision: str
-    """The precision of matrix products."""
+    """What searched, and the precision of its matrix products."""
     data: str
     """The corpus and split of the sentences."""
     checkpoint: str
@@ -105,6 +109,7 @@ def run_evaluation(
     checkpoint: str = "best",
     device: str | torch.device = "auto",
     precision: PrecisionName = "float32",
+    engine: EngineChoice = "torch",
     data_path: str | None = None,
     data_name: str | None = None,
     beam: Beam | None = None,
@@ -120,7 +125,8 @@ def run_evaluation(
         split: train, validation or test.
         checkpoint: best, latest, or a checkpoint's name.
         device: Where to compute: a device, or ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        precision: What to compute in; ``auto`` selects bf16 where that is faster than float32.
+        precision: What to compute in; float32 unless told otherwise.
+        engine: What searches; torch, the reference, unless told otherwise.
         data_path: Another corpus than the run's own, or a standard test set, as in `load_evaluation_set`.
         data_name: The configuration of that corpus.
         beam: The beam search; None searches greedily.
@@ -149,7 +155,14 @@ def run_evaluation(
     device = choose_device(device)
     with distributed.connected(device.type):
         found = translate_set(
-            run, loaded, test_set, device=device, beam=beam, precision=precision, others=rest
+            run,
+            loaded,
+            test_set,
+            device=device,
+            beam=beam,
+            precision=precision,
+            others=rest,
+            engine=engine,
         )
     evaluation = _score(found, test_set, config, literature=literature, num_worst=num_worst)
     if analyse:
@@ -157,7 +170,7 @@ def run_evaluation(
     if other_runs:
         return evaluation
     run.refuse_if_replaced(folder)
-    search = search_name(beam, found.precision)
+    search = search_name(beam, found.precision, found.engine)
     alike = compare_with_other_checkpoints(run, test_set, found.checkpoint, search, found.lines)
     record_evaluation(run, _as_recorded(evaluation, beam))
     return replace(evaluation, other_checkpoints=alike)
@@ -177,6 +190,7 @@ def _score(
     texts = test_set.sources, found.lines, test_set.references
     return Evaluation(
         setting=found.setting,
+        engine=found.engine,
         precision=found.precision,
         data=test_set.where,
         checkpoint=found.checkpoint,
@@ -207,6 +221,7 @@ def _as_recorded(evaluation: Evaluation, beam: Beam | None) -> RecordedEvaluatio
         num_sentences=evaluation.num_sentences,
         exact=evaluation.exact,
         scores=evaluation.scores | literature,
+        engine=evaluation.engine,
         precision=evaluation.precision,
     )
 
@@ -227,14 +242,24 @@ def translate_set(
     beam: Beam | None,
     precision: PrecisionName = "float32",
     others: Sequence[LoadedModel] = (),
+    engine: EngineChoice = "torch",
 ) -> Translations:
     """Translate a test set and write the translations and the references into the run directory.
 
     With ``others``, an ensemble translates.
     """
     saved, folder = loaded.checkpoint, run.path.stat()
-    translator = Translator.from_loaded(loaded, device=device, others=others, precision=precision)
-    setting = setting_name(saved, test_set, beam, translator.precision) + _ensemble_name(others)
+    if engine != "torch" and others:
+        raise ConfigError("only torch translates as an ensemble: leave the engine out.")
+    translator: Translator = (
+        ModelTranslator.from_loaded(loaded, device=device, others=others, precision=precision)
+        if engine == "torch"
+        else Translator.from_run(
+            run, checkpoint=saved.name, device=device, precision=precision, engine=engine
+        )
+    )
+    name = translator.engine.name
+    setting = setting_name(saved, test_set, beam, translator.precision, name) + _ensemble_name(others)
     with progress_bar(len(test_set.sources), unit="sentences", description="translating") as bar:
         lines = translator.translate(test_set.sources, strategy=beam, advance=bar.update)
     if not processes.is_first():
@@ -246,21 +271,28 @@ def translate_set(
     _write_lines(file, lines)
     ensemble = [visible(str(other.checkpoint.folder)) for other in others]
     precision = translator.precision
-    return Translations(setting, precision, saved.name, saved.step, lines, file, references_file, ensemble)
+    return Translations(
+        setting, name, precision, saved.name, saved.step, lines, file, references_file, ensemble
+    )
 
 
 def setting_name(
-    saved: Checkpoint, test_set: EvaluationSet, beam: Beam | None, precision: str = "float32"
+    saved: Checkpoint,
+    test_set: EvaluationSet,
+    beam: Beam | None,
+    precision: str = "float32",
+    engine: str = "torch",
 ) -> str:
     """The test set, the checkpoint and the decoding strategy, for file names."""
-    return f"{test_set.name}.{name_in_setting(saved)}.{search_name(beam, precision)}"
+    return f"{test_set.name}.{name_in_setting(saved)}.{search_name(beam, precision, engine)}"
 
 
-def search_name(beam: Beam | None, precision: str) -> str:
-    """The decoding strategy and the precision, for file names."""
+def search_name(beam: Beam | None, precision: str, engine: str = "torch") -> str:
+    """The decoding strategy, the precision and the engine, for file names."""
     mean = "-mean" if beam and beam.length_normalization == "mean" else ""
     search = f"beam{beam.size}-lp{beam.length_penalty:g}{mean}" if beam else "greedy"
-    return search if precision == "float32" else f"{search}-{precision}"
+    search = search if precision == "float32" else f"{search}-{precision}"
+    return search if engine == "torch" else f"{search}-{engine}"
 
 
 def _ensemble_name(others: Sequence[LoadedModel]) -> str:

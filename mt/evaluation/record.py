@@ -54,13 +54,16 @@ class RecordedEvaluation:
     exact: float
     """Percentage of translations that equal their reference."""
     scores: dict[str, Score]
+    engine: str | None = None
+    """What searched; None in a line written before there was a choice, when it was torch."""
     precision: str | None = None
     """The precision of matrix products; None in a line written by a version that did not record it."""
 
     @property
     def how(self) -> str:
-        """The decoding strategy, and the precision where it is known not to be float32."""
-        return self.search + in_precision(self.precision or "float32")
+        """The decoding strategy, and the engine and the precision where they are not torch and float32."""
+        engine = "" if self.engine in (None, "torch") else f", by {self.engine}"
+        return self.search + engine + in_precision(self.precision or "float32")
 
 
 _ADAPTER = TypeAdapter(RecordedEvaluation)

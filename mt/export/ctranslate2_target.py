@@ -1,8 +1,11 @@
 """Exporting to CTranslate2."""
 
-from mt.export.ctranslate2_model import QUANTIZATIONS, write_ctranslate2
+from pathlib import Path
+
 from mt.export.target import ExportTarget
-from mt.inference.ctranslate2_engine import load_exported
+from mt.inference.engine.choice import open_engine
+from mt.inference.engine.specification import QUANTIZATIONS, write_ctranslate2
+from mt.inference.text_search import TextSearch
 
 EXAMPLE = """\
 # Translates the lines of standard input; needs: pip install ctranslate2 tokenizers
@@ -27,23 +30,27 @@ for line in sys.stdin:
     print(" ".join(tgt.decode(ids, skip_special_tokens=False).split()) if tokens else "", flush=True)
 """
 
+
+def _load(path: Path) -> TextSearch:
+    """Load it to be verified, without copying unknown words, which the example does not do."""
+    engine, folder = open_engine(path, "cpu", "auto", why="it verifies an export")
+    record = folder.record
+    return TextSearch(
+        engine, *folder.tokenizers(), max_length=record.max_length, target_ratio=record.target_ratio
+    )
+
+
 CTRANSLATE2 = ExportTarget(
     "ctranslate2",
     tuple(QUANTIZATIONS),
-    before_softmax=True,
     differences=(
-        "It excludes `<unk>`, `<pad>` and `<s>` before the softmax, mt after it. Its log-probabilities are "
-        "therefore higher, and where `<unk>` is likely, beam search may choose another translation. Greedy "
-        "search is not affected.",
-        "If more hypotheses have finished than the beam is wide, it keeps the best and mt the first ones, so "
-        "the lower places of an n-best list may differ.",
-        "At the length limit it ranks unfinished translations together with finished ones; mt, also with "
-        "this engine, uses an unfinished one only if none is finished.",
+        "At the length limit it ranks unfinished translations together with finished ones; mt uses an "
+        "unfinished one only if none is finished. It also has one limit for a whole call, mt one for each "
+        "sentence.",
         "It ranks a beam by mean log-probability; `mt translate` does so with `--length-normalization mean`.",
-        "Sampling, prefixes, a minimum length, no-repeat n-grams, dictionaries and ensembles are mt's own; "
-        "`mt translate` refuses them with this engine.",
+        "The example copies no unknown words and has no dictionary; `mt translate` with this folder does.",
     ),
     example=EXAMPLE,
     write=write_ctranslate2,
-    load=load_exported,
+    load=_load,
 )

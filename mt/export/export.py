@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 
-from mt import __version__
 from mt.atomic_files import (
     make_folder,
     partial_path,
@@ -21,12 +20,13 @@ from mt.atomic_files import (
 from mt.errors import CheckpointError, ConfigError, ExportError
 from mt.export.model_card import model_card
 from mt.export.target import ExportTarget
-from mt.export.verification import STRATEGIES, Agreement, Verifier
+from mt.inference.engine.verification import STRATEGIES, Agreement, Verifier
 from mt.inference.exported_folder import (
     RECORD,
     ExportPrecision,
     ExportRecord,
     read_export_record,
+    record_of,
     write_export_record,
 )
 from mt.inference.loaded_model import LoadedModel
@@ -56,6 +56,7 @@ def export_model(
     precision: ExportPrecision,
     sources: Sequence[str],
     references: Sequence[str],
+    converted: Path | None = None,
 ) -> Exported:
     """Export a loaded model; the folder appears whole and verified, or not at all.
 
@@ -69,6 +70,7 @@ def export_model(
         precision: The precision of the weights.
         sources: Validation sentences.
         references: Their translations.
+        converted: A folder for that library that was verified with these sentences, to be copied.
     """
     refuse_other_folder(folder)
     if precision not in target.precisions:
@@ -84,18 +86,23 @@ def export_model(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     try:
-        target.write(
-            loaded.model,
-            loaded.config.model,
-            loaded.src_tokenizer,
-            loaded.tgt_tokenizer,
-            partial,
-            max_length=loaded.config.data.max_length,
-            precision=precision,
-        )
-        record = _record(loaded, target, run_name, precision)
-        write_export_record(partial, record)
-        agreements = _verify(loaded, partial, target, sources, references, exact=precision == "float32")
+        if converted is not None:
+            shutil.copytree(converted, partial, dirs_exist_ok=True)
+            record = read_export_record(partial)
+            agreements = [Agreement.from_json(each) for each in record.verified.get("agreements", ())]
+        else:
+            target.write(
+                loaded.model,
+                loaded.config.model,
+                loaded.src_tokenizer,
+                loaded.tgt_tokenizer,
+                partial,
+                max_length=loaded.config.data.max_length,
+                precision=precision,
+            )
+            record = record_of(loaded, target.name, run_name, precision)
+            write_export_record(partial, record)
+            agreements = _verify(loaded, partial, target, sources, references, exact=precision == "float32")
         write_synced(partial / EXAMPLE, target.example.encode())
         write_synced(partial / CARD, model_card(record, target, agreements).encode())
         sync_tree(partial)
@@ -105,26 +112,6 @@ def export_model(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return Exported(folder, record, agreements)
-
-
-def _record(
-    loaded: LoadedModel, target: ExportTarget, run_name: str, precision: ExportPrecision
-) -> ExportRecord:
-    config = loaded.config
-    return ExportRecord(
-        mt_version=__version__,
-        target=target.name,
-        run=run_name,
-        checkpoint=loaded.checkpoint.name,
-        src=config.data.src,
-        tgt=config.data.tgt,
-        precision=precision,
-        max_length=config.data.max_length,
-        target_ratio=loaded.target_ratio,
-        batch_sentences=config.validation.batch_sentences,
-        copied_words=config.copies_words,
-        checksums={},
-    )
 
 
 def refuse_other_folder(folder: Path) -> None:
@@ -173,7 +160,7 @@ def _verify(
 ) -> list[Agreement]:
     if not sources:
         raise ExportError("there are no validation sentences to verify the export with.")
-    verifier = Verifier(loaded, sources, references, before_softmax=target.before_softmax)
+    verifier = Verifier(loaded, sources, references)
     exported = target.load(folder)
     LOG.info("verifying with %d validation sentences", len(sources))
     return [verifier.compare(exported, name, strategy, exact=exact) for name, strategy in STRATEGIES.items()]

@@ -4,24 +4,24 @@ from collections.abc import Sequence
 
 from mt.display import markdown_table, markdown_text
 from mt.export.target import ExportTarget
-from mt.export.verification import NEAR_TIE, Agreement
+from mt.inference.engine.verification import NEAR_TIE, Agreement
 from mt.inference.exported_folder import ExportRecord
 
 COPYING = (
     "copying of unknown words (training.guided_alignment): where the run copies a word that it does not know "
     "from the source, the exported model guesses a translation, and it has no dictionaries"
 )
-"""Abilities of a model that cannot be exported to any other library."""
+"""What `mt translate` can do with a folder for CTranslate2, but nothing can with other folders."""
 
 
 def not_expressed(record: ExportRecord) -> list[str]:
     """What the run can do but the exported model cannot."""
-    return [COPYING] if record.copied_words else []
+    return [COPYING] if record.copies_words and record.target != "ctranslate2" else []
 
 
 def agreement_rows(agreements: Sequence[Agreement]) -> list[list[str]]:
     """The comparisons as a table of text, with the header first."""
-    names = "sentences, identical, near-ties, identical by mt's rules, BLEU of mt, exported"
+    names = "sentences, identical, near-ties, BLEU of mt, exported"
     head = ["", *names.split(", "), "sentences/s of mt", "exported"]
     return [head] + [
         [
@@ -29,7 +29,6 @@ def agreement_rows(agreements: Sequence[Agreement]) -> list[list[str]]:
             str(each.num_sentences),
             str(each.num_same),
             _near_ties(each),
-            str(each.num_same_by_own_rule),
             f"{each.our_bleu:.2f}",
             f"{each.their_bleu:.2f} ({each.their_bleu - each.our_bleu:+.2f})",
             f"{each.our_speed:,.0f}",

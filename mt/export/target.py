@@ -36,8 +36,6 @@ class ExportTarget:
     name: Target
     precisions: Sequence[ExportPrecision]
     """The precisions in which weights can be saved."""
-    before_softmax: bool
-    """Whether its searches exclude forbidden tokens before the softmax; ours do so after it."""
     differences: Sequence[str]
     """How its searches differ from ours, as sentences for the model card."""
     example: str

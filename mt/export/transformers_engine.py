@@ -1,57 +1,80 @@
 """Searching with `transformers`' own ``generate``, to verify what was exported for it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, LogitsProcessor, LogitsProcessorList
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    LogitNormalization,
+    LogitsProcessor,
+    LogitsProcessorList,
+)
 
+from mt.data.batches.batch import pad
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
-from mt.errors import ConfigError
+from mt.device import SearchPrecision
 from mt.export.transformers_model import SIDES, without_progress_bars
+from mt.inference.engines import EngineName, Rules, Sentence
 from mt.inference.exported_folder import ExportedFolder
 from mt.inference.text_search import TextSearch
 from mt.search.hypothesis import Hypothesis
-from mt.search.request import NO_CONSTRAINTS, SearchRequest
-from mt.search.strategy import Beam, Sampling, Strategy
+from mt.search.strategy import NO_CONSTRAINTS, Beam
 from mt.special_tokens import EOS_ID, PAD_ID
 
 
 class TransformersEngine:
     """An `mt.inference.engines.Engine` over a folder that ``AutoModelForSeq2SeqLM`` loads."""
 
+    # It is no choice of users, and only verifies exports.
+    name: EngineName = "torch"
+    precision: SearchPrecision = "float32"
+    device = "cpu"
+    batch_sentences = 64
+    why = "it verifies an export"
+
     def __init__(self, folder: Path) -> None:
         """Load the model on the CPU."""
         with without_progress_bars():
             self._model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder)
         self._model.eval()
-        self.device = torch.device("cpu")
-        self.num_at_once = 1
+
+    def why_not(self, rules: Rules, sentence: Sentence) -> str | None:
+        """It is only verified with greedy search and a beam ranked by mean log-probability."""
+        beam = rules.strategy if isinstance(rules.strategy, Beam) else Beam(1, 1.0, "mean")
+        is_known = rules.strategy in (None, beam) and rules.constraints == NO_CONSTRAINTS
+        if is_known and (beam.length_penalty, beam.length_normalization) == (1.0, "mean"):
+            return None
+        return "it is only verified with greedy search and a beam ranked by mean"
 
     def search(
-        self, request: SearchRequest, strategy: Strategy, numbers: Sequence[int]
+        self,
+        sentences: Sequence[Sentence],
+        rules: Rules,
+        *,
+        check: Callable[[], None] = lambda: None,
+        after: Callable[[Sequence[int]], None] = lambda indices: None,
     ) -> list[list[Hypothesis]]:
-        """Search as in `Engine`, greedily or with a beam that is ranked by mean log-probability."""
-        beam = strategy if isinstance(strategy, Beam) else Beam(1, 1.0, "mean")
-        if (
-            isinstance(strategy, Sampling)
-            or request.constraints != NO_CONSTRAINTS
-            or (beam.length_penalty, beam.length_normalization) != (1.0, "mean")
-        ):
-            raise ConfigError("transformers is only verified with greedy search and a beam ranked by mean.")
-        found = self._generate(request.src_ids, max(request.limits), beam.size)
-        # A call has one limit for all its sentences: those that exceeded or reached their own search again.
-        again: dict[int, list[int]] = {}
-        for place, (hypothesis, limit) in enumerate(zip(found, request.limits, strict=True)):
-            if not hypothesis.finished or len(hypothesis.ids) >= limit:
-                again.setdefault(limit, []).append(place)
-        for limit, places in again.items():
-            cut = self._generate(request.src_ids[places], limit, beam.size, ends_late=True)
-            for place, hypothesis in zip(places, cut, strict=True):
-                found[place] = hypothesis
+        """Search as in `Engine`."""
+        size = rules.strategy.size if isinstance(rules.strategy, Beam) else 1
+        found: list[Hypothesis] = []
+        for start in range(0, len(sentences), self.batch_sentences):
+            found += self._search_batch(sentences[start : start + self.batch_sentences], size)
         return [[each] for each in found]
+
+    def _search_batch(self, batch: Sequence[Sentence], size: int) -> list[Hypothesis]:
+        src_ids = pad([list(sentence.ids) for sentence in batch], last=EOS_ID)
+        found = self._generate(src_ids, max(sentence.limit for sentence in batch), size)
+        # A call has one limit for all its sentences: those that exceeded or reached their own search again.
+        for index, sentence in enumerate(batch):
+            if not found[index].finished or len(found[index].ids) >= sentence.limit:
+                [found[index]] = self._generate(
+                    src_ids[index : index + 1], sentence.limit, size, ends_late=True
+                )
+        return found
 
     def _generate(
         self, src_ids: Tensor, limit: int, size: int, *, ends_late: bool = False
@@ -60,13 +83,15 @@ class TransformersEngine:
 
         At the limit, ``generate`` would rank both together, which differs from our rule.
         """
-        processors = LogitsProcessorList([_EndAfter(limit)] if ends_late else [])
+        # The folder has them normalised in the end, which would take the penalty away.
+        processors = LogitsProcessorList([LogitNormalization(), _EndAfter(limit)] if ends_late else [])
         sequences: Tensor = self._model.generate(
             input_ids=src_ids,
             attention_mask=(src_ids != PAD_ID).long(),
             max_new_tokens=limit + ends_late,
             num_beams=size,
             **({"early_stopping": True, "length_penalty": 1.0} if size > 1 else {}),
+            **({"renormalize_logits": False} if ends_late else {}),
             logits_processor=processors,
         )
         # Without the token that each output begins with.
@@ -123,6 +148,5 @@ def load_transformers(path: Path) -> TextSearch:
         TransformersEngine(path),
         *map(_AutoTokenizer, sides),
         max_length=record.max_length,
-        batch_sentences=record.batch_sentences,
         target_ratio=record.target_ratio,
     )

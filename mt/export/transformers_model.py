@@ -91,6 +91,8 @@ def write_transformers(
         eos_token_id=EOS_ID,
         pad_token_id=PAD_ID,
         suppress_tokens=[PAD_ID, UNK_ID, BOS_ID],
+        # The others share their probability, as in our search.
+        renormalize_logits=True,
     )
     with without_progress_bars(), _errors_of_the_system():
         theirs.to(DTYPES[precision]).save_pretrained(folder)

@@ -26,7 +26,6 @@ for line in sys.stdin:
 TRANSFORMERS = ExportTarget(
     "transformers",
     tuple(DTYPES),
-    before_softmax=False,
     differences=(
         "`generate` has one length limit for a whole call (`max_new_tokens`, here the most that the model "
         "writes); mt has one for each sentence, about twice its source, so that a loop ends earlier.",

@@ -9,32 +9,18 @@ import torch
 from torch import Tensor
 
 from mt.data.batches.batch import Batch, collate
-from mt.data.tokenizers.subwords import SPACE_BYTE, SPACE_MARK
-from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.errors import LinesError
+from mt.inference.labels import Labelled, Token, label_read, label_written
+from mt.inference.model_translator import ModelTranslator
 from mt.inference.score import label_log_probs
 from mt.inference.segments import Translation, copied_words
-from mt.inference.source_reader import SourceReader
-from mt.inference.translator import Translator
 from mt.search.strategy import Strategy
-from mt.special_tokens import BOS, EOS, UNK_ID
+from mt.special_tokens import BOS
 from mt.transformer.recording import recording_attention
 from mt.transformer.transformer import Transformer
 
 # Logits of 64 MB in float32.
 _MOST_LOGITS = 2**24
-
-
-@dataclass(frozen=True)
-class Token:
-    """A token as it is labelled in a picture."""
-
-    label: str
-    """The text that it represents; its vocabulary entry if it has no readable text of its own."""
-    word: int | None
-    """The word of the sentence that it is part of; None for BOS, EOS and tokens that are only a space."""
-    is_unknown: bool = False
-    """Whether the model reads or writes it as UNK."""
 
 
 @dataclass(frozen=True)
@@ -72,20 +58,9 @@ class SentenceAttention:
         return [Token(BOS, None), *self.tgt_tokens[:-1]]
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """One side of a pair."""
-
-    ids: Sequence[int]
-    """Without BOS and EOS."""
-    tokens: Sequence[Token]
-    """The tokens of the ids, and of the EOS after them."""
-    text: str
-
-
 @torch.inference_mode()
 def sentence_attention(
-    translator: Translator,
+    translator: ModelTranslator,
     sources: Sequence[str],
     targets: Sequence[str] | None = None,
     *,
@@ -115,7 +90,7 @@ def sentence_attention(
 
 @torch.inference_mode()
 def found_attention(
-    translator: Translator, source: str, translations: Sequence[Translation]
+    translator: ModelTranslator, source: str, translations: Sequence[Translation]
 ) -> list[SentenceAttention]:
     """Record what a model attends to in translations of a sentence that it has found itself.
 
@@ -127,7 +102,7 @@ def found_attention(
     return _recorded(translator, [_found(translator, source, each, 1) for each in translations])
 
 
-def _plain_model(translator: Translator) -> Transformer:
+def _plain_model(translator: ModelTranslator) -> Transformer:
     model = translator.plain_model
     if not isinstance(model, Transformer):
         raise TypeError("attention is recorded for a single model in float32, not for an ensemble")
@@ -135,7 +110,7 @@ def _plain_model(translator: Translator) -> Transformer:
 
 
 def _recorded(
-    translator: Translator, pairs: Sequence[tuple[Labelled, Labelled]], first_line: int = 1
+    translator: ModelTranslator, pairs: Sequence[tuple[Labelled, Labelled]], first_line: int = 1
 ) -> list[SentenceAttention]:
     model = _plain_model(translator)
     return [
@@ -218,54 +193,9 @@ def _masked(batch: Batch, visible: Tensor) -> Batch:
     return replace(batch.repeated(len(visible)), src_mask=visible[:, None, None, :])
 
 
-def label_written(tokenizer: Tokenizer, ids: Sequence[int], copies: Sequence[str]) -> Labelled:
-    """Label the tokens that a model wrote with the text that each adds to the translation.
-
-    Args:
-        tokenizer: The tokenizer of the target language.
-        ids: Without BOS and EOS.
-        copies: The text of each UNK, as in `Tokenizer.decode`.
-    """
-    tokens = []
-    text = ""
-    for number, entry in enumerate(tokenizer.tokens(ids), start=1):
-        before, text = text, tokenizer.decode(ids[:number], copies)
-        # The bytes of a character are decoded to the replacement character until the last one is present.
-        added = text[_common_length(before.rstrip("\ufffd"), text) :].strip()
-        # A part of a character has no text of its own, and a space has none at all.
-        label = added if added and "\ufffd" not in added else entry
-        tokens.append(Token(label, len(text.split()) - 1 if added else None, ids[number - 1] == UNK_ID))
-    return Labelled(ids, [*tokens, Token(EOS, None)], text)
-
-
-def label_read(reader: SourceReader, text: str) -> Labelled:
-    """Label the tokens that a model reads with the part of the text that each represents."""
-    read = reader.read_with_parts(text)
-    ids = [token.id for token, _ in read]
-    # Concatenated, the parts are the text without its spaces.
-    word_of_character = [number for number, word in enumerate(text.split()) for _ in word]
-    place = 0
-    tokens: list[Token] = []
-    for (token, part), entry in zip(read, reader.tokenizer.tokens(ids), strict=True):
-        if part:
-            word: int | None = word_of_character[place]
-        else:
-            # A space is not part of a word; any other token without text is a further byte of a character.
-            word = tokens[-1].word if tokens and entry.strip(SPACE_MARK + SPACE_BYTE) else None
-        tokens.append(Token(part or entry, word, token.id == UNK_ID))
-        place += len("".join(part.split()))
-    return Labelled(ids, [*tokens, Token(EOS, None)], normalise_spacing(text))
-
-
-def _common_length(one: str, other: str) -> int:
-    """The length of the common prefix, in characters."""
-    for place, (a, b) in enumerate(zip(one, other, strict=False)):
-        if a != b:
-            return place
-    return min(len(one), len(other))
-
-
-def _found(translator: Translator, source: str, best: Translation, line: int) -> tuple[Labelled, Labelled]:
+def _found(
+    translator: ModelTranslator, source: str, best: Translation, line: int
+) -> tuple[Labelled, Labelled]:
     reader, tgt_tokenizer = translator.reader, translator.tgt_tokenizer
     if not best.parts:
         return label_read(reader, ""), label_written(tgt_tokenizer, [], [])
@@ -289,7 +219,7 @@ def _in_parts(line: int) -> LinesError:
 
 
 def refuse_unrecordable(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str] | None, *, first_line: int
+    translator: ModelTranslator, sources: Sequence[str], targets: Sequence[str] | None, *, first_line: int
 ) -> None:
     """Check that sentences, and their translations if given, are short enough for `sentence_attention`."""
     if targets is not None:
@@ -300,7 +230,7 @@ def refuse_unrecordable(
             raise _in_parts(segment.line)
 
 
-def is_recordable(translator: Translator, source: str, target: str) -> bool:
+def is_recordable(translator: ModelTranslator, source: str, target: str) -> bool:
     """Whether a sentence and its translation are short enough for `sentence_attention`."""
     try:
         _forced(translator, [source], [target])
@@ -310,7 +240,7 @@ def is_recordable(translator: Translator, source: str, target: str) -> bool:
 
 
 def _forced(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str], first_line: int = 1
+    translator: ModelTranslator, sources: Sequence[str], targets: Sequence[str], first_line: int = 1
 ) -> list[tuple[Labelled, Labelled]]:
     """Read given translations like sources, so that a copied word is a single UNK on both sides."""
     pairs = [

@@ -1,70 +1,102 @@
-"""Engines, which find translations of token ids: one interface for all of them."""
+"""Engines, which find translations of token ids: one interface for all of them, without torch."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-import torch
-
-from mt.search.beam import beam_search
-from mt.search.greedy import greedy_search
+from mt.display import counted
+from mt.errors import LinesError, Remedy
 from mt.search.hypothesis import Hypothesis
-from mt.search.model import EncoderDecoder
-from mt.search.request import SearchRequest
-from mt.search.sampling import sample
-from mt.search.strategy import Beam, Sampling, Strategy
-from mt.threads import num_at_once
+from mt.search.strategy import NO_CONSTRAINTS, Constraints, Strategy
+
+if TYPE_CHECKING:
+    from mt.device import SearchPrecision
+
+EngineName = Literal["torch", "ctranslate2"]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence to translate."""
+
+    line: int
+    """The number of its line, for messages."""
+    number: int
+    """Together with the seed it determines what is sampled."""
+    ids: Sequence[int]
+    """Its tokens, without EOS."""
+    limit: int
+    """The most tokens in its translation, including EOS, with room for its constraints."""
+    prefix: Sequence[int] = ()
+    """The ids that its translation begins with, overriding the other rules."""
+    prefix_copies: Sequence[int] = ()
+    """The source position that each token of the prefix copies, or -1."""
+
+
+def too_large(sentence: Sentence) -> LinesError:
+    """The error of a sentence that does not fit into memory, even alone."""
+    reason = (
+        f"line {sentence.line} has a sentence of {counted(len(sentence.ids), 'token')} that does not "
+        "fit into memory. Shorter sentences may fit."
+    )
+    return LinesError({sentence.line: reason}, Remedy.COMPUTE_ON_CPU)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How all sentences of a search are translated."""
+
+    strategy: Strategy = None
+    constraints: Constraints = NO_CONSTRAINTS
+    keep_unk: bool = False
+    """Whether UNK may be written anywhere."""
+    copies_words: bool = False
+    """Whether an UNK of the source may be copied, as UNK."""
+    with_scores: bool = True
+    """Whether greedy search and sampling compute scores, which are NaN otherwise."""
 
 
 class Engine(Protocol):
-    """Searches for translations of a batch of sentences."""
+    """Searches for translations of sentences."""
 
-    @property
-    def device(self) -> torch.device:
-        """The device on which the tensors of a request must be."""
+    name: EngineName
+    why: str
+    """Why this engine was chosen, in a few words."""
+    precision: "SearchPrecision"
+    device: str
+    """``cpu``, ``cuda`` or ``mps``."""
+    batch_sentences: int
+    """How many sentences that wait are best translated at once."""
 
-    @property
-    def num_at_once(self) -> int:
-        """How many batches should be searched at the same time, in different threads."""
+    def why_not(self, rules: Rules, sentence: Sentence) -> str | None:
+        """What this engine cannot do of what is asked, in a few words; None if it can do all of it."""
 
     def search(
-        self, request: SearchRequest, strategy: Strategy, numbers: Sequence[int]
+        self,
+        sentences: Sequence[Sentence],
+        rules: Rules,
+        *,
+        check: Callable[[], None] = lambda: None,
+        after: Callable[[Sequence[int]], None] = lambda indices: None,
     ) -> list[list[Hypothesis]]:
         """Find the translations of each sentence, the best first; one each unless the strategy is a beam.
 
-        Only our own engine calls ``request.before_each_step``: the others cannot be stopped within a batch.
-
         Args:
-            request: The batch and its rules.
-            strategy: The decoding strategy.
-            numbers: The number of each sentence, which together with the seed determines what is sampled.
+            sentences: The sentences, in any order and number.
+            rules: How to translate them.
+            check: Called before each batch and, by torch, before each step, in any thread; may raise to stop.
+            after: Called with the indices of the sentences of each batch that is done.
 
         Raises:
-            ConfigError: If this engine does not support what is requested.
-            NotFiniteError: If the logits of a sentence are NaN or infinite.
+            LinesError: If a sentence does not fit into memory, or its logits are NaN or infinite.
         """
 
 
-class OwnEngine:
-    """The searches of `mt.search` over a model of ours, or an ensemble."""
+@runtime_checkable
+class Aligner(Protocol):
+    """An engine that also says what translations attend to."""
 
-    def __init__(self, model: EncoderDecoder[Any], device: torch.device) -> None:
-        """``model`` must be on ``device``."""
-        self.model = model
-        self.device = device
-
-    @property
-    def num_at_once(self) -> int:
-        """The result of `mt.threads.num_at_once`."""
-        return num_at_once(self.device)
-
-    def search(
-        self, request: SearchRequest, strategy: Strategy, numbers: Sequence[int]
-    ) -> list[list[Hypothesis]]:
-        """Search as in `Engine`; everything is supported."""
-        match strategy:
-            case None:
-                return [[found] for found in greedy_search(self.model, request)]
-            case Beam():
-                return beam_search(self.model, request, strategy)
-            case Sampling():
-                return [[found] for found in sample(self.model, request, strategy, numbers)]
+    def attention(
+        self, source: Sequence[int], targets: Sequence[Sequence[int]]
+    ) -> list[Sequence[Sequence[float]]]:
+        """How much each token of each target attends to each token of the source."""

@@ -30,7 +30,7 @@ class ScoredPair:
 
     @property
     def log_prob(self) -> float:
-        """The sum of ``log_probs``, which is the score of the same hypothesis in search."""
+        """The sum of ``log_probs``; search gives a little more, without the tokens that it may not write."""
         return math.fsum(self.log_probs)
 
 
@@ -47,8 +47,8 @@ def label_log_probs(model: TeacherForced, batch: Batch) -> Tensor:
         batch: B sources, each with a translation of up to T labels, including EOS.
 
     Returns:
-        ``(B, T)`` natural logarithms over the whole vocabulary, meaningless where a label is PAD. The sum of
-        a row is the score that search gives to the same hypothesis.
+        ``(B, T)`` natural logarithms over the whole vocabulary, meaningless where a label is PAD. Search
+        shares the probability of tokens that it may not write among the others.
     """
     logits = model.forward(batch.src_ids, batch.src_mask, batch.tgt_ids, batch.tgt_mask).float()
     # A log-softmax would need more memory, and only one of its V values would be used.

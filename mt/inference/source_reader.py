@@ -74,7 +74,10 @@ class SourceReader:
         """
         num_words = 0
         unknown: list[str] = []
-        for text in texts:
+        for text, ids in zip(texts, self.tokenizer.encode_batch(texts), strict=True):
+            if UNK_ID not in ids and not _has_unsegmented(text):
+                num_words += sum(any(map(str.isalnum, chunk)) for chunk in text.split())
+                continue
             kinds, parts = self._parts(text)
             for found in _WORD.finditer(kinds):
                 num_words += 1

@@ -2,21 +2,13 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from itertools import chain
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
-import torch
-
-from mt import distributed, processes
-from mt.data.batches.batch import pad
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import SearchPrecision, overflow_remedy, split_on_out_of_memory
 from mt.display import counted
-from mt.errors import ConfigError, LinesError, OverflowedLinesError, Remedy
-from mt.inference.engines import Engine
-from mt.inference.grouping import group_by_length
+from mt.errors import ConfigError
+from mt.inference.engines import Engine, Rules, Sentence
 from mt.inference.segments import (
     Segment,
     Translation,
@@ -27,21 +19,14 @@ from mt.inference.segments import (
     refuse_split_lines,
 )
 from mt.inference.source_reader import SourceReader
-from mt.search.hypothesis import Hypothesis, NotFiniteError, cut_all, length_limit, normalised_score
-from mt.search.request import NO_CONSTRAINTS, Constraints, SearchRequest
-from mt.search.strategy import Beam, Strategy
-from mt.special_tokens import EOS_ID, UNK_ID
-from mt.threads import Check, map_at_once
-from mt.transformer.packed_transformer import LENGTHENED_TO
+from mt.search.hypothesis import Hypothesis, cut_all, length_limit, normalised_score
+from mt.search.strategy import NO_CONSTRAINTS, Beam, Constraints, Strategy
+
+if TYPE_CHECKING:
+    from mt.device import SearchPrecision
+
 
 LOG = logging.getLogger(__name__)
-
-_BATCH_TOKENS, _BEAM_TOKENS = 8192, 16_384
-"""Source positions in a batch, including padding, so that long sentences need no more memory; with a beam,
-those of a sentence count once for each of its hypotheses. A batch has more of them if a single sentence has,
-and up to an eighth more if lengths are padded (`group_by_length`)."""
-_TIMES_ON_CUDA = 4
-"""How many times as many they are on CUDA, where more sentences hardly lengthen a step."""
 
 
 class SearchOptions(TypedDict, total=False):
@@ -68,11 +53,10 @@ class TextSearch:
         tgt_tokenizer: Tokenizer,
         *,
         max_length: int,
-        batch_sentences: int,
         target_ratio: float = 1.0,
         copies_words: bool = False,
         dictionary: Mapping[str, str] | None = None,
-        precision: SearchPrecision = "float32",
+        load_torch: Callable[[], Engine] | None = None,
     ) -> None:
         """Combine an engine with the tokenizers of its model.
 
@@ -81,23 +65,37 @@ class TextSearch:
             src_tokenizer: The tokenizer of the source language.
             tgt_tokenizer: The tokenizer of the target language.
             max_length: The most tokens that the model reads or writes, including EOS.
-            batch_sentences: The maximum number of sentences to translate at once.
             target_ratio: Target tokens per source token in the training data, for `length_limit`.
-            copies_words: Whether model and engine can copy unknown words.
+            copies_words: Whether the model has learnt to copy unknown words.
             dictionary: Source words, with the translations to use for them, if words can be copied.
-            precision: What the engine computes in.
+            load_torch: Loads the engine for what ``engine`` cannot do; None if that is an error.
         """
         self.engine = engine
         self.max_length = max_length
         self.copies_words = copies_words
-        self.precision = precision
-        self._pads_lengths = precision != "float32" and engine.device.type == "cpu"
         self.src_tokenizer = src_tokenizer
         self.tgt_tokenizer = tgt_tokenizer
         self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=copies_words)
         self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
-        self.batch_sentences = batch_sentences
         self._target_ratio = target_ratio
+        self._load_torch = load_torch
+        self._torch: Engine | None = None
+        if dictionary and not copies_words:
+            raise ConfigError(
+                "a dictionary needs a model that copies unknown words: one with tokenizer.kind: word that "
+                "was trained with training.guided_alignment above 0."
+            )
+
+    @property
+    def precision(self) -> "SearchPrecision":
+        """What the engine computes in."""
+        return self.engine.precision
+
+    @property
+    def described(self) -> str:
+        """Which engine translates, in what, and why."""
+        engine = self.engine
+        return f"engine: {engine.name}, {engine.precision} on {engine.device}, because {engine.why}"
 
     def translate(self, texts: Sequence[str], **options: Unpack[SearchOptions]) -> list[str]:
         """Translate lines and return the best translation of each, in order; that of an empty line is empty.
@@ -138,8 +136,8 @@ class TextSearch:
             with_scores: Whether greedy search and sampling compute scores, which are NaN otherwise.
             first_line: The number of the first line, for messages and for the seed of sampling.
             advance: Called with the number of lines finished since the last call.
-            before_each_step: Called before each batch of sentences and, unless CTranslate2 searches, before
-                each step of its search, in any thread; may raise to stop.
+            before_each_step: Called before each batch of sentences and, if torch searches, before each step
+                of its search, in any thread; may raise to stop.
 
         Raises:
             LinesError: If a sentence is too long and ``refuse_long``, or does not fit into memory; if its
@@ -214,59 +212,58 @@ class TextSearch:
     ) -> list[list[Hypothesis]]:
         """Find the hypotheses of each segment, in order, the best first.
 
-        Segments of similar length are searched together; several processes share the batches, and each
-        searches some of them at once. ``most`` is the most tokens in a translation, including EOS; the other
-        arguments and the errors are those of `n_best`.
+        ``most`` is the most tokens in a translation, including EOS; the other arguments and the errors are
+        those of `n_best`.
         """
         if constraints.prefixes:
-            # They would be those of the places in a batch, not of the lines.
+            # They would be those of the sentences of a batch, not of the lines.
             raise ValueError("the prefixes of lines are text, in the argument prefixes, not in constraints")
-        # Several processes make the same batches, whatever their number of threads.
-        num_at_once = 1 if processes.are_several() else self.engine.num_at_once
-        batches = self._batches(segments, strategy.size if isinstance(strategy, Beam) else 1, num_at_once)
+        rules = Rules(strategy, constraints, keep_unk, self.copies_words, with_scores)
+        sentences = [
+            self._sentence(segment, constraints, self.max_length if most is None else most)
+            for segment in segments
+        ]
         found: dict[int, list[Hypothesis]] = {}
+        for engine, indices in self._shares(sentences, rules):
+            share = [segments[index] for index in indices]
+            hypotheses = engine.search(
+                [sentences[index] for index in indices],
+                rules,
+                check=before_each_step,
+                after=partial(_call_with, after_each_batch, share),
+            )
+            found |= zip(indices, hypotheses, strict=True)
+        return [found[index] for index in range(len(segments))]
 
-        @torch.inference_mode()
-        def search_batch(batch: list[Segment], check: Check) -> list[list[Hypothesis]]:
-            request = self._request(batch, keep_unk, constraints, self.max_length if most is None else most)
-            request = replace(request, with_scores=with_scores, before_each_step=check)
+    def _shares(self, sentences: Sequence[Sentence], rules: Rules) -> list[tuple[Engine, list[int]]]:
+        """The engines that translate these sentences, each with the indices of its own."""
+        reasons = [self.engine.why_not(rules, sentence) for sentence in sentences]
+        own = [index for index, reason in enumerate(reasons) if reason is None]
+        others = [index for index, reason in enumerate(reasons) if reason is not None]
+        shares = [(self.engine, own)] if own else []
+        if others:
+            if self._load_torch is None:
+                raise ConfigError(f"{self.engine.name} cannot do this: {reasons[others[0]]}.")
+            if self._torch is None:
+                LOG.debug("torch is loaded: %s", reasons[others[0]])
+                self._torch = self._load_torch()
+            shares.append((self._torch, others))
+        return shares
+
+    def _sentence(self, segment: Segment, constraints: Constraints, most: int) -> Sentence:
+        """What the engine gets of a segment; its translation has at most ``most`` tokens, including EOS."""
+        limit = length_limit(len(segment.tokens) + 1, self.max_length, target_ratio=self._target_ratio)
+        # Room for the tokens that must be written, and for EOS after them.
+        least = max(constraints.min_length, len(segment.prefix))
+        limit = min(max(limit, least + 1) if least else limit, most)
+        return Sentence(
+            segment.line,
             # Segments of one line, and neighbouring lines, get numbers that are far apart.
-            numbers = [segment.line + segment.number * 1_000_000_007 for segment in batch]
-            try:
-                return self.engine.search(request, strategy, numbers)
-            except NotFiniteError as error:
-                raise self._overflow([batch[place] for place in error.sentences]) from error
-
-        def search_places(places: list[int], check: Check) -> list[list[Hypothesis]]:
-            batch = [segments[place] for place in places]
-            search = partial(search_batch, check=check)
-            return list(chain.from_iterable(split_on_out_of_memory(search, batch, _halves)))
-
-        def count(places: list[int]) -> None:
-            # By then, the other processes have about finished their batches of about the same lengths.
-            size = processes.size()
-            first = batches.index(places) // size * size
-            after_each_batch([segments[place] for batch in batches[first : first + size] for place in batch])
-
-        def search_share(share: Sequence[list[int]]) -> list[list[list[Hypothesis]]]:
-            return map_at_once(search_places, share, num_at_once, check=before_each_step, after=count)
-
-        for places, hypotheses in zip(batches, distributed.deal(batches, search_share), strict=True):
-            found |= zip(places, hypotheses, strict=True)
-        return [found[place] for place in range(len(segments))]
-
-    def _batches(self, segments: Sequence[Segment], beam_size: int, num_at_once: int) -> list[list[int]]:
-        """The indices of the segments of each batch, as in `group_by_length`."""
-        on_cuda = self.engine.device.type == "cuda"
-        most_positions = min(_BATCH_TOKENS, _BEAM_TOKENS // beam_size)
-        return group_by_length(
-            [len(segment.tokens) + 1 for segment in segments],
-            most_sentences=self.batch_sentences,
-            most_positions=most_positions * _TIMES_ON_CUDA if on_cuda else most_positions,
-            # The positions that the model adds only count on a CPU.
-            multiple_of=LENGTHENED_TO if self._pads_lengths else 1,
-            beam_size=beam_size,
-            num_at_once=num_at_once,
+            segment.line + segment.number * 1_000_000_007,
+            [token.id for token in segment.tokens],
+            limit,
+            [token.id for token in segment.prefix],
+            segment.prefix_copies() if segment.prefix else (),
         )
 
     def as_lines(
@@ -313,55 +310,14 @@ class TextSearch:
             )
         return self.max_length if max_length is None else min(self.max_length, max_length + 1)
 
-    def _overflow(self, segments: Sequence[Segment]) -> OverflowedLinesError:
-        reasons = {
-            segment.line: f"line {segment.line} has a sentence for which the model's logits in "
-            f"{self.precision} are NaN or infinite."
-            for segment in segments
-        }
-        return OverflowedLinesError(reasons, overflow_remedy(self.precision))
 
-    def _request(
-        self, segments: Sequence[Segment], keep_unk: bool, constraints: Constraints, most: int
-    ) -> SearchRequest:
-        """The search request; a translation has at most ``most`` tokens, including EOS."""
-        src_ids = pad([[token.id for token in segment.tokens] for segment in segments], last=EOS_ID)
-        limits = [
-            length_limit(len(segment.tokens) + 1, self.max_length, target_ratio=self._target_ratio)
-            for segment in segments
-        ]
-        if any(segment.prefix for segment in segments):
-            prefixes = [[token.id for token in segment.prefix] for segment in segments]
-            constraints = replace(constraints, prefixes=prefixes)
-        if constraints != NO_CONSTRAINTS:
-            # Room for the tokens that must be written, and for EOS after them.
-            least = [max(constraints.min_length, len(segment.prefix)) + 1 for segment in segments]
-            limits = [*map(max, limits, least)]
-        limits = [min(limit, most) for limit in limits]
-        src_ids = src_ids.to(self.engine.device)
-        copyable = src_ids == UNK_ID if self.copies_words else None
-        prefix_copies = [segment.prefix_copies() for segment in segments]
-        return SearchRequest(src_ids, limits, keep_unk, copyable, prefix_copies, constraints)
+def _call_with(
+    after: Callable[[Sequence[Segment]], None], segments: Sequence[Segment], indices: Sequence[int]
+) -> None:
+    after([segments[index] for index in indices])
 
 
 def _ranking_score(hypothesis: Hypothesis, strategy: Strategy) -> float:
     if not isinstance(strategy, Beam):
         return hypothesis.score
     return normalised_score(hypothesis, strategy.length_penalty, strategy.length_normalization)
-
-
-def _halves(segments: list[Segment]) -> tuple[list[Segment], list[Segment]]:
-    """Split a batch that does not fit into memory, which does not change the translations."""
-    if len(segments) == 1:
-        [segment] = segments
-        reason = (
-            f"line {segment.line} has a sentence of {counted(len(segment.tokens), 'token')} that does not "
-            "fit into memory. Shorter sentences may fit."
-        )
-        raise LinesError({segment.line: reason}, Remedy.COMPUTE_ON_CPU)
-    LOG.warning(
-        "out of memory: a batch of %d sentences was split in two. Lower validation.batch_sentences.",
-        len(segments),
-    )
-    middle = len(segments) // 2
-    return segments[:middle], segments[middle:]

@@ -1,33 +1,30 @@
-"""Translates and scores text with the model of a run, or an ensemble of several."""
+"""Translates and scores text with a trained model: the Python API, without torch where the engine is."""
 
-import math
-from collections.abc import Mapping, Sequence
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Literal, get_args
 
-import torch
-
-from mt.config.config import Config
-from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import (
-    PrecisionName,
-    SearchPrecision,
-    choose_device,
-    choose_search_precision,
-    keep_freed_memory,
-    overflow_remedy,
-)
-from mt.errors import ConfigError, LinesError, OverflowedLinesError
-from mt.inference.engines import OwnEngine
-from mt.inference.loaded_model import LoadedModel, load_ensemble, refuse_overflow
-from mt.inference.score import ScoredPair, score_targets
-from mt.inference.source_reader import SourceReader
+from mt import processes
+from mt.errors import ConfigError, DeviceError
+from mt.inference.engines import Aligner, Engine
+from mt.inference.exported_folder import ExportedFolder
+from mt.inference.labels import aligned_words, label_read, label_written
+from mt.inference.segments import Translation, copied_words
 from mt.inference.text_search import TextSearch
 from mt.run_directory import RunDirectory, as_run
-from mt.search.ensemble import EnsembleModel, Member
-from mt.special_tokens import EOS_ID, UNK_ID
-from mt.transformer.packed_transformer import PackedTransformer
-from mt.transformer.transformer import Transformer
+
+if TYPE_CHECKING:
+    import torch
+
+    from mt.device import PrecisionName
+    from mt.inference.model_translator import ModelTranslator
+    from mt.inference.score import ScoredPair
+
+LOG = logging.getLogger(__name__)
+
+EngineChoice = Literal["auto", "torch", "ctranslate2"]
 
 
 class Translator(TextSearch):
@@ -39,54 +36,32 @@ class Translator(TextSearch):
 
     def __init__(
         self,
-        config: Config,
-        model: Transformer,
-        src_tokenizer: Tokenizer,
-        tgt_tokenizer: Tokenizer,
+        engine: Engine,
+        folder: ExportedFolder,
+        *,
         dictionary: Mapping[str, str] | None = None,
-        others: Sequence[LoadedModel] = (),
-        target_ratio: float = 1.0,
-        precision: SearchPrecision = "float32",
+        load_model: "Callable[[], ModelTranslator] | None" = None,
     ) -> None:
-        """Pack the current weights of a model, and combine it with its tokenizers.
+        """Translate with an engine over a converted model.
 
         Args:
-            config: The config that the model was built from.
-            model: The model. Its weights must not change while this translator is in use.
-            src_tokenizer: The tokenizer of the source language.
-            tgt_tokenizer: The tokenizer of the target language.
+            engine: The engine that searches.
+            folder: The folder that it has loaded.
             dictionary: Source words, with the translations to use for them.
-            others: The other models of an ensemble, with the same vocabularies.
-            target_ratio: Target tokens per source token in the training data, for `length_limit`.
-            precision: What to compute in, and to pack the weights in.
+            load_model: Loads the model into torch, for what the engine cannot do; None if it is all there is.
         """
-        self.config = config
-        configs = [config, *(other.config for other in others)]
-        # For attention, which is recorded in evaluation mode.
-        self.plain_model = model if precision == "float32" and not others else None
-        plain = [model, *(other.model for other in others)]
-        widths = [each.output.in_features for each in plain]
-        self._models = [PackedTransformer(each, precision) for each in plain]
-        self.model: Member = EnsembleModel(self._models, widths) if others else self._models[0]
-        # An ensemble can only do what all of its models can.
         super().__init__(
-            OwnEngine(self.model, model.output.weight.device),
-            src_tokenizer,
-            tgt_tokenizer,
-            max_length=min(each.data.max_length for each in configs),
-            batch_sentences=config.validation.batch_sentences,
-            target_ratio=target_ratio,
-            copies_words=all(each.copies_words for each in configs),
+            engine,
+            *folder.tokenizers(),
+            max_length=folder.record.max_length,
+            target_ratio=folder.record.target_ratio,
+            copies_words=folder.record.copies_words,
             dictionary=dictionary,
-            precision=precision,
+            load_torch=None if load_model is None else lambda: self._model().engine,
         )
-        # For translations to score: read like sources, so that a copied word is one UNK on both sides.
-        self.tgt_reader = SourceReader(tgt_tokenizer, {}, copies=self.copies_words)
-        if dictionary and not self.copies_words:
-            raise ConfigError(
-                "a dictionary needs a model that copies unknown words: one with tokenizer.kind: word that "
-                "was trained with training.guided_alignment above 0."
-            )
+        self.src, self.tgt, self.checkpoint = folder.record.src, folder.record.tgt, folder.record.checkpoint
+        self._load_model = load_model
+        self._loaded_model: ModelTranslator | None = None
 
     @classmethod
     def from_run(
@@ -94,11 +69,12 @@ class Translator(TextSearch):
         run: str | Path | RunDirectory,
         *,
         checkpoint: str = "best",
-        device: str | torch.device = "auto",
+        device: "str | torch.device" = "auto",
         dictionary: Mapping[str, str] | None = None,
         others: Sequence[str | Path | RunDirectory] = (),
-        precision: PrecisionName = "float32",
-    ) -> Self:
+        precision: "PrecisionName" = "auto",
+        engine: EngineChoice = "auto",
+    ) -> "Translator":
         """Load a run's model from the named checkpoint, never from another one.
 
         Args:
@@ -108,56 +84,90 @@ class Translator(TextSearch):
             dictionary: Source words, with the translations to use for them.
             others: Runs with the same languages and vocabularies, to translate as an ensemble
                 (`mt.search.ensemble`).
-            precision: What to compute in; ``auto`` selects bf16 where that is faster than float32.
+            precision: What to compute in; ``auto`` is what is fast and was found good enough: on a CPU int8
+                or float32 by CTranslate2, or bf16 or float32 by torch; on a GPU 16 bits.
+            engine: What searches: ``ctranslate2``, for which the checkpoint is converted at its first use,
+                ``torch``, or ``auto`` for CTranslate2 where it can do what is asked. ``translator.engine``
+                says which it is, and why.
 
         Raises:
             RunError: If there is no such run, or another run has different languages or
                 vocabularies.
             CheckpointError: If that checkpoint is missing or damaged.
             DeviceError: If this machine has no such device, or the device does not support that precision.
-            ConfigError: If there is a dictionary, but a model has not learnt to copy words.
+            ConfigError: If there is a dictionary, but a model has not learnt to copy words, or if the engine
+                cannot do what is asked.
             DataError: If two entries of the dictionary contradict each other.
         """
-        device = choose_device(device)
-        keep_freed_memory()
-        first, *rest = load_ensemble([as_run(each) for each in (run, *others)], checkpoint)
-        return cls.from_loaded(first, device=device, dictionary=dictionary, others=rest, precision=precision)
+        if engine not in get_args(EngineChoice):
+            raise ValueError(f"engine must be auto, torch or ctranslate2, not {engine!r}")
+        run = as_run(run)
 
-    @classmethod
-    def from_loaded(
-        cls,
-        loaded: LoadedModel,
-        *,
-        device: torch.device,
-        dictionary: Mapping[str, str] | None = None,
-        others: Sequence[LoadedModel] = (),
-        precision: PrecisionName = "float32",
-    ) -> Self:
-        """Translate with a loaded model, and with ``others`` that have the same vocabularies.
+        def load_model(why: str = "the other engine cannot do all of it") -> "ModelTranslator":
+            # The one import of torch in the modules that translate.
+            from mt.inference.model_translator import ModelTranslator
 
-        Raises:
-            CheckpointError: If the logits of a model are not finite in that precision.
-            ConfigError: If there is a dictionary, but a model has not learnt to copy words.
-            DeviceError: If the device does not support that precision.
+            return ModelTranslator.from_run(
+                run,
+                checkpoint=checkpoint,
+                device=device,
+                dictionary=dictionary,
+                others=others,
+                precision=precision,
+                why=why,
+            )
+
+        if engine == "torch":
+            return load_model("it was asked for")
+        if others:
+            why = "an ensemble translates"
+        elif processes.are_several():
+            why = "several processes share the work"
+        elif engine == "auto" and os.environ.get("MT_ENGINE") == "torch":
+            why = "MT_ENGINE is torch"
+        else:
+            try:
+                from mt.inference.engine.choice import load_engine
+            except ImportError as error:
+                why = f"{error.name} is not installed"
+            else:
+                found = load_engine(run, checkpoint, str(device), precision)
+                if not isinstance(found, str):
+                    return cls(
+                        *found,
+                        dictionary=dictionary,
+                        load_model=load_model if engine == "auto" else None,
+                    )
+                why = found
+        if engine == "ctranslate2":
+            raise ConfigError(f"CTranslate2 cannot translate with {run.path}: {why}. Leave the engine to mt.")
+        return load_model(why)
+
+    def align(self, source: str, translations: Sequence[Translation]) -> list[list[tuple[int, int]] | None]:
+        """Align the words of a text with those of translations that this translator has found.
+
+        Returns:
+            The result of `aligned_words` for each translation; None for all of a text that was translated in
+            parts.
         """
-        chosen = choose_search_precision(precision, device)
-        keep_freed_memory()
-        for each in (loaded, *others):
-            each.model.eval().to(device)
-        tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
-        made = cls(loaded.config, loaded.model, *tokenizers, dictionary, others, loaded.target_ratio, chosen)
-        for each, model in zip((loaded, *others), made._models, strict=True):
-            refuse_overflow(model, each.checkpoint.folder, device, chosen)
-        return made
+        assert isinstance(self.engine, Aligner)
+        if any(len(each.parts) > 1 for each in translations):
+            return [None] * len(translations)
+        read = label_read(self.reader, source)
+        written = [
+            label_written(self.tgt_tokenizer, hypothesis.ids, copied_words(segment, hypothesis))
+            for each in translations
+            for segment, hypothesis in each.parts
+        ]
+        if not written:
+            return [[] for _ in translations]
+        weights = self.engine.attention(read.ids, [each.ids for each in written])
+        return [
+            aligned_words(read.tokens, each.tokens, rows) for each, rows in zip(written, weights, strict=True)
+        ]
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the model."""
-        return self.engine.device
-
-    @torch.inference_mode()
-    def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> list[ScoredPair]:
-        """Compute how probable the model finds given translations.
+    def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> "list[ScoredPair]":
+        """Compute how probable the model finds given translations, by torch.
 
         Args:
             pairs: Sources, each with its translation.
@@ -167,51 +177,31 @@ class Translator(TextSearch):
             LinesError: If a side is too long for the model, a pair does not fit into memory, or a
                 log-probability is NaN or infinite.
         """
-        sources, targets = (
-            [[token.id for token in tokens] for tokens in reader.read_batch(texts)]
-            for reader, texts in (
-                (self.reader, [source for source, _ in pairs]),
-                (self.tgt_reader, [target for _, target in pairs]),
-            )
-        )
-        for line, (source, target) in enumerate(zip(sources, targets, strict=True), first_line):
-            self.refuse_long(line, "source", len(source) + 1)
-            self.refuse_long(line, "translation", len(target) + 1)
-        log_probs = score_targets(
-            self.model,
-            sources,
-            targets,
-            device=self.device,
-            batch_tokens=self.config.training.batch_tokens,
-            vocab_size=self.tgt_tokenizer.size,
-            first_line=first_line,
-        )
-        for line, scores in enumerate(log_probs, first_line):
-            self._refuse_overflow(line, scores)
-        return [
-            ScoredPair(self.tgt_tokenizer.tokens([*ids, EOS_ID]), scores, ids.count(UNK_ID))
-            for ids, scores in zip(targets, log_probs, strict=True)
-        ]
+        return self._model().score(pairs, first_line=first_line)
 
-    def refuse_long(self, line: int, side: str, num_tokens: int) -> None:
-        """Refuse a source or translation that has more tokens than the model reads.
+    def _model(self) -> "ModelTranslator":
+        if self._load_model is None:
+            raise ConfigError(f"{self.engine.name} cannot do this alone: give the run, with any engine.")
+        self._loaded_model = self._loaded_model or self._load_model()
+        return self._loaded_model
 
-        Args:
-            line: The number of its line.
-            side: ``source`` or ``translation``.
-            num_tokens: Its tokens, including EOS.
 
-        Raises:
-            LinesError: If these are too many.
-        """
-        if num_tokens > self.max_length:
-            reason = (
-                f"line {line}: the {side} has {num_tokens} tokens, including EOS, but this model reads at "
-                f"most {self.max_length} (data.max_length when it was trained). Leave it out."
-            )
-            raise LinesError({line: reason})
+def load_exported(
+    path: Path,
+    *,
+    device: str = "cpu",
+    precision: "PrecisionName" = "auto",
+    dictionary: Mapping[str, str] | None = None,
+) -> Translator:
+    """Load a folder that `mt export --to ctranslate2` wrote, to translate with it."""
+    from mt.inference.engine.choice import open_engine
 
-    def _refuse_overflow(self, line: int, log_probs: Sequence[float]) -> None:
-        if not all(map(math.isfinite, log_probs)):
-            reason = f"line {line}: the model's log-probabilities in {self.precision} are NaN or infinite."
-            raise OverflowedLinesError({line: reason}, overflow_remedy(self.precision))
+    why = "it is an exported folder"
+    try:
+        opened = open_engine(path, device, precision, why=why)
+    except DeviceError as error:
+        if device != "auto":
+            raise
+        opened = open_engine(path, "cpu", precision, why=why)
+        LOG.warning("translating on the CPU: %s", error.message)
+    return Translator(*opened, dictionary=dictionary)

@@ -14,7 +14,7 @@ from mt.evaluation.test_set import (
     was_trained_with_another,
 )
 from mt.inference.loaded_model import LoadedModel
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 
 # About 25 tokens; beyond that, a map has more cells than can be distinguished on a phone.
@@ -46,7 +46,7 @@ class RankedSamples:
 
 
 def rank_samples(
-    run: RunDirectory, loaded: LoadedModel, translator: Translator, *, num_sentences: int
+    run: RunDirectory, loaded: LoadedModel, translator: ModelTranslator, *, num_sentences: int
 ) -> RankedSamples:
     """Rank translations of the validation split, found by greedy search.
 

@@ -99,6 +99,10 @@ class Service:
                 "src": run.src,
                 "tgt": run.tgt,
                 "checkpoint": run.checkpoint,
+                "engine": run.translator.engine.name,
+                "precision": run.translator.engine.precision,
+                "device": run.translator.engine.device,
+                "why": run.translator.engine.why,
                 "alignment": run.translator.can_align,
                 "waiting": run.translator.num_waiting,
             }

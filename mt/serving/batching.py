@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-import torch
-
 from mt.errors import LinesError
+from mt.inference.engines import Engine
 from mt.inference.segments import Translation
 from mt.inference.text_search import TextSearch
 from mt.search.strategy import Strategy
@@ -31,9 +30,6 @@ Align = Callable[[str, Sequence[Translation]], Sequence[Alignment | None]]
 """Aligns a text with each of its translations; None for a text that was translated in parts."""
 
 _MOST_RETRY_SECONDS = 60
-_SHORT_TEXT = 400
-"""Characters in at most a few sentences. If they arrive alone, their matrix products are too small to wake
-other threads up for. A longer text may have dozens of sentences, which are a batch."""
 _SHARE_OF_WAITING, _MOST_SECONDS_OF_WAITING = 0.1, 0.05
 """How long a batch may wait for clients that send another request, as a share of the last batch's time."""
 
@@ -105,12 +101,11 @@ class BatchedTranslator:
         self._translator = translator
         self._align = align
         self._max_waiting = max_waiting
-        self._width = translator.batch_sentences
+        self._width = translator.engine.batch_sentences
         self._jobs: deque[_Job] = deque()
         self._changed = threading.Condition()
         self._is_closed = False
         self._seconds_per_text = 0.0
-        self._num_threads = torch.get_num_threads()
         self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
 
     def __enter__(self) -> Self:
@@ -124,6 +119,11 @@ class BatchedTranslator:
             self._is_closed = True
             self._changed.notify()
         self._thread.join()
+
+    @property
+    def engine(self) -> Engine:
+        """What searches."""
+        return self._translator.engine
 
     @property
     def num_waiting(self) -> int:
@@ -234,11 +234,6 @@ class BatchedTranslator:
 
     def _translate(self, jobs: Sequence[_Job]) -> None:
         texts = [text for job in jobs for text in job.texts]
-        is_small = len(texts) == 1 and len(texts[0]) <= _SHORT_TEXT
-        num_threads = 1 if is_small else self._num_threads
-        # Setting the same number again would cost more than using one thread saves.
-        if num_threads != torch.get_num_threads():
-            torch.set_num_threads(num_threads)
 
         def stop_if_given_up() -> None:
             if all(job.answer.cancelled() for job in jobs):

@@ -142,6 +142,10 @@ def _schemas(limits: Limits, runs: Sequence[ServedRun]) -> Json:
                 "src": {"type": "string"},
                 "tgt": {"type": "string"},
                 "checkpoint": {"type": "string"},
+                "engine": {"type": "string", "description": "What translates: ctranslate2 or torch."},
+                "precision": {"type": "string"},
+                "device": {"type": "string"},
+                "why": {"type": "string", "description": "Why this engine was chosen."},
                 "alignment": {"type": "boolean", "description": "Whether it can align words."},
                 "waiting": {"type": "integer", "description": "Texts that are waiting to be translated."},
             }

@@ -86,7 +86,7 @@ def read_request(body: bytes, runs: Sequence[ServedRun], limits: Limits) -> Tran
     run = _choose_run(asked, runs)
     if aligned and not run.translator.can_align:
         raise DataError(
-            f"{run.name} has no alignment: only runs of mt that are served in float32 do. Leave it out."
+            f"{run.name} has no alignment: by torch, only runs that are served in float32 do. Leave it out."
         )
     return TranslateRequest(
         texts, run, SearchSettings(Beam(beam) if beam > 1 else None, num_best), aligned=aligned

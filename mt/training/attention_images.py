@@ -13,8 +13,9 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
 from mt.display import visible
-from mt.inference.attention import SentenceAttention, Token, sentence_attention
-from mt.inference.translator import Translator
+from mt.inference.attention import SentenceAttention, sentence_attention
+from mt.inference.labels import Token
+from mt.inference.model_translator import ModelTranslator
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 Pixels = npt.NDArray[np.uint8]
@@ -35,7 +36,7 @@ _SHADES = np.array(
 )
 
 
-def attention_images(translator: Translator, rows: Sequence[Mapping[str, Any]]) -> list[Pixels]:
+def attention_images(translator: ModelTranslator, rows: Sequence[Mapping[str, Any]]) -> list[Pixels]:
     """Draw the cross-attention over the first validation pairs of a suitable length.
 
     The reference is forced, so that rows and columns are the same in every validation.

@@ -1,9 +1,11 @@
 """Trains a run from its config to its end, or as far as it gets before an interruption."""
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 
@@ -19,7 +21,7 @@ from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
 from mt.device import Precision, choose_device, keep_freed_memory, multiplies_bf16_fast
 from mt.display import counted, show_only_errors
-from mt.errors import ConfigError, DeviceError, Interrupted, Remedy, RunError
+from mt.errors import ConfigError, DeviceError, Interrupted, MtError, Remedy, RunError
 from mt.evaluation.scores import SCORE_NAMES
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
@@ -133,6 +135,8 @@ def run_training(
                 _report_end(finished, counters, config.validation.metric, interruption)
                 if finished is None:
                     write_text_atomically(run.stopped_file, f"{interruption.reason}\n")
+        if finished is not None:
+            _prepare_engine(run, interruption)
         return Outcome(finished, counters, 0 if finished else interruption.exit_code)
 
 
@@ -357,6 +361,19 @@ def _report_model(model: Transformer, environment: dict[str, str | int]) -> None
     device = model.output.weight.device
     if environment["precision"] == "float32" and multiplies_bf16_fast(device):
         LOG.info("this %s is faster in bf16: for a new run, consider training.precision=auto", device.type)
+
+
+def _prepare_engine(run: RunDirectory, interruption: Interruption) -> None:
+    """Convert the best checkpoint for the fast engine, so that the first translation need not wait for it."""
+    if os.environ.get("MT_ENGINE") == "torch" or find_spec("ctranslate2") is None:
+        return
+    from mt.inference.engine.convert import convert
+
+    try:
+        with interruption.at_once():
+            convert(run, "best")
+    except (MtError, OSError, Interrupted) as error:
+        LOG.warning("the fast engine is left for the first translation: %s", error)
 
 
 def _report_end(finished: str | None, counters: Counters, metric: str, interruption: Interruption) -> None:

@@ -16,8 +16,9 @@ from mt.data.batches.sampler import ordered_batches
 from mt.data.prepare import Prepared
 from mt.display import progress_bar
 from mt.errors import Interrupted, OverflowedLinesError, Remedy, TrainingError
+from mt.inference.engine.places import remove_stale
 from mt.inference.loaded_model import tokenizer_checksums
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels, attention_images
 from mt.training.bad_batches import keep_bad_batch
@@ -92,7 +93,7 @@ class Session:
         The packed weights are in memory only here: not while the loss is computed, nor while training.
         """
         prepared = self.prepared
-        translator = Translator(
+        translator = ModelTranslator(
             self.config,
             model,
             prepared.src_tokenizer,
@@ -153,6 +154,7 @@ class Session:
                 best=is_best,
                 keep=self.config.checkpoint.keep,
             )
+        remove_stale(self.run)
         seconds = time.perf_counter() - started
         if self.progress is not None:
             self.progress.leave_out(seconds)

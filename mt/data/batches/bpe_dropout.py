@@ -1,11 +1,15 @@
 """BPE-dropout: each epoch segments a word differently (Provilkov et al. 2020, algorithm 1)."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from mt.data.batches.dataset import EncodedSentences, Ids
+from mt.data.tokenizers.subwords import begin_pieces
+from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import track
 
 # How many sentences are segmented at a time, so that intermediate arrays stay small.
@@ -26,6 +30,14 @@ class BpeDropout:
     All words are merged in parallel: in each round, every possible merge of a word is skipped with some
     probability, and the remaining one of lowest rank is applied. A word without any is finished.
     """
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, *, share: float, max_length: int) -> Self:
+        """Skip a share of the merges of this tokenizer; the arguments are those of the constructor."""
+        begin_words = partial(begin_pieces, tokenizer.library)
+        return cls(
+            tokenizer.merges(), begin_words, num_ids=tokenizer.size, share=share, max_length=max_length
+        )
 
     def __init__(
         self, merges: Sequence[Merge], begin_words: BeginWords, *, num_ids: int, share: float, max_length: int

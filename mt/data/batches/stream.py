@@ -305,10 +305,4 @@ def training_batches(
 
 
 def _bpe_dropout(tokenizer: Tokenizer, config: Config) -> BpeDropout:
-    return BpeDropout(
-        tokenizer.merges(),
-        tokenizer.begin_words,
-        num_ids=tokenizer.size,
-        share=config.training.bpe_dropout,
-        max_length=config.data.max_length,
-    )
+    return BpeDropout.of(tokenizer, share=config.training.bpe_dropout, max_length=config.data.max_length)

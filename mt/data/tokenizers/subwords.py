@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from mt.data.tokenizers.word_level import ESCAPE, normal_spacing
+from mt.data.tokenizers.word_level import ESCAPE, SPACE_MARK, normal_spacing
 from mt.display import waiting
 from mt.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 
@@ -16,9 +16,6 @@ from mt.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 # becomes the single token <s> or <0x0A>, in which symbols are next to letters.
 PIECES = Regex(r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^ \p{L}\p{M}\p{N}]+")
 
-SPACE_MARK = "▁"
-# The printable character that byte-level BPE has for the byte of the space.
-SPACE_BYTE = "Ġ"
 # If the text itself contains that mark, or the escape character, they are escaped.
 ESCAPED = {ESCAPE: ESCAPE + "a", SPACE_MARK: ESCAPE + "b"}
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))

@@ -8,16 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self
 
-import numpy as np
-import numpy.typing as npt
 import tokenizers
 from tokenizers import normalizers
 
 from mt.atomic_files import write_text_atomically
-from mt.config.data import TokenizerConfig
-from mt.data.tokenizers.subwords import begin_pieces, byte_level_bpe, character_level, metaspace_bpe
-from mt.data.tokenizers.word_level import PLACEHOLDER, count_words, word_level
-from mt.data.unicode_form import unicode_normalizer
+from mt.data.tokenizers.word_level import PLACEHOLDER
 from mt.errors import DataError
 from mt.regular_files import read_bytes
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
@@ -100,17 +95,14 @@ class Tokenizer:
         ids = model["vocab"]
         return [(ids[left], ids[right], ids[left + right]) for left, right in model["merges"]]
 
-    def begin_words(self, symbols: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Whether each base symbol ``(N,)`` of a BPE tokenizer begins a word, across which nothing is merged.
-
-        Args:
-            symbols: Ids that no merge produces, of whole sentences, one after another.
-        """
-        return begin_pieces(self._tokenizer, symbols)
+    @property
+    def library(self) -> tokenizers.Tokenizer:
+        """The tokenizer of the library."""
+        return self._tokenizer
 
     def normalise_unicode(self, form: Literal["NFC", "NFKC"]) -> None:
         """From now on normalise all text to this Unicode form first; `save` stores this."""
-        first = unicode_normalizer(form)
+        first = normalizers.NFC() if form == "NFC" else normalizers.NFKC()
         then = self._tokenizer.normalizer
         self._tokenizer.normalizer = normalizers.Sequence([first] if then is None else [first, then])
 
@@ -176,54 +168,6 @@ class Tokenizer:
         return [self._tokenizer.id_to_token(token_id) or UNK for token_id in ids]
 
 
-def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """Train a vocabulary of the most frequent words, subwords or characters; this is deterministic.
-
-    Args:
-        texts: Lines of the training split, of both languages for a shared vocabulary; they may be iterated
-            over twice.
-        config: The kind, the minimum frequency, and the maximum size.
-    """
-    makers = {
-        "word": _word_tokenizer,
-        "char": character_level,
-        "bpe": byte_level_bpe,
-        "bpe_metaspace": metaspace_bpe,
-    }
-    try:
-        return Tokenizer(
-            makers[config.kind](
-                texts,
-                max_size=config.max_size,
-                min_frequency=config.min_frequency,
-                lowercase=config.lowercase,
-            )
-        )
-    except UnicodeEncodeError as error:
-        raise _not_unicode(error) from error
-
-
-def _word_tokenizer(
-    texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool
-) -> tokenizers.Tokenizer:
-    """A tokenizer of the frequent words.
-
-    They are numbered by descending frequency, and equally frequent ones in the order of their characters.
-    """
-    frequencies = count_words(texts, lowercase=lowercase)
-    words = sorted(
-        (word for word, frequency in frequencies.items() if frequency >= min_frequency),
-        key=lambda word: (-frequencies[word], word),
-    )
-    if not words:
-        raise DataError(
-            f"the training text has no word that occurs {min_frequency} times or more "
-            "(tokenizer.min_frequency). Lower it, or give more text."
-        )
-    entries = [*SPECIAL_TOKENS, *words][:max_size]
-    return word_level({entry: i for i, entry in enumerate(entries)}, lowercase=lowercase)
-
-
 def normalise_spacing(text: str) -> str:
     """Single spaces instead of all white space, none at the ends: the result of `decode(encode(text))`."""
     return " ".join(text.split())
@@ -265,10 +209,11 @@ def _refuse_lone_surrogates(texts: Iterable[str]) -> None:
         for text in texts:
             text.encode()
     except UnicodeEncodeError as error:
-        raise _not_unicode(error) from error
+        raise not_unicode(error) from error
 
 
-def _not_unicode(error: UnicodeEncodeError) -> DataError:
+def not_unicode(error: UnicodeEncodeError) -> DataError:
+    """The error for a text with half of a surrogate pair."""
     around = error.object[max(0, error.start - 20) : error.end + 20]
     return DataError(
         f"the text {around!r} is not valid Unicode: it has a lone surrogate "

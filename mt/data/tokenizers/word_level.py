@@ -26,6 +26,10 @@ K = rf"[\p{{Han}}\p{{Hiragana}}\p{{Katakana}}ーｰ\p{{Thai}}\p{{Lao}}\p{{Khmer}
 # Vowel signs and the like.
 SIGNS = rf"\p{{M}}&&[{K}]"
 
+SPACE_MARK = "▁"
+# The printable character that byte-level BPE has for the byte of the space.
+SPACE_BYTE = "Ġ"
+
 # If the text itself contains our marks or the escape (a private-use character), they are escaped.
 ESCAPE = "\ue000"
 ESCAPED = {ESCAPE: ESCAPE + "a", "￭": ESCAPE + "b", "▁": ESCAPE + "c"}

@@ -30,6 +30,7 @@ def write_ctranslate2(
     *,
     max_length: int,
     precision: ExportPrecision,
+    alignment: tuple[int, int] = (-1, 1),
 ) -> None:
     """Write the model, with its current weights, into an existing folder.
 
@@ -41,12 +42,16 @@ def write_ctranslate2(
         folder: The folder to write to.
         max_length: The most tokens in a sentence, including EOS, for which positions are written.
         precision: One of `QUANTIZATIONS`.
+        alignment: The decoder layer that aligns words, and how many of its heads are averaged for that; by
+            default those that guided alignment trains.
     """
     spec = TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
         config.num_heads,
         pre_norm=config.norm_first,
         activation=_ACTIVATIONS[config.activation],
+        alignment_layer=alignment[0],
+        alignment_heads=alignment[1],
     )
     # By default, there is no EOS after the source, and the epsilon is 1e-6.
     spec.config.add_source_eos = True

@@ -1,22 +1,23 @@
 """Verifies that an exported folder translates as the run does: both translate the same sentences."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any, Self
 
 import torch
 
 from mt.data.batches.batch import collate
 from mt.display import counted
 from mt.errors import ExportError
-from mt.evaluation.scores import score_translations
-from mt.export.same_rules import Nudged, SharedAmongAllowed, Steered
-from mt.inference.engines import OwnEngine
+from mt.inference.engine.quality import bleu
+from mt.inference.engine.same_rules import Nudged, Steered
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.score import label_log_probs
 from mt.inference.segments import Segment, as_translation
 from mt.inference.text_search import TextSearch
+from mt.inference.torch_engine import TorchEngine
 from mt.search.ensemble import Member
 from mt.search.hypothesis import Hypothesis
 from mt.search.strategy import Beam, Strategy
@@ -55,9 +56,7 @@ class Agreement:
     num_sentences: int
     """Lines of the validation split; search translates a long one in segments."""
     num_same: int
-    """Sentences with the same tokens if both follow the rule of the other library."""
-    num_same_by_own_rule: int
-    """Sentences with the same tokens if ours are found by our own rule."""
+    """Sentences with the same tokens."""
     mismatches: Sequence[Mismatch]
     """In float32 all of them, unless verification failed."""
     our_bleu: float
@@ -67,20 +66,22 @@ class Agreement:
     their_speed: float
     """Sentences per second, on this machine with the same number of threads."""
 
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """What ``asdict`` has made into plain values."""
+        return cls(**{**content, "mismatches": [Mismatch(**each) for each in content["mismatches"]]})
+
 
 class Verifier:
     """The run's side of the comparison: the sentences, their references and its own outputs."""
 
-    def __init__(
-        self, loaded: LoadedModel, sources: Sequence[str], references: Sequence[str], *, before_softmax: bool
-    ) -> None:
+    def __init__(self, loaded: LoadedModel, sources: Sequence[str], references: Sequence[str]) -> None:
         """Prepare the run's own search.
 
         Args:
             loaded: The model, on the CPU.
             sources: Validation sentences.
             references: Their translations.
-            before_softmax: Whether the other library excludes forbidden tokens before the softmax.
         """
         self._loaded = loaded
         self._sources, self._references = list(sources), list(references)
@@ -88,7 +89,6 @@ class Verifier:
         # As in `mt translate`.
         self._model: Member = PackedTransformer(loaded.model, "float32")
         self._own = self._search_with(self._model)
-        self._before_softmax = before_softmax
 
     def compare(self, exported: TextSearch, name: str, strategy: Strategy, *, exact: bool) -> Agreement:
         """Translate with both models.
@@ -103,12 +103,8 @@ class Verifier:
         other_segments = exported.read(self._sources)
         if [each.tokens for each in segments] != [each.tokens for each in other_segments]:
             raise ExportError("the exported tokenizer splits the validation sentences into different tokens.")
-        by_own_rule, our_seconds = _timed(lambda: self._own.search(segments, strategy))
+        ours, our_seconds = _timed(lambda: self._own.search(segments, strategy))
         theirs, their_seconds = _timed(lambda: exported.search(segments, strategy))
-        model = self._same_rule(strategy)
-        ours = by_own_rule
-        if model is not self._model:
-            ours = self._search_with(model).search(segments, strategy)
         for one, *_ in ours:
             if exported.tgt_tokenizer.decode(one.ids) != self._own.tgt_tokenizer.decode(one.ids):
                 raise ExportError("the exported tokenizer turns the same tokens into a different text.")
@@ -116,15 +112,14 @@ class Verifier:
         mismatches = self._explain(segments, ours, theirs, differing, strategy) if exact else []
         texts = [
             [best.text for best, *_ in side.as_lines(len(self._sources), segments, found, strategy)]
-            for side, found in ((self._own, by_own_rule), (exported, theirs))
+            for side, found in ((self._own, ours), (exported, theirs))
         ]
-        our_bleu, their_bleu = (score_translations(each, self._references)["bleu"].value for each in texts)
+        our_bleu, their_bleu = (bleu(each, self._references) for each in texts)
         num_sentences = len(self._sources)
         agreement = Agreement(
             name,
             num_sentences,
             num_sentences - _num_lines(segments, differing),
-            num_sentences - _num_lines(segments, _differing(by_own_rule, theirs)),
             mismatches,
             our_bleu,
             their_bleu,
@@ -136,21 +131,18 @@ class Verifier:
             _refuse_lost_bleu(agreement)
         return agreement
 
-    def _same_rule(self, strategy: Strategy) -> Member:
-        """The model with which our search follows the other library's rule; greedy search always does."""
-        if self._before_softmax and isinstance(strategy, Beam):
-            return SharedAmongAllowed(self._model)
-        return self._model
-
     def _search_with(self, model: Member) -> TextSearch:
         """Search with the rules that an exported model can have: no word is copied."""
         loaded = self._loaded
         return TextSearch(
-            OwnEngine(model, torch.device("cpu")),
+            TorchEngine(
+                model,
+                torch.device("cpu"),
+                batch_sentences=loaded.config.validation.batch_sentences,
+            ),
             loaded.src_tokenizer,
             loaded.tgt_tokenizer,
             max_length=loaded.config.data.max_length,
-            batch_sentences=loaded.config.validation.batch_sentences,
             target_ratio=loaded.target_ratio,
         )
 
@@ -201,9 +193,8 @@ class Verifier:
 
         A beam may also have dropped a third hypothesis because of a near-tie, which random changes can show.
         """
-        model = self._same_rule(strategy)
-        steered = Steered(model, ours.ids, theirs.ids, NEAR_TIE / 2)
-        nudged = (Nudged(model, NEAR_TIE / 2, seed) for seed in range(NUM_NUDGES))
+        steered = Steered(self._model, ours.ids, theirs.ids, NEAR_TIE / 2)
+        nudged = (Nudged(self._model, NEAR_TIE / 2, seed) for seed in range(NUM_NUDGES))
         return any(
             list(self._search_with(changed).search([segment], strategy)[0][0].ids) == list(theirs.ids)
             for changed in chain([steered], nudged)

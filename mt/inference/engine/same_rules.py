@@ -9,12 +9,7 @@ from torch import Tensor
 
 from mt.search.ensemble import EnsembleStep, Member
 from mt.search.model import StepOutput
-from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-
-# All ids below EOS.
-_FORBIDDEN = [PAD_ID, UNK_ID, BOS_ID]
-_OF_NO_WEIGHT = 30.0
-"""A logit this far below the best one has less probability than float32 can add to 1."""
+from mt.special_tokens import EOS_ID
 
 
 class _Changed(ABC):
@@ -42,19 +37,6 @@ class _Changed(ABC):
 
     @abstractmethod
     def _change(self, logits: Tensor) -> Tensor: ...
-
-
-class SharedAmongAllowed(_Changed):
-    """A model that gives all probability to the tokens that search may write.
-
-    Our searches exclude forbidden tokens after the softmax, so their probability is lost; CTranslate2
-    excludes them before it. With this class, both follow the same rule.
-    """
-
-    def _change(self, logits: Tensor) -> Tensor:
-        # Not minus infinity, because search computes with the logit of PAD.
-        logits[:, _FORBIDDEN] = logits[:, EOS_ID:].amax(-1, keepdim=True) - _OF_NO_WEIGHT
-        return logits
 
 
 class Steered(_Changed):

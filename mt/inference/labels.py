@@ -1,0 +1,111 @@
+"""Tokens as people read them, and which words they align: without torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
+from mt.data.tokenizers.word_level import SPACE_BYTE, SPACE_MARK
+from mt.inference.source_reader import SourceReader
+from mt.special_tokens import EOS, UNK_ID
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token as it is labelled in a picture."""
+
+    label: str
+    """The text that it represents; its vocabulary entry if it has no readable text of its own."""
+    word: int | None
+    """The word of the sentence that it is part of; None for BOS, EOS and tokens that are only a space."""
+    is_unknown: bool = False
+    """Whether the model reads or writes it as UNK."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """One side of a pair."""
+
+    ids: Sequence[int]
+    """Without BOS and EOS."""
+    tokens: Sequence[Token]
+    """The tokens of the ids, and of the EOS after them."""
+    text: str
+
+
+def label_written(tokenizer: Tokenizer, ids: Sequence[int], copies: Sequence[str]) -> Labelled:
+    """Label the tokens that a model wrote with the text that each adds to the translation.
+
+    Args:
+        tokenizer: The tokenizer of the target language.
+        ids: Without BOS and EOS.
+        copies: The text of each UNK, as in `Tokenizer.decode`.
+    """
+    tokens = []
+    text = ""
+    for number, entry in enumerate(tokenizer.tokens(ids), start=1):
+        before, text = text, tokenizer.decode(ids[:number], copies)
+        # The bytes of a character are decoded to the replacement character until the last one is present.
+        added = text[_common_length(before.rstrip("\ufffd"), text) :].strip()
+        # A part of a character has no text of its own, and a space has none at all.
+        label = added if added and "\ufffd" not in added else entry
+        tokens.append(Token(label, len(text.split()) - 1 if added else None, ids[number - 1] == UNK_ID))
+    return Labelled(ids, [*tokens, Token(EOS, None)], text)
+
+
+def label_read(reader: SourceReader, text: str) -> Labelled:
+    """Label the tokens that a model reads with the part of the text that each represents."""
+    read = reader.read_with_parts(text)
+    ids = [token.id for token, _ in read]
+    # Concatenated, the parts are the text without its spaces.
+    word_of_character = [number for number, word in enumerate(text.split()) for _ in word]
+    place = 0
+    tokens: list[Token] = []
+    for (token, part), entry in zip(read, reader.tokenizer.tokens(ids), strict=True):
+        if part:
+            word: int | None = word_of_character[place]
+        else:
+            # A space is not part of a word; any other token without text is a further byte of a character.
+            word = tokens[-1].word if tokens and entry.strip(SPACE_MARK + SPACE_BYTE) else None
+        tokens.append(Token(part or entry, word, token.id == UNK_ID))
+        place += len("".join(part.split()))
+    return Labelled(ids, [*tokens, Token(EOS, None)], normalise_spacing(text))
+
+
+def _common_length(one: str, other: str) -> int:
+    """The length of the common prefix, in characters."""
+    for place, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return place
+    return min(len(one), len(other))
+
+
+def aligned_words(
+    src_tokens: Sequence[Token], tgt_tokens: Sequence[Token], weights: Sequence[Sequence[float]]
+) -> list[tuple[int, int]]:
+    """Link each target word to the source word that it attends to most.
+
+    The weights of the tokens of a word are summed. A token that is part of several words counts for the last.
+
+    Args:
+        src_tokens: S tokens; those that are part of no word do not count.
+        tgt_tokens: T tokens.
+        weights: For each target token, how much it attends to each source token; both may end before EOS.
+
+    Returns:
+        Pairs of a source and a target word, counted from 0, in the order of the target; words are separated
+        by spaces in the texts.
+    """
+    sums: dict[int, dict[int, float]] = {}
+    for target, row in zip(tgt_tokens, weights, strict=False):
+        if target.word is None:
+            continue
+        of_word = sums.setdefault(target.word, {})
+        for source, weight in zip(src_tokens, row, strict=False):
+            if source.word is not None:
+                of_word[source.word] = of_word.get(source.word, 0.0) + weight
+    best = {
+        word: max(of_word, key=lambda source: (of_word[source], -source))
+        for word, of_word in sorted(sums.items())
+        if of_word
+    }
+    return [(source, word) for word, source in best.items() if sums[word][source] > 0]

@@ -1,0 +1,202 @@
+"""Translates and scores text by torch, with the model of a run or an ensemble of several."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import torch
+
+from mt.config.config import Config
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.device import (
+    PrecisionName,
+    SearchPrecision,
+    choose_device,
+    choose_search_precision,
+    keep_freed_memory,
+    overflow_remedy,
+)
+from mt.errors import LinesError, OverflowedLinesError
+from mt.inference.loaded_model import LoadedModel, load_ensemble, refuse_overflow
+from mt.inference.score import ScoredPair, score_targets
+from mt.inference.source_reader import SourceReader
+from mt.inference.text_search import TextSearch
+from mt.inference.torch_engine import TorchEngine
+from mt.inference.translator import EngineChoice, Translator
+from mt.run_directory import RunDirectory, as_run
+from mt.search.ensemble import EnsembleModel, Member
+from mt.special_tokens import EOS_ID, UNK_ID
+from mt.transformer.packed_transformer import PackedTransformer
+from mt.transformer.transformer import Transformer
+
+
+class ModelTranslator(Translator):
+    """A trained model, or an ensemble of several, with its tokenizers.
+
+    It translates as the reference does, and its model can be looked at.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        model: Transformer,
+        src_tokenizer: Tokenizer,
+        tgt_tokenizer: Tokenizer,
+        dictionary: Mapping[str, str] | None = None,
+        others: Sequence[LoadedModel] = (),
+        target_ratio: float = 1.0,
+        precision: SearchPrecision = "float32",
+        why: str = "",
+    ) -> None:
+        """Pack the current weights of a model, and combine it with its tokenizers.
+
+        Args:
+            config: The config that the model was built from.
+            model: The model. Its weights must not change while this translator is in use.
+            src_tokenizer: The tokenizer of the source language.
+            tgt_tokenizer: The tokenizer of the target language.
+            dictionary: Source words, with the translations to use for them.
+            others: The other models of an ensemble, with the same vocabularies.
+            target_ratio: Target tokens per source token in the training data, for `length_limit`.
+            precision: What to compute in, and to pack the weights in.
+            why: Why torch searches.
+        """
+        self.config = config
+        self.src, self.tgt = config.data.src, config.data.tgt
+        configs = [config, *(other.config for other in others)]
+        # For attention, which is recorded in evaluation mode.
+        self.plain_model = model if precision == "float32" and not others else None
+        plain = [model, *(other.model for other in others)]
+        widths = [each.output.in_features for each in plain]
+        self._models = [PackedTransformer(each, precision) for each in plain]
+        self.model: Member = EnsembleModel(self._models, widths) if others else self._models[0]
+        # An ensemble can only do what all of its models can.
+        self.engine: TorchEngine
+        TextSearch.__init__(
+            self,
+            TorchEngine(
+                self.model,
+                model.output.weight.device,
+                batch_sentences=config.validation.batch_sentences,
+                precision=precision,
+                why=why,
+            ),
+            src_tokenizer,
+            tgt_tokenizer,
+            max_length=min(each.data.max_length for each in configs),
+            target_ratio=target_ratio,
+            copies_words=all(each.copies_words for each in configs),
+            dictionary=dictionary,
+        )
+        # For translations to score: read like sources, so that a copied word is one UNK on both sides.
+        self.tgt_reader = SourceReader(tgt_tokenizer, {}, copies=self.copies_words)
+
+    @classmethod
+    def from_run(
+        cls,
+        run: str | Path | RunDirectory,
+        *,
+        checkpoint: str = "best",
+        device: str | torch.device = "auto",
+        dictionary: Mapping[str, str] | None = None,
+        others: Sequence[str | Path | RunDirectory] = (),
+        precision: PrecisionName = "float32",
+        engine: EngineChoice = "torch",
+        why: str = "",
+    ) -> Self:
+        """Load a run's model as `Translator.from_run` does, into torch whatever ``engine`` says."""
+        device = choose_device(device)
+        keep_freed_memory()
+        first, *rest = load_ensemble([as_run(each) for each in (run, *others)], checkpoint)
+        return cls.from_loaded(
+            first, device=device, dictionary=dictionary, others=rest, precision=precision, why=why
+        )
+
+    @classmethod
+    def from_loaded(
+        cls,
+        loaded: LoadedModel,
+        *,
+        device: torch.device,
+        dictionary: Mapping[str, str] | None = None,
+        others: Sequence[LoadedModel] = (),
+        precision: PrecisionName = "float32",
+        why: str = "",
+    ) -> Self:
+        """Translate with a loaded model, and with ``others`` that have the same vocabularies.
+
+        Raises:
+            CheckpointError: If the logits of a model are not finite in that precision.
+            ConfigError: If there is a dictionary, but a model has not learnt to copy words.
+            DeviceError: If the device does not support that precision.
+        """
+        chosen = choose_search_precision(precision, device)
+        keep_freed_memory()
+        for each in (loaded, *others):
+            each.model.eval().to(device)
+        tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
+        made = cls(
+            loaded.config, loaded.model, *tokenizers, dictionary, others, loaded.target_ratio, chosen, why
+        )
+        made.checkpoint = loaded.checkpoint.name
+        for each, model in zip((loaded, *others), made._models, strict=True):
+            refuse_overflow(model, each.checkpoint.folder, device, chosen)
+        return made
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model."""
+        return self.engine.torch_device
+
+    @torch.inference_mode()
+    def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> list[ScoredPair]:
+        """Compute how probable the model finds given translations, as in `Translator`."""
+        sources, targets = (
+            [[token.id for token in tokens] for tokens in reader.read_batch(texts)]
+            for reader, texts in (
+                (self.reader, [source for source, _ in pairs]),
+                (self.tgt_reader, [target for _, target in pairs]),
+            )
+        )
+        for line, (source, target) in enumerate(zip(sources, targets, strict=True), first_line):
+            self.refuse_long(line, "source", len(source) + 1)
+            self.refuse_long(line, "translation", len(target) + 1)
+        log_probs = score_targets(
+            self.model,
+            sources,
+            targets,
+            device=self.device,
+            batch_tokens=self.config.training.batch_tokens,
+            vocab_size=self.tgt_tokenizer.size,
+            first_line=first_line,
+        )
+        for line, scores in enumerate(log_probs, first_line):
+            self._refuse_overflow(line, scores)
+        return [
+            ScoredPair(self.tgt_tokenizer.tokens([*ids, EOS_ID]), scores, ids.count(UNK_ID))
+            for ids, scores in zip(targets, log_probs, strict=True)
+        ]
+
+    def refuse_long(self, line: int, side: str, num_tokens: int) -> None:
+        """Refuse a source or translation that has more tokens than the model reads.
+
+        Args:
+            line: The number of its line.
+            side: ``source`` or ``translation``.
+            num_tokens: Its tokens, including EOS.
+
+        Raises:
+            LinesError: If these are too many.
+        """
+        if num_tokens > self.max_length:
+            reason = (
+                f"line {line}: the {side} has {num_tokens} tokens, including EOS, but this model reads at "
+                f"most {self.max_length} (data.max_length when it was trained). Leave it out."
+            )
+            raise LinesError({line: reason})
+
+    def _refuse_overflow(self, line: int, log_probs: Sequence[float]) -> None:
+        if not all(map(math.isfinite, log_probs)):
+            reason = f"line {line}: the model's log-probabilities in {self.precision} are NaN or infinite."
+            raise OverflowedLinesError({line: reason}, overflow_remedy(self.precision))
