@@ -1,6 +1,7 @@
 """Serve a run, load it with concurrent clients, hostile ones too, and compare with what is promised.
 
-    scripts/load --run RUN --file FILE [--clients 32] [--seconds 60] [--precision NAME] [--flood 10000]
+    scripts/load --run RUN --file FILE [--clients 32] [--seconds 60] [--flood 10000]
+        [--engine NAME] [--precision NAME]
 
 Each client sends lines of FILE, one a request, the next when the answer is there. The goals are for a small
 model, two processor cores that service and clients share, and sentences of 10 to 15 words. Exit code 0 if all
@@ -80,8 +81,9 @@ class ServiceProcess:
 
 
 @contextmanager
-def serving(run: str, precision: str) -> Iterator[ServiceProcess]:
+def serving(run: str, precision: str, engine: str) -> Iterator[ServiceProcess]:
     command = [sys.executable, "-m", "mt", "serve", "--run", run, "--port", "0", "--precision", precision]
+    command += ["--engine", engine]
     with tempfile.NamedTemporaryFile() as log:
         process = subprocess.Popen(command, stderr=log)
         service = ServiceProcess(process, Path(log.name))
@@ -368,8 +370,8 @@ def _in_threads(work: Callable[[int], None], number: int) -> None:
 def measure(arguments: argparse.Namespace) -> Iterator[Goal]:
     text = Path(arguments.file).read_text(encoding="utf-8")
     sources = [" ".join(line.split()) for line in text.splitlines() if line.strip()][:NUM_LINES]
-    translator = Translator.from_run(arguments.run, precision=arguments.precision)
-    with serving(arguments.run, arguments.precision) as service:
+    translator = Translator.from_run(arguments.run, precision=arguments.precision, engine=arguments.engine)
+    with serving(arguments.run, arguments.precision, arguments.engine) as service:
         lines, own, seen = alone(translator, sources, service.port)
         own_ms = 1000 * statistics.median(own)
         yield Goal(
@@ -391,7 +393,8 @@ def main() -> int:
     parser.add_argument("--file", required=True, help="sentences, one a line")
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=60, help="of the load by all clients; at least 6")
-    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--engine", default="auto")
     parser.add_argument("--flood", type=int, default=10_000, help="requests that are sent at once")
     all_met = True
     for goal in measure(parser.parse_args()):

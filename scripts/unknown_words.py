@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
+from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.evaluation.scores import score_translations
@@ -151,12 +150,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("--data", help="the corpus; default: the run's own")
+    parser.add_argument("--engine", choices=["torch", "ctranslate2"], default="torch")
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--show", type=int, default=0, help="show so many words that went astray")
     options = parser.parse_args()
     run = RunDirectory(options.run)
-    translator = Translator.from_run(run, device=torch.device("cpu"))
-    data = translator.config.data
+    translator = Translator.from_run(run, device="cpu", precision="float32", engine=options.engine)
+    print(translator.described)
+    data = load_config(run.config_file).data
     pairs = load_split(data.model_copy(update={"path": options.data or data.path}), "test")
     sources, references = list(pairs["src"]), list(pairs["tgt"])
     found = list(cases(sources, references, Tokenizer.load(run.src_tokenizer_file)))

@@ -19,18 +19,21 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (  # t
 from tensorboard.summary.writer import event_file_writer  # type: ignore[import-untyped]
 from tensorboard.util.tensor_util import make_ndarray  # type: ignore[import-untyped]
 
-import mt
 from mt.config.config import Config
 from mt.config.load import load_config
+from mt.data.batches.batch import Batch
+from mt.inference.translator import Translator
 from mt.preflight import budget
 from mt.preflight.budget import CorpusSample, Measured
 from mt.preflight.forecast import Pace
 from mt.run_directory import RunDirectory
-from mt.special_tokens import EOS_ID
+from mt.search.model import TeacherForced
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.training.counters import Counters, CurvePoint
 from mt.training.progress import Progress
 from mt.training.run import Outcome, run_training
 from mt.training.step import StepResult
+from tests.forked import Popen, environment
 
 SUBJECTS = {"the dog": "der Hund", "a child": "ein Kind", "my aunt": "meine Tante", "Anna": "Anna"}
 VERBS = {"sees": "sieht", "finds": "findet", "buys": "kauft", "paints": "malt"}
@@ -76,6 +79,8 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("cache")
         patch.setenv("MT_CACHE", str(folder))
+        # The fast engine is only used by the tests that are about it.
+        patch.setenv("MT_ENGINE", "torch")
         yield folder
 
 
@@ -163,6 +168,26 @@ def trained(_trained: Path, tmp_path: Path) -> RunDirectory:
     return RunDirectory(Path(shutil.copytree(_trained, tmp_path / "runs" / "tiny")))
 
 
+@pytest.fixture(scope="session")
+def converted(_trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The finished run whose best checkpoint has its engine; not to be changed."""
+    path = Path(shutil.copytree(_trained, tmp_path_factory.mktemp("converted") / "tiny"))
+    Translator.from_run(path, engine="ctranslate2")
+    return path
+
+
+@pytest.fixture
+def scored_as_in_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets given translations share the probability of what search never writes, as those of a search do."""
+
+    def log_probs(model: TeacherForced, batch: Batch) -> torch.Tensor:
+        logits = model.forward(batch.src_ids, batch.src_mask, batch.tgt_ids, batch.tgt_mask).float()
+        logits[..., [PAD_ID, UNK_ID, BOS_ID]] = -torch.inf
+        return logits.log_softmax(-1).gather(-1, batch.labels[..., None])[..., 0]
+
+    monkeypatch.setattr("mt.inference.score.label_log_probs", log_probs)
+
+
 @pytest.fixture
 def train_until(monkeypatch: pytest.MonkeyPatch) -> TrainUntil:
     """Trains to the end, or sends this process SIGTERM after ``step``, or lets it ``crash`` there."""
@@ -188,7 +213,7 @@ def train_until(monkeypatch: pytest.MonkeyPatch) -> TrainUntil:
 
 
 @pytest.fixture
-def start_endless(make_config: MakeConfig, tmp_path: Path) -> Callable[..., "subprocess.Popen[str]"]:
+def start_endless(make_config: MakeConfig, tmp_path: Path) -> Callable[..., Popen]:
     """Starts ``mt COMMAND --run RUN ARGUMENTS`` on two threads, with a run whose searches take minutes.
 
     Each step takes half a second whatever the machine, and no sentence ends before its limit. Each step says
@@ -197,7 +222,7 @@ def start_endless(make_config: MakeConfig, tmp_path: Path) -> Callable[..., "sub
     run = tmp_path / "endless"
     run_training(make_config("training.max_steps=1", "data.max_length=1000"), RunDirectory(run))
     code = f"""
-import sys, threading, time
+import sys, threading, time, torch
 from mt.__main__ import main
 from mt.search.copying import Copying
 step = Copying.decode_step
@@ -208,15 +233,16 @@ def slow_step(*arguments):
     logits[:, {EOS_ID}] = -100.0
     return logits
 Copying.decode_step = slow_step
+torch.set_num_threads(2)
 main()
 """
 
-    def start(command: str, *arguments: str | Path) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
+    def start(command: str, *arguments: str | Path) -> Popen:
+        return Popen(
             [sys.executable, "-c", code, command, "--run", str(run), *map(str, arguments)],
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONPATH": str(Path(mt.__file__).parents[1]), "OMP_NUM_THREADS": "2"},
+            env=environment(),
         )
 
     return start

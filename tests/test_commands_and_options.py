@@ -14,11 +14,11 @@ COMMANDS = {
         "SENTENCES --run --ensemble --file -f --start-line --on-error --beam --length-penalty "
         "--length-normalization --n-best --sample --temperature --top-k --top-p --seed --min-length "
         "--max-length --no-repeat-ngram --prefix --prefix-column --keep-unk --dictionary --checkpoint "
-        "--device --precision --engine"
+        "--device --precision --engine --verbose -v"
     ),
     "evaluate": (
         "--run --ensemble --split --data --name --beam --length-penalty --length-normalization --checkpoint "
-        "--literature --scores-only --worst --json --device --precision"
+        "--literature --scores-only --worst --json --device --precision --engine"
     ),
     "compare": (
         "FIRST SECOND --split --data --name --references --beam --length-penalty --length-normalization "
@@ -31,7 +31,7 @@ COMMANDS = {
     ),
     "serve": (
         "--run --host --port --token-file --max-text --max-queue --timeout --layer --log-texts --checkpoint "
-        "--device --precision"
+        "--device --precision --engine --verbose -v"
     ),
     "average": "--run --last --best",
     "export": "FOLDER --to --run --checkpoint --precision --data",

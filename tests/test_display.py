@@ -11,6 +11,7 @@ import unicodedata
 import warnings
 
 import pytest
+from tqdm import tqdm
 
 from mt import display
 from mt.display import (
@@ -76,7 +77,7 @@ def test_a_terminal_of_no_size_is_none(
     with io.FileIO(ours), io.TextIOWrapper(io.FileIO(theirs, "w")) as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         monkeypatch.setenv("COLUMNS", "100")
-        monkeypatch.setattr(display, "_are_shown", True)
+        monkeypatch.setattr(display, "_new_bar", tqdm)
         assert terminal_width() == width
         with progress_bar(10, unit="lines", description="reading") as bar:
             assert isinstance(bar, ProgressLines) == (width is None)

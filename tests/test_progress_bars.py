@@ -12,7 +12,7 @@ from mt import display
 from mt.config.data import DataConfig, TokenizerConfig
 from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import load_corpus
-from mt.data.tokenizers.tokenizer import train_tokenizer
+from mt.data.tokenizers.train import train_tokenizer
 from mt.display import show_progress_bars, track
 from mt.evaluation.analysis import count_words
 from mt.evaluation.scores import score_with_confidence
@@ -20,9 +20,11 @@ from mt.evaluation.scores import score_with_confidence
 
 @pytest.fixture(autouse=True)
 def bars_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(display, "_are_shown", False)
-    # Otherwise tqdm draws what takes no time only once.
-    monkeypatch.setattr(display, "tqdm", partial(tqdm, mininterval=0, miniters=1))
+    monkeypatch.setattr(display, "_new_bar", None)
+
+
+# Otherwise tqdm draws what takes no time only once.
+BAR = partial(tqdm, mininterval=0, miniters=1)
 
 
 @contextmanager
@@ -49,7 +51,7 @@ def test_a_library_draws_nothing() -> None:
 
 
 def test_a_program_may_ask_for_bars() -> None:
-    show_progress_bars()
+    show_progress_bars(BAR)
     with terminal() as drawn:
         work_on_a_corpus()
     for description in ("reading", "encoding", "counting words", "scoring"):
@@ -57,14 +59,14 @@ def test_a_program_may_ask_for_bars() -> None:
 
 
 def test_without_a_terminal_there_are_no_bars() -> None:
-    show_progress_bars()
+    show_progress_bars(BAR)
     with redirect_stderr(io.StringIO()) as drawn:
         work_on_a_corpus()
     assert drawn.getvalue() == ""
 
 
 def test_chunks_are_counted_by_their_size() -> None:
-    show_progress_bars()
+    show_progress_bars(BAR)
     chunks = ["abcd", "abcd", "ab"]
     with terminal() as drawn:
         assert list(track(chunks, "cutting", unit="letters", total=10, size=len)) == chunks
@@ -77,6 +79,6 @@ def test_all_items_pass_with_and_without_a_bar() -> None:
         yield from range(5)
 
     assert list(track(numbers(), "counting", unit="numbers")) == [0, 1, 2, 3, 4]
-    show_progress_bars()
+    show_progress_bars(BAR)
     with terminal():
         assert list(track(numbers(), "counting", unit="numbers")) == [0, 1, 2, 3, 4]

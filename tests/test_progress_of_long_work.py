@@ -78,9 +78,8 @@ def stderr_of(kind: str) -> Iterator[Screen]:
 def always_drawn(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Each unit at once: otherwise what takes no time is drawn once, and logged never."""
     caplog.set_level(logging.INFO, "mt")
-    monkeypatch.setattr(display, "_are_shown", True)
     monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr(display, "tqdm", partial(tqdm, mininterval=0, miniters=1))
+    monkeypatch.setattr(display, "_new_bar", partial(tqdm, mininterval=0, miniters=1))
 
 
 def prepare(make_config: MakeConfig, run: RunDirectory) -> None:

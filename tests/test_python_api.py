@@ -58,7 +58,7 @@ def test_a_run_is_given_by_its_path_and_a_device_by_its_name(
     kind: type, device: str | torch.device, trained: RunDirectory
 ) -> None:
     translator = mt.Translator.from_run(kind(str(trained.path)), device=device)
-    assert translator.device == torch.device("cpu")
+    assert translator.engine.device == "cpu"
 
 
 def test_an_error_has_facts_without_flags(trained: RunDirectory) -> None:
@@ -112,5 +112,7 @@ def test_unknown_names_are_value_errors(trained: RunDirectory) -> None:
     unknown: Any = "foo"
     with pytest.raises(ValueError, match="precision must be auto, float32, bf16, fp16 or int8, not 'foo'"):
         mt.Translator.from_run(trained.path, device="cpu", precision=unknown)
+    with pytest.raises(ValueError, match="engine must be auto, torch or ctranslate2, not 'foo'"):
+        mt.Translator.from_run(trained.path, device="cpu", engine=unknown)
     with pytest.raises(ValueError, match="split must be train, validation, test, not 'foo'"):
         mt.evaluate(trained.path, device="cpu", split=unknown)

@@ -56,7 +56,7 @@ def test_every_file_of_a_run_is_inside_it_under_its_own_name() -> None:
     run = RunDirectory(Path("runs/x"))
     paths = [path for name in dir(run) if isinstance(path := getattr(run, name), Path) and path != run.path]
     paths += [run.hypotheses_file("test"), run.hypotheses_file("validation")]
-    assert len(paths) == 15
+    assert len(paths) == 16
     assert len(set(paths)) == len(paths)
     assert all(path.parent == run.path for path in paths)
     paths += [run.references_file("test"), run.bad_batch_file(7), run.checkpoints_dir / "best"]

@@ -24,7 +24,7 @@ from mt.data.corpus import load_split
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import Precision, multiplies_bf16_fast
 from mt.evaluation.scores import score_translations
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.training.loss import Objective
 from mt.training.train_state import TrainState
 from mt.transformer.transformer import Transformer
@@ -130,7 +130,7 @@ def bleu(model: Transformer, job: Job, data: DataConfig) -> float:
     src, tgt = (Tokenizer.load(job.folder / f"{side}_tokenizer.json") for side in ("src", "tgt"))
     config = run_config(job.size, max_length=job.workload.description.max_length)
     pairs = load_split(data, "validation")
-    found = Translator(config, model, src, tgt).translate(list(pairs["src"]))
+    found = ModelTranslator(config, model, src, tgt).translate(list(pairs["src"]))
     return score_translations(found, list(pairs["tgt"]))["bleu"].value
 
 

@@ -17,8 +17,8 @@ from mt.data.batches.batch import Batch, collate
 from mt.device import Precision, SearchPrecision, choose_device, choose_search_precision
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
-from mt.search.request import Constraints, SearchRequest
-from mt.search.strategy import Beam
+from mt.search.request import SearchRequest
+from mt.search.strategy import Beam, Constraints
 from mt.special_tokens import EOS_ID
 from mt.training.counters import Counters
 from mt.training.train_state import TrainState, new_train_state

@@ -17,7 +17,7 @@ from mt.data.corpus import load_corpus
 from mt.device import SearchPrecision, choose_search_precision, multiplies_bf16_fast
 from mt.evaluation.scores import score_translations
 from mt.inference.loaded_model import load_model
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam, Strategy
 from scripts.gpu_check.job import REPOSITORY, Job, head, row
@@ -108,7 +108,7 @@ def _compare_translations(
     cases: list[tuple[torch.device, SearchPrecision]] = [(torch.device("cpu"), "float32")]
     cases += [(device, precision) for precision in precisions]
     for number, (where, precision) in enumerate(cases):
-        translator = Translator.from_run(run, checkpoint="latest", device=where, precision=precision)
+        translator = ModelTranslator.from_run(run, checkpoint="latest", device=where, precision=precision)
         for search, strategy in strategies.items():
             translator.translate(sources[:50], strategy=strategy)
             started = time.perf_counter()

@@ -7,21 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from mt.attention_maps.alignment import (
-    AlignmentLayer,
-    AttentionMaps,
-    aligned_words,
-    aligning_layer,
-    attention_maps,
-    choose_layer,
-    word_alignments,
-)
+from mt.attention_maps.alignment import AttentionMaps, attention_maps, word_alignments
 from mt.attention_maps.text_formats import as_pharaoh
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.errors import ConfigError
-from mt.inference.attention import SentenceAttention, Token
-from mt.inference.translator import Translator
+from mt.inference.alignment_layer import AlignmentLayer, aligning_layer, choose_layer
+from mt.inference.attention import SentenceAttention
+from mt.inference.labels import Token, aligned_words
+from mt.inference.model_translator import ModelTranslator
 from mt.training.run import run_training
 
 ROOT = Path(__file__).parent.parent.parent
@@ -49,7 +43,7 @@ def test_reversing_is_aligned_along_the_anti_diagonal(tmp_path: Path) -> None:
         ],
     )
     run_training(config, tmp_path / "run")
-    translator = Translator.from_run(tmp_path / "run", device=CPU)
+    translator = ModelTranslator.from_run(tmp_path / "run", device=CPU)
     maps = attention_maps(translator, load_split(config.data, "test")["src"][:100])
     num_right = num_tokens = 0
     for sentence in maps.sentences:
@@ -61,7 +55,9 @@ def test_reversing_is_aligned_along_the_anti_diagonal(tmp_path: Path) -> None:
     assert num_right / num_tokens >= 0.95
 
 
-def test_the_layer_is_chosen_that_attends_to_what_the_prediction_depends_on(translator: Translator) -> None:
+def test_the_layer_is_chosen_that_attends_to_what_the_prediction_depends_on(
+    translator: ModelTranslator,
+) -> None:
     rows = load_split(translator.config.data, "validation")
     maps = attention_maps(translator, rows["src"], rows["tgt"])
 
@@ -79,13 +75,13 @@ def test_the_layer_is_chosen_that_attends_to_what_the_prediction_depends_on(tran
         assert chosen.agreement > 0.6
 
 
-def test_the_choice_is_the_same_whatever_is_shown(translator: Translator) -> None:
+def test_the_choice_is_the_same_whatever_is_shown(translator: ModelTranslator) -> None:
     layers = [attention_maps(translator, [text]).layer for text in ("Anna buys milk.", "")]
     assert layers[0] == layers[1]
 
 
 def test_without_the_corpus_the_layer_is_chosen_on_the_given_sentences(
-    translator: Translator, caplog: pytest.LogCaptureFixture
+    translator: ModelTranslator, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = translator.config.data.model_copy(update={"path": "/nowhere/at-all"})
     translator.config = translator.config.model_copy(update={"data": data})
@@ -95,7 +91,7 @@ def test_without_the_corpus_the_layer_is_chosen_on_the_given_sentences(
     assert maps.layer.agreement is not None
 
 
-def test_a_given_layer_is_taken_and_must_exist(translator: Translator) -> None:
+def test_a_given_layer_is_taken_and_must_exist(translator: ModelTranslator) -> None:
     layer = attention_maps(translator, ["Anna buys milk."], layer=0).layer
     assert (layer.index, layer.agreement) == (0, None)
     for missing in (1, -1):
@@ -109,6 +105,11 @@ def by_hand(src: list[Token], tgt: list[Token], cross: list[list[float]]) -> Att
     nothing = torch.zeros(1, 1, 1, 1)
     sentence = SentenceAttention(1, "", "", [*src, eos], [*tgt, eos], [], [], nothing, nothing, weights)
     return AttentionMaps([sentence], AlignmentLayer(0, None))
+
+
+def alignment_of(sentence: SentenceAttention, maps: AttentionMaps) -> list[tuple[int, int]]:
+    weights = maps.layer.alignment(sentence).tolist()
+    return aligned_words(sentence.src_tokens, sentence.tgt_tokens, weights)
 
 
 def test_subwords_are_joined_to_words_and_eos_is_left_out() -> None:
@@ -126,7 +127,7 @@ def test_subwords_are_joined_to_words_and_eos_is_left_out() -> None:
         ],
     )
     [sentence] = maps.sentences
-    assert aligned_words(sentence, maps.layer.alignment(sentence)) == [(0, 0), (0, 1), (2, 2)]
+    assert alignment_of(sentence, maps) == [(0, 0), (0, 1), (2, 2)]
     assert list(as_pharaoh(maps.layer, maps.sentences)) == ["0-0 0-1 2-2\n"]
 
 
@@ -136,26 +137,26 @@ def test_the_heads_of_a_layer_are_averaged(maps: AttentionMaps) -> None:
     torch.testing.assert_close(maps.layer.alignment(sentence), (one + other) / 2)
 
 
-def test_translations_found_before_are_aligned_as_those_of_a_page(translator: Translator) -> None:
+def test_translations_found_before_are_aligned_as_those_of_a_page(translator: ModelTranslator) -> None:
     source = "Anna buys two red apples today."
     maps = attention_maps(translator, [source])
     [found] = translator.n_best([source])
     layer = aligning_layer(translator)
     assert layer == maps.layer
     [sentence] = maps.sentences
-    expected = aligned_words(sentence, maps.layer.alignment(sentence))
+    expected = alignment_of(sentence, maps)
     assert word_alignments(translator, source, found, layer) == [expected]
     in_parts = translator.n_best(["Anna buys milk. " * 8])[0]
     assert word_alignments(translator, source, in_parts, layer) == [None]
 
 
 def test_pairs_without_text_do_not_choose_the_layer(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
+    translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = aligning_layer(translator)
     assert expected is not None
     assert expected.agreement is not None
     rows = load_split(translator.config.data, "validation")
     empty = [{"src": "", "tgt": "Milch"}, {"src": "milk", "tgt": ""}] * 10
-    monkeypatch.setattr("mt.attention_maps.alignment.load_split", lambda *options: [*empty, *rows])
+    monkeypatch.setattr("mt.inference.alignment_layer.load_split", lambda *options: [*empty, *rows])
     assert aligning_layer(translator) == expected

@@ -12,10 +12,11 @@ import pytest
 import torch
 from PIL import Image
 
-from mt.attention_maps.alignment import AlignmentLayer, AttentionMaps, attention_maps
+from mt.attention_maps.alignment import AttentionMaps, attention_maps
 from mt.attention_maps.text_formats import as_json, as_pharaoh
 from mt.errors import ConfigError
-from mt.inference.translator import Translator
+from mt.inference.alignment_layer import AlignmentLayer
+from mt.inference.model_translator import ModelTranslator
 
 
 def test_json_has_the_recorded_weights_whose_rows_sum_to_one(maps: AttentionMaps) -> None:
@@ -32,7 +33,7 @@ def test_json_has_the_recorded_weights_whose_rows_sum_to_one(maps: AttentionMaps
             torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5, rtol=0)
 
 
-def test_pharaoh_has_a_line_for_each_line(translator: Translator) -> None:
+def test_pharaoh_has_a_line_for_each_line(translator: ModelTranslator) -> None:
     maps = attention_maps(translator, ["Anna buys milk.", "", "the dog sees milk."])
     lines = "".join(as_pharaoh(maps.layer, maps.sentences)).split("\n")
     assert len(lines) == 4
@@ -49,7 +50,7 @@ pictures = pytest.mark.skipif(find_spec("matplotlib") is None, reason="there is 
 
 
 @pictures
-def test_a_picture_is_one_whatever_the_text_and_always_the_same(translator: Translator) -> None:
+def test_a_picture_is_one_whatever_the_text_and_always_the_same(translator: ModelTranslator) -> None:
     from mt.attention_maps.picture import picture
 
     maps = attention_maps(translator, ["Anna $x^ <b> & buys \x1b \ufffe 说 milk"])

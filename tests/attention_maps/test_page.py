@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from mt.attention_maps.alignment import AlignmentLayer, AttentionMaps
+from mt.attention_maps.alignment import AttentionMaps
 from mt.attention_maps.page import attention_html, attention_page, script_hash
-from mt.inference.attention import SentenceAttention, Token
+from mt.inference.alignment_layer import AlignmentLayer
+from mt.inference.attention import SentenceAttention
+from mt.inference.labels import Token
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

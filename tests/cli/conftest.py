@@ -1,7 +1,6 @@
 """The command line, called as a shell would: in this process, or in one of its own."""
 
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-import mt
 from mt.__main__ import main
+from tests.forked import Popen, environment
 
 
 class Ended(NamedTuple):
@@ -51,25 +50,17 @@ def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.fixture
-def start() -> Callable[..., subprocess.Popen[str]]:
+def start() -> Callable[..., Popen]:
     """Starts ``python -m mt ARGUMENTS`` with pipes on all sides, with options of Python before ``-m``."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(
-            [str(Path(mt.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
-        ),
-        "OMP_NUM_THREADS": "1",
-        "COLUMNS": "100",
-    }
 
-    def run(*arguments: str | Path, python: tuple[str, ...] = (), **more: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+    def run(*arguments: str | Path, python: tuple[str, ...] = (), **more: str) -> Popen:
+        return Popen(
             [sys.executable, *python, "-m", "mt", *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
-            env=environment | more,
+            env=environment(COLUMNS="100", **more),
         )
 
     return run

@@ -64,7 +64,7 @@ def test_the_weights_of_many_lines_are_not_kept(
     given: bool, call: Call, trained: RunDirectory, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mt.attention_maps.alignment._LINES_AT_ONCE", 7)
-    monkeypatch.setattr("mt.attention_maps.alignment._NUM_PAIRS_MEASURED", 5)
+    monkeypatch.setattr("mt.inference.alignment_layer._NUM_PAIRS_MEASURED", 5)
     kept: list[weakref.ref[object]] = []
     most = 0
     record = mt.inference.attention.record_pair

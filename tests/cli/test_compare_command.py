@@ -1,15 +1,15 @@
 import json
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import sacrebleu
 
 from mt.run_directory import RunDirectory
+from tests.forked import Popen
 
 Call = Callable[..., tuple[int, str, str]]
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., Popen]
 
 
 def test_scores_side_by_side_and_the_sentences_that_differ_most(

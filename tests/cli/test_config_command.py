@@ -1,6 +1,5 @@
 """`mt config`: the options of a config, before there is one."""
 
-import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -8,9 +7,10 @@ import yaml
 
 from mt.config.config import Config
 from mt.config.explain import SECTIONS
+from tests.forked import Popen
 
 Call = Callable[..., tuple[int, str, str]]
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., Popen]
 
 
 def test_every_option_is_listed_with_its_default_and_documentation(call: Call) -> None:

@@ -47,7 +47,7 @@ def test_scores_alone(call: Call, trained: RunDirectory) -> None:
 def test_the_decoding_strategy_is_printed_and_in_the_file_name(call: Call, trained: RunDirectory) -> None:
     options = ["--scores-only", "--beam", "2", "--length-normalization", "mean"]
     _, _, err = call("evaluate", "--checkpoint", "latest", *options)
-    assert "test: beam of 2, length penalty 1 (mean)\n" in err
+    assert "test: beam of 2, length penalty 1 (mean), by torch in float32\n" in err
     assert list(trained.path.glob("hypotheses.test-*.step_0000200.beam2-lp1-mean.txt"))
 
 

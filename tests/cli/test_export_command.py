@@ -8,16 +8,16 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-import torch
 
-from mt.errors import CheckpointError
+from mt.inference.translator import load_exported
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 
 ctranslate2 = pytest.importorskip("ctranslate2")
-ctranslate2_engine = pytest.importorskip("mt.inference.ctranslate2_engine")
+ctranslate2_engine = pytest.importorskip("mt.inference.engine.ctranslate2_engine")
 Call = Callable[..., tuple[int, str, str]]
 
 # Runs a program that may import nothing of mt and no torch.
@@ -82,7 +82,7 @@ def test_transformers_translates_without_mt_as_mt_does(trained: RunDirectory, ca
 
 def test_the_model_card_has_the_figures(exported: str) -> None:
     card = (Path(exported) / "README.md").read_text()
-    assert "| greedy search | 12 | 12 | 0 | 12 |" in card
+    assert "| greedy search | 12 | 12 | 0 |" in card
     assert "| beam of 5 | 12 | 12 | 0 |" in card
     assert "# tiny: en to de" in card
     assert "copying" not in card
@@ -111,13 +111,21 @@ class OfAGpu:
     ) -> None:
         self.device = "cpu" if device == "cpu" else "cuda"
         self.compute_type = "float32"
-        self._real = real(device="cpu")
+        self._real = real(device="cpu", compute_type="float32")
         self._why_not = why_not
 
-    def translate_batch(self, sources: list[list[str]], **options: object) -> object:
-        if self.device == "cuda" and (reason := self._why_not(sources)):
+    def translate_batch(
+        self, sources: list[list[str]], *, asynchronous: bool = False, **options: object
+    ) -> object:
+        def fail() -> None:
             raise RuntimeError(reason)
-        return self._real.translate_batch(sources, **options)  # type: ignore[attr-defined]
+
+        reason = self._why_not(sources) if self.device == "cuda" else None
+        if reason and not asynchronous:
+            fail()
+        if reason:
+            return [SimpleNamespace(result=fail)] * len(sources)
+        return self._real.translate_batch(sources, asynchronous=asynchronous, **options)  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -130,7 +138,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(
             ctranslate2,
             "Translator",
-            lambda folder, *, device, **options: OfAGpu(partial(real, folder, **options), device, why_not),
+            lambda folder, *, device, compute_type, **options: OfAGpu(
+                partial(real, folder, **options), device, why_not
+            ),
         )
 
     return put
@@ -159,34 +169,17 @@ def test_a_sentence_that_does_not_fit_into_the_memory_of_ctranslate2_is_a_bad_li
     assert "--device cpu" in err
 
 
-@pytest.mark.parametrize(("device", "number"), [("cuda", 1), ("auto", 1), ("cpu", 0)])
-def test_each_process_has_a_gpu_of_its_own(
-    device: str, number: int, exported: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: dict[str, object] = {}
-
-    def refuse(folder: bytes, **options: object) -> None:
-        given.update(options)
-        raise RuntimeError("that is enough")
-
-    monkeypatch.setattr("mt.processes.local_rank", lambda: 1)
-    monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 2)
-    monkeypatch.setattr(ctranslate2, "Translator", refuse)
-    with pytest.raises(CheckpointError, match="that is enough"):
-        ctranslate2_engine.CTranslate2Engine(Path(exported), [], [], device=device)
-    assert (given["device"], given["device_index"]) == ("cpu" if device == "cpu" else "cuda", number)
-
-
 def test_without_the_libraries_of_the_gpu_ctranslate2_computes_on_the_cpu(
     exported: str, gpu: Callable[..., None], call: Call
 ) -> None:
     gpu(lambda sources: "Library libcublas.so.12 is not found or cannot be loaded")
     code, out, err = call("translate", "--run", exported, "the dog sees milk.")
     assert (code, out) == (0, "der Hund sieht Milch.\n")
-    assert "computes on the CPU: Library libcublas.so.12 is not found" in " ".join(err.split())
+    reason = "CTranslate2 cannot compute on the GPU: Library libcublas.so.12 is not found"
+    assert f"translating on the CPU: {reason}" in " ".join(err.split())
     code, out, err = call("translate", "--run", exported, "--device", "cuda", "the dog sees milk.")
     assert (code, out) == (2, "")
-    assert "cannot compute on the GPU: Library libcublas.so.12 is not found" in err
+    assert reason in err
     assert "--device cpu" in err
 
 
@@ -194,11 +187,8 @@ def test_without_the_libraries_of_the_gpu_ctranslate2_computes_on_the_cpu(
     ("options", "named"),
     [
         (["--sample"], "does not sample"),
-        (["--min-length", "2"], "a minimum length"),
-        (["--no-repeat-ngram", "2"], "no-repeat n-grams"),
-        (["--prefix", "der"], "--prefix is for runs"),
-        (["--precision", "bf16"], "--precision is for runs"),
-        (["--dictionary", "terms.tsv"], "--dictionary is for runs"),
+        (["--precision", "bf16"], "needs a CUDA device to compute in bf16"),
+        (["--dictionary", "terms.tsv"], "needs a model that copies unknown words"),
         (["--ensemble", "runs/tiny"], "--ensemble is for runs"),
         (["--checkpoint", "latest"], "--checkpoint is for runs"),
         (["--engine", "mt"], "give the run itself"),
@@ -215,17 +205,25 @@ def test_what_the_engine_cannot_do_is_refused(
     assert err.count("\n") == 1
 
 
-def test_a_column_of_prefixes_is_refused_before_a_line_is_translated(exported: str, call: Call) -> None:
-    Path("lines.txt").write_text("the dog sees milk.\n" * 3 + "the dog sees milk.\tder\n")
-    code, out, err = call("translate", "--run", exported, "--file", "lines.txt", "--prefix-column")
-    assert (code, out) == (2, "")
-    assert f"--prefix-column is for runs, but {exported} is an exported folder" in err
-
-
-def test_the_engine_needs_an_exported_folder(trained: RunDirectory, call: Call) -> None:
-    code, _, err = call("translate", "--run", "runs/tiny", "--engine", "ctranslate2", "milk")
-    assert code == 2
-    assert "mt export --run runs/tiny --to ctranslate2 OUT" in err
+@pytest.mark.parametrize("beam", [[], ["--beam", "4", "--length-normalization", "mean"]])
+@pytest.mark.parametrize(
+    "options",
+    [["--min-length", "9"], ["--no-repeat-ngram", "1"], ["--prefix", "meine"], ["--prefix-column"], []],
+)
+def test_constraints_and_prefixes_are_those_of_our_own_search(
+    exported: str, options: list[str], beam: list[str], call: Call
+) -> None:
+    """With the folder, and with the run, which is converted first."""
+    column = "\tder Hund\n" if options == ["--prefix-column"] else "\n"
+    Path("lines.txt").write_text(f"the dog sees milk.\nthe car the car the car{column}my aunt\n")
+    arguments = ["--file", "lines.txt", *options, *beam]
+    ours, theirs, converted = (
+        call("translate", "--run", *run, *arguments)
+        for run in (["runs/tiny"], [exported], ["runs/tiny", "--engine", "ctranslate2"])
+    )
+    assert ours[0] == 0
+    assert theirs == ours
+    assert converted[:2] == ours[:2]
 
 
 @pytest.mark.parametrize("name", ["model.bin", "tgt_tokenizer.json", "mt_export.json"])
@@ -309,22 +307,15 @@ def test_scores_say_what_the_processor_computed_them_in(
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
-@pytest.mark.parametrize("is_amd", [True, False])
-def test_the_threads_of_8_bit_integers_do_not_wait_for_each_other(
-    is_amd: bool, precision: str, trained: RunDirectory, call: Call, monkeypatch: pytest.MonkeyPatch
+def test_each_thread_has_sentences_of_its_own(
+    precision: str, trained: RunDirectory, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert call(*EXPORT, "ctranslate2", "--precision", precision, "out")[0] == 0
-    monkeypatch.setattr(ctranslate2_engine, "is_amd", lambda: is_amd)
-    before = torch.get_num_threads()
-    with monkeypatch.context() as while_loading:
-        while_loading.setattr("torch.get_num_threads", lambda: 6)
-        translator = ctranslate2_engine.load_exported(Path("out"))
-    # CTranslate2 sets the number of this process's OpenMP threads, which are torch's as well.
-    torch.set_num_threads(before)
+    monkeypatch.setenv("OMP_NUM_THREADS", "6")
+    translator = load_exported(Path("out"))
     engine = translator.engine
     assert isinstance(engine, ctranslate2_engine.CTranslate2Engine)
-    workers = 6 if is_amd and precision == "int8" else 1
-    assert (engine.num_at_once, engine._translator.num_translators) == (workers, workers)
+    assert (engine.precision, engine._translator.num_translators) == (precision, 6)
     lines = LINES.split("\n") * 20
     one_by_one = [translator.translate([line])[0] for line in lines]
     assert translator.translate(lines) == one_by_one
@@ -337,16 +328,26 @@ def test_an_average_is_exported_by_its_name(trained: RunDirectory, call: Call) -
     assert json.loads(Path("out/mt_export.json").read_text())["checkpoint"] == name
 
 
-def test_copying_is_named_as_what_does_not_travel(make_config: Callable[..., object], call: Call) -> None:
-    config = make_config("training.guided_alignment=0.5", "training.ema_decay=0.9", "training.max_steps=30")
+def test_copying_is_named_as_what_does_not_travel_to_other_programs(
+    make_config: Callable[..., object], call: Call
+) -> None:
+    options = ("guided_alignment=0.5", "unknown_share=0.4", "ema_decay=0.9", "max_steps=200")
+    config = make_config("model.d_model=32", *(f"training.{option}" for option in options))
     run_training(config, RunDirectory(Path("runs/tiny")))  # type: ignore[arg-type]
+    Path("terms.tsv").write_text("dog\tKöter\n")
     code, _, err = call(*EXPORT, "ctranslate2", "out")
     assert code == 0, err
+    assert "not in the exported model" not in err
+    arguments = ("--dictionary", "terms.tsv", "the 4711 sees milk.", "the dog finds the car.")
+    ours, theirs = (call("translate", "--run", run, *arguments) for run in ("runs/tiny", "out"))
+    assert theirs == ours
+    assert "4711" in ours[1]
+    assert "Köter" in ours[1]
+    pytest.importorskip("transformers")
+    code, _, err = call(*EXPORT, "transformers", "other")
+    assert code == 0, err
     assert "not in the exported model: copying of unknown words (training.guided_alignment)" in err
-    assert "copying of unknown words (training.guided_alignment)" in Path("out/README.md").read_text()
-    _, out, err = call("translate", "--run", "out", "the 4711 sees milk.")
-    assert "4711" not in out
-    assert "Their translations are guesses" in err
+    assert "copying of unknown words (training.guided_alignment)" in Path("other/README.md").read_text()
 
 
 def test_a_corpus_that_is_gone_can_be_named(
@@ -362,12 +363,13 @@ def test_a_corpus_that_is_gone_can_be_named(
 
 
 @pytest.mark.parametrize("package", ["ctranslate2", "transformers"])
-def test_a_missing_package_is_named_with_its_extra(
+def test_a_missing_package_is_named(
     package: str, trained: RunDirectory, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith(("mt.export", "mt.inference.ctranslate2"))]:
+    for name in [name for name in sys.modules if name.startswith(("mt.export", "mt.inference.engine."))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     code, _, err = call(*EXPORT, package, "out")
     assert code == 2
-    assert f"pip install 'mt-from-scratch[{package}]'" in err
+    what = "ctranslate2." if package == "ctranslate2" else "'mt-from-scratch[transformers]'"
+    assert f"pip install {what}" in err

@@ -14,18 +14,13 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-import mt
 from mt.config.config import Config
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
+from tests.forked import environment
 
 LONGEST_SECONDS = 120
 RUN = Path("runs/tiny")
-
-
-@pytest.fixture
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(mt.__file__).parent.parent), "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture
@@ -66,10 +61,8 @@ def assert_nothing_was_lost(unbroken: RunDirectory) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_has_enough_of_stderr(
-    command: list[str], environment: dict[str, str], unbroken: RunDirectory
-) -> None:
-    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment, text=True) as process:
+def test_a_reader_that_has_enough_of_stderr(command: list[str], unbroken: RunDirectory) -> None:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment(), text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("corpus: ")
         process.stderr.close()
@@ -79,21 +72,19 @@ def test_a_reader_that_has_enough_of_stderr(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
-def test_a_full_device_behind_both_streams(
-    command: list[str], environment: dict[str, str], unbroken: RunDirectory
-) -> None:
+def test_a_full_device_behind_both_streams(command: list[str], unbroken: RunDirectory) -> None:
     with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(command, stdout=full, stderr=full, env=environment, check=False)
+        ended = subprocess.run(command, stdout=full, stderr=full, env=environment(), check=False)
     assert ended.returncode == 0
     assert_nothing_was_lost(unbroken)
 
 
 @pytest.mark.slow
 def test_a_terminal_that_is_closed(
-    command: list[str], environment: dict[str, str], unbroken: RunDirectory, terminal: tuple[int, int]
+    command: list[str], unbroken: RunDirectory, terminal: tuple[int, int]
 ) -> None:
     ours, theirs = terminal
-    with subprocess.Popen(command, stderr=theirs, env=environment) as process:
+    with subprocess.Popen(command, stderr=theirs, env=environment()) as process:
         os.close(theirs)
         assert os.read(ours, 1)
         os.close(ours)
@@ -103,7 +94,7 @@ def test_a_terminal_that_is_closed(
 
 @pytest.mark.slow
 def test_the_end_of_the_controlling_terminal_saves_and_exits(
-    command: list[str], environment: dict[str, str], terminal: tuple[int, int]
+    command: list[str], terminal: tuple[int, int]
 ) -> None:
     ours, theirs = terminal
     # A session leader's first terminal is its controlling one.
@@ -112,7 +103,7 @@ def test_the_end_of_the_controlling_terminal_saves_and_exits(
     )
     endless = ["--set", "training.max_steps=null", "--set", "validation.every_steps=100000"]
     started = [sys.executable, "-c", leader, *command, *endless, "--set", "training.max_epochs=100000"]
-    with subprocess.Popen(started, stderr=theirs, env=environment) as process:
+    with subprocess.Popen(started, stderr=theirs, env=environment()) as process:
         os.close(theirs)
         reader = threading.Thread(target=_read_until, args=(ours, b"best loss|epoch 2"), daemon=True)
         reader.start()
@@ -131,10 +122,10 @@ def _read_until(descriptor: int, words: bytes) -> None:
 
 @pytest.mark.slow
 def test_signals_that_are_ignored_at_the_start_stay_ignored(
-    command: list[str], environment: dict[str, str], unbroken: RunDirectory
+    command: list[str], unbroken: RunDirectory
 ) -> None:
     deaf = ["/bin/sh", "-c", 'trap "" INT HUP; exec "$@"', "sh", *command]
-    with subprocess.Popen(deaf, stderr=subprocess.PIPE, env=environment, text=True) as process:
+    with subprocess.Popen(deaf, stderr=subprocess.PIPE, env=environment(), text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if line.startswith(("corpus: ", "model: ", "saved ")):

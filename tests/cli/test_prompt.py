@@ -14,13 +14,13 @@ from typing import Self
 
 import pytest
 
-import mt
 from mt.cli import prompt, translate
 from mt.cli.prompt import History, history_file
 from mt.inference.text_search import TextSearch
+from tests.forked import Popen, environment
 
 Call = Callable[..., tuple[int, str, str]]
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., Popen]
 Typing = Callable[..., tuple[int, str, str]]
 
 readline = pytest.importorskip("readline")
@@ -46,16 +46,14 @@ class Terminal:
 
     def __init__(self, *arguments: str) -> None:
         self._ours, theirs = pty.openpty()
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(Path(mt.__file__).parent.parent),
-            "TERM": "dumb",
-            "INPUTRC": os.devnull,
-            "OMP_NUM_THREADS": "1",
-        }
         command = [sys.executable, "-c", LOGIN, *arguments]
         self.process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, close_fds=True
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment(TERM="dumb", INPUTRC=os.devnull),
+            close_fds=True,
         )
         os.close(theirs)
         self._pending = ""

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import re
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 
 from mt.config.config import Config
 from mt.run_directory import RunDirectory
+from tests.forked import environment
 
 Call = Callable[..., Any]
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -79,9 +79,8 @@ def test_neither_the_table_nor_the_story_imports_torch(command: tuple[str, ...])
         "import sys; from mt.__main__ import main\n"
         "try: main()\nfinally: print('torch' in sys.modules, file=sys.stderr)"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ended = subprocess.run(
-        [sys.executable, "-c", code, *command], capture_output=True, text=True, env=environment
+        [sys.executable, "-c", code, *command], capture_output=True, text=True, env=environment()
     )
     assert ended.stderr == "False\n", ended.stderr
     assert "600" in ended.stdout

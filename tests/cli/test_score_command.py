@@ -2,7 +2,6 @@
 
 import math
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,16 +9,18 @@ import pytest
 import torch
 from torch import Tensor
 
-import mt.inference.translator
+import mt.inference.model_translator
 from mt.data.batches.batch import Batch
 from mt.inference.score import label_log_probs, score_targets
 from mt.run_directory import RunDirectory
 from mt.search.model import TeacherForced
+from tests.forked import Popen
 
 Call = Callable[..., tuple[int, str, str]]
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., Popen]
 
 
+@pytest.mark.usefixtures("scored_as_in_search")
 def test_the_n_best_of_a_search_are_scored_as_it_scored_them(call: Call, trained: RunDirectory) -> None:
     lines = ["the dog sees milk.", "Anna buys two red apples."]
     code, out, _ = call("translate", "--beam", "4", "--n-best", "3", *lines)
@@ -49,9 +50,6 @@ def test_the_n_best_of_a_search_are_scored_as_it_scored_them(call: Call, trained
 @pytest.mark.usefixtures("trained")
 def test_an_open_pipe_is_answered_line_by_line(start: Start) -> None:
     with start("score", "--tokens") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
         process.stdin.write("the dog sees milk.\tder Hund sieht Quux.\n")
         process.stdin.flush()
         log_prob, length, _, unknown, tokens = process.stdout.readline().split("\t")
@@ -108,7 +106,7 @@ def test_pairs_before_one_that_overflows_are_written_also_if_a_later_one_is_too_
         # The source of four tokens is the only one of its length.
         return [[math.nan] if len(ids) == 4 else each for ids, each in zip(sources, found, strict=True)]
 
-    monkeypatch.setattr(mt.inference.translator, "score_targets", overflowing)
+    monkeypatch.setattr(mt.inference.model_translator, "score_targets", overflowing)
     Path("s").write_text("milk\nmilk\nmilk milk milk milk\nmilk\n" + "the car " * 8 + "\n")
     Path("t").write_text("Milch\n" * 5)
     code, out, err = call("score", "s", "t", "--precision", "float32")

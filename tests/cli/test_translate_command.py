@@ -14,15 +14,16 @@ import pytest
 import torch
 
 import mt.cli.translate
-import mt.inference.engines
+import mt.inference.torch_engine
 import mt.search.greedy
 from mt.errors import DataError
 from mt.inference.arriving_lines import count_lines, lines_of_file
 from mt.run_directory import RunDirectory
 from mt.search.request import SearchRequest
+from tests.forked import Popen, environment, run
 
 Call = Callable[..., tuple[int, str, str]]
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., Popen]
 
 
 @pytest.mark.usefixtures("trained")
@@ -78,7 +79,8 @@ def test_bad_lines_are_skipped_and_reported_once(
     command = [sys.executable, "-m", "mt", "translate", "--on-error", on_error, "--run", "runs/tiny"]
     if not is_piped:
         command += ["--file", str(bad_file)]
-    ended = subprocess.run(command, input=bad_file.read_bytes() if is_piped else b"", capture_output=True)
+    given = bad_file.read_bytes() if is_piped else b""
+    ended = run(command, input=given, capture_output=True, env=environment())
     assert ended.returncode == 0
     lines = [b"der Hund sieht Milch.", *written, b"", b"Anna sieht Milch.", b""]
     assert ended.stdout == b"\n".join(lines)
@@ -92,7 +94,7 @@ def test_a_bad_line_is_copied_with_all_its_bytes_except_its_end(tmp_path: Path) 
     file = tmp_path / "lines"
     file.write_bytes(b"caf\xe9\r\r\nmilk\r\n")
     command = [sys.executable, "-m", "mt", "translate", "--on-error", "copy", "--run", "runs/tiny"]
-    ended = subprocess.run([*command, "--file", str(file)], capture_output=True)
+    ended = run([*command, "--file", str(file)], capture_output=True, env=environment())
     assert ended.stdout.startswith(b"caf\xe9\r\n")
 
 
@@ -189,7 +191,7 @@ def test_a_sentence_that_does_not_fit_into_memory_is_a_bad_line(
             raise torch.OutOfMemoryError("out of memory")
         return search(model, request)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(mt.inference.engines, "greedy_search", full)
+    monkeypatch.setattr(mt.inference.torch_engine, "greedy_search", full)
     file = Path("lines.txt")
     file.write_text("the dog sees milk.\nmilk milk milk milk milk milk milk milk milk\nAnna sees milk.\n")
     code, out, err = call("translate", "--file", file)
@@ -427,9 +429,6 @@ def test_the_newest_run_is_taken_and_named(call: Call, trained: RunDirectory) ->
 @pytest.mark.usefixtures("trained")
 def test_a_pipe_is_answered_line_by_line_and_may_stay_open(start: Start) -> None:
     with start("translate") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
         for line, answer in [("the dog sees milk.", "der Hund sieht Milch.\n"), ("", "\n")]:
             process.stdin.write(line + "\n")
             process.stdin.flush()
@@ -446,9 +445,6 @@ def test_a_pipe_is_answered_line_by_line_and_may_stay_open(start: Start) -> None
 def test_ctrl_c_while_it_waits_for_a_line(start: Start) -> None:
     # Also: what goes out is UTF-8 whatever the locale.
     with start("translate", PYTHONIOENCODING="ascii", LC_ALL="C") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
         process.stdin.write("Anna buys two red apples.\n")
         process.stdin.flush()
         assert process.stdout.readline() == "Anna kauft zwei rote Äpfel.\n"
@@ -460,7 +456,6 @@ def test_ctrl_c_while_it_waits_for_a_line(start: Start) -> None:
 def test_ctrl_c_ends_a_search_on_several_threads_at_its_next_step(start_endless: Start) -> None:
     # Two batches, each of which takes minutes.
     with start_endless("translate", *["milk " * 200] * 8) as process:
-        assert process.stderr is not None
         try:
             while "searching in at-once_1" not in (said := process.stderr.readline()):
                 assert said, "it ended"
@@ -473,9 +468,6 @@ def test_ctrl_c_ends_a_search_on_several_threads_at_its_next_step(start_endless:
 @pytest.mark.usefixtures("trained")
 def test_a_closed_output_pipe_ends_it_quietly(start: Start) -> None:
     with start("translate") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
         process.stdin.write("the dog sees milk.\n" * 20)
         process.stdin.flush()
         assert process.stdout.readline() == "der Hund sieht Milch.\n"

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer.main
 
 import mt
 from mt.cli.app import app
@@ -20,6 +21,7 @@ from mt.cli.usage import FLAGS
 from mt.config.load import load_config
 
 Call = Callable[..., tuple[int, str, str]]
+COMMANDS = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 ROOT = Path(mt.__file__).parent.parent
 
 
@@ -66,9 +68,8 @@ def test_a_run_without_its_option(call: Call) -> None:
 
 def test_help_is_wrapped_to_the_terminal(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for command in app.registered_commands:
-        assert command.callback is not None
-        text = call(command.callback.__name__, "--help")[1].partition("╭")[0]
+    for command in COMMANDS:
+        text = call(command, "--help")[1].partition("╭")[0]
         assert "[[" not in text
         lines = [line.strip() for line in text.splitlines()]
         for line, following in itertools.pairwise(lines):
@@ -89,8 +90,7 @@ def test_where_nobody_knows_the_usage_is_shown(command: str, call: Call) -> None
 
 
 def test_only_options_that_exist_are_suggested(call: Call) -> None:
-    commands = [command.callback.__name__ for command in app.registered_commands if command.callback]
-    helps = "".join(call(command, "--help")[1] for command in commands)
+    helps = "".join(call(command, "--help")[1] for command in COMMANDS)
     for option in FLAGS:
         assert option in helps
 

@@ -9,7 +9,8 @@ import pytest
 from mt.config.data import TokenizerConfig
 from mt.data.batches.bpe_dropout import BpeDropout
 from mt.data.batches.dataset import EncodedSentences
-from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.tokenizers.train import train_tokenizer
 
 TEXTS = [
     "Two young, white males are outside near many bushes.",
@@ -31,9 +32,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 
 def make_dropout(tokenizer: Tokenizer, share: float, max_length: int = 1000) -> BpeDropout:
-    return BpeDropout(
-        tokenizer.merges(), tokenizer.begin_words, num_ids=tokenizer.size, share=share, max_length=max_length
-    )
+    return BpeDropout.of(tokenizer, share=share, max_length=max_length)
 
 
 def encoded(tokenizer: Tokenizer, texts: Sequence[str] = TEXTS) -> EncodedSentences:

@@ -15,7 +15,8 @@ from typing import NoReturn
 
 import pytest
 
-from mt.data.cache import Cache, cache_folder, file_digest
+from mt.data.cache import Cache, file_digest
+from mt.data.cache_folder import cache_folder
 
 KEY = {"what": "text", "number": 7}
 

@@ -14,7 +14,8 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.external import external_tokenizer
-from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing, train_tokenizer
+from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
+from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import DataError
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
 

@@ -17,7 +17,8 @@ from tokenizers import normalizers
 from mt.config.data import CleaningConfig, TokenizerConfig
 from mt.data.cleaning.filters import Cleaner
 from mt.data.tokenizers.subwords import BYTES
-from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing, train_tokenizer
+from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
+from mt.data.tokenizers.train import train_tokenizer
 from mt.data.tokenizers.word_level import count_words, word_level
 from mt.errors import DataError
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
@@ -200,7 +201,7 @@ TRAIN = """
 import json, sys
 from mt.config.data import CleaningConfig, TokenizerConfig
 from mt.data.cleaning.filters import Cleaner
-from mt.data.tokenizers.tokenizer import train_tokenizer
+from mt.data.tokenizers.train import train_tokenizer
 for kind in json.loads(sys.argv[1]):
     texts = json.load(open(sys.argv[2]))
     config = TokenizerConfig(kind=kind, min_frequency=1, max_size=1500)

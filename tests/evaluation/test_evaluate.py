@@ -23,7 +23,7 @@ from mt.evaluation.evaluate import Evaluation, run_evaluation, show_in_tensorboa
 from mt.evaluation.record import read_evaluations
 from mt.evaluation.scores import Score
 from mt.evaluation.test_set import load_evaluation_set
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 from mt.training.run import run_training
@@ -101,7 +101,7 @@ def test_an_ensemble_is_scored_apart_from_its_first_run(
         return run_evaluation(run, checkpoint="latest", device=CPU, analyse=False, others=others)
 
     alone, together = evaluate(), evaluate(trained)
-    translator = Translator.from_run(run, checkpoint="latest", device=CPU, others=[trained])
+    translator = ModelTranslator.from_run(run, checkpoint="latest", device=CPU, others=[trained])
     sources = load_evaluation_set(load_config(run.config_file), "test").sources
     lines = together.hypotheses_file.read_text(encoding="utf-8").split("\n")[:-1]
     assert lines == translator.translate(sources)
@@ -145,15 +145,15 @@ def test_a_missing_corpus_is_refused_and_nothing_is_written(trained: RunDirector
 def test_a_run_that_is_moved_meanwhile_gets_no_scores_of_the_old_model(
     is_trained_again: bool, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translate = Translator.translate
+    translate = ModelTranslator.translate
 
-    def moved_meanwhile(translator: Translator, *arguments: Any, **options: Any) -> list[str]:
+    def moved_meanwhile(translator: ModelTranslator, *arguments: Any, **options: Any) -> list[str]:
         trained.set_aside()
         if is_trained_again:
             trained.path.mkdir()
         return translate(translator, *arguments, **options)
 
-    monkeypatch.setattr(Translator, "translate", moved_meanwhile)
+    monkeypatch.setattr(ModelTranslator, "translate", moved_meanwhile)
     with pytest.raises(RunError, match="was moved or removed while its translations were made"):
         run_evaluation(trained, device="cpu", analyse=False)
     assert not trained.path.exists() or not list(trained.path.iterdir())

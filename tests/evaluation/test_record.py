@@ -27,6 +27,7 @@ from mt.evaluation.record import (
 from mt.evaluation.scores import Score
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
+from tests.forked import environment
 
 HOUR = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -135,9 +136,9 @@ def test_lines_of_several_processes_are_never_mixed(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from mt.atomic_files import append_line\n"
         "for _ in range(20): append_line(Path(sys.argv[1]), sys.argv[2] * 5000)"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     processes = [
-        subprocess.Popen([sys.executable, "-c", code, str(file), letter], env=environment) for letter in "abc"
+        subprocess.Popen([sys.executable, "-c", code, str(file), letter], env=environment())
+        for letter in "abc"
     ]
     assert [process.wait() for process in processes] == [0, 0, 0]
     lines = file.read_text().splitlines()

@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from mt.checkpoint.record import Checkpoint
+from mt.checkpoint.record import MODEL, Checkpoint
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.batches.batch import collate
 from mt.data.corpus import load_split
 from mt.data.tokenizers.external import external_tokenizer
-from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.tokenizers.train import train_tokenizer
 from mt.inference.loaded_model import LoadedModel, build_model
 from mt.special_tokens import EOS_ID, SPECIAL_TOKENS
 from mt.transformer.decoder import DecoderLayer
@@ -77,7 +78,7 @@ def make_loaded(
             _scale(model)
             _let_it_end(model.eval(), [tokenizers[0].encode(text)[:19] for text in pairs[0][:24]])
         folder = Path("checkpoints/step_0000001")
-        checkpoint = Checkpoint(folder, 1, best=True, metrics={}, environment={}, checksums={})
+        checkpoint = Checkpoint(folder, 1, best=True, metrics={}, environment={}, checksums={MODEL: ""})
         return LoadedModel(config, model, *tokenizers, checkpoint, target_ratio=1.2)
 
     return make

@@ -12,7 +12,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from mt.export.export import export_model
 from mt.export.target import ExportTarget
 from mt.inference.loaded_model import LoadedModel
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.search.strategy import Beam
 
 NUM_QUICK = 24
@@ -83,7 +83,7 @@ def test_the_outputs_of_these_models_vary(
     cell: tuple[str, str, str, str], make_loaded: Callable[..., LoadedModel], pairs: Pairs
 ) -> None:
     loaded = make_loaded(*_overrides(*cell), seed=FIRST_SEED + CELLS.index(cell))
-    translator = Translator.from_loaded(loaded, device=torch.device("cpu"))
+    translator = ModelTranslator.from_loaded(loaded, device=torch.device("cpu"))
     segments = translator.read(pairs[0][:NUM_QUICK])
     found = [best for strategy in (None, Beam(5)) for best, *_ in translator.search(segments, strategy)]
     assert len({tuple(each.ids) for each in found}) >= NUM_QUICK // 4

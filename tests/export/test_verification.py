@@ -18,14 +18,14 @@ import torch
 from mt.errors import ConfigError, ExportError
 from mt.export.export import Exported, export_model
 from mt.export.model_card import agreement_rows
-from mt.export.same_rules import Nudged, SharedAmongAllowed
 from mt.export.target import ExportTarget
-from mt.export.verification import Verifier
-from mt.inference.engines import OwnEngine
+from mt.inference.engine.same_rules import Nudged
+from mt.inference.engine.verification import Verifier
+from mt.inference.engines import Rules, Sentence
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.text_search import TextSearch
+from mt.inference.torch_engine import TorchEngine
 from mt.search.ensemble import Member
-from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
 from mt.transformer.packed_transformer import PackedTransformer
 
@@ -238,11 +238,10 @@ def _packed(loaded: LoadedModel) -> PackedTransformer:
 def _exported_by(loaded: LoadedModel, model: Member) -> TextSearch:
     """Stands for an exported folder whose program computes with ``model``."""
     return TextSearch(
-        OwnEngine(model, torch.device("cpu")),
+        TorchEngine(model, torch.device("cpu"), batch_sentences=8),
         loaded.src_tokenizer,
         loaded.tgt_tokenizer,
         max_length=loaded.config.data.max_length,
-        batch_sentences=8,
         target_ratio=loaded.target_ratio,
     )
 
@@ -258,7 +257,7 @@ def test_a_difference_that_rounding_explains_is_named_a_near_tie(
         # Pairs of words that are equally likely, but for a millionth.
         weight = loaded.model.output.weight[4 : 4 + 2 * num_twins]
         weight[1::2] = weight[::2] * (1 - 1e-6)
-    verifier = Verifier(loaded, pairs[0][:20], pairs[1][:20], before_softmax=False)
+    verifier = Verifier(loaded, pairs[0][:20], pairs[1][:20])
     rounded = _exported_by(loaded, Nudged(_packed(loaded), 1e-5, seed=99))
     found = verifier.compare(rounded, "some search", strategy, exact=True)
     assert 0 < len(found.mismatches) == 20 - found.num_same
@@ -274,15 +273,14 @@ def test_a_line_in_several_segments_is_one_sentence(make_loaded: MakeLoaded, pai
         weight[1::2] = weight[::2] * (1 - 1e-6)
     # Each line is longer than the model can read.
     sources, references = ([" ".join(side[at : at + 4]) for at in range(0, 24, 4)] for side in pairs)
-    verifier = Verifier(loaded, sources, references, before_softmax=False)
+    verifier = Verifier(loaded, sources, references)
     rounded = _exported_by(loaded, Nudged(_packed(loaded), 1e-5, seed=99))
     found = verifier.compare(rounded, "greedy search", None, exact=True)
     lines = {each.line for each in found.mismatches}
     assert 0 < len(lines) < len(found.mismatches)
     assert (found.num_sentences, found.num_same) == (6, 6 - len(lines))
-    assert found.num_same_by_own_rule == found.num_same
     _, row = agreement_rows([found])
-    assert row[1:5] == ["6", str(found.num_same), str(len(lines)), str(found.num_same)]
+    assert row[1:4] == ["6", str(found.num_same), str(len(lines))]
     # Nobody looks for near-ties if the precision differs.
     _, row = agreement_rows([verifier.compare(rounded, "greedy search", None, exact=False)])
     assert row[3] == "-"
@@ -291,7 +289,7 @@ def test_a_line_in_several_segments_is_one_sentence(make_loaded: MakeLoaded, pai
 @pytest.mark.parametrize("strategy", [None, Beam(5, 1.0, "mean")], ids=["greedy", "beam"])
 def test_a_larger_difference_is_none(strategy: Beam | None, make_loaded: MakeLoaded, pairs: Pairs) -> None:
     loaded = make_loaded()
-    verifier = Verifier(loaded, pairs[0][:12], pairs[1][:12], before_softmax=False)
+    verifier = Verifier(loaded, pairs[0][:12], pairs[1][:12])
     with pytest.raises(ExportError, match="differ with some search"):
         verifier.compare(
             _exported_by(loaded, Nudged(_packed(loaded), 3.0, seed=99)), "some search", strategy, exact=True
@@ -302,18 +300,17 @@ def test_a_larger_difference_is_none(strategy: Beam | None, make_loaded: MakeLoa
 def test_ctranslate2_keeps_the_limit_of_each_sentence(
     strategy: Beam | None, make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
 ) -> None:
-    from mt.data.batches.batch import pad
-    from mt.special_tokens import EOS_ID
-
     target = _ctranslate2()
     loaded = make_loaded(seed=5)
     _export(loaded, target, pairs, tmp_path / "out")
-    sources = [loaded.src_tokenizer.encode(text) for text in pairs[0][:40]]
-    request = SearchRequest(pad(sources, last=EOS_ID), [1 + place % 12 for place in range(40)])
-    ours = OwnEngine(SharedAmongAllowed(_packed(loaded)), torch.device("cpu"))
-    with torch.inference_mode():
-        expected = ours.search(request, strategy, [])
-        found = target.load(tmp_path / "out").engine.search(request, strategy, [])
+    sentences = [
+        Sentence(1, 1, loaded.src_tokenizer.encode(text), limit=1 + place % 12)
+        for place, text in enumerate(pairs[0][:40])
+    ]
+    expected, found = (
+        search.engine.search(sentences, Rules(strategy))
+        for search in (_exported_by(loaded, _packed(loaded)), target.load(tmp_path / "out"))
+    )
     assert {each[0].finished for each in expected} == {True, False}
     for one, other in zip(expected, found, strict=True):
         assert (list(one[0].ids), one[0].finished) == (list(other[0].ids), other[0].finished)

@@ -8,21 +8,15 @@ import pytest
 import torch
 
 from mt.config.data import TokenizerConfig
-from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import LinesError
-from mt.inference.attention import (
-    Labelled,
-    is_recordable,
-    label_read,
-    label_written,
-    record_pair,
-    sentence_attention,
-    source_dependence,
-)
-from mt.inference.engines import OwnEngine
+from mt.inference.attention import is_recordable, record_pair, sentence_attention, source_dependence
+from mt.inference.labels import Labelled, label_read, label_written
 from mt.inference.loaded_model import load_model
+from mt.inference.model_translator import ModelTranslator
 from mt.inference.source_reader import SourceReader
-from mt.inference.translator import Translator
+from mt.inference.torch_engine import TorchEngine
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID, UNK_ID
@@ -35,13 +29,13 @@ SENTENCES = ["Anna buys two red apples today.", "the dog sees milk.", "a child f
 
 
 @pytest.fixture
-def translator(trained: RunDirectory) -> Translator:
-    return Translator.from_run(trained, device=CPU)
+def translator(trained: RunDirectory) -> ModelTranslator:
+    return ModelTranslator.from_run(trained, device=CPU)
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(4)])
 def test_the_sentence_is_shown_as_the_model_translates_it(
-    translator: Translator, strategy: Beam | None
+    translator: ModelTranslator, strategy: Beam | None
 ) -> None:
     recorded = sentence_attention(translator, SENTENCES, strategy=strategy)
     assert [each.source for each in recorded] == SENTENCES
@@ -49,7 +43,7 @@ def test_the_sentence_is_shown_as_the_model_translates_it(
     assert [each.line for each in recorded] == [1, 2, 3]
 
 
-def test_each_row_sums_to_one_and_padding_has_no_column(translator: Translator) -> None:
+def test_each_row_sums_to_one_and_padding_has_no_column(translator: ModelTranslator) -> None:
     for sentence in sentence_attention(translator, SENTENCES):
         num_src, num_tgt = len(sentence.src_ids) + 1, len(sentence.tgt_ids) + 1
         assert len(sentence.src_tokens) == num_src
@@ -62,7 +56,7 @@ def test_each_row_sums_to_one_and_padding_has_no_column(translator: Translator) 
             torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5, rtol=0)
 
 
-def test_a_row_belongs_to_the_token_that_the_same_position_predicts(translator: Translator) -> None:
+def test_a_row_belongs_to_the_token_that_the_same_position_predicts(translator: ModelTranslator) -> None:
     [sentence] = sentence_attention(translator, SENTENCES[:1])
     model = translator.plain_model
     assert isinstance(model, Transformer)
@@ -78,7 +72,9 @@ def test_a_row_belongs_to_the_token_that_the_same_position_predicts(translator: 
     ]  # fmt: skip
 
 
-def test_a_given_translation_is_forced_and_unknown_words_are_shown_as_written(translator: Translator) -> None:
+def test_a_given_translation_is_forced_and_unknown_words_are_shown_as_written(
+    translator: ModelTranslator,
+) -> None:
     [sentence] = sentence_attention(translator, ["the zebra sees milk."], ["das Zebra sieht Milch."])
     assert sentence.source == "the zebra sees milk."
     assert sentence.target == "das Zebra sieht Milch."
@@ -93,14 +89,14 @@ def test_a_given_translation_is_forced_and_unknown_words_are_shown_as_written(tr
     assert [token.word for token in sentence.src_tokens] == [0, 1, 2, 3, 3, None]
 
 
-def test_an_empty_line_has_nothing_but_its_end(translator: Translator) -> None:
+def test_an_empty_line_has_nothing_but_its_end(translator: ModelTranslator) -> None:
     [empty, full] = sentence_attention(translator, [" ", SENTENCES[0]])
     assert empty.cross.shape == (1, 2, 1, 1)
     assert [token.label for token in empty.src_tokens] == ["</s>"]
     assert full.line == 2
 
 
-def test_what_is_too_long_is_named_by_its_line(translator: Translator) -> None:
+def test_what_is_too_long_is_named_by_its_line(translator: ModelTranslator) -> None:
     for sources, targets, wrong in (
         (["milk", "milk " * 40], None, 2),
         (["milk. " * 20, "milk"], None, 1),
@@ -112,7 +108,7 @@ def test_what_is_too_long_is_named_by_its_line(translator: Translator) -> None:
         assert set(error.value.reasons) == {wrong}
 
 
-def test_a_translation_without_an_end_is_cut_where_the_model_ends(translator: Translator) -> None:
+def test_a_translation_without_an_end_is_cut_where_the_model_ends(translator: ModelTranslator) -> None:
     model = translator.plain_model
     assert isinstance(model, Transformer)
     milk = translator.tgt_tokenizer.encode("Milch")[0]
@@ -123,7 +119,7 @@ def test_a_translation_without_an_end_is_cut_where_the_model_ends(translator: Tr
         model.decoder.norm.get_parameter("bias").fill_(1.0)
         model.output.weight[milk] = 1.0
     # Its packed copy still has the old weights.
-    translator.engine = OwnEngine(PackedTransformer(model, "float32"), translator.device)
+    translator.engine = TorchEngine(PackedTransformer(model, "float32"), translator.device, batch_sentences=8)
     [sentence] = sentence_attention(translator, ["the dog sees milk and milk and milk and milk"])
     assert set(sentence.tgt_ids) == {milk}
     assert len(sentence.tgt_tokens) == translator.max_length
@@ -131,12 +127,12 @@ def test_a_translation_without_an_end_is_cut_where_the_model_ends(translator: Tr
 
 def test_an_ensemble_has_no_attention_of_its_own(trained: RunDirectory) -> None:
     loaded = load_model(trained, "best")
-    two = Translator.from_loaded(loaded, device=CPU, others=[load_model(trained, "latest")])
+    two = ModelTranslator.from_loaded(loaded, device=CPU, others=[load_model(trained, "latest")])
     with pytest.raises(TypeError, match="ensemble"):
         sentence_attention(two, SENTENCES)
 
 
-def test_a_compiled_model_is_recorded_too(translator: Translator) -> None:
+def test_a_compiled_model_is_recorded_too(translator: ModelTranslator) -> None:
     model = translator.plain_model
     assert isinstance(model, Transformer)
     expected = record_pair(model, [5, 6, 7], [8, 9], CPU)
@@ -149,14 +145,17 @@ def test_a_compiled_model_is_recorded_too(translator: Translator) -> None:
 
 def test_the_compiler_is_not_imported_for_a_model_that_is_not_compiled(trained: RunDirectory) -> None:
     program = (
-        "import sys; from mt import Translator; from mt.inference.attention import sentence_attention\n"
-        f"sentence_attention(Translator.from_run({str(trained.path)!r}, device='cpu'), ['the dog'])\n"
+        "import sys; from mt.inference.attention import sentence_attention\n"
+        "from mt.inference.model_translator import ModelTranslator\n"
+        f"sentence_attention(ModelTranslator.from_run({str(trained.path)!r}, device='cpu'), ['the dog'])\n"
         "sys.exit('torch._dynamo' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_dependence_is_what_a_token_loses_when_a_source_token_is_masked_out(translator: Translator) -> None:
+def test_dependence_is_what_a_token_loses_when_a_source_token_is_masked_out(
+    translator: ModelTranslator,
+) -> None:
     [sentence] = sentence_attention(translator, SENTENCES[:1])
     model = translator.plain_model
     assert isinstance(model, Transformer)
@@ -227,7 +226,7 @@ def test_unsegmented_script_has_a_label_for_each_character() -> None:
         ]  # fmt: skip
 
 
-def test_unknown_punctuation_keeps_the_spaces_of_the_source(translator: Translator) -> None:
+def test_unknown_punctuation_keeps_the_spaces_of_the_source(translator: ModelTranslator) -> None:
     [sentence] = sentence_attention(translator, ["<b>the dog</b> sees (milk)."])
     assert sentence.source == "<b>the dog</b> sees (milk)."
     words = [token.word for token in sentence.src_tokens]
@@ -261,7 +260,7 @@ def test_an_unknown_space_moves_no_label() -> None:
     ]  # fmt: skip
 
 
-def test_only_pairs_that_fit_can_be_recorded(translator: Translator) -> None:
+def test_only_pairs_that_fit_can_be_recorded(translator: ModelTranslator) -> None:
     long = "milk " * translator.max_length
     assert is_recordable(translator, "milk.", "Milch.")
     assert not is_recordable(translator, long, "Milch.")

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mt.errors import DataError
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 
@@ -57,7 +57,7 @@ SENTENCES = st.lists(
 
 
 def translate_fuzzed(run: RunDirectory, number: int) -> None:
-    translator = Translator.from_run(run, device=torch.device("cpu"))
+    translator = ModelTranslator.from_run(run, device=torch.device("cpu"))
 
     @settings(
         max_examples=number,

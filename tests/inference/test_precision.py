@@ -8,7 +8,7 @@ import torch
 from mt.device import SearchPrecision, multiplies_bf16_fast
 from mt.errors import CheckpointError, DeviceError, LinesError, Remedy
 from mt.inference.loaded_model import LoadedModel, load_model
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.transformer.feed_forward import FeedForward
@@ -36,7 +36,7 @@ def test_a_sentence_alone_is_translated_as_in_a_batch_of_64(
     text = trained.config_file.read_text()
     assert "batch_sentences: 8" in text
     trained.config_file.write_text(text.replace("batch_sentences: 8", "batch_sentences: 64"))
-    translator = Translator.from_run(trained, device=CPU, precision=precision)
+    translator = ModelTranslator.from_run(trained, device=CPU, precision=precision)
     assert translator.precision == precision
     together = [best for best, *_ in translator.n_best(sources, strategy=strategy)]
     assert len(sources) == 64
@@ -51,8 +51,8 @@ def test_a_sentence_alone_is_translated_as_in_a_batch_of_64(
 def test_scores_are_near_those_of_float32(
     precision: SearchPrecision, trained: RunDirectory, sources: list[str]
 ) -> None:
-    exact = Translator.from_run(trained, device=CPU)
-    rounded = Translator.from_run(trained, device=CPU, precision=precision)
+    exact = ModelTranslator.from_run(trained, device=CPU)
+    rounded = ModelTranslator.from_run(trained, device=CPU, precision=precision)
     pairs = list(zip(sources, exact.translate(sources), strict=True))
     expected = [log_prob for pair in exact.score(pairs) for log_prob in pair.log_probs]
     found = [log_prob for pair in rounded.score(pairs) for log_prob in pair.log_probs]
@@ -60,19 +60,20 @@ def test_scores_are_near_those_of_float32(
     assert (found == expected) == (precision == "float32")
 
 
+@pytest.mark.usefixtures("scored_as_in_search")
 def test_the_scores_of_a_search_are_those_of_forced_decoding_in_the_same_precision(
     trained: RunDirectory, sources: list[str]
 ) -> None:
-    translator = Translator.from_run(trained, device=CPU, precision="int8")
+    translator = ModelTranslator.from_run(trained, device=CPU, precision="int8")
     found = [best for best, *_ in translator.n_best(sources)]
     scored = translator.score(list(zip(sources, [each.text for each in found], strict=True)))
     assert [each.log_prob for each in scored] == pytest.approx([each.log_prob for each in found], abs=1e-3)
 
 
 def test_an_ensemble_is_rounded_as_a_whole(trained: RunDirectory, sources: list[str]) -> None:
-    alone = Translator.from_run(trained, device=CPU, precision="int8")
-    ensemble = Translator.from_run(trained, device=CPU, precision="int8", others=[trained])
-    exact = Translator.from_run(trained, device=CPU)
+    alone = ModelTranslator.from_run(trained, device=CPU, precision="int8")
+    ensemble = ModelTranslator.from_run(trained, device=CPU, precision="int8", others=[trained])
+    exact = ModelTranslator.from_run(trained, device=CPU)
     found, expected, other = (
         [best.log_prob for best, *_ in each.n_best(sources)] for each in (ensemble, alone, exact)
     )
@@ -82,14 +83,14 @@ def test_an_ensemble_is_rounded_as_a_whole(trained: RunDirectory, sources: list[
 
 def test_a_precision_that_the_device_lacks_is_refused(trained: RunDirectory) -> None:
     with pytest.raises(DeviceError, match="precision fp16 needs a CUDA device"):
-        Translator.from_run(trained, device=CPU, precision="fp16")
+        ModelTranslator.from_run(trained, device=CPU, precision="fp16")
 
 
-def in_fp16_on_the_cpu(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> Translator:
+def in_fp16_on_the_cpu(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> ModelTranslator:
     """A translator in fp16, which is refused on a CPU because it is slow there."""
     with monkeypatch.context() as patch:
-        patch.setattr("mt.inference.translator.choose_search_precision", lambda name, device: "fp16")
-        return Translator.from_loaded(loaded, device=CPU, precision="fp16")
+        patch.setattr("mt.inference.model_translator.choose_search_precision", lambda name, device: "fp16")
+        return ModelTranslator.from_loaded(loaded, device=CPU, precision="fp16")
 
 
 @torch.no_grad()
@@ -97,13 +98,13 @@ def test_a_model_that_overflows_in_fp16_alone_is_refused_in_fp16(
     trained: RunDirectory, sources: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = load_model(trained, "best")
-    expected = Translator.from_run(trained, device=CPU).translate(sources[:4])
+    expected = ModelTranslator.from_run(trained, device=CPU).translate(sources[:4])
     for network in (each for each in loaded.model.modules() if isinstance(each, FeedForward)):
         # Together they compute what they did before.
         for parameter in network.inner.parameters():
             parameter.mul_(1e5)
         network.outer.weight.div_(1e5)
-    assert Translator.from_loaded(loaded, device=CPU).translate(sources[:4]) == expected
+    assert ModelTranslator.from_loaded(loaded, device=CPU).translate(sources[:4]) == expected
     with pytest.raises(CheckpointError, match=r"step_\d+ cannot be used.* logits in fp16 are NaN") as refused:
         in_fp16_on_the_cpu(loaded, monkeypatch)
     assert refused.value.remedies == (Remedy.COMPUTE_IN_FLOAT32,)
@@ -118,7 +119,7 @@ def test_a_sentence_that_overflows_in_fp16_is_an_error_of_its_line(
     [milk] = loaded.src_tokenizer.encode("milk")
     loaded.model.src_embedding.tokens.weight[milk].mul_(1e6)
     lines = ["Anna sees the car.", "the dog sees milk.", "a child finds a house.", "milk"]
-    assert all(Translator.from_loaded(loaded, device=CPU).translate(lines, strategy=strategy))
+    assert all(ModelTranslator.from_loaded(loaded, device=CPU).translate(lines, strategy=strategy))
     translator = in_fp16_on_the_cpu(loaded, monkeypatch)
     for find in (translator.translate, translator.n_best):
         with pytest.raises(LinesError, match=r"line 8 has a sentence .* logits in fp16 are NaN") as refused:

@@ -10,8 +10,8 @@ from torch import Tensor
 from mt.data.batches.batch import Batch
 from mt.errors import DataError, LinesError, Remedy
 from mt.inference.loaded_model import load_model
+from mt.inference.model_translator import ModelTranslator
 from mt.inference.score import label_log_probs, perplexity
-from mt.inference.translator import Translator
 from mt.masks import padding_mask, target_mask
 from mt.run_directory import RunDirectory
 from mt.search.ensemble import Member
@@ -22,10 +22,11 @@ CPU = torch.device("cpu")
 SENTENCES = ["the dog sees milk.", "Anna buys two red apples today.", "my aunt paints the car!", "the dog"]
 
 
+@pytest.mark.usefixtures("scored_as_in_search")
 @pytest.mark.parametrize("num_runs", [1, 2])
 @pytest.mark.parametrize("strategy", [None, Beam(4, 0.6), Sampling(1.0, 1)])
 def test_scores_are_those_of_the_search(strategy: Strategy, num_runs: int, trained: RunDirectory) -> None:
-    translator = Translator.from_run(trained, device=CPU, others=[trained] * (num_runs - 1))
+    translator = ModelTranslator.from_run(trained, device=CPU, others=[trained] * (num_runs - 1))
     found = translator.n_best(SENTENCES, num_best=4, strategy=strategy)
     pairs = [(source, each.text) for source, best in zip(SENTENCES, found, strict=True) for each in best]
     scored = translator.score(pairs)
@@ -44,7 +45,7 @@ def test_each_token_equals_a_separate_forward_pass(trained: RunDirectory) -> Non
         tgt_ids = torch.tensor([[BOS_ID, *ids[:place]]])
         logits = best.model.eval()(src_ids, padding_mask(src_ids), tgt_ids, target_mask(tgt_ids))
         log_probs.append(float(logits[0, -1].double().log_softmax(-1)[label]))
-    [scored] = Translator.from_run(trained, device=CPU).score([(source, target)])
+    [scored] = ModelTranslator.from_run(trained, device=CPU).score([(source, target)])
     assert list(scored.log_probs) == pytest.approx(log_probs, abs=1e-4)
     assert scored.log_prob == pytest.approx(sum(log_probs), abs=1e-4)
     assert scored.num_unknown == 1
@@ -58,7 +59,7 @@ def test_neither_batch_nor_order_makes_a_difference(trained: RunDirectory) -> No
     pairs = [(source, target) for source in SENTENCES for target in ("", "Milch", "der Hund sieht das Auto.")]
 
     def score(pairs: Sequence[tuple[str, str]]) -> list[float]:
-        translator = Translator.from_run(trained, device=CPU)
+        translator = ModelTranslator.from_run(trained, device=CPU)
         return [scored.log_prob for scored in translator.score(pairs)]
 
     together = score(pairs)
@@ -71,7 +72,7 @@ def test_neither_batch_nor_order_makes_a_difference(trained: RunDirectory) -> No
 def test_a_batch_that_does_not_fit_into_memory_is_split(
     trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translator = Translator.from_run(trained, device=CPU)
+    translator = ModelTranslator.from_run(trained, device=CPU)
     pairs = [(source, "der Hund sieht das Auto.") for source in SENTENCES]
     together = [scored.log_prob for scored in translator.score(pairs)]
     sizes: list[int] = []
@@ -94,7 +95,7 @@ def test_a_batch_that_does_not_fit_into_memory_is_split(
 def test_the_memory_of_the_logits_limits_how_many_pairs_are_scored_at_once(
     trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translator = Translator.from_run(trained, device=CPU)
+    translator = ModelTranslator.from_run(trained, device=CPU)
     sizes: list[int] = []
 
     def counted(model: Member, batch: Batch) -> Tensor:
@@ -110,7 +111,7 @@ def test_the_memory_of_the_logits_limits_how_many_pairs_are_scored_at_once(
 
 
 def test_what_is_too_long_is_named(trained: RunDirectory) -> None:
-    translator = Translator.from_run(trained, device=CPU)
+    translator = ModelTranslator.from_run(trained, device=CPU)
     assert translator.score([("the car " * 7 + "the", "das Auto " * 7 + "das")])
     with pytest.raises(DataError, match="line 6: the source has 17 tokens, including EOS, but this model"):
         translator.score([("milk", "Milch"), ("the car " * 8, "Auto")], first_line=5)
@@ -128,7 +129,7 @@ def test_a_pair_whose_score_is_not_finite_is_named(num_runs: int, trained: RunDi
     with torch.no_grad():
         for each in loaded:
             each.model.src_embedding.tokens.weight[each.src_tokenizer.encode("dog")] = 1e38
-    translator = Translator.from_loaded(loaded[0], device=CPU, others=loaded[1:])
+    translator = ModelTranslator.from_loaded(loaded[0], device=CPU, others=loaded[1:])
     fine, overflowing = ("Anna buys milk.", "Anna kauft Milch."), ("the dog sees milk.", "der Hund.")
     assert math.isfinite(translator.score([fine])[0].log_prob)
     with pytest.raises(DataError, match="line 6: the model's log-probabilities in float32 are NaN") as error:

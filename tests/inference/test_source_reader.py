@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 from unicodedata import normalize
@@ -14,9 +15,11 @@ from safetensors.torch import load_file
 from mt.config.config import Config
 from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.external import external_tokenizer
-from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
-from mt.errors import ConfigError, DataError
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.tokenizers.train import train_tokenizer
+from mt.errors import DataError
 from mt.inference.attention import sentence_attention
+from mt.inference.model_translator import ModelTranslator
 from mt.inference.segments import Segment, as_translation
 from mt.inference.source_reader import SourceReader, read_dictionary
 from mt.inference.translator import Translator
@@ -258,6 +261,16 @@ def copying(make_config: Callable[..., Config], tmp_path_factory: pytest.TempPat
     return run
 
 
+@pytest.fixture(params=["torch", "ctranslate2"])
+def load(
+    request: pytest.FixtureRequest, copying: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Translator]:
+    """Loads that run for each engine."""
+    pytest.importorskip(request.param)
+    monkeypatch.setenv("MT_ENGINE", request.param)
+    return partial(Translator.from_run, copying, device="cpu", precision="float32")
+
+
 SENTENCES = {
     "the zebra sees milk.": "zebra",
     "Anna buys a Zorblat today.": "Zorblat",
@@ -271,25 +284,27 @@ def arrived(translations: Sequence[str], words: Sequence[str]) -> int:
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(3, 1.0), Sampling(0.3, 1)], ids=["greedy", "beam", "sample"])
-def test_it_learns_to_copy_unknown_words(strategy: Strategy, copying: RunDirectory) -> None:
-    translator = Translator.from_run(copying, device=CPU)
+def test_it_learns_to_copy_unknown_words(strategy: Strategy, load: Callable[..., Translator]) -> None:
+    translator = load()
+    assert translator.engine.name == os.environ["MT_ENGINE"]
     translations = translator.translate(list(SENTENCES), strategy=strategy)
     assert arrived(translations, list(SENTENCES.values())) >= 3
     assert not any("<unk>" in line for line in translations)
     known = "a child buys milk."
     assert translator.translate([known], strategy=strategy) == ["ein Kind kauft Milch."]
     # A sentence of known words has nothing to copy, whatever else is in the batch.
-    *_, last = translator.translate([*SENTENCES, known], strategy=strategy)
+    *_, [last] = translator.n_best([*SENTENCES, known], strategy=strategy)
     # What is sampled depends on the number of the line.
-    [alone] = translator.translate([known], strategy=strategy, first_line=len(SENTENCES) + 1)
-    assert last == alone
+    [[alone]] = translator.n_best([known], strategy=strategy, first_line=len(SENTENCES) + 1)
+    assert last.text == alone.text
+    assert last.log_prob == pytest.approx(alone.log_prob, abs=1e-5)
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(3)])
 def test_a_word_of_a_prefix_is_not_copied_in_place_of_another(
-    strategy: Strategy, copying: RunDirectory
+    strategy: Strategy, load: Callable[..., Translator]
 ) -> None:
-    translator = Translator.from_run(copying, device=CPU)
+    translator = load()
     [[found]] = translator.n_best(["the Zorblat sees Quux."], strategy=strategy, prefixes=["Quux"])
     [(_, hypothesis)] = found.parts
     assert hypothesis.copied[0] == 3
@@ -297,25 +312,18 @@ def test_a_word_of_a_prefix_is_not_copied_in_place_of_another(
     assert found.text.count("Quux") == 1
 
 
-def test_a_dictionary_overrides_the_model(copying: RunDirectory) -> None:
-    translator = Translator.from_run(
-        copying, device=CPU, dictionary={"zebra": "Steppenpferd", "milk": "Saft"}
-    )
+def test_a_dictionary_overrides_the_model(load: Callable[..., Translator]) -> None:
+    translator = load(dictionary={"zebra": "Steppenpferd", "milk": "Saft"})
     (translation,) = translator.translate(["my aunt sees milk."])
     assert translation == "meine Tante sieht Saft."
     assert "Steppenpferd" in translator.translate(["the zebra sees a house."])[0]
 
 
 def test_attention_with_a_dictionary(copying: RunDirectory) -> None:
-    translator = Translator.from_run(copying, device=CPU, dictionary={"zebra": "gestreiftes Pferd"})
+    translator = ModelTranslator.from_run(copying, device=CPU, dictionary={"zebra": "gestreiftes Pferd"})
     for targets in (None, ["das Pferd."]):
         [sentence] = sentence_attention(translator, ["the zebra sees milk."], targets)
         assert [token.label for token in sentence.src_tokens][:3] == ["the", "zebra", "sees"]
-
-
-def test_a_dictionary_needs_a_model_that_copies_words(trained: RunDirectory) -> None:
-    with pytest.raises(ConfigError, match="guided_alignment above 0"):
-        Translator.from_run(trained, device=CPU, dictionary={"dog": "Hund"})
 
 
 def test_a_stopped_run_continues_bit_for_bit(

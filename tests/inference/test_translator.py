@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -19,15 +18,15 @@ from mt.data.corpus import load_split
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import SearchPrecision
 from mt.errors import CheckpointError, ConfigError, DataError, RunError
-from mt.inference.engines import Engine, OwnEngine
+from mt.inference.engines import Sentence
 from mt.inference.loaded_model import load_model
-from mt.inference.text_search import TextSearch
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
+from mt.inference.torch_engine import TorchEngine
 from mt.masks import padding_mask, target_mask
 from mt.run_directory import RunDirectory
 from mt.search.hypothesis import Hypothesis
-from mt.search.request import Constraints, SearchRequest
-from mt.search.strategy import LARGEST_SEED, Beam, Sampling, Strategy
+from mt.search.request import SearchRequest
+from mt.search.strategy import LARGEST_SEED, Beam, Constraints, Sampling, Strategy
 from mt.special_tokens import BOS_ID, EOS_ID, SPECIAL_TOKENS, UNK
 from mt.training.run import run_training
 
@@ -44,11 +43,11 @@ SENTENCES = [
 
 
 @pytest.fixture
-def translator(trained: RunDirectory) -> Translator:
-    return Translator.from_run(trained, device=CPU)
+def translator(trained: RunDirectory) -> ModelTranslator:
+    return ModelTranslator.from_run(trained, device=CPU)
 
 
-def test_it_has_learnt_to_translate(translator: Translator, tiny_corpus: Path) -> None:
+def test_it_has_learnt_to_translate(translator: ModelTranslator, tiny_corpus: Path) -> None:
     sources, references = (
         (tiny_corpus / f"test.{language}").read_text(encoding="utf-8").splitlines()[:-1]
         for language in ("en", "de")
@@ -58,7 +57,7 @@ def test_it_has_learnt_to_translate(translator: Translator, tiny_corpus: Path) -
     assert sum(map(str.__eq__, translations, references)) >= 0.9 * len(references)
 
 
-def test_empty_lines_stay_where_they_are(translator: Translator) -> None:
+def test_empty_lines_stay_where_they_are(translator: ModelTranslator) -> None:
     lines = ["", SENTENCES[0], " \t\u3000", SENTENCES[1], ""]
     one, two = translator.translate(SENTENCES[:2])
     assert one
@@ -69,51 +68,52 @@ def test_empty_lines_stay_where_they_are(translator: Translator) -> None:
 
 
 def test_neither_batch_nor_order_makes_a_difference(trained: RunDirectory) -> None:
-    translator = Translator.from_run(trained, device=CPU)
+    translator = ModelTranslator.from_run(trained, device=CPU)
     together = translator.translate(SENTENCES)
     assert translator.translate(SENTENCES[::-1]) == together[::-1]
     assert [translator.translate([sentence])[0] for sentence in SENTENCES] == together
     text = trained.config_file.read_text()
     assert "batch_sentences: 8" in text
     trained.config_file.write_text(text.replace("batch_sentences: 8", "batch_sentences: 2"))
-    assert Translator.from_run(trained, device=CPU).translate(SENTENCES) == together
+    assert ModelTranslator.from_run(trained, device=CPU).translate(SENTENCES) == together
 
 
-def shapes_of_searches(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+def shapes_of_searches(translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """A list that gets the rows and the length of each batch of sources from now on."""
     shapes: list[tuple[int, ...]] = []
-    search = translator.engine.search
+    make_request = translator.engine._request
 
-    def observed(request: SearchRequest, *rest: Any) -> list[list[Hypothesis]]:
+    def observed(*arguments: Any) -> SearchRequest:
         # In whatever thread this is.
         assert torch.is_inference_mode_enabled()
+        request = make_request(*arguments)
         shapes.append(tuple(request.src_ids.shape))
-        return search(request, *rest)
+        return request
 
-    monkeypatch.setattr(translator.engine, "search", observed)
+    monkeypatch.setattr(translator.engine, "_request", observed)
     return shapes
 
 
 def test_batches_of_long_sentences_have_fewer_of_them(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
+    translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = translator.translate(SENTENCES)
     shapes = shapes_of_searches(translator, monkeypatch)
-    monkeypatch.setattr("mt.inference.text_search._BATCH_TOKENS", 16)
+    monkeypatch.setattr("mt.inference.torch_engine._BATCH_TOKENS", 16)
     assert translator.translate(SENTENCES) == expected
     assert [rows for rows, _ in shapes] == [1, 2, 2, 2]
     assert all(rows * length <= 16 for rows, length in shapes)
     # Each of four hypotheses has its own memory.
     shapes.clear()
-    monkeypatch.setattr("mt.inference.text_search._BEAM_TOKENS", 64)
+    monkeypatch.setattr("mt.inference.torch_engine._BEAM_TOKENS", 64)
     translator.translate(SENTENCES, strategy=Beam(4))
     assert [rows for rows, _ in shapes] == [1, 2, 2, 2]
     shapes.clear()
-    monkeypatch.setattr("mt.inference.text_search._BEAM_TOKENS", 32)
+    monkeypatch.setattr("mt.inference.torch_engine._BEAM_TOKENS", 32)
     translator.translate(SENTENCES, strategy=Beam(4))
     assert [rows for rows, _ in shapes] == [1] * 7
     # Half of what one sentence has.
-    monkeypatch.setattr("mt.inference.text_search._BATCH_TOKENS", 4)
+    monkeypatch.setattr("mt.inference.torch_engine._BATCH_TOKENS", 4)
     shapes.clear()
     assert translator.translate(SENTENCES) == expected
     assert len(shapes) == len(SENTENCES)
@@ -121,17 +121,17 @@ def test_batches_of_long_sentences_have_fewer_of_them(
 
 @pytest.mark.parametrize("strategy", [None, Beam(2), Sampling(seed=3)])
 def test_several_batches_at_once_share_the_memory_of_one_and_find_the_same(
-    strategy: Strategy, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    strategy: Strategy, translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = translator.translate(SENTENCES, strategy=strategy)
     shapes = shapes_of_searches(translator, monkeypatch)
     lines: list[int] = []
-    monkeypatch.setattr(OwnEngine, "num_at_once", 4)
+    monkeypatch.setattr("mt.inference.torch_engine.num_at_once", lambda device: 4)
     assert translator.translate(SENTENCES, strategy=strategy, advance=lines.append) == expected
-    assert max(rows for rows, _ in shapes) == translator.batch_sentences // 4
+    assert max(rows for rows, _ in shapes) == translator.engine.batch_sentences // 4
     assert sum(lines) == len(SENTENCES)
     # Fewer than would fill one batch are divided too, unless they are too few.
-    monkeypatch.setattr(translator, "batch_sentences", 64)
+    monkeypatch.setattr(translator.engine, "batch_sentences", 64)
     # A beam of 2 counts twice.
     for worth_dividing, expected_rows in ((7, 2), (10, 2 if isinstance(strategy, Beam) else 7), (20, 7)):
         monkeypatch.setattr("mt.inference.grouping._WORTH_DIVIDING", worth_dividing)
@@ -146,16 +146,16 @@ def test_a_few_sentences_do_not_lengthen_those_of_the_next_batch(
 ) -> None:
     text = trained.config_file.read_text()
     trained.config_file.write_text(text.replace("batch_sentences: 8", "batch_sentences: 64"))
-    translator = Translator.from_run(trained, device=CPU, precision=precision)
+    translator = ModelTranslator.from_run(trained, device=CPU, precision=precision)
     long, short = "my aunt paints the car.", "milk."
     [longest], [shortest] = (
         [len(segment.tokens) + 1 for segment in translator.read([line])] for line in (long, short)
     )
     assert shortest < longest
-    monkeypatch.setattr("mt.inference.text_search.LENGTHENED_TO", shortest)
+    monkeypatch.setattr("mt.inference.torch_engine.LENGTHENED_TO", shortest)
     # A batch of eight long ones, with the positions that the model adds where results are rounded.
     positions = longest if precision == "float32" else -(-longest // shortest) * shortest
-    monkeypatch.setattr("mt.inference.text_search._BATCH_TOKENS", 8 * positions)
+    monkeypatch.setattr("mt.inference.torch_engine._BATCH_TOKENS", 8 * positions)
     shapes = shapes_of_searches(translator, monkeypatch)
     translator.translate([long] * 9 + [short] * 7)
     assert shapes[:1] == [(first, longest)]
@@ -164,19 +164,17 @@ def test_a_few_sentences_do_not_lengthen_those_of_the_next_batch(
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_a_batch_is_larger_on_a_gpu_and_counts_real_positions(
-    precision: SearchPrecision, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    precision: SearchPrecision, translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mt.inference.text_search._BATCH_TOKENS", 10)
-    engine = SimpleNamespace(device=torch.device("cuda"), num_at_once=1)
-    options: dict[str, Any] = {"max_length": 16, "batch_sentences": 64, "precision": precision}
-    search = TextSearch(cast(Engine, engine), translator.src_tokenizer, translator.tgt_tokenizer, **options)
-    segments = search.read(["the dog sees milk."] * 20)
+    monkeypatch.setattr("mt.inference.torch_engine._BATCH_TOKENS", 10)
+    cuda = torch.device("cuda")
+    engine = TorchEngine(translator.model, cuda, batch_sentences=64, precision=precision)
     # Six tokens, with EOS: of 40 positions, and not of 10, as on a CPU.
-    assert len(segments[0].tokens) + 1 == 6
-    assert [len(batch) for batch in search._batches(segments, 1, 1)] == [6, 6, 6, 2]
+    sentences = [Sentence(1, 1, [5] * 5, limit=16)] * 20
+    assert [len(batch) for batch in engine._batches(sentences, 1, 1)] == [6, 6, 6, 2]
 
 
-def test_a_long_line_is_split_at_its_sentence_ends(translator: Translator) -> None:
+def test_a_long_line_is_split_at_its_sentence_ends(translator: ModelTranslator) -> None:
     sentences = ["the dog sees milk.", "my aunt paints the car!", "Anna buys two red apples today."]
     for refuse_long in (True, False):
         (translation,) = translator.translate([" ".join(sentences)], refuse_long=refuse_long)
@@ -184,7 +182,7 @@ def test_a_long_line_is_split_at_its_sentence_ends(translator: Translator) -> No
     assert translation.count("Hund") == translation.count("Tante") == translation.count("Anna") == 1
 
 
-def test_a_long_sentence_is_refused_by_its_line_or_cut(translator: Translator) -> None:
+def test_a_long_sentence_is_refused_by_its_line_or_cut(translator: ModelTranslator) -> None:
     lines = ["the dog sees milk.", "the car " * 10, "Anna"]
     message = r"line 8 has a sentence of 21 tokens, but this model reads at most 16 \(data\.max_length"
     with pytest.raises(DataError, match=message):
@@ -194,14 +192,14 @@ def test_a_long_sentence_is_refused_by_its_line_or_cut(translator: Translator) -
     assert cut == " ".join(translator.translate(["the car " * 7 + "the", "car" + " the car" * 2]))
 
 
-def test_a_sentence_of_the_longest_length_is_neither(translator: Translator) -> None:
+def test_a_sentence_of_the_longest_length_is_neither(translator: ModelTranslator) -> None:
     # 15 words and EOS.
     assert translator.translate(["the car " * 7 + "the"], refuse_long=True)[0]
     with pytest.raises(DataError, match="of 17 tokens"):
         translator.translate(["the car " * 8], refuse_long=True)
 
 
-def test_sampling_is_a_function_of_seed_and_line(translator: Translator) -> None:
+def test_sampling_is_a_function_of_seed_and_line(translator: ModelTranslator) -> None:
     def draw(texts: list[str], seed: int = 3, first_line: int = 1, temperature: float = 2.0) -> list[str]:
         return translator.translate(texts, strategy=Sampling(temperature, seed), first_line=first_line)
 
@@ -216,7 +214,7 @@ def test_sampling_is_a_function_of_seed_and_line(translator: Translator) -> None
     assert not any(token in line for line in together for token in SPECIAL_TOKENS)
 
 
-def test_each_sentence_of_a_split_line_is_drawn_for_itself(translator: Translator) -> None:
+def test_each_sentence_of_a_split_line_is_drawn_for_itself(translator: ModelTranslator) -> None:
     lines = [" ".join([SENTENCES[0]] * 8)] * 2
     # At this temperature all tokens are equally likely, so that equal sentences hardly ever get equal draws.
     found = translator.n_best(lines, strategy=Sampling(1e30, 3))
@@ -227,7 +225,7 @@ def test_each_sentence_of_a_split_line_is_drawn_for_itself(translator: Translato
 
 @pytest.mark.parametrize("token", [*SPECIAL_TOKENS, "</s>", "[EOS]", "[PAD]"])
 def test_text_that_looks_like_a_special_token_is_text(
-    token: str, translator: Translator, trained: RunDirectory
+    token: str, translator: ModelTranslator, trained: RunDirectory
 ) -> None:
     line, alike = f"the dog {token} sees milk.", f"the dog {token[0]}qqq{token[-1]} sees milk."
     if token != "</s>":  # Which has one sign more.
@@ -241,45 +239,45 @@ def test_unk_is_written_only_with_keep_unk(make_config: Callable[..., Config], t
     # To this tokenizer all but the most frequent words are unknown, so that the model learns to write <unk>.
     run = RunDirectory(tmp_path)
     run_training(make_config("tokenizer.min_frequency=45", "training.max_steps=30"), run)
-    translator = Translator.from_run(run, device=CPU)
+    translator = ModelTranslator.from_run(run, device=CPU)
     assert UNK in translator.translate(SENTENCES, keep_unk=True)[0]
     assert UNK not in "".join(translator.translate(SENTENCES))
     assert UNK not in "".join(translator.translate(SENTENCES, strategy=Sampling(1.0, 1)))
 
 
 def test_the_run_may_be_moved_and_its_corpus_gone(trained: RunDirectory, tmp_path: Path) -> None:
-    before = Translator.from_run(trained, device=CPU).translate(SENTENCES)
+    before = ModelTranslator.from_run(trained, device=CPU).translate(SENTENCES)
     config = trained.config_file.read_text()
     corpus = next(line for line in config.splitlines() if "  path:" in line)
     trained.config_file.write_text(config.replace(corpus, "  path: /nowhere"))
     moved = RunDirectory(trained.path.rename(tmp_path / "moved"))
-    assert Translator.from_run(moved, device=CPU).translate(SENTENCES) == before
+    assert ModelTranslator.from_run(moved, device=CPU).translate(SENTENCES) == before
 
 
 def test_another_checkpoint_is_never_used_instead(trained: RunDirectory) -> None:
     for name in ("step_0000042", "newest", "../latest", ""):
         with pytest.raises(CheckpointError, match=r"has no checkpoint .*Sound checkpoints: step_0000100"):
-            Translator.from_run(trained, checkpoint=name, device=CPU)
+            ModelTranslator.from_run(trained, checkpoint=name, device=CPU)
     (trained.checkpoints_dir / "best").unlink()
     with pytest.raises(CheckpointError, match=r"no checkpoint marked best.*step_0000200"):
-        Translator.from_run(trained, device=CPU)
-    latest = Translator.from_run(trained, checkpoint="latest", device=CPU)
-    named = Translator.from_run(trained, checkpoint="step_0000200", device=CPU)
+        ModelTranslator.from_run(trained, device=CPU)
+    latest = ModelTranslator.from_run(trained, checkpoint="latest", device=CPU)
+    named = ModelTranslator.from_run(trained, checkpoint="step_0000200", device=CPU)
     assert latest.translate(SENTENCES) == named.translate(SENTENCES)
 
 
 def test_a_run_with_inconsistent_files_is_refused(trained: RunDirectory, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"no run in .*Runs beside it: tiny\."):
-        Translator.from_run(RunDirectory(trained.path.parent / "other"), device=CPU)
+        ModelTranslator.from_run(RunDirectory(trained.path.parent / "other"), device=CPU)
     text = trained.config_file.read_text()
     trained.config_file.write_text(text.replace("d_model: 32", "d_model: 16"))
     with pytest.raises(RunError, match=r"config\.yaml is not .*model\.d_model is 16, but was 32"):
-        Translator.from_run(trained, device=CPU)
+        ModelTranslator.from_run(trained, device=CPU)
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(4, 1.0), Beam(4, 1.0, "mean")])
 def test_n_best_are_in_order_and_the_first_is_the_translation(
-    strategy: Beam | None, translator: Translator
+    strategy: Beam | None, translator: ModelTranslator
 ) -> None:
     lines = ["", *SENTENCES, ""]
     found = translator.n_best(lines, num_best=3, strategy=strategy)
@@ -300,14 +298,14 @@ def test_n_best_are_in_order_and_the_first_is_the_translation(
     assert (empty.text, empty.log_prob, empty.score) == ("", 0.0, 0.0)
 
 
-def test_a_split_line_has_no_n_best_list(translator: Translator) -> None:
+def test_a_split_line_has_no_n_best_list(translator: ModelTranslator) -> None:
     long = " ".join(["my aunt paints the car!"] * 4)
     with pytest.raises(DataError, match="line 8 is too long to be translated as a whole, so it has no n"):
         translator.n_best([SENTENCES[0], long], num_best=2, strategy=Beam(2, 1.0), first_line=7)
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(3, 1.0), Sampling(0.5, 1, top_k=5, top_p=0.9)])
-def test_a_translation_starts_with_its_prefix(strategy: Strategy, translator: Translator) -> None:
+def test_a_translation_starts_with_its_prefix(strategy: Strategy, translator: ModelTranslator) -> None:
     prefixes = ["der Hund malt", "", "das Quux und  Wixnub-7", "ein", "", "", ""]
     found = [best.text for best, *_ in translator.n_best(SENTENCES, strategy=strategy, prefixes=prefixes)]
     for text, prefix in zip(found, prefixes, strict=True):
@@ -329,7 +327,7 @@ def test_a_translation_starts_with_its_prefix(strategy: Strategy, translator: Tr
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(2), Beam(4), Sampling(seed=3)])
-def test_a_translation_of_the_most_tokens_is_not_cut(strategy: Strategy, translator: Translator) -> None:
+def test_a_translation_of_the_most_tokens_is_not_cut(strategy: Strategy, translator: ModelTranslator) -> None:
     for number, sentence in enumerate(SENTENCES, start=1):
         [[free]] = translator.n_best([sentence], strategy=strategy, first_line=number)
         [(_, found)] = free.parts
@@ -343,7 +341,7 @@ def test_a_translation_of_the_most_tokens_is_not_cut(strategy: Strategy, transla
     assert translator.translate(SENTENCES, strategy=strategy, max_length=0) == [""] * len(SENTENCES)
 
 
-def test_translations_that_are_the_same_after_the_cut_are_listed_once(translator: Translator) -> None:
+def test_translations_that_are_the_same_after_the_cut_are_listed_once(translator: ModelTranslator) -> None:
     for most in (1, 3):
         for found in translator.n_best(SENTENCES, num_best=4, strategy=Beam(4), max_length=most):
             texts = [each.text for each in found]
@@ -352,7 +350,7 @@ def test_translations_that_are_the_same_after_the_cut_are_listed_once(translator
             assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
 
 
-def test_a_prefix_or_minimum_length_fits_or_is_refused(translator: Translator) -> None:
+def test_a_prefix_or_minimum_length_fits_or_is_refused(translator: ModelTranslator) -> None:
     prefix = "der Hund " * 7
     [[found]] = translator.n_best(["milk"], prefixes=[prefix])
     assert found.text.startswith(prefix.strip())
@@ -366,7 +364,7 @@ def test_a_prefix_or_minimum_length_fits_or_is_refused(translator: Translator) -
         translator.n_best(["milk"], constraints=Constraints(min_length=16))
 
 
-def test_prefixes_are_given_as_text_only(translator: Translator) -> None:
+def test_prefixes_are_given_as_text_only(translator: ModelTranslator) -> None:
     """Ids in the constraints would be those of places in a batch, which is sorted by length."""
     with pytest.raises(ValueError, match="prefixes of lines are text"):
         translator.translate(["milk", "the dog sees milk."], constraints=Constraints(prefixes=[[5], [6]]))
@@ -394,8 +392,8 @@ def test_the_length_limit_follows_from_the_training_data(
         limits.extend(request.limits)
         return [Hypothesis([], 0.0, finished=True)] * len(request.limits)
 
-    monkeypatch.setattr("mt.inference.engines.greedy_search", note)
-    translator = Translator.from_run(trained, device=CPU)
+    monkeypatch.setattr("mt.inference.torch_engine.greedy_search", note)
+    translator = ModelTranslator.from_run(trained, device=CPU)
     translator.max_length = 100
     translator.translate(["the dog sees milk."])
     # Five tokens and EOS.
@@ -404,9 +402,9 @@ def test_the_length_limit_follows_from_the_training_data(
 
 @pytest.mark.parametrize("size", [2, 3, 50])
 def test_the_first_of_several_processes_counts_the_lines_of_all(
-    size: int, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    size: int, translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translator.batch_sentences = 2
+    translator.engine.batch_sentences = 2
     lines = [*SENTENCES, "", "the dog sees milk. my aunt paints the car! Anna buys two red apples today."]
     expected = translator.translate(lines)
     counted: list[int] = []
@@ -429,8 +427,10 @@ def test_the_first_of_several_processes_counts_the_lines_of_all(
     assert len([each for each in counted if each]) > (2 if size < 50 else 1)
 
 
-def test_an_ensemble_of_a_run_with_itself_is_that_run(trained: RunDirectory, translator: Translator) -> None:
-    ensemble = Translator.from_run(trained, device=CPU, others=[trained, trained])
+def test_an_ensemble_of_a_run_with_itself_is_that_run(
+    trained: RunDirectory, translator: ModelTranslator
+) -> None:
+    ensemble = ModelTranslator.from_run(trained, device=CPU, others=[trained, trained])
     for strategy in (None, Beam(3, 1.0), Sampling(1.0, 1)):
         assert ensemble.translate(SENTENCES, strategy=strategy) == translator.translate(
             SENTENCES, strategy=strategy
@@ -440,7 +440,9 @@ def test_an_ensemble_of_a_run_with_itself_is_that_run(trained: RunDirectory, tra
 @torch.inference_mode()
 def test_an_ensemble_of_two_takes_the_mean_of_their_probabilities(trained: RunDirectory) -> None:
     one, two = (load_model(trained, name) for name in ("step_0000100", "step_0000200"))
-    translator = Translator(one.config, one.model.eval(), one.src_tokenizer, one.tgt_tokenizer, others=[two])
+    translator = ModelTranslator(
+        one.config, one.model.eval(), one.src_tokenizer, one.tgt_tokenizer, others=[two]
+    )
     two.model.eval()
     [[found]] = translator.n_best(SENTENCES[:1])
     src_ids = torch.tensor([[*one.src_tokenizer.encode(SENTENCES[0]), EOS_ID]])
@@ -454,9 +456,11 @@ def test_an_ensemble_of_two_takes_the_mean_of_their_probabilities(trained: RunDi
     )
     labels = torch.tensor([*ids, EOS_ID])[:, None]
     log_probs = [float(each.gather(-1, labels).log().sum()) for each in probabilities]
-    mean = float(probabilities.mean(0).gather(-1, labels).log().sum())
-    assert found.log_prob == pytest.approx(mean, abs=1e-4)
-    assert all(abs(mean - each) > 1e-3 for each in log_probs)
+    # PAD, UNK and BOS share none of it.
+    mean = probabilities.mean(0)
+    by_hand = float((mean.gather(-1, labels)[:, 0] / mean[:, EOS_ID:].sum(-1)).log().sum())
+    assert found.log_prob == pytest.approx(by_hand, abs=1e-4)
+    assert all(abs(by_hand - each) > 1e-3 for each in log_probs)
 
 
 def test_an_ensemble_copies_words_if_each_of_its_models_does(trained: RunDirectory) -> None:
@@ -464,7 +468,7 @@ def test_an_ensemble_copies_words_if_each_of_its_models_does(trained: RunDirecto
     training = other.config.training.model_copy(update={"guided_alignment": 0.1})
     copying = replace(other, config=other.config.model_copy(update={"training": training}))
     for first, second, copies in ((copying, copying, True), (copying, other, False), (other, copying, False)):
-        assert Translator.from_loaded(first, device=CPU, others=[second]).copies_words == copies
+        assert ModelTranslator.from_loaded(first, device=CPU, others=[second]).copies_words == copies
 
 
 @pytest.mark.parametrize(("side", "language", "word"), [("src", "en", "milk"), ("tgt", "de", "Milch")])
@@ -486,7 +490,7 @@ def test_an_ensemble_needs_the_same_vocabularies(
     with pytest.raises(
         RunError, match=rf"other has a different {side} vocabulary from .*tiny, but an ensemble needs"
     ):
-        Translator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
+        ModelTranslator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
 
 
 @pytest.mark.parametrize(
@@ -502,9 +506,9 @@ def test_an_ensemble_needs_the_same_languages_even_with_the_same_vocabularies(
         config, count = re.subn(rf"{side}: {name}\b", f"{side}: {exchanged.get(name, name)}", config)
         assert count == 1
     other.config_file.write_text(config, encoding="utf-8")
-    assert Translator.from_run(other, device=CPU).translate(["milk"])
+    assert ModelTranslator.from_run(other, device=CPU).translate(["milk"])
     with pytest.raises(RunError, match=rf"other translates {languages}, but .*tiny en to de: an ensemble"):
-        Translator.from_run(trained, device=CPU, others=[other])
+        ModelTranslator.from_run(trained, device=CPU, others=[other])
 
 
 def test_an_ensemble_reads_no_more_than_its_shortest_model(
@@ -512,7 +516,7 @@ def test_an_ensemble_reads_no_more_than_its_shortest_model(
 ) -> None:
     other = RunDirectory(tmp_path / "other")
     run_training(make_config("data.max_length=14", "training.max_steps=3", "model.d_model=8"), other)
-    ensemble = Translator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
+    ensemble = ModelTranslator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
     assert all(ensemble.translate(SENTENCES, strategy=Beam(2, 1.0)))
     with pytest.raises(DataError, match="of 15 tokens, but this model reads at most 14"):
         ensemble.translate(["the car " * 7], refuse_long=True)

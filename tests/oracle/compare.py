@@ -75,7 +75,8 @@ def run(job: Job, root: Path, temporary: Path) -> float:
         **{name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ},
         "PYTHONPATH": f"{temporary / 'tools'}{os.pathsep}{root}",
         "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "0", "HF_HUB_OFFLINE": "1",
-        "MT_CACHE": str(folder / "cache"), "LC_ALL": "C.UTF-8", "TZ": "UTC", "COLUMNS": "110",
+        "MT_CACHE": str(folder / "cache"), "MT_ENGINE": "torch",
+        "LC_ALL": "C.UTF-8", "TZ": "UTC", "COLUMNS": "110",
     }  # fmt: skip
     began, record = time.monotonic(), temporary / job.side / f"{job.name}.json"
     module = ["tests.oracle.crash"] if job.name == "crash" else ["tests.oracle.probe", job.name]

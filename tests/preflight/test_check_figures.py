@@ -9,7 +9,8 @@ import sacrebleu
 
 from mt.config.data import TokenizerConfig
 from mt.data.batches.dataset import EncodedPairs, encode_pairs
-from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.tokenizers.train import train_tokenizer
 from mt.preflight.layout import between, duration
 from mt.preflight.text import (
     Unknown,

@@ -21,7 +21,8 @@ from mt.data.batches.sampler import Indices
 from mt.data.batches.stream import BatchStream
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
-from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.tokenizers.train import train_tokenizer
 from mt.device import Precision, forget_peak, free_memory
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model

@@ -219,7 +219,10 @@ def write_corpus(folder: Path, num_pairs: int, num_words: int) -> None:
 
 @pytest.mark.parametrize(
     ("num_pairs", "num_words", "kind"),
-    [(1000, 40, "word"), (1000, 20_000, "bpe"), pytest.param(3000, 20_000, "bpe", marks=pytest.mark.slow)],
+    [
+        (1000, 40, "word"),
+        *(pytest.param(number, 20_000, "bpe", marks=pytest.mark.slow) for number in (1000, 3000)),
+    ],
 )
 def test_a_check_has_nothing_to_say_against_what_is_proposed(
     num_pairs: int, num_words: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -236,6 +239,7 @@ def test_a_check_has_nothing_to_say_against_what_is_proposed(
     assert [each for each in warnings if not re.search("other programs|of the run's time", each)] == []
 
 
+@pytest.mark.slow
 def test_long_sentences_are_no_batches_of_their_own(tmp_path: Path) -> None:
     rows = [f'{{"en": "{"a " * 900}{i}", "de": "{"ein " * 900}{i}"}}' for i in range(9)]
     (tmp_path / "train.jsonl").write_text("\n".join(rows * 3))
@@ -316,6 +320,7 @@ def test_more_text_is_learnt_as_words_in_short_runs_only(
             assert kind(few) == "bpe, aligned"
 
 
+@pytest.mark.slow
 def test_a_list_of_names_is_spelled_and_scored_by_its_letters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from mt.__main__ import main
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.evaluation.evaluate import run_evaluation
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 
 SCRIPT = "<script>alert(1)</script>"
@@ -67,7 +67,7 @@ def test_the_sentences_shown_are_of_the_validation_split_and_as_the_model_transl
     )
     assert samples
     validation = load_split(load_config(trained.config_file).data, "validation")
-    translator = Translator.from_run(trained, device="cpu")
+    translator = ModelTranslator.from_run(trained, device="cpu")
     for source, translation in samples:
         assert unescape(source) in validation["src"]
         [expected] = translator.translate([unescape(source)])
@@ -86,7 +86,7 @@ def test_a_sentence_alone_is_one_of_the_worst_unless_it_equals_its_reference(
 ) -> None:
     reference = load_split(load_config(trained.config_file).data, "validation")["tgt"][0]
     found = reference if equal else f"{reference} x"
-    monkeypatch.setattr(Translator, "translate", lambda self, texts, **options: [found])
+    monkeypatch.setattr(ModelTranslator, "translate", lambda self, texts, **options: [found])
     for out in (tmp_path / "report.html", tmp_path / "card.md"):
         options = ("--format", "md") if out.suffix == ".md" else ()
         assert report("--run", trained.path, "--out", out, "--sentences", "1", *options) == 0
@@ -99,7 +99,7 @@ def test_translations_of_an_evaluation_are_shown_instead_of_new_ones(
     trained: RunDirectory, report: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = run_evaluation(trained, split="validation", analyse=False, device="cpu")
-    monkeypatch.setattr(Translator, "translate", None)
+    monkeypatch.setattr(ModelTranslator, "translate", None)
     out = tmp_path / "card.md"
     assert report("--run", trained.path, "--format", "md", "--out", out, "--sentences", "1") == 0
     assert f"From {found.num_sentences} of the {found.num_sentences} sentences" in out.read_text()
@@ -130,13 +130,13 @@ def test_no_more_sentences_are_translated_than_asked_for(
     sentences: str,
 ) -> None:
     translated: list[str] = []
-    translate = Translator.translate
+    translate = ModelTranslator.translate
 
-    def count(self: Translator, texts: list[str], **options: object) -> list[str]:
+    def count(self: ModelTranslator, texts: list[str], **options: object) -> list[str]:
         translated.extend(texts)
         return translate(self, texts, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Translator, "translate", count)
+    monkeypatch.setattr(ModelTranslator, "translate", count)
     out = tmp_path / "report.html"
     arguments = ("--run", trained.path, "--out", out, "--attention", "0", "--sentences", sentences)
     assert report(*arguments) == 0

@@ -11,7 +11,7 @@ from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.errors import DataError
 from mt.inference.loaded_model import load_model
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.reports.samples import rank_samples
 from mt.run_directory import RunDirectory
 
@@ -35,7 +35,7 @@ def test_the_worst_and_the_best_of_sentences_from_all_over_the_split(
         return [made[text] for text in texts]
 
     loaded = load_model(trained, "best")
-    translator = Translator.from_loaded(loaded, device=torch.device("cpu"))
+    translator = ModelTranslator.from_loaded(loaded, device=torch.device("cpu"))
     monkeypatch.setattr(translator, "translate", translate)
     found = rank_samples(trained, loaded, translator, num_sentences=number)
 
@@ -57,7 +57,7 @@ def test_the_worst_and_the_best_of_sentences_from_all_over_the_split(
 
 def test_a_validation_split_that_has_changed_since_training_is_not_ranked(trained: RunDirectory) -> None:
     loaded = load_model(trained, "best")
-    translator = Translator.from_loaded(loaded, device=torch.device("cpu"))
+    translator = ModelTranslator.from_loaded(loaded, device=torch.device("cpu"))
     corpus = json.loads(trained.corpus_file.read_text())
     corpus["splits"]["validation"]["fingerprint"] = "0123456789abcdef"
     trained.corpus_file.write_text(json.dumps(corpus))

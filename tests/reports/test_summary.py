@@ -20,6 +20,7 @@ from mt.errors import RunError
 from mt.reports.summary import RunSummary, differing_options, find_runs, summarise
 from mt.reports.table import short_count
 from mt.run_directory import RunDirectory
+from tests.forked import environment
 
 GoldenRun = Callable[..., RunDirectory]
 BEFORE = "checkpoints/step_0000600"
@@ -55,9 +56,8 @@ def test_a_run_is_running_while_another_process_holds_its_lock_and_no_longer(gol
         "with RunDirectory(Path(sys.argv[1])).lock(): print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", hold, str(run.path)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from mt.attention_maps.alignment import aligning_layer, word_alignments
+from mt.attention_maps.alignment import word_alignments
+from mt.inference.alignment_layer import aligning_layer
+from mt.inference.model_translator import ModelTranslator
 from mt.inference.segments import Translation
-from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.serving.app import Service
 from mt.serving.batching import Align, BatchedTranslator
@@ -20,19 +21,19 @@ from mt.serving.server import bind, make_server
 
 
 @pytest.fixture
-def translator(trained: RunDirectory) -> Translator:
+def translator(trained: RunDirectory) -> ModelTranslator:
     """The translator that is served."""
-    return Translator.from_run(trained, device=torch.device("cpu"))
+    return ModelTranslator.from_run(trained, device=torch.device("cpu"))
 
 
 @pytest.fixture
-def reference(trained: RunDirectory) -> Translator:
+def reference(trained: RunDirectory) -> ModelTranslator:
     """Another translator of the same run, for one text at a time."""
-    return Translator.from_run(trained, device=torch.device("cpu"))
+    return ModelTranslator.from_run(trained, device=torch.device("cpu"))
 
 
 @pytest.fixture
-def align(translator: Translator) -> Align:
+def align(translator: ModelTranslator) -> Align:
     layer = aligning_layer(translator)
     return lambda source, translations: word_alignments(translator, source, translations, layer)
 
@@ -54,7 +55,7 @@ class Gate:
 
 
 @pytest.fixture
-def gate(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+def gate(translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """In front of the translator's search; opened at the end, whatever happens."""
     made = Gate(translator.n_best)
     monkeypatch.setattr(translator, "n_best", made)
@@ -63,7 +64,7 @@ def gate(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ga
 
 
 @pytest.fixture
-def batched(translator: Translator, align: Align) -> Iterator[BatchedTranslator]:
+def batched(translator: ModelTranslator, align: Align) -> Iterator[BatchedTranslator]:
     """With room for 20 texts to wait; its batches have 8."""
     with BatchedTranslator(translator, max_waiting=20, align=align) as made:
         yield made

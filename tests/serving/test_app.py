@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from mt.errors import CheckpointError
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.search.strategy import Beam
 from mt.serving.app import Service
 from mt.serving.batching import BatchedTranslator
@@ -45,7 +45,9 @@ def client(run: ServedRun) -> TestClient:
 # ---- answers ----
 
 
-def test_one_text_is_translated_as_the_translator_does(client: TestClient, reference: Translator) -> None:
+def test_one_text_is_translated_as_the_translator_does(
+    client: TestClient, reference: ModelTranslator
+) -> None:
     answer = client.post("/translate", json={"text": SENTENCE})
     assert answer.status_code == 200
     [alone] = reference.n_best([SENTENCE])
@@ -57,7 +59,7 @@ def test_one_text_is_translated_as_the_translator_does(client: TestClient, refer
 
 
 def test_several_texts_with_a_beam_and_alternatives_and_alignment(
-    client: TestClient, reference: Translator
+    client: TestClient, reference: ModelTranslator
 ) -> None:
     texts = [SENTENCE, "", "the dog sees\n  a house."]
     asked = {"texts": texts, "beam": 4, "n_best": 3, "alignment": True}
@@ -105,6 +107,7 @@ def test_health_names_what_is_served_and_what_waits(client: TestClient, gate: "G
     [served] = client.get("/health").json()["runs"]
     assert served == {
         "run": "tiny", "src": "en", "tgt": "de", "checkpoint": "best", "alignment": True, "waiting": 3,
+        "engine": "torch", "precision": "float32", "device": "cpu", "why": "",
     }  # fmt: skip
     gate.opened.set()
     assert [first.result(60), second.result(60)]
@@ -265,7 +268,7 @@ def test_a_full_queue_is_429_and_a_late_answer_503_and_both_say_when_to_try_agai
     assert ["two"] not in [list(texts) for texts in gate.searched]
 
 
-def test_what_comes_while_it_stops_is_503(translator: Translator) -> None:
+def test_what_comes_while_it_stops_is_503(translator: ModelTranslator) -> None:
     with BatchedTranslator(translator, max_waiting=5) as batched:
         pass
     refused = client_of(ServedRun("tiny", "en", "de", "best", batched)).post("/translate", json={"text": "a"})
@@ -286,7 +289,7 @@ def test_without_the_token_nothing_is_translated(run: ServedRun) -> None:
     assert client.get("/health").status_code == 200
 
 
-def test_alignment_without_the_plain_model_is_refused(translator: Translator) -> None:
+def test_alignment_without_the_plain_model_is_refused(translator: ModelTranslator) -> None:
     with BatchedTranslator(translator, max_waiting=5) as batched:
         client = client_of(ServedRun("tiny", "en", "de", "best", batched))
         refused = client.post("/translate", json={"text": "a", "alignment": True})
@@ -300,7 +303,7 @@ def test_alignment_without_the_plain_model_is_refused(translator: Translator) ->
 
 
 def test_an_error_of_ours_is_500_and_logged_without_texts(
-    translator: Translator,
+    translator: ModelTranslator,
     client: TestClient,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -320,7 +323,7 @@ def test_an_error_of_ours_is_500_and_logged_without_texts(
 
 
 def test_an_error_of_the_run_or_the_device_is_not_that_of_the_client(
-    translator: Translator,
+    translator: ModelTranslator,
     client: TestClient,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

@@ -3,17 +3,15 @@
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
 from mt.errors import LinesError
+from mt.inference.model_translator import ModelTranslator
 from mt.inference.segments import Translation
-from mt.inference.translator import Translator
-from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
 from mt.serving import batching
 from mt.serving.batching import Answer, BatchedTranslator, QueueFullError, SearchSettings, StoppingError
@@ -36,7 +34,7 @@ def answers_of(future: "Future[list[Answer]]") -> list[str]:
 
 
 def test_concurrent_answers_are_those_of_each_text_alone(
-    batched: BatchedTranslator, reference: Translator, sources: list[str]
+    batched: BatchedTranslator, reference: ModelTranslator, sources: list[str]
 ) -> None:
     sources = [*sources[:40], "", "the zebra sees milk."]
     requests = [(source, settings) for source in sources for settings in (GREEDY, BEAM)]
@@ -57,7 +55,7 @@ def test_concurrent_answers_are_those_of_each_text_alone(
 
 
 def test_what_waits_together_is_searched_together_in_order(
-    gate: "Gate", batched: BatchedTranslator, reference: Translator, sources: list[str]
+    gate: "Gate", batched: BatchedTranslator, reference: ModelTranslator, sources: list[str]
 ) -> None:
     sources = sources[:12]
     first = batched.submit(sources[:1], GREEDY)
@@ -68,30 +66,6 @@ def test_what_waits_together_is_searched_together_in_order(
     assert translations == reference.translate(sources)
     # The model's batches have 8 sentences.
     assert [list(each) for each in gate.searched] == [sources[:1], sources[1:9], sources[9:]]
-
-
-def test_a_short_text_that_comes_alone_is_translated_by_one_thread_and_all_else_by_all(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used: list[tuple[int, int]] = []
-    search = translator.n_best
-
-    def noting(texts: Sequence[str], **options: Any) -> list[list[Translation]]:
-        used.append((len(texts), torch.get_num_threads()))
-        return search(texts, **options)
-
-    monkeypatch.setattr(translator, "n_best", noting)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with BatchedTranslator(translator, max_waiting=20) as batched:
-            for number in (1, 3, 1):
-                batched.submit(["the dog sees a house."] * number, GREEDY).result(SECONDS)
-            # Twenty sentences are a batch.
-            batched.submit(["the dog sees a house. " * 20], GREEDY).result(SECONDS)
-    finally:
-        torch.set_num_threads(before)
-    assert used == [(1, 1), (3, 2), (1, 1), (1, 2)]
 
 
 def test_a_batch_waits_for_those_that_were_just_answered_and_a_client_that_is_alone_for_nobody(
@@ -141,7 +115,7 @@ def test_a_request_stays_together_and_small_ones_fill_the_batch(
 
 
 def test_a_bad_text_fails_its_own_request_alone_and_by_its_own_number(
-    gate: "Gate", batched: BatchedTranslator, reference: Translator
+    gate: "Gate", batched: BatchedTranslator, reference: ModelTranslator
 ) -> None:
     good = ["Anna buys milk.", "the dog sees a house."]
     waiting = [batched.submit(good[:1], GREEDY)]
@@ -174,7 +148,7 @@ def test_a_full_queue_refuses_and_says_when_to_try_again(gate: "Gate", batched: 
 
 
 def test_leaving_answers_what_was_accepted_and_accepts_nothing_more(
-    translator: Translator, gate: "Gate", reference: Translator
+    translator: ModelTranslator, gate: "Gate", reference: ModelTranslator
 ) -> None:
     with BatchedTranslator(translator, max_waiting=20) as batched:
         waiting = [batched.submit(["milk"], GREEDY) for _ in range(12)]
@@ -204,15 +178,15 @@ def test_what_is_cancelled_is_not_searched_and_leaves_the_queue(
 
 
 def test_what_is_cancelled_while_it_is_searched_ends_at_the_next_step(
-    translator: Translator, batched: BatchedTranslator, monkeypatch: pytest.MonkeyPatch
+    translator: ModelTranslator, batched: BatchedTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     has_begun = threading.Event()
 
-    def search_without_end(request: SearchRequest, *_: Any) -> None:
+    def search_without_end(*_: Any, check: Callable[[], None], **__: Any) -> None:
         has_begun.set()
         end = time.monotonic() + 2 * SECONDS
         while time.monotonic() < end:
-            request.before_each_step()
+            check()
             time.sleep(0.001)
 
     with monkeypatch.context() as patch:
@@ -225,7 +199,7 @@ def test_what_is_cancelled_while_it_is_searched_ends_at_the_next_step(
 
 
 def test_an_unexpected_error_reaches_its_request_and_the_next_is_answered(
-    translator: Translator, batched: BatchedTranslator, monkeypatch: pytest.MonkeyPatch
+    translator: ModelTranslator, batched: BatchedTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(translator, "n_best", lambda *_, **__: 1 / 0)
@@ -250,7 +224,7 @@ def test_words_are_aligned_when_that_is_asked_for(batched: BatchedTranslator) ->
 
 
 def test_the_others_do_not_wait_for_alignments_which_end_when_nobody_waits_for_them(
-    translator: Translator, gate: "Gate"
+    translator: ModelTranslator, gate: "Gate"
 ) -> None:
     aligned: list[str] = []
     answered_before: list[bool] = []

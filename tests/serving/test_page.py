@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.testclient import TestClient
 
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.search.strategy import Beam
 from mt.serving.app import Service
 from mt.serving.page import PAGE
@@ -89,7 +89,7 @@ def expect(locator: Any) -> Any:
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_sentence_is_translated_while_it_is_typed_with_alternatives_and_lines(
-    width: int, open_page: Open, reference: Translator
+    width: int, open_page: Open, reference: ModelTranslator
 ) -> None:
     page = open_page(width)
     [alone] = reference.n_best([SENTENCE], strategy=Beam(5), num_best=5)
@@ -128,7 +128,7 @@ def test_markup_is_text(open_page: Open) -> None:
     assert page.locator("main script, main img").count() == 0
 
 
-def test_a_long_text_is_translated_without_alternatives(open_page: Open, reference: Translator) -> None:
+def test_a_long_text_is_translated_without_alternatives(open_page: Open, reference: ModelTranslator) -> None:
     page = open_page(390)
     text = "Anna buys milk. " * 8
     page.locator("#text").fill(text)
@@ -139,7 +139,7 @@ def test_a_long_text_is_translated_without_alternatives(open_page: Open, referen
     expect(page.locator("#status")).to_contain_text("has a sentence of 41 tokens")
 
 
-def test_the_page_asks_for_the_token(open_page: Open, reference: Translator) -> None:
+def test_the_page_asks_for_the_token(open_page: Open, reference: ModelTranslator) -> None:
     page = open_page(1280, token="s3cret")
     page.locator("#text").fill(SENTENCE)
     page.locator("#token").fill("s3cret")

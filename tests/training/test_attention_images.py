@@ -14,15 +14,15 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 
 from mt.config.config import Config
 from mt.inference.attention import sentence_attention
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.training import attention_images as module
 from mt.training.attention_images import attention_images
 
 
 @pytest.fixture
-def translator(trained: RunDirectory) -> Translator:
-    return Translator.from_run(trained, device=torch.device("cpu"))
+def translator(trained: RunDirectory) -> ModelTranslator:
+    return ModelTranslator.from_run(trained, device=torch.device("cpu"))
 
 
 def test_two_pairs_are_drawn_at_each_validation(
@@ -42,7 +42,7 @@ def test_two_pairs_are_drawn_at_each_validation(
             assert (image.width, image.height) == (images[0].width, images[0].height)
 
 
-def test_a_cell_is_darker_the_more_weight_it_has(translator: Translator) -> None:
+def test_a_cell_is_darker_the_more_weight_it_has(translator: ModelTranslator) -> None:
     rows = [{"src": "Anna buys two red apples today.", "tgt": "Anna kauft zwei rote Äpfel heute."}]
     [image] = attention_images(translator, rows)
     [sentence] = sentence_attention(translator, [rows[0]["src"]], [rows[0]["tgt"]])
@@ -61,7 +61,7 @@ def test_a_cell_is_darker_the_more_weight_it_has(translator: Translator) -> None
     assert lightness.max() > 700
 
 
-def test_pairs_that_are_too_short_or_too_long_are_passed_over(translator: Translator) -> None:
+def test_pairs_that_are_too_short_or_too_long_are_passed_over(translator: ModelTranslator) -> None:
     good = {"src": "Anna buys milk today.", "tgt": "Anna kauft Milch heute."}
     other = {"src": "the dog sees milk.", "tgt": "der Hund sieht Milch."}
     odd = [
@@ -78,7 +78,7 @@ def test_pairs_that_are_too_short_or_too_long_are_passed_over(translator: Transl
     assert attention_images(translator, odd) == []
 
 
-def test_pairs_that_the_model_cannot_read_are_passed_over(translator: Translator) -> None:
+def test_pairs_that_the_model_cannot_read_are_passed_over(translator: ModelTranslator) -> None:
     # With EOS it reads 16 tokens.
     assert translator.max_length == 16
     rows = [{"src": " ".join(["milk"] * count), "tgt": " ".join(["Milch"] * count)} for count in (15, 16, 25)]
@@ -87,7 +87,7 @@ def test_pairs_that_the_model_cannot_read_are_passed_over(translator: Translator
 
 @pytest.mark.parametrize("has_font", [True, False])
 def test_any_text_can_be_drawn(
-    has_font: bool, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    has_font: bool, translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_font:
         monkeypatch.setattr(module, "_FONTS", ("no-such-font.ttf",))

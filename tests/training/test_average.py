@@ -12,7 +12,7 @@ from mt.checkpoint.record import RECORD, record_text
 from mt.checkpoint.store import CheckpointStore
 from mt.config.load import load_config
 from mt.errors import CheckpointError
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.training.average import average_checkpoints
 from mt.training.run import run_training
@@ -42,7 +42,7 @@ def test_the_average_of_one_is_the_same(trained: RunDirectory) -> None:
     assert all(torch.equal(mean[name], own[name]) for name in own)
     texts = ["the dog sees milk.", "a child buys the car!"]
     translations = [
-        Translator.from_run(trained, checkpoint=name, device=CPU).translate(texts)
+        ModelTranslator.from_run(trained, checkpoint=name, device=CPU).translate(texts)
         for name in (average.name, "step_0000200")
     ]
     assert translations[0] == translations[1]
@@ -153,4 +153,4 @@ def test_another_folder_is_not_taken_for_it(trained: RunDirectory) -> None:
     average = average_checkpoints(trained, 2, best=False)
     shutil.copytree(average.folder, trained.checkpoints_dir / "step_0000300")
     with pytest.raises(CheckpointError, match=re.escape("checkpoint.json belongs to step 200")):
-        Translator.from_run(trained, checkpoint="step_0000300", device=CPU)
+        ModelTranslator.from_run(trained, checkpoint="step_0000300", device=CPU)

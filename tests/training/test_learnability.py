@@ -22,7 +22,10 @@ from mt.transformer.packed_transformer import PackedTransformer
 SYMBOLS = range(4, 12)
 
 
-@pytest.mark.parametrize(("norm_first", "numbers"), [(True, "float32"), (False, "float32"), (False, "bf16")])
+@pytest.mark.parametrize(
+    ("norm_first", "numbers"),
+    [(True, "float32"), (False, "float32"), pytest.param(False, "bf16", marks=pytest.mark.slow)],
+)
 def test_tiny_transformer_learns_to_reverse(
     norm_first: bool, numbers: Literal["float32", "bf16"], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,10 +11,10 @@ from torch import nn
 import mt.training.run
 from mt.config.config import Config
 from mt.errors import DataError, TrainingError
-from mt.inference.engines import OwnEngine
-from mt.inference.translator import Translator
+from mt.inference.engines import Sentence
+from mt.inference.model_translator import ModelTranslator
+from mt.inference.torch_engine import TorchEngine
 from mt.run_directory import RunDirectory
-from mt.search.request import SearchRequest
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.training.resume import ResumePoint, describe_environment, find_resume_point
 from mt.training.run import run_training
@@ -28,16 +28,16 @@ def room_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     """Lets the search have room for so many sentences; the sizes that were tried."""
 
     def make(room: int) -> list[int]:
-        search = OwnEngine.search
+        search = TorchEngine._search_batch
         tried: list[int] = []
 
-        def cramped(self: OwnEngine, request: SearchRequest, *rest: Any) -> Any:
-            tried.append(len(request.limits))
-            if len(request.limits) > room:
+        def cramped(self: TorchEngine, batch: list[Sentence], **rest: Any) -> Any:
+            tried.append(len(batch))
+            if len(batch) > room:
                 raise ERROR
-            return search(self, request, *rest)
+            return search(self, batch, **rest)
 
-        monkeypatch.setattr(OwnEngine, "search", cramped)
+        monkeypatch.setattr(TorchEngine, "_search_batch", cramped)
         return tried
 
     return make
@@ -54,7 +54,7 @@ def test_translating_in_halves_gives_the_same(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lines = (tiny_corpus / "test.en").read_text(encoding="utf-8").splitlines()
-    translator = Translator.from_run(trained, device=torch.device("cpu"))
+    translator = ModelTranslator.from_run(trained, device=torch.device("cpu"))
     expected = translator.translate(lines, strategy=strategy)
     tried = room_for(3)
     assert translator.translate(lines, strategy=strategy) == expected
@@ -65,7 +65,7 @@ def test_translating_in_halves_gives_the_same(
 def test_a_sentence_that_does_not_fit_is_named(
     trained: RunDirectory, room_for: Callable[[int], list[int]]
 ) -> None:
-    translator = Translator.from_run(trained, device=torch.device("cpu"))
+    translator = ModelTranslator.from_run(trained, device=torch.device("cpu"))
     room_for(0)
     with pytest.raises(DataError, match=r"line 7 has a sentence of 5 tokens that does not fit into memory"):
         translator.translate(["Anna sees the car."], first_line=7)

@@ -28,7 +28,7 @@ from mt.data.prepare import refuse_changed_corpus
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError, DataError, DeviceError, Remedy, RunError, TrainingError
 from mt.evaluation.scores import Score
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK
 from mt.training.loss import Objective
@@ -321,7 +321,7 @@ def test_shared_vocabulary_and_embeddings(make_config: MakeConfig, run: RunDirec
         make_config("training.max_steps=1", "tokenizer.shared=true", "model.share_embeddings=true"), run
     )
     assert run.src_tokenizer_file.read_bytes() == run.tgt_tokenizer_file.read_bytes()
-    Translator.from_run(run, device=torch.device("cpu")).translate(["Anna sees milk."])
+    ModelTranslator.from_run(run, device=torch.device("cpu")).translate(["Anna sees milk."])
 
 
 def test_validation_knows_how_long_translations_are(
@@ -329,12 +329,12 @@ def test_validation_knows_how_long_translations_are(
 ) -> None:
     ratios: list[float] = []
 
-    class Noted(Translator):
+    class Noted(ModelTranslator):
         def __init__(self, *arguments: Any, **named: Any) -> None:
             ratios.append(named["target_ratio"])
             super().__init__(*arguments, **named)
 
-    monkeypatch.setattr(mt.training.session, "Translator", Noted)
+    monkeypatch.setattr(mt.training.session, "ModelTranslator", Noted)
     run_training(make_config("training.max_steps=1"), run)
     assert ratios == [json.loads(run.corpus_file.read_text(encoding="utf-8"))["target_ratio"]]
 
@@ -478,7 +478,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_taken(
         sound = r"Sound checkpoints: step_0000002, step_0000003\."
         for name in ("best", "latest", "step_0000004"):
             with pytest.raises(CheckpointError, match=f"step_0000004 is damaged.*{sound}"):
-                Translator.from_run(run, checkpoint=name, device=torch.device("cpu"))
+                ModelTranslator.from_run(run, checkpoint=name, device=torch.device("cpu"))
     caplog.clear()
     assert run_training(make_config("training.max_steps=5"), run).counters.step == 5
     assert "step_0000004 is damaged" in caplog.text
@@ -627,7 +627,7 @@ def test_each_validation_translates_with_the_weights_that_are_saved_with_it(
     run_training(make_config(*steps, *learning, "validation.num_samples=20"), run)
     found = []
     for step, samples in read_samples(run.samples_file):
-        translator = Translator.from_run(run, checkpoint=f"step_{step:07}", device="cpu")
+        translator = ModelTranslator.from_run(run, checkpoint=f"step_{step:07}", device="cpu")
         found.append([sample.translation for sample in samples])
         assert translator.translate([sample.source for sample in samples]) == found[-1]
     assert len(set(map(tuple, found))) == 3

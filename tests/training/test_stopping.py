@@ -21,8 +21,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.batches.bpe_dropout import BpeDropout
 from mt.errors import DataError, Interrupted
-from mt.inference.engines import OwnEngine
-from mt.inference.translator import Translator
+from mt.inference.torch_engine import TorchEngine
 from mt.run_directory import RunDirectory
 from mt.search.copying import Copying
 from mt.special_tokens import EOS_ID
@@ -99,7 +98,7 @@ def test_a_validation_is_given_up_in_any_of_its_batches_of_sentences(
     # Twelve sentences, four at a time: calls 1 to 3 are the validation at step 4, 5 is in that at step 8.
     config = make_config("validation.batch_sentences=4")
     with pytest.MonkeyPatch.context() as patch:
-        calls = kill_at_call(patch, Translator, "_request", call)
+        calls = kill_at_call(patch, TorchEngine, "_request", call)
         outcome = run_training(config, run)
     step = 4 if call <= 3 else 8
     assert (outcome.finished, outcome.exit_code, outcome.counters.step) == (None, 143, step)
@@ -143,7 +142,7 @@ def test_ctrl_c_ends_a_validation_on_several_threads_at_its_next_step(
         return logits
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OwnEngine, "num_at_once", 2)
+        patch.setattr("mt.inference.torch_engine.num_at_once", lambda device: 2)
         patch.setattr(Interruption, "_answer", answer_and_count)
         patch.setattr(Copying, "decode_step", press_in_the_first_step)
         if presses == 1:
@@ -172,7 +171,7 @@ def test_a_validation_is_given_up_between_two_batches_of_its_loss(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Objective, "forward", kill)
-        translated = kill_at_call(patch, Translator, "_request", 99)
+        translated = kill_at_call(patch, TorchEngine, "_request", 99)
         outcome = run_training(make_config(), run)
     assert outcome.counters.step == 4
     assert (judged, translated) == ([1], [])
@@ -193,7 +192,7 @@ def test_the_last_validation_too_is_owed_and_made_good(
         assert (outcome.finished, outcome.counters.step, outcome.exit_code) == (None, 12, 143)
         assert outcome.counters.owes_validation
         with pytest.MonkeyPatch.context() as patch:
-            kill_at_call(patch, Translator, "_request", 1)
+            kill_at_call(patch, TorchEngine, "_request", 1)
             outcome = run_training(make_config(), run)
     outcome = run_training(make_config(), run)
     assert outcome.finished == "training.max_steps (12) reached"

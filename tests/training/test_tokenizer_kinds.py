@@ -10,7 +10,7 @@ import torch
 
 from mt.config.config import Config
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK_ID
 from mt.training.run import run_training
@@ -26,7 +26,7 @@ def test_train_and_translate(make_config: MakeConfig, tmp_path: Path, kind: str,
     config = make_config("training.max_steps=2", "data.max_length=100", *kinds)
     run = RunDirectory(tmp_path / "run")
     run_training(config, run)
-    assert len(Translator.from_run(run, device=CPU).translate(["Anna sees a zorblax."])) == 1
+    assert len(ModelTranslator.from_run(run, device=CPU).translate(["Anna sees a zorblax."])) == 1
     files = run.src_tokenizer_file, run.tgt_tokenizer_file
     assert (files[0].read_bytes() == files[1].read_bytes()) == (shared == "true")
     source = Tokenizer.load(files[0])
@@ -44,7 +44,7 @@ def test_an_external_tokenizer_may_be_gone_afterwards(make_config: MakeConfig, t
     theirs.unlink()
     run_training(make_config("training.max_steps=2", *foreign), run)
     assert run.tgt_tokenizer_file.read_bytes() == first.tgt_tokenizer_file.read_bytes()
-    assert len(Translator.from_run(run, device=CPU).translate(["Anna sees milk."])) == 1
+    assert len(ModelTranslator.from_run(run, device=CPU).translate(["Anna sees milk."])) == 1
 
 
 def test_lower_case_is_reported(
@@ -54,7 +54,7 @@ def test_lower_case_is_reported(
     run = RunDirectory(tmp_path / "run")
     run_training(make_config("training.max_steps=1", "tokenizer.lowercase=true"), run)
     assert "the model reads and writes lower case only" in caplog.text
-    (translation,) = Translator.from_run(run, device=CPU).translate(["ANNA SEES MILK."])
+    (translation,) = ModelTranslator.from_run(run, device=CPU).translate(["ANNA SEES MILK."])
     assert translation == translation.lower()
 
 

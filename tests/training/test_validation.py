@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from mt.config.data import TokenizerConfig
 from mt.config.training import ValidationConfig
 from mt.data.batches.batch import Batch
-from mt.data.tokenizers.tokenizer import train_tokenizer
+from mt.data.tokenizers.train import train_tokenizer
 from mt.device import Precision
 from mt.training.loss import Objective
 from mt.training.validation import ValidationResult, unknown_share, validate, validation_loss

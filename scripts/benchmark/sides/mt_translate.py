@@ -1,4 +1,4 @@
-"""`mt` translating: the `Translator` that `mt translate` uses, in the precision that it takes by default."""
+"""`mt` translating by torch, in the precision that is its default there."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import PrecisionName, choose_search_precision, keep_freed_memory
 from mt.inference.loaded_model import build_model
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.search.strategy import Beam
 from scripts.benchmark.mt_config import run_config
 from scripts.benchmark.session import Channel, Job
@@ -31,7 +31,7 @@ class MtTranslating:
         model.load_weights(load_file(job.folder / "decoding.safetensors"))
         device = torch.device(job.device)
         precision = choose_search_precision(name, device)
-        self._translator = Translator(config, model.to(device), src, tgt, precision=precision)
+        self._translator = ModelTranslator(config, model.to(device), src, tgt, precision=precision)
 
     def translate(self, texts: Sequence[str], beam_size: int, batching: str) -> list[str]:
         strategy = Beam(beam_size, LENGTH_PENALTY, "mean") if beam_size > 1 else None

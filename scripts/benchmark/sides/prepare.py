@@ -17,10 +17,11 @@ from mt.data.batches.batch import pad
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.sampler import epoch_batches
 from mt.data.corpus import load_corpus
-from mt.data.tokenizers.tokenizer import Tokenizer, train_tokenizer
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.tokenizers.train import train_tokenizer
 from mt.device import Precision, choose_device
 from mt.evaluation.scores import score_translations
-from mt.inference.translator import Translator
+from mt.inference.model_translator import ModelTranslator
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import length_limit
 from mt.search.request import SearchRequest
@@ -158,7 +159,7 @@ class Preparation:
         )
         config = run_config(self._job.size, max_length=MAX_LENGTH)
         sides = [Tokenizer.load(self._job.folder / f"{side}_tokenizer.json") for side in ("src", "tgt")]
-        lines = Translator(config, model, sides[0], sides[1]).translate(sources)
+        lines = ModelTranslator(config, model, sides[0], sides[1]).translate(sources)
         return float(score_translations(lines, references)["bleu"].value)
 
     @torch.inference_mode()

@@ -1,0 +1,319 @@
+"""The fast engine: it translates as torch does, is made once, goes with its checkpoint, needs no torch."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mt
+from mt import Beam, Constraints, Sampling, Translator
+from mt.errors import CheckpointError, ConfigError, MtError
+from mt.inference.engine import convert as conversion
+from mt.inference.engine import specification
+from mt.inference.engine.ctranslate2_engine import Copies, copies_of
+from mt.inference.engine.places import REFUSED, prune, remove_stale, weights_of
+from mt.inference.engine.quality import compare
+from mt.inference.engines import Sentence
+from mt.inference.model_translator import ModelTranslator
+from mt.run_directory import RunDirectory
+from mt.search.hypothesis import Hypothesis
+from mt.special_tokens import UNK_ID
+from tests.conftest import tiny_pairs
+
+SOURCES = [source for source, _ in tiny_pairs()[:96]]
+# Two words that the translation could begin with, though it does not.
+PREFIXES = ["eine Anna" if number % 3 == 0 else "" for number in range(len(SOURCES))]
+
+
+@pytest.fixture
+def run(converted: Path, tmp_path: Path) -> RunDirectory:
+    return RunDirectory(Path(shutil.copytree(converted, tmp_path / "run")))
+
+
+def engines_in(run: RunDirectory) -> list[str]:
+    return sorted(path.name for path in run.engine_dir.iterdir())
+
+
+@pytest.mark.parametrize(
+    "constraints",
+    [
+        Constraints(),
+        Constraints(no_repeat_ngram=1),
+        Constraints(min_length=12, no_repeat_ngram=2),
+    ],
+)
+@pytest.mark.parametrize("prefixes", [[], PREFIXES])
+@pytest.mark.parametrize("strategy", [None, Beam(5), Beam(4, 0.0)])
+def test_both_engines_translate_alike(
+    strategy: Beam | None, prefixes: list[str], constraints: Constraints, converted: Path
+) -> None:
+    torch, fast = (
+        Translator.from_run(converted, engine=name, precision="float32").n_best(
+            SOURCES, strategy=strategy, prefixes=prefixes, constraints=constraints
+        )
+        for name in ("torch", "ctranslate2")
+    )
+    differing = 0
+    for [one], [other] in zip(torch, fast, strict=True):
+        if one.text == other.text:
+            assert other.log_prob == pytest.approx(one.log_prob, abs=1e-3)
+            assert other.score == pytest.approx(one.score, abs=1e-3)
+        else:
+            # Only a near-tie may fall the other way.
+            assert other.score == pytest.approx(one.score, abs=1e-3)
+            differing += 1
+    assert differing <= 2
+
+
+@pytest.mark.parametrize("length", [1, 4])
+@pytest.mark.parametrize("strategy", [None, Beam(3)])
+def test_a_length_limit_cuts_alike(strategy: Beam | None, length: int, converted: Path) -> None:
+    torch, fast = (
+        Translator.from_run(converted, engine=name, precision="float32").translate(
+            SOURCES, strategy=strategy, max_length=length
+        )
+        for name in ("torch", "ctranslate2")
+    )
+    assert torch == fast
+
+
+def test_it_is_the_default_and_says_why(
+    converted: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("MT_ENGINE")
+    translator = Translator.from_run(converted)
+    assert not isinstance(translator, ModelTranslator)
+    assert translator.described.startswith("engine: ctranslate2, ")
+    assert translator.translate(["the dog sees a house."]) == ["der Hund sieht ein Haus."]
+    # What it cannot do, torch does, which is loaded for that.
+    assert translator.translate(["the dog sees a house."], strategy=Sampling(0.1)) == [
+        "der Hund sieht ein Haus."
+    ]
+    assert translator.score([("Anna buys milk.", "Anna kauft Milch.")])[0].log_prob > -1
+    monkeypatch.setenv("MT_ENGINE", "torch")
+    assert Translator.from_run(converted).engine.why == "MT_ENGINE is torch"
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"precision": "bf16", "device": "cpu"}, "bf16"),
+        ({"others": ["OTHER"]}, "ensemble"),
+        ({"device": "mps"}, "mps"),
+    ],
+)
+def test_a_forced_engine_says_what_it_cannot_do(
+    options: dict[str, object], why: str, run: RunDirectory
+) -> None:
+    given = {key: [run.path] if value == ["OTHER"] else value for key, value in options.items()}
+    with pytest.raises(ConfigError, match=why):
+        Translator.from_run(run, engine="ctranslate2", **given)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="does not sample"):
+        Translator.from_run(run, engine="ctranslate2").translate(["Anna"], strategy=Sampling())
+
+
+def test_it_needs_no_torch(converted: Path) -> None:
+    code = """
+import sys
+from mt import Beam, Translator
+translator = Translator.from_run(sys.argv[1], engine="ctranslate2")
+print(translator.translate(["the dog sees a house.", "Anna buys milk."], strategy=Beam(3)))
+print(translator.align("Anna buys milk.", translator.n_best(["Anna buys milk."])[0]))
+print({"torch", "datasets", "huggingface_hub", "pydantic", "numpy"} & {*sys.modules})
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, converted],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(Path(mt.__file__).parents[1])},
+    )
+    assert (
+        done.stdout
+        == "['der Hund sieht ein Haus.', 'Anna kauft Milch.']\n[[(0, 0), (1, 1), (2, 2)]]\nset()\n"
+    )
+
+
+def test_it_is_made_once_and_whole(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = engines_in(run)
+    assert before == [weights_of(run, "best")]
+    monkeypatch.setattr(conversion, "convert", None)
+    Translator.from_run(run, engine="ctranslate2")
+    assert engines_in(run) == before
+
+
+def test_nothing_is_left_of_one_that_could_not_be_written(
+    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(folder: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(conversion, "sync_tree", fail)
+    monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(OSError, match="No space"):
+        Translator.from_run(trained, engine="ctranslate2")
+    assert engines_in(trained) == []
+    assert list((tmp_path / "cache" / "engines").iterdir()) == []
+
+
+def test_a_run_that_cannot_be_written_uses_the_cache(
+    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # A file where the folder would be, because the superuser may write anywhere.
+    trained.engine_dir.write_text("")
+    monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
+    Translator.from_run(trained, engine="ctranslate2")
+    assert [path.name for path in (tmp_path / "cache" / "engines").iterdir()] == [weights_of(trained, "best")]
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "src_tokenizer.json", "engine"])
+def test_one_that_does_not_fit_the_run_is_made_again(
+    name: str, run: RunDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    [engine] = run.engine_dir.iterdir()
+    model = engine / "float32" / "model.bin"
+    sound = model.read_bytes()
+    if name == "config.yaml":
+        run.config_file.write_text(run.config_file.read_text() + "\n# A remark.\n")
+    elif name == "engine":
+        # A flipped bit.
+        model.write_bytes(sound[:-5] + bytes([sound[-5] ^ 1]) + sound[-4:])
+    else:
+        run.src_tokenizer_file.write_text(run.src_tokenizer_file.read_text() + " ")
+        with pytest.raises(MtError, match="src tokenizer"):
+            Translator.from_run(run, engine="ctranslate2")
+        return
+    translator = Translator.from_run(run, engine="ctranslate2", precision="float32")
+    assert translator.translate(["Anna buys milk."]) == ["Anna kauft Milch."]
+    assert model.read_bytes() == sound
+
+
+def test_while_a_run_is_training_torch_translates(
+    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MT_ENGINE")
+    # The lock of this process is not seen by itself.
+    monkeypatch.setattr(RunDirectory, "holder", lambda self: "process 1 on there")
+    assert "trained" in Translator.from_run(trained).engine.why
+    assert not trained.engine_dir.exists()
+
+
+def test_engines_go_with_their_checkpoints(run: RunDirectory, tmp_path: Path) -> None:
+    for checkpoint in ("latest", "step_0000150", "step_0000100"):
+        Translator.from_run(run, checkpoint=checkpoint, engine="ctranslate2")
+    kept = {weights_of(run, "step_0000150"), weights_of(run, "step_0000100")}
+    assert {*engines_in(run)} == kept
+    shutil.rmtree(run.checkpoints_dir / "step_0000100")
+    remove_stale(run)
+    assert engines_in(run) == [weights_of(run, "step_0000150")]
+    cache = tmp_path / "cache"
+    for number in range(12):
+        (cache / f"{number:064x}").mkdir(parents=True)
+    prune(cache, run, None)
+    assert len(list(cache.iterdir())) == 8
+
+
+def test_a_model_that_translates_otherwise_is_refused_once(
+    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("MT_ENGINE")
+    written = specification.write_ctranslate2
+
+    def spoilt(model: object, *arguments: object, **options: object) -> None:
+        import torch
+
+        weight = model.output.weight  # type: ignore[attr-defined]
+        with torch.no_grad():
+            weight.mul_(1.01)
+            written(model, *arguments, **options)  # type: ignore[arg-type]
+            weight.div_(1.01)
+
+    monkeypatch.setattr(conversion, "write_ctranslate2", spoilt)
+    translator = Translator.from_run(trained)
+    assert isinstance(translator, ModelTranslator)
+    assert "log-probabilities of random sentences differ" in translator.engine.why
+    [engine] = trained.engine_dir.iterdir()
+    assert [path.name for path in engine.iterdir()] == [REFUSED]
+    monkeypatch.setattr(conversion, "convert", None)
+    assert isinstance(Translator.from_run(trained), ModelTranslator)
+
+
+def test_its_record_says_how_it_was_verified(run: RunDirectory) -> None:
+    [engine] = run.engine_dir.iterdir()
+    record = json.loads((engine / "float32" / "mt_export.json").read_text())
+    assert record["weights"] == engine.name
+    assert [each["num_sentences"] for each in record["verified"]["agreements"]] == [12, 12]
+    assert 0 <= record["verified"]["largest difference of a log-probability"] <= 1e-4
+
+
+def test_copies_are_read_from_the_aligning_head() -> None:
+    sentence = Sentence(1, 1, [UNK_ID, 7, UNK_ID], 10)
+    first, known, last, end = [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.5, 0.1, 0.4], [0.4, 0.5, 0.1]
+    sound = Hypothesis([UNK_ID, 8, UNK_ID], -1.0, True)
+    # The third attends most to the first word, which is taken, and then to the last.
+    assert copies_of(sound, sentence, [first, known, last, end]) == Copies([0, 2])
+    # UNK where no word is to be copied, a word where UNK is, and an end before the last was copied.
+    assert copies_of(sound, sentence, [known, known, last, end]) == Copies([], 0)
+    assert copies_of(sound, sentence, [first, last, last, end]) == Copies([0], 1, 2)
+    short = Hypothesis([UNK_ID, 8], -1.0, True)
+    assert copies_of(short, sentence, [first, known, last]) == Copies([0], 2, 2)
+    # A word that the prefix has taken is not taken again.
+    given = Sentence(1, 1, [UNK_ID, 7, UNK_ID], 10, [8, UNK_ID], [-1, 2])
+    continued = Hypothesis([8, UNK_ID, UNK_ID], -1.0, False)
+    assert copies_of(continued, given, [first, first, last]) == Copies([2, 0])
+
+
+REFERENCES = [f"Der Hund sieht heute das Haus Nummer {number} am Fluss." for number in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("lower", "is_good"),
+    [
+        (REFERENCES, True),
+        (
+            [
+                text.replace("sieht heute", "findet heute") if n % 5 else text
+                for n, text in enumerate(REFERENCES)
+            ],
+            False,
+        ),
+        ([*REFERENCES[:99], ""], False),
+        ([*REFERENCES[:99], REFERENCES[99] + " am Fluss am Fluss"], False),
+    ],
+    ids=["the same", "worse", "one is empty", "one repeats itself"],
+)
+def test_a_precision_is_good_if_it_loses_no_quality(lower: list[str], is_good: bool) -> None:
+    assert compare(REFERENCES, lower, REFERENCES).is_good == is_good
+
+
+def test_its_alignment_is_that_of_torch(converted: Path) -> None:
+    from mt.attention_maps.alignment import word_alignments
+    from mt.inference.alignment_layer import aligning_layer
+
+    torch, fast = (
+        ModelTranslator.from_run(converted),
+        Translator.from_run(converted, engine="ctranslate2", precision="float32"),
+    )
+    layer = aligning_layer(torch)
+    for text in SOURCES[:40]:
+        [found] = torch.n_best([text], num_best=2, strategy=Beam(3))
+        assert fast.align(text, found) == word_alignments(torch, text, found, layer)
+
+
+def test_without_torch_an_unconverted_run_says_what_to_do(
+    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(CheckpointError, match="where torch is installed"):
+        Translator.from_run(trained, engine="ctranslate2")
+
+
+@pytest.fixture(autouse=True)
+def _no_folder_is_left(tmp_path: Path) -> Iterator[None]:
+    yield
+    assert not list(tmp_path.rglob(".*partial*"))
