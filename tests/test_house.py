@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from mt.config.config import Config
 
 PACKAGE = Path(__file__).parent.parent / "mt"
@@ -113,6 +111,9 @@ def _module(file: Path) -> str:
     return ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
+MODULES = {_module(file): file for file in FILES}
+
+
 @cache
 def _tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text())
@@ -129,26 +130,25 @@ def _imports(tree: ast.AST) -> list[tuple[ast.stmt, str]]:
     return found
 
 
-@pytest.mark.parametrize("file", FILES, ids=_module)
-def test_imports_go_down(file: Path) -> None:
-    room = _room(_module(file))
-    for _, imported in _imports(_tree(file)):
-        if not imported.startswith("mt.") or room == "":
-            continue
-        other = _room(imported)
-        assert other == room or FLOORS[other] < FLOORS[room], f"{_module(file)} imports {imported}"
+def test_imports_go_down() -> None:
+    for module, file in MODULES.items():
+        room = _room(module)
+        for _, imported in _imports(_tree(file)):
+            if not imported.startswith("mt.") or room == "":
+                continue
+            other = _room(imported)
+            assert other == room or FLOORS[other] < FLOORS[room], f"{module} imports {imported}"
 
 
 def test_no_import_circle() -> None:
-    modules = {_module(file): file for file in FILES}
     imports = {
         module: {
             name
             for node, found in _imports(ast.Module(_tree(file).body, []))
             for name in (found, *(f"{found}.{alias.name}" for alias in getattr(node, "names", ())))
-            if name in modules and name != module and node.col_offset == 0
+            if name in MODULES and name != module and node.col_offset == 0
         }
-        for module, file in modules.items()
+        for module, file in MODULES.items()
     }
     done: set[str] = set()
 
@@ -159,7 +159,7 @@ def test_no_import_circle() -> None:
                 visit(imported, (*path, module))
             done.add(module)
 
-    for module in sorted(modules):
+    for module in sorted(MODULES):
         visit(module, ())
 
 
@@ -175,19 +175,19 @@ WHERE_TORCH_IS_NEEDED = {
 }
 
 
-@pytest.mark.parametrize("file", FILES, ids=_module)
-def test_imports_are_at_the_top_outside_cli(file: Path) -> None:
-    tree = _tree(file)
-    if _room(_module(file)) == "cli":
-        return
-    inside = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for node in ast.walk(function)
-    }
-    hidden = {name for node, name in _imports(tree) if id(node) in inside}
-    assert hidden == WHERE_TORCH_IS_NEEDED.get(_module(file), set())
+def test_imports_are_at_the_top_outside_cli() -> None:
+    for module, file in MODULES.items():
+        tree = _tree(file)
+        if _room(module) == "cli":
+            continue
+        inside = {
+            id(node)
+            for function in ast.walk(tree)
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+            for node in ast.walk(function)
+        }
+        hidden = {name for node, name in _imports(tree) if id(node) in inside}
+        assert hidden == WHERE_TORCH_IS_NEEDED.get(module, set()), module
 
 
 def test_the_command_line_imports_nothing_heavy_at_its_top() -> None:
@@ -199,16 +199,15 @@ def test_the_command_line_imports_nothing_heavy_at_its_top() -> None:
             assert is_for_types_only or not names & heavy, file
 
 
-@pytest.mark.parametrize("file", FILES, ids=_module)
-def test_no_drawers(file: Path) -> None:
-    assert not re.search(r"util|helper|common|misc", _module(file))
+def test_no_drawers() -> None:
+    assert [module for module in MODULES if re.search(r"util|helper|common|misc", module)] == []
 
 
-@pytest.mark.parametrize("file", [f for f in FILES if f.name == "__init__.py"], ids=_module)
-def test_init_files_hold_a_docstring_only(file: Path) -> None:
-    docstring, *rest = _tree(file).body
-    assert isinstance(docstring, ast.Expr)
-    assert file.parent == PACKAGE or not rest
+def test_init_files_hold_a_docstring_only() -> None:
+    for file in PACKAGE.rglob("__init__.py"):
+        docstring, *rest = _tree(file).body
+        assert isinstance(docstring, ast.Expr), file
+        assert file.parent == PACKAGE or not rest, file
 
 
 def test_every_option_is_read_by_somebody_outside_the_config() -> None:
@@ -225,45 +224,46 @@ def test_every_option_is_read_by_somebody_outside_the_config() -> None:
             assert field in read, f"nobody reads {section_name}.{field}"
 
 
-@pytest.mark.parametrize("file", FILES, ids=_module)
-def test_no_pickle_and_no_remote_code(file: Path) -> None:
-    tree = _tree(file)
-    names = {name.split(".")[0] for _, name in _imports(tree)}
-    assert not names & {"pickle", "dill", "shelve", "marshal"}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            keywords = {keyword.arg: keyword.value for keyword in node.keywords}
-            assert "trust_remote_code" not in keywords
-            if isinstance(node.func, ast.Attribute) and ast.unparse(node.func) == "torch.load":
-                assert ast.unparse(keywords["weights_only"]) == "True"
+def test_no_pickle_and_no_remote_code() -> None:
+    for file in FILES:
+        tree = _tree(file)
+        names = {name.split(".")[0] for _, name in _imports(tree)}
+        assert not names & {"pickle", "dill", "shelve", "marshal"}, file
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+                assert "trust_remote_code" not in keywords, file
+                if isinstance(node.func, ast.Attribute) and ast.unparse(node.func) == "torch.load":
+                    assert ast.unparse(keywords["weights_only"]) == "True", file
 
 
-@pytest.mark.parametrize("file", FILES, ids=_module)
-def test_only_one_room_knows_how_processes_talk_and_one_how_many_there_are(file: Path) -> None:
-    module, tree = _module(file), _tree(file)
-    text = ast.unparse(tree)
-    names = [name for _, name in _imports(tree)]
-    talks = "torch.distributed" in text or any(name.startswith("torch.nn.parallel") for name in names)
-    assert talks == (module == "mt.distributed")
-    strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-    assert bool(strings & {"WORLD_SIZE", "RANK", "LOCAL_RANK"}) == (module == "mt.processes")
-    # What depends on the number of processes is decided in `are_several`, or is the share of one of them.
-    if module not in ("mt.processes", "mt.training.run"):
-        compared = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Compare | ast.If)]
-        conditions = [condition.partition(":")[0] for condition in compared]
-        assert not [condition for condition in conditions if "processes.size()" in condition]
+def test_only_one_room_knows_how_processes_talk_and_one_how_many_there_are() -> None:
+    for module, file in MODULES.items():
+        tree = _tree(file)
+        names = [name for _, name in _imports(tree)]
+        nodes = list(ast.walk(tree))
+        talks = "torch.distributed" in file.read_text() or any(
+            name.startswith("torch.nn.parallel") for name in names
+        )
+        assert talks == (module == "mt.distributed"), module
+        strings = {node.value for node in nodes if isinstance(node, ast.Constant)}
+        assert bool(strings & {"WORLD_SIZE", "RANK", "LOCAL_RANK"}) == (module == "mt.processes"), module
+        # What depends on the number of processes is decided in `are_several`, or is the share of one of them.
+        if module not in ("mt.processes", "mt.training.run"):
+            compared = [ast.unparse(node) for node in nodes if isinstance(node, ast.Compare | ast.If)]
+            conditions = [condition.partition(":")[0] for condition in compared]
+            assert not [condition for condition in conditions if "processes.size()" in condition], module
 
 
-@pytest.mark.parametrize("file", FILES, ids=_module)
-def test_yaml_is_loaded_safely(file: Path) -> None:
-    text = file.read_text()
-    assert not re.search(r"yaml\.(unsafe_load|full_load|UnsafeLoader|FullLoader|Loader\b)", text)
-    assert "yaml.load(" not in text or "SafeLoader" in text
+def test_yaml_is_loaded_safely() -> None:
+    for file in FILES:
+        text = file.read_text()
+        assert not re.search(r"yaml\.(unsafe_load|full_load|UnsafeLoader|FullLoader|Loader\b)", text), file
+        assert "yaml.load(" not in text or "SafeLoader" in text, file
 
 
-@pytest.mark.parametrize("file", FILES, ids=str)
-def test_what_is_printed_on_stderr_shows_its_control_characters(file: Path) -> None:
-    assert "err=True" not in file.read_text(), "say it with mt.cli.logs.say"
+def test_what_is_printed_on_stderr_shows_its_control_characters() -> None:
+    assert [file for file in FILES if "err=True" in file.read_text()] == [], "say it with mt.cli.logs.say"
 
 
 def _lines_by_room() -> dict[str, int]:
@@ -298,11 +298,10 @@ def test_each_room_is_within_its_bound_and_its_bound_is_lowered() -> None:
 
 
 def test_the_spine_is_there_and_imports_no_more_wings() -> None:
-    files = {_module(file): file for file in FILES}
     imported = {
         name if module == "mt" else module
         for spine in SPINE
-        for node, module in _imports(_tree(files[spine]))
+        for node, module in _imports(_tree(MODULES[spine]))
         for name in (f"mt.{alias.name}" for alias in getattr(node, "names", ()))
         if module.split(".")[0] == "mt"
     }
@@ -338,13 +337,13 @@ READ_BY_PEOPLE = [
 ]
 
 
-@pytest.mark.parametrize("file", READ_BY_PEOPLE, ids=lambda file: str(file.relative_to(PACKAGE.parent)))
-def test_the_fields_own_words(file: Path) -> None:
-    # Names are read word by word, too.
-    text = re.sub(r"\s+", " ", file.read_text(encoding="utf-8"))
-    for invented, instead in INVENTED.items():
-        found = re.search(rf"(?<![a-z])({invented})(?![a-z])", text, re.IGNORECASE)
-        assert not found, f"{found and found[0]!r}: say {instead}"
+def test_the_fields_own_words() -> None:
+    for file in READ_BY_PEOPLE:
+        # Names are read word by word, too.
+        text = re.sub(r"\s+", " ", file.read_text(encoding="utf-8"))
+        for invented, instead in INVENTED.items():
+            found = re.search(rf"(?<![a-z])({invented})(?![a-z])", text, re.IGNORECASE)
+            assert not found, f"{file}: {found and found[0]!r}: say {instead}"
 
 
 def test_the_names_of_tests_are_plain_english() -> None:
