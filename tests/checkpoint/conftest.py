@@ -1,6 +1,5 @@
 """Small checkpoints whose every tensor and value is a function of the step."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,12 +46,6 @@ def same(left: object, right: object) -> bool:
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return len(left) == len(right) and all(map(same, left, right))
     return left == right
-
-
-@pytest.fixture(autouse=True)
-def spare_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test pulls the plug; on a busy disk thousands of fsyncs take a minute; some tests count them."""
-    monkeypatch.setattr(os, "fsync", os.fstat)
 
 
 @pytest.fixture

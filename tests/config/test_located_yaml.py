@@ -228,7 +228,7 @@ def test_libyaml_reads_odd_text_as_pyyaml_does(text: str) -> None:
 
 
 @with_libyaml
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(path=st.text(min_size=1), src=st.text(min_size=1), number=st.integers(1, 10**9))
 def test_libyaml_reads_what_is_written_as_pyyaml_does(path: str, src: str, number: int) -> None:
     data = {"path": path, "src": src, "tgt": "x", "num_train_pairs": number}

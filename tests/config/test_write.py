@@ -78,10 +78,10 @@ def test_a_written_config_loads_back_equal(write_config: Callable[[str], Path]) 
             assert load_config(write_config(config_to_yaml(config, comments=comments))) == config
 
 
-@pytest.mark.parametrize("text", NASTY_TEXTS)
-def test_any_text_survives_being_written(text: str, write_config: Callable[[str], Path]) -> None:
-    config = with_changes(data__path=text)
-    assert load_config(write_config(config_to_yaml(config))).data.path == text
+def test_any_text_survives_being_written(write_config: Callable[[str], Path]) -> None:
+    for text in NASTY_TEXTS:
+        config = with_changes(data__path=text)
+        assert load_config(write_config(config_to_yaml(config))).data.path == text
 
 
 def test_other_readers_of_yaml_see_the_same_values() -> None:

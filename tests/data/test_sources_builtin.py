@@ -13,7 +13,7 @@ def config(path: str, src: str = "en", tgt: str = "de", **fields: object) -> Dat
 
 @pytest.mark.parametrize(
     ("path", "num_train_pairs"),
-    [("builtin:primer", 40_000), ("builtin:reverse", 20_000), ("builtin:reverse-characters", 20_000)],
+    [("builtin:primer", 40_000), ("builtin:reverse", 20_000)],
 )
 def test_the_usual_sizes_and_disjoint_sources(path: str, num_train_pairs: int) -> None:
     corpus = load_corpus(config(path))

@@ -76,13 +76,11 @@ def trained() -> dict[str, Tokenizer]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("text", TEXTS)
-def test_text_comes_back_with_its_spacing_normalised(
-    trained: dict[str, Tokenizer], kind: str, text: str
-) -> None:
-    ids = trained[kind].encode(text)
-    assert trained[kind].decode(ids) == normalise_spacing(text)
-    assert not NO_TEXT & set(ids)
+def test_text_comes_back_with_its_spacing_normalised(trained: dict[str, Tokenizer], kind: str) -> None:
+    for text in TEXTS:
+        ids = trained[kind].encode(text)
+        assert trained[kind].decode(ids) == normalise_spacing(text)
+        assert not NO_TEXT & set(ids)
 
 
 @pytest.mark.parametrize("kind", SPELLING)
