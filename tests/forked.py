@@ -30,7 +30,7 @@ OURS = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 AT_THE_START = os.environ | OURS
 # Nothing reads these while it is imported, or, of OpenMP, for a single thread. Torch itself sets some.
 LATER = {
-    "COLUMNS", "GOMP_SPINCOUNT", "KMP_INIT_AT_FORK", "MT_CACHE", "PYTEST_CURRENT_TEST", "PYTHONIOENCODING",
+    "COLUMNS", "GOMP_SPINCOUNT", "KMP_INIT_AT_FORK", "MT_CACHE", "MT_ENGINE", "PYTEST_CURRENT_TEST", "PYTHONIOENCODING",
     "TORCHINDUCTOR_CACHE_DIR", "XDG_STATE_HOME",
 }  # fmt: skip
 
