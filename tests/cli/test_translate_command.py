@@ -204,12 +204,12 @@ def test_a_sentence_that_does_not_fit_into_memory_is_a_bad_line(
 @pytest.mark.usefixtures("trained")
 def test_unknown_words_are_reported_once(call: Call) -> None:
     file = Path("lines.txt")
-    file.write_text("Schadenfreude sees milk.\nthe dog!\nSchadenfreude and \x1b[31m sees milk.\n" * 2000)
+    file.write_text("Schadenfreude sees milk.\nthe dog!\nSchadenfreude and \x1b[31m sees milk.\n" * 300)
     code, out, err = call("translate", "--file", file, "--run", "runs/tiny")
-    assert (code, out.count("\n")) == (0, 6000)
+    assert (code, out.count("\n")) == (0, 900)
     (warning,) = [line for line in err.splitlines() if line.startswith("warning: ")]
     # The noun twice, "and", and the escape sequence, which must not reach the terminal.
-    assert " does not know 8,000 of 20,000 words: " in warning
+    assert " does not know 1,200 of 3,000 words: " in warning
     assert warning.count("Schadenfreude") == 1
     assert "\x1b" not in err
     assert call("translate", "the dog sees milk.", "--run", "runs/tiny")[2] == ""
