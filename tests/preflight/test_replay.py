@@ -1,10 +1,10 @@
 """A batch that went wrong is kept, can be read back as nothing else can, and tells where it went wrong."""
 
 import json
-import logging
 import math
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,39 +38,48 @@ def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory(tmp_path / "run")
 
 
+def spoil(monkeypatch: pytest.MonkeyPatch, calls: set[int]) -> list[Batch]:
+    """Makes these forward passes of training give NaN, and notes the batches of all."""
+    forward = Objective.forward
+    seen: list[Batch] = []
+
+    def sometimes_nan(self: Objective, batch: Batch, smoothing: float) -> torch.Tensor:
+        loss = forward(self, batch, smoothing)
+        if not self.training:
+            return loss
+        seen.append(batch)
+        return loss * math.nan if len(seen) in calls else loss
+
+    monkeypatch.setattr(Objective, "forward", sometimes_nan)
+    return seen
+
+
 @pytest.fixture
 def nan_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[set[int]], list[Batch]]:
-    """Makes these forward passes of training give NaN, and notes the batches of all."""
+    return partial(spoil, monkeypatch)
 
-    def spoil(calls: set[int]) -> list[Batch]:
-        forward = Objective.forward
-        seen: list[Batch] = []
 
-        def sometimes_nan(self: Objective, batch: Batch, smoothing: float) -> torch.Tensor:
-            loss = forward(self, batch, smoothing)
-            if not self.training:
-                return loss
-            seen.append(batch)
-            return loss * math.nan if len(seen) in calls else loss
-
-        monkeypatch.setattr(Objective, "forward", sometimes_nan)
-        return seen
-
-    return spoil
+@pytest.fixture(scope="module")
+def spoilt(
+    make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[RunDirectory, list[Batch]]:
+    """Trains twelve steps, of which the second micro-batch of step 7 goes wrong."""
+    run = RunDirectory(tmp_path_factory.mktemp("spoilt") / "run")
+    with pytest.MonkeyPatch.context() as patch:
+        seen = spoil(patch, {14})
+        run_training(make_config(), run)
+    return run, seen
 
 
 @pytest.fixture
-def kept(
-    make_config: MakeConfig, run: RunDirectory, nan_at: Callable[[set[int]], list[Batch]]
-) -> list[Batch]:
-    """Trains twelve steps, of which the second micro-batch of step 7 goes wrong; the two of that step."""
-    seen = nan_at({14})
-    run_training(make_config(), run)
-    return seen[12:14]
+def kept(spoilt: tuple[RunDirectory, list[Batch]], run: RunDirectory) -> list[Batch]:
+    """That run, and the two micro-batches of that step."""
+    shutil.copytree(spoilt[0].path, run.path)
+    return spoilt[1][12:14]
 
 
 def test_what_was_in_the_step_is_kept(
-    kept: list[Batch], run: RunDirectory, caplog: pytest.LogCaptureFixture
+    kept: list[Batch], run: RunDirectory, spoilt: tuple[RunDirectory, list[Batch]]
 ) -> None:
     (file,) = (run.path / "bad_batches").iterdir()
     content = json.loads(file.read_text(), parse_constant=pytest.fail)  # NaN is no JSON.
@@ -83,11 +92,10 @@ def test_what_was_in_the_step_is_kept(
             assert [row[: len(row)] for row in pairs[side]] == [
                 row[row != PAD_ID][:-1].tolist() for row in ids
             ]
-    records = caplog.get_records("setup")
-    messages = [record.getMessage() for record in records if record.levelno >= logging.WARNING]
-    assert messages[-2:] == [
+    logged = (run.path / "train.log").read_text(encoding="utf-8").splitlines()
+    assert [line.partition(" WARNING ")[2] for line in logged if " WARNING " in line][-2:] == [
         "step 7 skipped: the gradient norm is nan, the loss is nan",
-        f"the batch of step 7 is saved in {file} and can be examined",
+        f"the batch of step 7 is saved in {spoilt[0].path / 'bad_batches' / file.name} and can be examined",
     ]
 
 

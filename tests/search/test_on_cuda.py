@@ -23,7 +23,7 @@ MOST_READS_A_SEARCH = 4
 
 
 def model_on_cuda(precision: SearchPrecision) -> PackedTransformer:
-    config = ModelConfig(d_model=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=2, d_ff=32)
+    config = ModelConfig(d_model=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=32)
     return PackedTransformer(on_cuda(config, vocab_size=300), precision)
 
 
@@ -74,7 +74,7 @@ def reads(search: str, precision: SearchPrecision, limit: int, **rules: Any) -> 
     ],
 )
 def test_the_host_waits_once_for_each_token(search: str, precision: SearchPrecision) -> None:
-    num_reads, num_steps = reads(search, precision, 20)
+    num_reads, num_steps = reads(search, precision, 12)
     assert num_steps > 10
     assert num_reads <= num_steps + MOST_READS_A_SEARCH
 

@@ -20,19 +20,19 @@ from mt.serving.request import Limits, ServedRun
 from mt.serving.server import bind, make_server
 
 
-@pytest.fixture
-def translator(trained: RunDirectory) -> ModelTranslator:
+@pytest.fixture(scope="session")
+def translator(_trained: Path) -> ModelTranslator:
     """The translator that is served."""
-    return ModelTranslator.from_run(trained, device=torch.device("cpu"))
+    return ModelTranslator.from_run(RunDirectory(_trained), device=torch.device("cpu"))
 
 
-@pytest.fixture
-def reference(trained: RunDirectory) -> ModelTranslator:
+@pytest.fixture(scope="session")
+def reference(_trained: Path) -> ModelTranslator:
     """Another translator of the same run, for one text at a time."""
-    return ModelTranslator.from_run(trained, device=torch.device("cpu"))
+    return ModelTranslator.from_run(RunDirectory(_trained), device=torch.device("cpu"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def align(translator: ModelTranslator) -> Align:
     layer = aligning_layer(translator)
     return lambda source, translations: word_alignments(translator, source, translations, layer)
