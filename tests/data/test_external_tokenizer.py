@@ -294,7 +294,14 @@ def test_a_hub_id_and_then_the_cache(new_hub: Callable[[], Hub], tmp_path: Path)
     hub.add("org/other", {"spiece.model": "x"})
     hub.add("org/gated", {"tokenizer.json": "{}"})
     hub.repositories["org/gated"].is_gated = True
-    good, other, missing, gated = read_from(hub, "org/model", "org/other", "org/nothing", "org/gated")
+    hub.add("org/private", {"tokenizer.json": "{}"})
+    hub.repositories["org/private"].refuses_the_token = True
+    # Busy for a moment: it is asked again.
+    hub.num_busy_answers = 2
+    good, other, missing, gated, private = read_from(
+        hub, "org/model", "org/other", "org/nothing", "org/gated", "org/private"
+    )
+    assert hub.num_busy_answers == 0
     roberta_like().save(str(tmp_path / "tokenizer.json"))
     assert good["json"] == read(tmp_path).to_json()
     assert good["log"] == f"tokenizer: org/model, at commit {commit}\n"
@@ -303,6 +310,9 @@ def test_a_hub_id_and_then_the_cache(new_hub: Callable[[], Hub], tmp_path: Path)
     assert gated["error"].startswith(
         f"tokenizer.path: org/gated is gated: accept its terms at {hub.endpoint}"
     )
+    assert private["error"].startswith("tokenizer.path: the Hub refuses access to org/private: ")
+    assert "401" in private["error"]
+    assert private["log"] == ""
     hub.is_silent = True
     cached, not_cached = read_from(hub, "org/model", "org/nothing", limit_seconds=1.5)
     assert cached["json"] == good["json"]
@@ -320,21 +330,3 @@ def test_a_busy_hub_is_offline_and_the_cache_serves(new_hub: Callable[[], Hub]) 
     (cached,) = read_from(hub, "org/model", limit_seconds=1.5)
     assert cached["json"] == good["json"]
     assert "does not answer" in cached["log"]
-
-
-def test_a_hub_that_is_busy_for_a_moment_is_asked_again(new_hub: Callable[[], Hub]) -> None:
-    hub = new_hub()
-    hub.add("org/model", {"tokenizer.json": gpt_like().to_str()})
-    hub.num_busy_answers = 2
-    (outcome,) = read_from(hub, "org/model")
-    assert outcome["log"].startswith("tokenizer: org/model, at commit")
-
-
-def test_a_hub_that_refuses_is_not_taken_for_offline(new_hub: Callable[[], Hub]) -> None:
-    hub = new_hub()
-    hub.add("org/private", {"tokenizer.json": gpt_like().to_str()})
-    hub.repositories["org/private"].refuses_the_token = True
-    (outcome,) = read_from(hub, "org/private")
-    assert outcome["error"].startswith("tokenizer.path: the Hub refuses access to org/private: ")
-    assert "401" in outcome["error"]
-    assert outcome["log"] == ""
