@@ -125,7 +125,7 @@ class Prompt:
             with_scores=self._num_best is not None,
         )
         self._write(found, None if self._num_best is None else number)
-        self._unknown_words.count([source])
+        self._unknown_words.count([(source, prefix)], found)
         if warning := self._unknown_words.warning():
             say(f"warning: {warning}")
         self._unknown_words.clear()

@@ -2,8 +2,11 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing, contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
@@ -47,7 +50,7 @@ from mt.cli.options import (
     refuse_run_as_sentence,
 )
 from mt.cli.prompt import Prompt
-from mt.cli.unusual_lines import BadLines, Pairs, Search, UnknownWords
+from mt.cli.unusual_lines import BadLines, Block, Pairs, Search, UnknownWords
 from mt.display import ProgressLines, in_precision, progress_bar
 from mt.errors import ConfigError, DataError, LinesError
 from mt.inference.arriving_lines import (
@@ -136,7 +139,10 @@ def translate(
             _refuse_long_prefix(search, prefix)
         if lines.are_typed:
             Prompt(search, lines.read, _write, unknown_words, strategy, n_best, translator.precision).run()
-        _translate_all(lines, search, BadLines(on_error, lines.name), unknown_words, is_numbered=is_numbered)
+        # By torch, a block shares its threads with no other.
+        at_once = 2 if translator.engine.name == "ctranslate2" and not processes.are_several() else 1
+        bad_lines = BadLines(on_error, lines.name)
+        _translate_all(lines, search, bad_lines, unknown_words, is_numbered=is_numbered, at_once=at_once)
         if is_numbered and translator.precision != "float32":
             say(f"scores{in_precision(translator.precision)}")
 
@@ -204,25 +210,34 @@ def _refuse_long_prefix(search: Search, prefix: str) -> None:
 
 
 def _translate_all(
-    lines: "_Lines", search: Search, bad_lines: BadLines, unknown_words: UnknownWords, *, is_numbered: bool
+    lines: "_Lines",
+    search: Search,
+    bad_lines: BadLines,
+    unknown_words: UnknownWords,
+    *,
+    is_numbered: bool,
+    at_once: int,
 ) -> None:
     """Translate and write block by block, then print the warnings, or what stopped it."""
     number = lines.first
     stopped_by: DataError | None = None
     try:
         with lines.bar() as bar:
-            for block in _agreed(lines.blocks()):
-                pairs, reasons = lines.read(block, number)
-                done = bad_lines.translate(
-                    pairs, partial(search, advance=bar.update), first_line=number, reasons=reasons
-                )
-                _write(done.translations, number if is_numbered else None)
-                unknown_words.count([source for source, _ in done.pairs])
-                number += len(done.translations)
-                if done.stopped_by is not None:
-                    raise DataError(
-                        done.stopped_by if lines.sentences else f"{done.stopped_by} {_how_to_go_on(number)}"
-                    )
+
+            def begin(block: list[str], first_line: int, check: Callable[[], None]) -> Block:
+                pairs, reasons = lines.read(block, first_line)
+                advancing = partial(search, advance=bar.update, before_each_step=check)
+                return bad_lines.translate(pairs, advancing, first_line=first_line, reasons=reasons)
+
+            with closing(_in_order(begin, _agreed(lines.blocks()), number, at_once)) as blocks:
+                for done in blocks:
+                    _write(done.translations, number if is_numbered else None)
+                    unknown_words.count(done.pairs, done.translations)
+                    number += len(done.translations)
+                    if done.stopped_by is not None:
+                        how = "" if lines.sentences else f" {_how_to_go_on(number)}"
+                        raise DataError(f"{done.stopped_by}{how}")
+                    bad_lines.count(done)
     except DataError as error:
         stopped_by = error
     # Where the bar was, which is gone.
@@ -231,6 +246,46 @@ def _translate_all(
             say(f"warning: {warning}")
     if stopped_by is not None:
         raise stopped_by
+
+
+def _in_order(
+    translate: "Callable[[list[str], int, Callable[[], None]], Block]",
+    blocks: Iterator[list[str]],
+    number: int,
+    at_once: int,
+) -> Generator[Block]:
+    """Translate blocks in threads, ``at_once`` of them if they are there, and yield them in order."""
+    stopping = threading.Event()
+
+    def check() -> None:
+        if stopping.is_set():
+            raise CancelledError
+
+    if at_once == 1:
+        for block in filter(None, blocks):
+            yield translate(block, number, check)
+            number += len(block)
+        return
+    begun: deque[Future[Block]] = deque()
+    with ThreadPoolExecutor(at_once) as pool:
+        try:
+            for block in blocks:
+                if block:
+                    begun.append(pool.submit(translate, block, number, check))
+                    number += len(block)
+                while begun and (not block or len(begun) == at_once):
+                    yield _result(begun.popleft())
+            yield from map(_result, begun)
+        finally:
+            # Leaving the pool waits for its threads. Without an error, they have nothing left to do.
+            stopping.set()
+
+
+def _result(future: "Future[Block]") -> Block:
+    # Python handles a signal that arrives just before a wait only when the wait is over.
+    while not wait([future], 0.1).done:
+        pass
+    return future.result()
 
 
 def _agreed(blocks: Iterator[list[str]]) -> Iterator[list[str]]:

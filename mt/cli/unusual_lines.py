@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from mt.cli.remedies import in_flags
 from mt.display import counted
 from mt.errors import LinesError
+from mt.special_tokens import UNK_ID
 
 if TYPE_CHECKING:
     from mt.inference.segments import Translation
@@ -29,6 +30,8 @@ class Block(NamedTuple):
     """What was translated; a bad line is replaced with an empty one."""
     translations: "list[list[Translation]]"
     """The translations of each line, the best first."""
+    reasons: Mapping[int, str]
+    """Why lines were not translated, by number."""
     stopped_by: str | None
     """Why translating stops after these lines; None if it continues."""
 
@@ -82,16 +85,17 @@ class BadLines:
             except LinesError as error:
                 for line, reason in error.reasons.items():
                     reasons = {**reasons, line: f"{self._name}, {in_flags(reason, error.remedies)}"}
-        if not reasons:
-            return Block(good, found, None)
-        if self._on_error == "stop":
-            return Block(good, found, reasons[min(reasons)])
-        self._first_reason = self._first_reason or reasons[min(reasons)]
-        self._num_bad += len(reasons)
         if self._on_error == "copy":
             for place in (line - first_line for line in reasons):
                 found[place] = [replace(found[place][0], text=pairs[place][0])]
-        return Block(good, found, None)
+        stops = self._on_error == "stop" and reasons
+        return Block(good, found, reasons, reasons[min(reasons)] if stops else None)
+
+    def count(self, block: Block) -> None:
+        """Count the lines of a block that could not be translated."""
+        if block.reasons:
+            self._first_reason = self._first_reason or block.reasons[min(block.reasons)]
+            self._num_bad += len(block.reasons)
 
     def warning(self) -> str | None:
         """The warning for the end; None if every line was translated."""
@@ -120,11 +124,15 @@ class UnknownWords:
         self._num_unknown = 0
         self._named: list[str] = []
 
-    def count(self, texts: Sequence[str]) -> None:
-        """Count the words of further texts."""
+    def count(self, pairs: Pairs, translations: "Sequence[Sequence[Translation]]") -> None:
+        """Count the words of further sources, which were translated."""
         if self._reader.tokenizer.spells_everything:
             return
-        num_words, unknown = self._reader.unknown_words(texts)
+        known = [
+            all(token.id != UNK_ID for segment, _ in best.parts for token in segment.tokens)
+            for best, *_ in translations
+        ]
+        num_words, unknown = self._reader.unknown_words([source for source, _ in pairs], known)
         self._num_words += num_words
         self._num_unknown += len(unknown)
         for word in unknown:

@@ -86,7 +86,10 @@ def is_stdin(file: Path) -> bool:
 
 
 def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:
-    """Read ahead in a thread and yield blocks of what has arrived: one typed line, or much of a file."""
+    """Read ahead in a thread and yield blocks of what has arrived: one typed line, or much of a file.
+
+    An empty block says that nothing has arrived yet, so that what was begun can be finished.
+    """
     arrived: queue.Queue[ItemT | _End[ItemT]] = queue.Queue(maxsize=10 * MOST_LINES_AT_ONCE)
 
     def read() -> None:
@@ -101,6 +104,8 @@ def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:
     threading.Thread(target=read, daemon=True).start()
     while True:
         block: list[ItemT] = []
+        if arrived.empty():
+            yield []
         item = arrived.get()
         while not isinstance(item, _End):
             block.append(item)

@@ -65,8 +65,10 @@ class SourceReader:
             for text, ids in zip(texts, self.tokenizer.encode_batch(texts), strict=True)
         ]
 
-    def unknown_words(self, texts: Sequence[str]) -> tuple[int, list[str]]:
+    def unknown_words(self, texts: Sequence[str], known: Sequence[bool] = ()) -> tuple[int, list[str]]:
         """Count the words of the texts without punctuation, and list those that the model does not know.
+
+        ``known`` says for each text whether it is without UNK, where that was found out before.
 
         Parts joined by punctuation, as in ``B-4711``, are one word, which is unknown if one of them is. A
         dictionary entry that is read as such is known. With a tokenizer that can spell everything in bytes,
@@ -74,8 +76,9 @@ class SourceReader:
         """
         num_words = 0
         unknown: list[str] = []
-        for text, ids in zip(texts, self.tokenizer.encode_batch(texts), strict=True):
-            if UNK_ID not in ids and not _has_unsegmented(text):
+        known = known or [UNK_ID not in ids for ids in self.tokenizer.encode_batch(texts)]
+        for text, is_known in zip(texts, known, strict=True):
+            if is_known and not _has_unsegmented(text):
                 num_words += sum(any(map(str.isalnum, chunk)) for chunk in text.split())
                 continue
             kinds, parts = self._parts(text)

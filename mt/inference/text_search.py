@@ -1,7 +1,9 @@
 """Text in, text out: lines become token ids, an engine searches, and hypotheses become lines."""
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -80,6 +82,8 @@ class TextSearch:
         self._target_ratio = target_ratio
         self._load_torch = load_torch
         self._torch: Engine | None = None
+        self._torch_lock = threading.Lock()
+        """Several threads may search with the fast engine at once, but not by torch."""
         if dictionary and not copies_words:
             raise ConfigError(
                 "a dictionary needs a model that copies unknown words: one with tokenizer.kind: word that "
@@ -226,12 +230,13 @@ class TextSearch:
         found: dict[int, list[Hypothesis]] = {}
         for engine, indices in self._shares(sentences, rules):
             share = [segments[index] for index in indices]
-            hypotheses = engine.search(
-                [sentences[index] for index in indices],
-                rules,
-                check=before_each_step,
-                after=partial(_call_with, after_each_batch, share),
-            )
+            with nullcontext() if engine is self.engine else self._torch_lock:
+                hypotheses = engine.search(
+                    [sentences[index] for index in indices],
+                    rules,
+                    check=before_each_step,
+                    after=partial(_call_with, after_each_batch, share),
+                )
             found |= zip(indices, hypotheses, strict=True)
         return [found[index] for index in range(len(segments))]
 
@@ -244,9 +249,10 @@ class TextSearch:
         if others:
             if self._load_torch is None:
                 raise ConfigError(f"{self.engine.name} cannot do this: {reasons[others[0]]}.")
-            if self._torch is None:
-                LOG.debug("torch is loaded: %s", reasons[others[0]])
-                self._torch = self._load_torch()
+            with self._torch_lock:
+                if self._torch is None:
+                    LOG.debug("torch is loaded: %s", reasons[others[0]])
+                    self._torch = self._load_torch()
             shares.append((self._torch, others))
         return shares
 
