@@ -6,6 +6,7 @@ a dictionary entry of several words.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 from unicodedata import normalize
@@ -17,6 +18,7 @@ from mt.special_tokens import UNK_ID
 from mt.unsegmented_scripts import split_letters
 
 _MAX_DICTIONARY_BYTES = 2**28
+_NUM_REMEMBERED = 1000
 
 
 class SourceToken(NamedTuple):
@@ -55,6 +57,8 @@ class SourceReader:
         # A token that cannot be copied is made once, not for each text: many objects keep Python's garbage
         # collector busy.
         self._tokens = [SourceToken(id_, None) for id_ in range(tokenizer.size)]
+        # A text with unknown words is read, and then its unknown words are counted.
+        self._analyse = lru_cache(_NUM_REMEMBERED)(self._analyse_anew)
 
     def read_batch(self, texts: Sequence[str]) -> list[list[SourceToken]]:
         """The source tokens of each text."""
@@ -79,7 +83,7 @@ class SourceReader:
         known = known or [UNK_ID not in ids for ids in self.tokenizer.encode_batch(texts)]
         for text, is_known in zip(texts, known, strict=True):
             if is_known and not _has_unsegmented(text):
-                num_words += sum(any(map(str.isalnum, chunk)) for chunk in text.split())
+                num_words += len(_CHUNK.findall(text))
                 continue
             kinds, parts = self._parts(text)
             for found in _WORD.finditer(kinds):
@@ -93,9 +97,7 @@ class SourceReader:
 
         The kinds are those of `_kind`, and ``C`` for a subword that continues a word.
         """
-        ids, words = self.tokenizer.encode_with_words(text)
-        touches = _touching(text, words)
-        kinds = "".join(map(_kind, ids, words, touches))
+        _, words, touches, kinds = self._analyse(text)
         part_kinds = ""
         parts: list[str] = []
         for start, end, is_entry in self._spans(words, kinds):
@@ -111,13 +113,17 @@ class SourceReader:
             parts.append(part)
         return part_kinds, parts
 
+    def _analyse_anew(self, text: str) -> tuple[list[int], list[str], list[bool], str]:
+        """The ids and words of a text, whether each word touches the one before it, and its kind."""
+        ids, words = self.tokenizer.encode_with_words(text)
+        touches = _touching(text, words)
+        return ids, words, touches, "".join(map(_kind, ids, words, touches))
+
     def read_with_parts(self, text: str) -> list[tuple[SourceToken, str]]:
         """The source tokens of a text, each with the part of the text that it represents."""
-        ids, words = self.tokenizer.encode_with_words(text)
+        ids, words, touches, kinds = self._analyse(text)
         if not self._copies:
             return [(SourceToken(id_, None), word) for id_, word in zip(ids, words, strict=True)]
-        touches = _touching(text, words)
-        kinds = "".join(map(_kind, ids, words, touches))
         tokens: list[tuple[SourceToken, str]] = []
         for start, end, is_entry in self._spans(words, kinds):
             part = _spelt(words[start:end], touches[start:end])
@@ -158,6 +164,8 @@ def _entry_of(words: Sequence[str]) -> tuple[str, ...]:
 # Matches the kinds that `_kind` returns: unknown words, digits and upper-case words without a space between
 # them, but perhaps with punctuation.
 _JOINED = re.compile(r"[uUdD](?:P*[UD])*")
+# From its first letter or digit to its end, whatever is between two spaces.
+_CHUNK = re.compile(r"[^\W_]\S*")
 # Letters of an unsegmented script touch, and are separate words.
 _WORD = re.compile(r"[udwUDWC](?:P*[UDC]|P+W)*")
 

@@ -34,7 +34,7 @@ from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
 from mt.inference.engine.places import REFUSED, checksums_of, engine_places, find_engine, prune
 from mt.inference.engine.quality import Difference, compare
 from mt.inference.engine.specification import write_ctranslate2
-from mt.inference.engine.verification import NEAR_TIE, NUM_SENTENCES, STRATEGIES, Verifier
+from mt.inference.engine.verification import NEAR_TIE, STRATEGIES, Verifier
 from mt.inference.exported_folder import ExportPrecision, record_of, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
@@ -47,11 +47,14 @@ LOG = logging.getLogger(__name__)
 
 CPU = torch.device("cpu")
 _NUM_RANDOM, _RANDOM_LENGTH = 64, 30
-_MOST_VALIDATED = 1000
+_NUM_VERIFIED = {"greedy search": 200, "beam of 5": 50}
+_LOOKS = {300: 99.0, 1000: 95.0}
+"""How many validation sentences decide on int8, at each look, and by which interval in percent; the first is
+wider, because it may end what the second would go on with."""
 _FEWEST_VALIDATED = 100
 _COPIES_ENOUGH = 0.94
 """The share that must arrive of the made-up words that do with torch, or else torch translates such lines."""
-_NUM_MADE_UP = 100
+_NUM_MADE_UP = 50
 _MADE_UP = "zqxjkv"
 Pairs = Sequence[tuple[str, str]]
 
@@ -122,12 +125,14 @@ class _Conversion:
         self._compare_scores(self._open("float32"))
         sources, references = [src for src, _ in self._pairs], [tgt for _, tgt in self._pairs]
         if sources:
-            few = slice(NUM_SENTENCES)
-            verifier = Verifier(self._loaded, sources[few], references[few])
             fast = self._search("float32")
             self._facts["agreements"] = [
-                asdict(verifier.compare(fast, name, strategy, exact=True))
-                for name, strategy in STRATEGIES.items()
+                asdict(
+                    Verifier(self._loaded, sources[:number], references[:number]).compare(
+                        fast, name, STRATEGIES[name], exact=True
+                    )
+                )
+                for name, number in _NUM_VERIFIED.items()
             ]
         copies_well = self._copies_well()
         said = "verified against torch"
@@ -212,10 +217,16 @@ class _Conversion:
 
     def _int8_difference(self, sources: list[str], references: list[str]) -> Difference:
         copies = self._loaded.config.copies_words
-        exact, lower = (
-            self._search("float32", each, copies=copies).translate(sources) for each in ("float32", "int8")
-        )
-        return compare(exact, lower, references)
+        searches = [self._search("float32", each, copies=copies) for each in ("float32", "int8")]
+        exact: list[str] = []
+        lower: list[str] = []
+        for number, percent in _LOOKS.items():
+            for search, translated in zip(searches, (exact, lower), strict=True):
+                translated += search.translate(sources[len(translated) : number])
+            difference = compare(exact, lower, references[:number], percent=percent)
+            if difference.is_clear or number >= len(sources):
+                break
+        return difference
 
     def _copies_well(self) -> bool:
         """Whether nearly all of the words that it cannot know arrive in its translations."""
@@ -252,7 +263,7 @@ def _validation_pairs(loaded: LoadedModel) -> Pairs:
     for src, tgt in pairs:
         if src.strip() and tgt.strip():
             found.append((src, tgt))
-        if len(found) == _MOST_VALIDATED:
+        if len(found) == max(_LOOKS):
             break
     return found
 

@@ -91,29 +91,28 @@ class CTranslate2Engine:
             why: Why this engine was chosen.
         """
         self._folder = folder
-        self._load_options: dict[str, Any] = {"device": device, "compute_type": compute_type}
         self.device: str = device
         self.why = why
         self._copies_well = copies_well
-        num_threads = _num_threads()
-        self._num_workers = 1 if device == "cuda" else num_threads
+        self._num_workers = 1 if device == "cuda" else _num_threads()
         self.batch_sentences = _SERVED_AT_ONCE * self._num_workers
         _keep_freed_memory()
-        self._translator = self._load(self._num_workers, 1)
+        self._translator = self._load(compute_type)
         self.precision: SearchPrecision = _PRECISIONS.get(self._translator.compute_type, "int8")
         self._src_names = list(src_names)
         self._tgt_names = list(tgt_names)
         self._tgt_ids = {name: number for number, name in enumerate(tgt_names)}
         self._batch_tokens = float(_BATCH_TOKENS[device])
 
-    def _load(self, num_workers: int, num_threads: int) -> ctranslate2.Translator:
+    def _load(self, compute_type: str) -> ctranslate2.Translator:
         try:
             return ctranslate2.Translator(
                 # As bytes, because it does not accept text that is not UTF-8.
                 os.fsencode(self._folder),
-                inter_threads=num_workers,
-                intra_threads=num_threads,
-                **self._load_options,
+                inter_threads=self._num_workers,
+                intra_threads=1,
+                device=self.device,
+                compute_type=compute_type,
             )
         # These are its only errors for everything that may be wrong with the files.
         except (RuntimeError, ValueError) as error:

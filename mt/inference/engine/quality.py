@@ -9,7 +9,7 @@ from sacrebleu.metrics.bleu import BLEU
 from mt.unsegmented_scripts import bleu_tokenizer
 
 MOST_BLEU_LOST = 0.5
-"""The precision is good enough if the 95 % interval of what it changes lies above minus this."""
+"""The precision is good enough if the interval of what it changes lies above minus this."""
 _NUM_RESAMPLES = 1000
 _OVERLONG = 1.5
 """A translation with this many times the words of its reference, and three more, is overlong."""
@@ -25,7 +25,7 @@ class Difference:
     """Of the exact one."""
     lower_bleu: float
     interval: tuple[float, float]
-    """The 95 % interval of the second minus the first, by paired bootstrap (Koehn 2004)."""
+    """The interval of the second minus the first, by paired bootstrap (Koehn 2004)."""
     num_broken: tuple[int, int]
     """Translations that are empty, overlong, or repeat themselves, of each."""
 
@@ -34,6 +34,11 @@ class Difference:
         """Whether the lower precision may be used without being asked for."""
         return self.interval[0] > -MOST_BLEU_LOST and self.num_broken[1] <= self.num_broken[0]
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether more sentences would hardly change the decision."""
+        return self.is_good or self.interval[1] < -MOST_BLEU_LOST
+
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Corpus BLEU, as `mt evaluate` computes it."""
@@ -41,12 +46,14 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     return float(metric.corpus_score(list(hypotheses), [list(references)]).score)
 
 
-def compare(exact: Sequence[str], lower: Sequence[str], references: Sequence[str]) -> Difference:
-    """Compare translations of the same sentences."""
+def compare(
+    exact: Sequence[str], lower: Sequence[str], references: Sequence[str], *, percent: float = 95
+) -> Difference:
+    """Compare translations of the same sentences, with an interval of this many percent."""
     statistics = [_statistics(each, references) for each in (exact, lower)]
     drawn = np.random.default_rng(12345).integers(len(references), size=(_NUM_RESAMPLES, len(references)))
     gains = [_bleu_of(statistics[1][rows].sum(0)) - _bleu_of(statistics[0][rows].sum(0)) for rows in drawn]
-    low, high = np.percentile(gains, (2.5, 97.5))
+    low, high = np.percentile(gains, (50 - percent / 2, 50 + percent / 2))
     return Difference(
         len(references),
         sum(one != other for one, other in zip(exact, lower, strict=True)),
