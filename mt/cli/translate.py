@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
@@ -139,10 +140,9 @@ def translate(
             _refuse_long_prefix(search, prefix)
         if lines.are_typed:
             Prompt(search, lines.read, _write, unknown_words, strategy, n_best, translator.precision).run()
-        # By torch, a block shares its threads with no other.
-        at_once = 2 if translator.engine.name == "ctranslate2" and not processes.are_several() else 1
         bad_lines = BadLines(on_error, lines.name)
-        _translate_all(lines, search, bad_lines, unknown_words, is_numbered=is_numbered, at_once=at_once)
+        at_once = 2 if translator.engine.name == "ctranslate2" and not processes.are_several() else 1
+        _translate_all(lines, search, bad_lines, unknown_words, at_once, is_numbered=is_numbered)
         if is_numbered and translator.precision != "float32":
             say(f"scores{in_precision(translator.precision)}")
 
@@ -214,9 +214,9 @@ def _translate_all(
     search: Search,
     bad_lines: BadLines,
     unknown_words: UnknownWords,
+    at_once: int,
     *,
     is_numbered: bool,
-    at_once: int,
 ) -> None:
     """Translate and write block by block, then print the warnings, or what stopped it."""
     number = lines.first
@@ -224,12 +224,12 @@ def _translate_all(
     try:
         with lines.bar() as bar:
 
-            def begin(block: list[str], first_line: int, check: Callable[[], None]) -> Block:
+            def translate_block(block: list[str], first_line: int, check: Callable[[], None]) -> Block:
                 pairs, reasons = lines.read(block, first_line)
                 advancing = partial(search, advance=bar.update, before_each_step=check)
                 return bad_lines.translate(pairs, advancing, first_line=first_line, reasons=reasons)
 
-            with closing(_in_order(begin, _agreed(lines.blocks()), number, at_once)) as blocks:
+            with closing(_in_order(translate_block, _agreed(lines.blocks()), number, at_once)) as blocks:
                 for done in blocks:
                     _write(done.translations, number if is_numbered else None)
                     unknown_words.count(done.pairs, done.translations)
@@ -254,7 +254,10 @@ def _in_order(
     number: int,
     at_once: int,
 ) -> Generator[Block]:
-    """Translate blocks in threads, ``at_once`` of them if they are there, and yield them in order."""
+    """Translate blocks, ``at_once`` of them in threads if they have arrived, and yield them in order.
+
+    By torch, a block shares its threads with no other, and with the other processes.
+    """
     stopping = threading.Event()
 
     def check() -> None:
@@ -269,23 +272,17 @@ def _in_order(
     begun: deque[Future[Block]] = deque()
     with ThreadPoolExecutor(at_once) as pool:
         try:
-            for block in blocks:
+            for block in chain(blocks, [[]]):
                 if block:
                     begun.append(pool.submit(translate, block, number, check))
                     number += len(block)
                 while begun and (not block or len(begun) == at_once):
-                    yield _result(begun.popleft())
-            yield from map(_result, begun)
+                    # Python handles a signal that arrives just before a wait only when the wait is over.
+                    if wait([begun[0]], 0.1).done:
+                        yield begun.popleft().result()
         finally:
             # Leaving the pool waits for its threads. Without an error, they have nothing left to do.
             stopping.set()
-
-
-def _result(future: "Future[Block]") -> Block:
-    # Python handles a signal that arrives just before a wait only when the wait is over.
-    while not wait([future], 0.1).done:
-        pass
-    return future.result()
 
 
 def _agreed(blocks: Iterator[list[str]]) -> Iterator[list[str]]:

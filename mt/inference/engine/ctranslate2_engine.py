@@ -94,8 +94,8 @@ class CTranslate2Engine:
         self.device: str = device
         self.why = why
         self._copies_well = copies_well
-        self._num_workers = 1 if device == "cuda" else _num_threads()
-        self.batch_sentences = _SERVED_AT_ONCE * self._num_workers
+        self.num_workers = 1 if device == "cuda" else _num_threads()
+        self.batch_sentences = _SERVED_AT_ONCE * self.num_workers
         _keep_freed_memory()
         self._translator = self._load(compute_type)
         self.precision: SearchPrecision = _PRECISIONS.get(self._translator.compute_type, "int8")
@@ -109,7 +109,7 @@ class CTranslate2Engine:
             return ctranslate2.Translator(
                 # As bytes, because it does not accept text that is not UTF-8.
                 os.fsencode(self._folder),
-                inter_threads=self._num_workers,
+                inter_threads=self.num_workers,
                 intra_threads=1,
                 device=self.device,
                 compute_type=compute_type,
@@ -170,12 +170,8 @@ class CTranslate2Engine:
         ids = [self._tgt_ids[token] for token in (tokens[:-1] if is_finished else tokens)]
         return Hypothesis(ids, score * max(1, len(tokens)) ** _length_penalty(beam), is_finished)
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """The log-probability of each token of each target, and of its EOS; ids are without EOS."""
-        return [list(each.result().log_probs) for each in self.begin_to_score(sources, targets)]
-
-    def begin_to_score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Any]:
-        """Begin to score as in `score`; what is returned waits for the results."""
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Any]:
+        """Begin to score targets; each result waits for the ``log_probs`` of its tokens and of EOS."""
         results: list[Any] = self._translator.score_batch(
             [[self._src_names[token] for token in ids] for ids in sources],
             [[self._tgt_names[token] for token in ids] for ids in targets],
@@ -219,7 +215,7 @@ class CTranslate2Engine:
         lengths = [len(sentences[index].ids) + 1 for index in order]
         # Few sentences are divided among the workers, unless these have other batches.
         left = sum(lengths)
-        share = left / (1 if self.num_active >= self._num_workers else self._num_workers)
+        share = left / (1 if self.num_active >= self.num_workers else self.num_workers)
         start = 0
         while start < len(order):
             most = max(_FEWEST_TOKENS, self._batch_tokens / beam_size)
@@ -233,7 +229,7 @@ class CTranslate2Engine:
 
     def adapt(self, seconds: float, num_active: int) -> None:
         """Make further batches smaller or larger, after the last of ``num_active`` took this long."""
-        seconds *= min(1, self._num_workers / max(1, num_active))
+        seconds *= min(1, self.num_workers / max(1, num_active))
         most = _BATCH_TOKENS[self.device]
         self._batch_tokens = max(_FEWEST_TOKENS, min(most, self._batch_tokens * _BATCH_SECONDS / seconds))
 
@@ -242,11 +238,6 @@ class CTranslate2Engine:
         """How many batches CTranslate2 has been given, by all searches, and has not finished."""
         num_active: int = self._translator.num_active_batches
         return num_active
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether it has enough batches for no worker to wait for the next."""
-        return self.num_active >= 2 * self._num_workers
 
 
 class _Search:
@@ -292,9 +283,7 @@ class _Search:
         """Score the prefixes of these sentences, which a search counts as certain."""
         if given and (self._rules.with_scores or self._beam.size > 1):
             sentences = [self._sentences[index] for index in given]
-            scored = self._engine.begin_to_score(
-                [each.ids for each in sentences], [each.prefix for each in sentences]
-            )
+            scored = self._engine.score([each.ids for each in sentences], [each.prefix for each in sentences])
             self._prefix_scores |= zip(given, scored, strict=True)
 
     def _prefix_score(self, index: int) -> float:
@@ -316,7 +305,7 @@ class _Search:
         for batch in batches:
             self._check()
             in_flight.append(self._submit(batch))
-            while in_flight and self._engine.is_busy:
+            while in_flight and self._engine.num_active >= 2 * self._engine.num_workers:
                 self._take(*in_flight.popleft())
         while in_flight:
             self._take(*in_flight.popleft())
