@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ import torch
 import mt.cli.translate
 import mt.inference.torch_engine
 import mt.search.greedy
+from mt.cli.unusual_lines import Block
 from mt.errors import DataError
 from mt.inference.arriving_lines import count_lines, lines_of_file
 from mt.run_directory import RunDirectory
@@ -442,6 +443,24 @@ def test_a_pipe_is_answered_line_by_line_and_may_stay_open(start: Start) -> None
 
 
 @pytest.mark.usefixtures("trained")
+def test_two_blocks_in_flight_are_written_in_order_before_waiting_for_lines() -> None:
+    second_began = threading.Event()
+    written: list[tuple[str, str]] = []
+
+    def translate(block: list[str], number: int, check: Callable[[], None]) -> Block:
+        second_began.set() if number > 1 else second_began.wait(10)
+        return Block([(line, str(number)) for line in block], [], {}, None)
+
+    def blocks() -> Iterator[list[str]]:
+        yield from (["a", "b"], ["c"], [])
+        assert written == [("a", "1"), ("b", "1"), ("c", "3")]
+        yield ["d"]
+
+    for done in mt.cli.translate._in_order(translate, blocks(), 1, at_once=2):
+        written += done.pairs
+    assert written[3:] == [("d", "4")]
+
+
 def test_ctrl_c_while_it_waits_for_a_line(start: Start) -> None:
     # Also: what goes out is UTF-8 whatever the locale.
     with start("translate", PYTHONIOENCODING="ascii", LC_ALL="C") as process:

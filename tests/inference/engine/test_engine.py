@@ -289,6 +289,8 @@ REFERENCES = [f"Der Hund sieht heute das Haus Nummer {number} am Fluss." for num
 )
 def test_a_precision_is_good_if_it_loses_no_quality(lower: list[str], is_good: bool) -> None:
     assert compare(REFERENCES, lower, REFERENCES).is_good == is_good
+    wide, narrow = (compare(REFERENCES, lower, REFERENCES, percent=each).interval for each in (99, 95))
+    assert wide[0] <= narrow[0] <= narrow[1] <= wide[1]
 
 
 def test_its_alignment_is_that_of_torch(converted: Path) -> None:
