@@ -11,7 +11,7 @@ from typing import BinaryIO, Generic, TypeVar
 from mt.display import counted
 from mt.errors import DataError, Remedy
 
-MOST_LINES_AT_ONCE = 2000
+MOST_LINES_AT_ONCE = 4000
 # Because a device such as /dev/zero is one endless line.
 MAX_LINE_BYTES = 10_000_000
 _SKIPPED_BYTES = 1 << 20
