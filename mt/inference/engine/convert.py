@@ -48,9 +48,9 @@ LOG = logging.getLogger(__name__)
 CPU = torch.device("cpu")
 _NUM_RANDOM, _RANDOM_LENGTH = 64, 30
 _NUM_VERIFIED = {"greedy search": 200, "beam of 5": 50}
-_LOOKS = {250: 99.0, 500: 98.0, 1000: 95.0}
-"""How many validation sentences decide on int8, at each look, and by which interval in percent; the earlier
-ones are wider, because each look is another chance of a wrong decision."""
+_LOOKS = {250: 99, 500: 98, 1000: 95}
+"""How many validation sentences decide on int8, at each look, and by which interval in percent; all but the
+last are wider, because each look is another chance of a wrong decision."""
 _FEWEST_VALIDATED = 100
 _COPIES_ENOUGH = 0.94
 """The share that must arrive of the made-up words that do with torch, or else torch translates such lines."""
@@ -221,10 +221,11 @@ class _Conversion:
         exact: list[str] = []
         lower: list[str] = []
         for number, percent in _LOOKS.items():
+            is_last = number >= len(sources)
             for search, translated in zip(searches, (exact, lower), strict=True):
                 translated += search.translate(sources[len(translated) : number])
-            difference = compare(exact, lower, references[:number], percent=percent)
-            if difference.is_clear or number >= len(sources):
+            difference = compare(exact, lower, references[:number], percent=95 if is_last else percent)
+            if difference.is_clear or is_last:
                 break
         return difference
 
