@@ -111,6 +111,7 @@ class OfAGpu:
     ) -> None:
         self.device = "cpu" if device == "cpu" else "cuda"
         self.compute_type = "float32"
+        self.num_active_batches = 0
         self._real = real(device="cpu", compute_type="float32")
         self._why_not = why_not
 
@@ -124,7 +125,7 @@ class OfAGpu:
         if reason and not asynchronous:
             fail()
         if reason:
-            return [SimpleNamespace(result=fail)] * len(sources)
+            return [SimpleNamespace(result=fail, done=lambda: True)] * len(sources)
         return self._real.translate_batch(sources, asynchronous=asynchronous, **options)  # type: ignore[attr-defined]
 
 

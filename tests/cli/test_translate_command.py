@@ -442,7 +442,6 @@ def test_a_pipe_is_answered_line_by_line_and_may_stay_open(start: Start) -> None
         assert "mt: standard input, line 3 has a sentence of 41 tokens" in process.stderr.read()
 
 
-@pytest.mark.usefixtures("trained")
 def test_two_blocks_in_flight_are_written_in_order_before_waiting_for_lines() -> None:
     second_began = threading.Event()
     written: list[tuple[str, str]] = []
@@ -461,6 +460,7 @@ def test_two_blocks_in_flight_are_written_in_order_before_waiting_for_lines() ->
     assert written[3:] == [("d", "4")]
 
 
+@pytest.mark.usefixtures("trained")
 def test_ctrl_c_while_it_waits_for_a_line(start: Start) -> None:
     # Also: what goes out is UTF-8 whatever the locale.
     with start("translate", PYTHONIOENCODING="ascii", LC_ALL="C") as process:
