@@ -112,7 +112,7 @@ def wrap(objective: nn.Module) -> nn.Module:
     with warnings.catch_warnings():
         # The argument has a new name since torch 2.13. Our buffers grow on each process as needed.
         warnings.simplefilter("ignore", FutureWarning)
-        return DistributedDataParallel(objective, broadcast_buffers=False)
+        return DistributedDataParallel(objective, broadcast_buffers=False, gradient_as_bucket_view=True)
 
 
 def keep_to_oneself(wrapped: nn.Module) -> AbstractContextManager[None]:

@@ -1,6 +1,7 @@
 """The training objective: cross-entropy with label smoothing, R-Drop, guided alignment."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -8,8 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mt.data.batches.batch import Batch
-from mt.masks import Mask
+from mt.masks import Mask, as_bias
 from mt.special_tokens import PAD_ID
+from mt.transformer.compiling import compile_layers, without_compiled_code
 from mt.transformer.linear import onednn_dtype, pad_outputs, pad_rows, product, projection, transposed_product
 from mt.transformer.transformer import Transformer
 
@@ -23,8 +25,10 @@ _CHUNK_ELEMENTS_ELSEWHERE = 2**27
 _BLOCK_ELEMENTS = 2**19
 
 RowLosses = Callable[[Tensor, Tensor, bool], Tensor]
-"""Maps logits ``(N, V)`` and labels ``(N,)`` to the loss of each row ``(N,)``. It may overwrite the logits;
-if the third argument is true, it replaces them by the gradient of the summed loss."""
+"""Maps logits ``(N, V)`` and labels ``(N,)`` to the loss of each row ``(N,)``, in float32 or better. It may
+overwrite the logits; if the third argument is true, it replaces them by the gradient of the summed loss."""
+FusedRowLosses = Callable[[Tensor, Tensor, float], Tensor]
+"""The same with the gradient for some label smoothing, in one function that torch can compile."""
 
 
 def projected_loss(hidden: Tensor, weight: Tensor, labels: Tensor, row_losses: RowLosses) -> Tensor:
@@ -38,7 +42,7 @@ def projected_loss(hidden: Tensor, weight: Tensor, labels: Tensor, row_losses: R
         hidden: ``(N, D)``, the decoder's output.
         weight: ``(V, D)``, the output projection.
         labels: ``(N,)``, split into chunks like ``hidden``.
-        row_losses: Computes the losses of rows, given logits in float32 or better.
+        row_losses: Computes the losses of rows.
 
     Returns:
         ``()``.
@@ -61,9 +65,8 @@ class _ProjectedLoss(torch.autograd.Function):
         # Added rows are like padding and do not count.
         hidden = pad_rows(hidden)
         labels = F.pad(labels, (0, len(hidden) - num_rows), value=PAD_ID)
-        if torch.is_autocast_enabled(hidden.device.type):
-            dtype = torch.get_autocast_dtype(hidden.device.type)
-            weight, hidden = weight.to(dtype), hidden.to(dtype)
+        dtype = product_dtype(weight)
+        weight, hidden = weight.to(dtype), hidden.to(dtype)
         weight = pad_outputs(weight)
         needs_gradient = with_gradient and any(ctx.needs_input_grad)
         if needs_gradient:
@@ -72,10 +75,6 @@ class _ProjectedLoss(torch.autograd.Function):
             weight_gradient = torch.zeros_like(weight, dtype=torch.promote_types(weight.dtype, torch.float32))
         rows, block_rows = _rows_at_a_time(hidden, num_ids)
         project = projection(weight, min(rows, len(hidden)))
-        # The loss itself is never computed in bf16 or fp16.
-        exact_dtype = torch.promote_types(hidden.dtype, torch.float32)
-        buffer_rows = 0 if hidden.dtype == exact_dtype else min(block_rows, len(hidden))
-        exact_buffer = hidden.new_empty(buffer_rows, num_ids, dtype=exact_dtype)
 
         def loss_of_chunk(start: int) -> Tensor:
             chunk = hidden[start : start + rows]
@@ -85,10 +84,7 @@ class _ProjectedLoss(torch.autograd.Function):
                 # Added outputs are zero, and remain so when the logits are replaced by their gradient.
                 block = logits[first : first + block_rows, :num_ids]
                 block_labels = labels[start + first : start + first + len(block)]
-                exact = block if block.dtype == exact_dtype else exact_buffer[: len(block)].copy_(block)
-                losses.append(row_losses(exact, block_labels, needs_gradient))
-                if needs_gradient and exact is not block:
-                    block.copy_(exact)
+                losses.append(row_losses(block, block_labels, needs_gradient))
             if needs_gradient:
                 hidden_gradient[start : start + rows] = product(logits, weight)
                 if weight_gradient.dtype == chunk.dtype and onednn_dtype(chunk) is None:
@@ -97,7 +93,7 @@ class _ProjectedLoss(torch.autograd.Function):
                     weight_gradient.add_(transposed_product(logits, chunk))
             return torch.cat(losses).sum()
 
-        loss = hidden.new_zeros((), dtype=exact_dtype)
+        loss = hidden.new_zeros((), dtype=torch.promote_types(dtype, torch.float32))
         # One after the other, so that each chunk of logits reuses the memory of the previous one.
         for start in range(0, len(hidden), rows):
             loss += loss_of_chunk(start)
@@ -109,6 +105,25 @@ class _ProjectedLoss(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         hidden_gradient, weight_gradient = ctx.saved_tensors
         return hidden_gradient * gradients[0], weight_gradient * gradients[0], None, None, None
+
+
+def in_float32(row_losses: RowLosses) -> RowLosses:
+    """Compute losses of rows in float32 where their logits are in bf16 or fp16."""
+
+    def computed(logits: Tensor, labels: Tensor, needs_gradient: bool) -> Tensor:
+        exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        losses = row_losses(exact, labels, needs_gradient)
+        if needs_gradient and exact is not logits:
+            logits.copy_(exact)
+        return losses
+
+    return computed
+
+
+def product_dtype(weight: Tensor) -> torch.dtype:
+    """The type in which products with this weight are computed: that of autocast, if it is enabled."""
+    device = weight.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
 
 
 def _rows_at_a_time(hidden: Tensor, vocabulary_size: int) -> tuple[int, int]:
@@ -150,6 +165,7 @@ def r_drop_loss(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float
         ``()``, in nats.
     """
 
+    @in_float32
     def row_losses(logits: Tensor, labels: Tensor, needs_gradient: bool) -> Tensor:
         # Each row has a weight of one half, because there are two rows for each token.
         weights = (labels != PAD_ID).to(logits.dtype) / 2
@@ -196,7 +212,13 @@ def compare_passes(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return both, log_total, gap
 
 
-def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+def smoothed_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    smoothing: float,
+    fused: FusedRowLosses | None = None,
+) -> Tensor:
     """Project onto the vocabulary and sum, over real tokens, the cross-entropy with the smoothed target.
 
     It is a sum, not a mean: the caller divides by the real tokens of the whole step, so that a short
@@ -207,11 +229,13 @@ def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor, smoot
         weight: ``(V, D)``, the output projection.
         labels: ``(N,)``; rows with PAD do not count.
         smoothing: Probability mass spread evenly over the vocabulary, in ``[0, 1)``.
+        fused: `fused_row_losses`, compiled; None to compute step by step.
 
     Returns:
         ``()``, in nats.
     """
 
+    @in_float32
     def row_losses(logits: Tensor, labels: Tensor, needs_gradient: bool) -> Tensor:
         is_real = (labels != PAD_ID).to(logits.dtype)
         of_label = logits.gather(-1, labels[:, None])[:, 0]
@@ -226,7 +250,24 @@ def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor, smoot
             subtract_target(logits, labels, is_real, smoothing)
         return losses * is_real
 
+    if fused is not None and torch.is_grad_enabled():
+        return projected_loss(
+            hidden, weight, labels, lambda rows, of_rows, _: fused(rows, of_rows, smoothing)
+        )
     return projected_loss(hidden, weight, labels, row_losses)
+
+
+def fused_row_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """The losses of rows, and their gradient in place, as formulas that a compiler fuses into two passes."""
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    log_total = exact.logsumexp(-1, keepdim=True)
+    is_label = torch.arange(exact.size(-1), device=exact.device) == labels[:, None]
+    is_real = (labels != PAD_ID)[:, None]
+    target = is_label.to(exact.dtype) * (1 - smoothing) + smoothing / exact.size(-1)
+    losses = (((log_total - exact) * target).sum(-1, keepdim=True) * is_real)[:, 0]
+    # Afterwards, because the logits may be `exact` themselves.
+    logits.copy_(((exact - log_total).exp() - target) * is_real)
+    return losses
 
 
 def subtract_target(probabilities: Tensor, labels: Tensor, weights: Tensor, smoothing: float) -> None:
@@ -235,16 +276,31 @@ def subtract_target(probabilities: Tensor, labels: Tensor, weights: Tensor, smoo
     probabilities.scatter_add_(-1, labels[:, None], (weights * (smoothing - 1))[:, None])
 
 
-def cheapest_masks(batch: Batch) -> tuple[Tensor | None, Mask]:
+def cheapest_masks(batch: Batch, dtype: torch.dtype) -> tuple[Tensor | None, Mask]:
     """The masks of source and target with which the loss of a batch is computed fastest on its device.
 
     Padding follows the real tokens of a target, so with the causal mask alone they never attend to it; what
-    padding attends to does not matter. On CUDA, the fastest kernel accepts only the causal mask. On a CPU
-    there is nothing to gain from that.
+    padding attends to does not matter. On CUDA, the fastest kernel accepts only the causal mask, and the
+    kernel for padded sources adds a bias of the products' ``dtype``, into which torch would convert the mask
+    in each attention. On a CPU there is nothing to gain from either.
     """
     if batch.tgt_ids.is_cuda:
-        return batch.src_mask if batch.has_src_padding else None, "causal"
+        return as_bias(batch.src_mask, dtype) if batch.has_src_padding else None, "causal"
     return batch.src_mask, batch.tgt_mask
+
+
+def compile_objective(objective: "Objective", *, backend: str = "inductor") -> None:
+    """Compile the layers of the model, and the losses and gradients of rows of logits."""
+    compile_layers(objective.model, backend=backend)
+    compiled = torch.compile(fused_row_losses, backend=backend)
+
+    def fused(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+        for rows in (logits, labels):
+            torch._dynamo.mark_dynamic(rows, 0)
+        losses: Tensor = compiled(logits, labels, smoothing)
+        return losses
+
+    objective.fused = fused
 
 
 class Objective(nn.Module):
@@ -262,6 +318,7 @@ class Objective(nn.Module):
         self.model = model
         self.guided_alignment = guided_alignment
         self.r_drop = r_drop
+        self.fused: FusedRowLosses | None = None
 
     def forward(self, batch: Batch, smoothing: float) -> Tensor:
         """The summed label-smoothed cross-entropy over the real target tokens of the batch: ``()``.
@@ -272,21 +329,24 @@ class Objective(nn.Module):
         """
         num_passes = 2 if self.r_drop and self.training else 1
         passes = batch.repeated(num_passes)
-        src_mask, tgt_mask = cheapest_masks(passes)
-        memory = self.model.encode(passes.src_ids, src_mask)
-        decoded = self.model.decode(
-            passes.tgt_ids,
-            memory,
-            src_mask,
-            tgt_mask,
-            with_alignment=self.guided_alignment > 0 and passes.alignment is not None,
-        )
         weight, labels = self.model.output.weight, batch.labels.flatten()
+        src_mask, tgt_mask = cheapest_masks(passes, product_dtype(weight))
+        # torch would compile graphs of their own for each size of 1, and for evaluation.
+        is_rare = not self.training or 1 in (*passes.src_ids.shape, *passes.tgt_ids.shape)
+        with without_compiled_code() if is_rare else nullcontext():
+            memory = self.model.encode(passes.src_ids, src_mask)
+            decoded = self.model.decode(
+                passes.tgt_ids,
+                memory,
+                src_mask,
+                tgt_mask,
+                with_alignment=self.guided_alignment > 0 and passes.alignment is not None,
+            )
         if num_passes == 2:
             both = decoded.hidden.view(2, len(labels), -1)
             loss = r_drop_loss(both, weight, labels, smoothing, alpha=self.r_drop)
         else:
-            loss = smoothed_cross_entropy(decoded.hidden.flatten(0, 1), weight, labels, smoothing)
+            loss = smoothed_cross_entropy(decoded.hidden.flatten(0, 1), weight, labels, smoothing, self.fused)
         if decoded.alignment_scores is not None and passes.alignment is not None:
             guided = guided_alignment_loss(decoded.alignment_scores, passes.alignment)
             weighted = self.guided_alignment / num_passes * guided

@@ -46,10 +46,12 @@ class Muon(torch.optim.Optimizer):
         """
         super().__init__(matrices, {"lr": 0.0, "weight_decay": weight_decay})
         self._dtype = dtype
+        self.found_inf: Tensor | None = None
+        """As torch's fused optimizers have it: if it is there, and not 0, a step changes nothing."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update all matrices once; ``closure`` is not used."""
+        """Update all matrices once, unless `found_inf` is 1; ``closure`` is not used."""
         for group in self.param_groups:
             matrices = [matrix for matrix in group["params"] if matrix.grad is not None]
             for _, same in groupby(sorted(matrices, key=_shape), key=_shape):
@@ -62,15 +64,25 @@ class Muon(torch.optim.Optimizer):
             if not self.state[matrix]:
                 self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
         momenta = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
+        kept: float | Tensor = 1 - rate * weight_decay
+        if self.found_inf is not None:
+            # No branch, for which the host would have to wait: with its momentum as the gradient, a matrix
+            # keeps its momentum. A product with 0 would not do, because the gradient may be NaN.
+            is_bad = self.found_inf > 0
+            kept = torch.where(is_bad, 1.0, kept)
+            gradients = [torch.where(is_bad, *pair) for pair in zip(momenta, gradients, strict=True)]
         torch._foreach_lerp_(momenta, gradients, 1 - self.MOMENTUM)
         ahead = torch.empty(len(matrices), *matrices[0].shape, dtype=self._dtype, device=matrices[0].device)
         # One after the other, so that they stay in the caches.
         for slot, gradient, momentum in zip(ahead, gradients, momenta, strict=True):
             slot.copy_(gradient.lerp(momentum, self.MOMENTUM))
         if weight_decay:
-            torch._foreach_mul_(matrices, 1 - rate * weight_decay)
+            torch._foreach_mul_(matrices, kept)
         scale = self.SCALE * max(ahead.shape[1:]) ** 0.5
-        for matrix, direction in zip(matrices, self._orthogonalise(ahead), strict=True):
+        directions = self._orthogonalise(ahead)
+        if self.found_inf is not None:
+            directions = torch.where(is_bad, 0.0, directions)
+        for matrix, direction in zip(matrices, directions, strict=True):
             matrix.add_(direction, alpha=-rate * scale)
 
     def _orthogonalise(self, x: Tensor) -> Tensor:

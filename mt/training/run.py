@@ -31,6 +31,7 @@ from mt.training.branch import branch_off, find_origin
 from mt.training.counters import Counters
 from mt.training.interruption import Interruption
 from mt.training.loop import train
+from mt.training.loss import Objective, compile_objective
 from mt.training.progress import Progress
 from mt.training.resume import (
     ResumePoint,
@@ -48,10 +49,6 @@ from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
-
-# A stack has 8 graphs: with and without a gradient, a mask, and more than one row. There are more if sizes
-# happen to be equal when a graph is made. Beyond the limit, which is 8 by default, nothing new is compiled.
-_MOST_GRAPHS = 64
 
 
 @dataclass(frozen=True)
@@ -209,7 +206,7 @@ def _ready(
             write_config(run, config)
         report_resuming(run, config, point, environment)
     _report_model(model, environment)
-    _prepare_process(model, config)
+    _prepare_process(train_state.objective, config)
     # Preparing an epoch may take longer than a step is allowed to.
     batches = distributed.together(lambda: _batches(config, prepared, counters, interruption))
     if processes.are_several():
@@ -281,15 +278,12 @@ def _refuse_current_folder(run: RunDirectory) -> None:
         )
 
 
-def _prepare_process(model: Transformer, config: Config) -> None:
-    """Fix the number of threads, keep freed memory, and compile the model if configured."""
+def _prepare_process(objective: Objective, config: Config) -> None:
+    """Fix the number of threads, keep freed memory, and compile what is trained if configured."""
     fix_num_threads()
     keep_freed_memory()
     if config.training.compile:
-        torch._dynamo.config.recompile_limit = _MOST_GRAPHS
-        # The stacks take most of the time; the loss is computed in chunks and would gain nothing.
-        model.encoder.compile(dynamic=True)
-        model.decoder.compile(dynamic=True)
+        compile_objective(objective)
 
 
 def _batches(

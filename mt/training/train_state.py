@@ -34,17 +34,28 @@ class MovingAverage:
     """
 
     def __init__(self, model: Transformer, decay: float) -> None:
-        self.num_updates = 0
+        self.num_updates: int | Tensor = 0
+        """On the device, where the device decides which steps to skip."""
         self._model = model
         self._decay = decay
         self._other = _copies(model.weights())
 
     @torch.no_grad()
-    def update(self) -> None:
-        """Include the model's weights; call it after each optimizer step that changed them."""
-        self.num_updates += 1
-        decay = min(self._decay, (1 + self.num_updates) / (10 + self.num_updates))
-        torch._foreach_lerp_(list(self._other.values()), list(self._model.weights().values()), 1 - decay)
+    def update(self, found_inf: Tensor | None = None) -> None:
+        """Include the model's weights after an optimizer step, unless ``found_inf`` says it was skipped.
+
+        Without ``found_inf``, call it only after a step that changed the weights.
+        """
+        averages, weights = list(self._other.values()), list(self._model.weights().values())
+        if found_inf is None:
+            self.num_updates += 1
+            torch._foreach_lerp_(averages, weights, max(1 - self._decay, 9 / (10 + self.num_updates)))
+            return
+        is_good = found_inf == 0
+        self.num_updates = self.num_updates + is_good
+        share = torch.where(is_good, (9 / (10 + self.num_updates)).clamp(min=1 - self._decay), 0.0)
+        # Each by itself: torch takes one share for all of them only from the host, which would wait for it.
+        torch._foreach_lerp_(averages, weights, [share] * len(weights))
 
     @contextmanager
     def in_the_model(self) -> Iterator[None]:
@@ -98,10 +109,7 @@ class TrainState:
     muon: Muon | None = None
     """If there is one, it updates the matrices that the optimizer does not."""
     skips_on_device: bool = False
-    """Whether the optimizer's kernel itself skips an update that is not finite, as fused AdamW can.
-
-    Then the host need not know about it before it launches the next step.
-    """
+    """Whether the device itself skips an update that is not finite, so that the host need not wait for it."""
 
     def __post_init__(self) -> None:
         self._wrapped = distributed.wrap(self.objective)
@@ -160,9 +168,12 @@ class TrainState:
             group["lr"] = rate
         if self.skips_on_device:
             # As torch's GradScaler does with fused optimizers, but it only looks at the gradient.
-            is_bad = ~(loss.isfinite() & norm.isfinite())
-            self.optimizer.found_inf = is_bad.float()  # type: ignore[attr-defined]
-            self.optimizer.step()
+            found_inf = (~(loss.isfinite() & norm.isfinite())).float()
+            for optimizer in self._optimizers:
+                optimizer.found_inf = found_inf  # type: ignore[attr-defined]
+                optimizer.step()
+            if self.average is not None:
+                self.average.update(found_inf)
         elif _is_finite(figures):
             for optimizer in self._optimizers:
                 optimizer.step()
@@ -225,18 +236,17 @@ class TrainState:
         """Everything besides the weights that are saved as the model."""
         scaler = self.precision.scaler
         tensors: dict[str, Tensor] = {}
-        num_updates = 0
-        for name, parameter in self.objective.model.named_parameters():
-            # A kernel that has skipped all updates so far has no moments.
-            if (moments := self.optimizer.state.get(parameter)) and int(moments["step"]):
+        num_updates = max((int(moments["step"]) for moments in self.optimizer.state.values()), default=0)
+        # A device that has skipped all updates so far has no moments.
+        for name, parameter in self.objective.model.named_parameters() if num_updates else ():
+            if moments := self.optimizer.state.get(parameter):
                 tensors[EXP_AVG + name] = moments["exp_avg"]
                 tensors[EXP_AVG_SQ + name] = moments["exp_avg_sq"]
-                num_updates = int(moments["step"])
             elif self.muon is not None and (state := self.muon.state.get(parameter)):
                 tensors[MOMENTUM + name] = state["momentum_buffer"]
         average = None
         if self.average is not None:
-            average = {"num_updates": self.average.num_updates}
+            average = {"num_updates": int(self.average.num_updates)}
             tensors |= {WEIGHTS + name: weight for name, weight in self.average.trained_weights().items()}
         values = {
             "state": self.counters.to_dict(),
@@ -357,6 +367,5 @@ def new_train_state(
         None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
         counters,
         muon,
-        # Muon has no such kernel, and the moving average needs the number of updates on the host.
-        skips_on_device=precision.device.type == "cuda" and muon is None and training.ema_decay is None,
+        skips_on_device=precision.device.type == "cuda",
     )

@@ -42,7 +42,7 @@ class ScaledDotProductAttention(nn.Module):
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask) -> Tensor:
         """Attend with ``(B, H, Tq, K)`` queries over ``(B, H, Tk, K)`` keys and values: ``(B, H, Tq, K)``.
 
-        ``mask`` is as in `attention_weights`, or ``causal``.
+        ``mask`` is as in `mt.masks`.
         """
         dropout = self.dropout if self.training else 0.0
         is_causal = isinstance(mask, str)
@@ -84,7 +84,7 @@ class MultiHeadAttention(nn.Module):
         Args:
             x: ``(B, Tq, D)``, the input of the queries.
             memory: ``(B, Tk, D)``, the input of the keys and values; ``x`` itself in self-attention.
-            mask: Boolean, True = may attend, broadcastable to ``(B, H, Tq, Tk)``; or ``causal``.
+            mask: As in `mt.masks`, broadcastable to ``(B, H, Tq, Tk)``.
 
         Returns:
             ``(B, Tq, D)``.
@@ -104,7 +104,7 @@ class MultiHeadAttention(nn.Module):
         Args:
             x: ``(B, Tq, D)``, the input of the queries.
             memory: ``(B, Tk, D)``, the input of the keys.
-            mask: ``(B, 1, 1, Tk)``, True = may attend; None lets all attend to all.
+            mask: ``(B, 1, 1, Tk)``, True = may attend, or a bias; None lets all attend to all.
 
         Returns:
             ``(B, Tq, Tk)`` in float32 or higher; the lowest finite number where the mask is False.
@@ -117,7 +117,8 @@ class MultiHeadAttention(nn.Module):
             scores = queries.to(exact) @ keys.to(exact).transpose(1, 2) / math.sqrt(keys.size(-1))
         if mask is None:
             return scores
-        return scores.masked_fill(~mask[:, 0], torch.finfo(scores.dtype).min)
+        forbidden = ~mask[:, 0] if mask.dtype == torch.bool else mask[:, 0].isneginf()
+        return scores.masked_fill(forbidden, torch.finfo(scores.dtype).min)
 
     def _project_to_first_head(self, layer: nn.Linear, x: Tensor) -> Tensor:
         width = layer.out_features // self.num_heads

@@ -21,6 +21,7 @@ SIZES = {
     "tiny": Size("tiny", 64, 4, 128, 2),
     "small": Size("small", 256, 4, 1024, 3),
     "base": Size("base", 512, 8, 2048, 6),
+    "big": Size("big", 1024, 16, 4096, 6),
 }
 
 

@@ -53,12 +53,15 @@ def parts(job: Job) -> list[Part]:
     benchmark += ["--data", job.data, "--src", job.src, "--tgt", job.tgt]
     benchmark += ["--output", str(job.folder / "bench.md")]
     benchmark += ["--cuda"] if job.device == "cuda" else ["--quick"]
-    steps = [*benchmark, "--no-translate", "--rounds", "3", "--sides", "torch_loop", "marian"]
     searches = [*benchmark, "--no-train", "--rounds", "3"]
     # On a CPU nobody waits for it, and the machine may be busy.
     patience = 1 if job.device == "cuda" else 10
     return [
         Part("device", "Device", job.command("device"), 40 * patience),
+        Part("agreement", "Losses and gradients beside the CPU", job.command("agreement"), 100 * patience),
+        Part("steps", "Training steps beside Hugging Face Marian", job.command("steps"), 240 * patience),
+        Part("packed", "Packed batches and a CUDA graph", job.command("packed"), 100 * patience),
+        Part("gaps", "Gaps between kernels", job.command("gaps"), 60 * patience),
         Part("training", "Training, killing and resuming", job.command("training"), 260 * patience),
         Part(
             "translating",
@@ -66,8 +69,6 @@ def parts(job: Job) -> list[Part]:
             job.command("translating"),
             90 * patience,
         ),
-        Part("gaps", "Gaps between kernels", job.command("gaps"), 60 * patience),
-        Part("steps", "A training step beside Hugging Face Marian", steps, 120 * patience),
         Part("searches", "Search beside Hugging Face Marian", searches, 120 * patience),
     ]
 
@@ -164,7 +165,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/gpu-check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = ("training", "translating", "gaps", "steps", "searches")
+    names = ("agreement", "steps", "packed", "gaps", "training", "translating", "searches")
     add = parser.add_argument
     add(
         "--device",

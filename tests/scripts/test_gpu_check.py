@@ -149,9 +149,9 @@ def test_the_whole_check_runs_on_the_cpu(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr + report
     assert report in done.stdout
     for title in (
-        "Device", "Training, killing and resuming", "Translating and evaluating beside the CPU",
-        "Gaps between kernels", "A training step beside Hugging Face Marian",
-        "Search beside Hugging Face Marian",
+        "Device", "Losses and gradients beside the CPU", "Training steps beside Hugging Face Marian",
+        "Gaps between kernels", "Training, killing and resuming",
+        "Translating and evaluating beside the CPU", "Search beside Hugging Face Marian",
     ):  # fmt: skip
         assert f"| {title} | passed |" in report
     for precision in ("float32", "bf16"):

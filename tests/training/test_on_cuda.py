@@ -60,13 +60,20 @@ def test_steps_are_launched_without_waiting_for_the_one_before(
 
 @pytest.mark.parametrize(
     "training",
-    [{"r_drop": 5.0}, {"ema_decay": 0.9}, {"clip_norm": None}, {"label_smoothing": 0.0}],
+    [
+        {"r_drop": 5.0},
+        {"ema_decay": 0.9},
+        {"muon": True},
+        {"muon": True, "ema_decay": 0.9},
+        {"clip_norm": None},
+        {"label_smoothing": 0.0},
+    ],
     ids=str,
 )
 def test_so_does_a_step_with_any_loss(training: dict[str, Any], make_batches: MakeBatches) -> None:
     batches = make_batches([4, 7])
     with fake_cuda() as device:
-        assert reads_of_a_step(device, state_on_cuda("bf16", **training), batches) <= MOST_READS
+        assert reads_of_a_step(device, state_on_cuda("bf16", **training), batches) == MOST_READS
 
 
 def test_a_step_that_is_observed_waits_once_more(make_batches: MakeBatches) -> None:
@@ -122,15 +129,11 @@ def test_only_padding_of_sources_has_a_mask_which_would_rule_out_flash_attention
     assert calls == of_encoder + of_decoder
 
 
-@pytest.mark.parametrize(
-    ("training", "is_late"), [({}, True), ({"ema_decay": 0.9}, False), ({"muon": True}, False)], ids=str
-)
-def test_a_step_is_read_at_once_where_its_kernels_cannot_skip_it(
-    training: dict[str, Any], is_late: bool, make_batches: MakeBatches
-) -> None:
+@pytest.mark.parametrize("training", [{}, {"ema_decay": 0.9}, {"muon": True}], ids=str)
+def test_no_update_waits_for_the_device(training: dict[str, Any], make_batches: MakeBatches) -> None:
     with fake_cuda() as device:
         state = state_on_cuda("bf16", **training)
         step = state.launch([device.on_host(batch) for batch in make_batches([4, 7])])
-        assert device.num_reads == (0 if is_late else 1)
+        assert device.num_reads == 0
         assert state.finish(step).updated
         assert device.num_reads == 1

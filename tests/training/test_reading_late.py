@@ -13,14 +13,16 @@ from torch import Tensor
 
 import mt.training.run
 from mt.config.config import Config
+from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch
 from mt.device import Precision
 from mt.errors import TrainingError
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.loss import Objective
+from mt.training.optimizers import make_optimizers
 from mt.training.run import run_training
-from mt.training.train_state import TrainState, new_train_state
+from mt.training.train_state import MovingAverage, TrainState, new_train_state
 from tests.training.spoilt import Spoilt
 
 MakeConfig = Callable[..., Config]
@@ -40,11 +42,20 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return partial(monkeypatch.setattr, mt.training.run, "new_train_state", make)
 
 
-def fused_state(objective: Objective, *, late: bool, scale: float | None = None) -> TrainState:
+def fused_state(
+    objective: Objective,
+    *,
+    late: bool,
+    scale: float | None = None,
+    ema_decay: float | None = None,
+    muon: bool = False,
+) -> TrainState:
     precision = Precision("float32", torch.device("cpu"))
     if scale is not None:  # The loss scaling of fp16, which a CPU can do as well.
         precision.scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=2)
-    optimizer = torch.optim.AdamW(objective.parameters(), lr=0.0, fused=True)
+    optimizer, of_matrices = make_optimizers(
+        objective.model, TrainingConfig(max_steps=1, weight_decay=0.1, muon=muon), precision
+    )
     return TrainState(
         objective,
         optimizer,
@@ -52,6 +63,8 @@ def fused_state(objective: Objective, *, late: bool, scale: float | None = None)
         lambda step: 0.01 / step,
         label_smoothing=0.1,
         clip_norm=1.0,
+        average=None if ema_decay is None else MovingAverage(objective.model, ema_decay),
+        muon=of_matrices,
         skips_on_device=late,
     )
 
@@ -64,16 +77,20 @@ def tensors(state: TrainState) -> dict[str, Tensor]:
 BAD = [{"added": math.nan}, {"added": math.inf}, {"gradient_factor": math.nan}, {"gradient_factor": math.inf}]
 
 
-@pytest.mark.parametrize("scale", [None, 4.0])
-def test_the_optimizer_itself_leaves_out_just_what_the_host_would(
-    scale: float | None, make_objective: MakeObjective, make_batches: MakeBatches
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"scale": 4.0}, {"ema_decay": 0.8}, {"muon": True}, {"scale": 4.0, "ema_decay": 0.8, "muon": True}],
+    ids=str,
+)
+def test_a_device_leaves_out_just_what_the_host_would(
+    options: dict[str, Any], make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
     batches = make_batches([5, 6])
     spoilings: list[dict[str, float]] = [BAD[0], {}, *BAD, {}, {}]
     ends = []
     for is_late in (False, True):
         objective = Spoilt(make_objective().model)
-        state = fused_state(objective, late=is_late, scale=scale)
+        state = fused_state(objective, late=is_late, **options)
         results, saved = [], []
         for spoiling in spoilings:
             objective.added, objective.gradient_factor = 0.0, 1.0
@@ -96,12 +113,13 @@ def test_the_optimizer_itself_leaves_out_just_what_the_host_would(
     assert all(torch.equal(tensors_late[name], each) for name, each in tensors_then.items())
 
 
+@pytest.mark.parametrize("muon", [False, True])
 def test_before_the_first_update_there_are_no_moments_to_save(
-    make_objective: MakeObjective, make_batches: MakeBatches
+    muon: bool, make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
     objective = Spoilt(make_objective().model)
     objective.added = math.nan
-    state = fused_state(objective, late=True)
+    state = fused_state(objective, late=True, muon=muon)
     assert not state.step(make_batches([11])).updated
     assert state.save().tensors == {}
 

@@ -6,16 +6,11 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partialmethod
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
-from torch.fx import GraphModule
-from torch.nn import functional as F
 
 import mt.training.resume
 import mt.training.run
@@ -37,8 +32,6 @@ from mt.training.run import run_training
 from mt.training.samples import read_samples
 from mt.training.train_state import TrainState
 from mt.training.validation import ValidationResult
-from mt.transformer.build import build_transformer
-from mt.transformer.dropout import Dropout
 
 MakeConfig = Callable[..., Config]
 
@@ -337,60 +330,6 @@ def test_validation_knows_how_long_translations_are(
     monkeypatch.setattr(mt.training.session, "ModelTranslator", Noted)
     run_training(make_config("training.max_steps=1"), run)
     assert ratios == [json.loads(run.corpus_file.read_text(encoding="utf-8"))["target_ratio"]]
-
-
-# torch looks at gradients that are none while it reads the program.
-@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
-@pytest.mark.slow
-def test_compiled_stacks_take_the_same_steps(
-    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_metrics: Any
-) -> None:
-    compile_module, compiled = nn.Module.compile, list[nn.Module]()
-
-    def compile_without_compiler(self: nn.Module, *, dynamic: bool) -> None:
-        compiled.append(self)
-        compile_module(self, dynamic=dynamic, backend="eager")
-
-    monkeypatch.setattr(nn.Module, "compile", compile_without_compiler)
-    # Compiled products are torch's. oneDNN's have rows of zeros, for which dropout draws numbers too.
-    monkeypatch.setattr("mt.transformer.linear.onednn_is_faster", lambda dtype: False)
-    runs = [RunDirectory(tmp_path / name) for name in ("plain", "compiled")]
-    for run, choice in zip(runs, ("false", "true"), strict=True):
-        run_training(make_config("training.max_steps=6", f"training.compile={choice}"), run)
-    assert [type(module).__name__ for module in compiled] == ["Encoder", "Decoder"]
-    plain, fast = (
-        [each | {"kind": len(each["kind"])} for each in read_metrics(run.metrics_file)] for run in runs
-    )
-    assert len(plain) > 6
-    assert all(each == pytest.approx(other, rel=1e-5) for each, other in zip(fast, plain, strict=True))
-
-
-@pytest.mark.slow
-def test_batches_of_all_sizes_are_compiled(make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on CUDA, where dropout is torch's own and a source without padding has no mask."""
-    torch.compiler.reset()  # What another test compiled counts as well.
-    graphs = []
-
-    def counted(graph: GraphModule, inputs: object) -> Callable[..., Any]:
-        graphs.append(graph)
-        return graph.forward
-
-    compile_module = nn.Module.compile
-    monkeypatch.setattr(nn.Module, "compile", partialmethod(compile_module, backend=counted))
-    monkeypatch.setattr(Dropout, "forward", lambda self, x: F.dropout(x, self.p, self.training))
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 8)
-    monkeypatch.setattr(torch._dynamo.config, "fail_on_recompile_limit_hit", True)
-    config = make_config("training.compile=true")
-    model = build_transformer(config.model, src_vocab_size=9, tgt_vocab_size=9, max_length=9)
-    mt.training.run._prepare_process(model, config)
-    sizes = [(6, 6), (7, 9), (1, 9)]
-    for (rows, length), is_training, has_mask in product(sizes, [True, False], [True, False]):
-        x = torch.ones(rows, length, config.model.d_model)
-        model.train(is_training)
-        with torch.inference_mode(not is_training):
-            model.encoder(x, torch.ones(rows, 1, 1, length, dtype=torch.bool) if has_mask else None)
-    # More than torch compiles unless told otherwise.
-    assert len(graphs) == 12
 
 
 def test_a_changed_corpus_is_refused_before_it_is_encoded(

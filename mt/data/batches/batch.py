@@ -28,7 +28,6 @@ class Batch:
         src_ids: ``(B, S)``; each row ends with EOS, then PAD.
         src_mask: ``(B, 1, 1, S)``; True where the encoder and the cross-attention may attend.
         tgt_ids: ``(B, T)``, the decoder's input; each row begins with BOS.
-        tgt_mask: ``(B, 1, T, T)``; True where the decoder may attend: to real tokens, none in the future.
         labels: ``(B, T)``, the tokens to predict; each row ends with EOS, then PAD.
         num_target_tokens: Labels that are not PAD.
         alignment: ``(B, T)``, the source position that each label translates, or -1; None if it is not
@@ -41,12 +40,16 @@ class Batch:
     src_ids: Tensor
     src_mask: Tensor
     tgt_ids: Tensor
-    tgt_mask: Tensor
     labels: Tensor
     num_target_tokens: int
     alignment: Tensor | None = None
     has_src_padding: bool = True
     dropout_seed: int | None = None
+
+    @property
+    def tgt_mask(self) -> Tensor:
+        """``(B, 1, T, T)``; True where the decoder may attend: to real tokens, none in the future."""
+        return target_mask(self.tgt_ids)
 
     @property
     def num_positions(self) -> int:
@@ -102,7 +105,6 @@ class Batch:
             src_ids=change(self.src_ids),
             src_mask=change(self.src_mask),
             tgt_ids=change(self.tgt_ids),
-            tgt_mask=change(self.tgt_mask),
             labels=change(self.labels),
             alignment=None if self.alignment is None else change(self.alignment),
         )
@@ -148,7 +150,6 @@ def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> 
         src_ids=src_ids,
         src_mask=padding_mask(src_ids),
         tgt_ids=tgt_ids,
-        tgt_mask=target_mask(tgt_ids),
         labels=pad(tgt, last=EOS_ID),
         num_target_tokens=sum(len(sentence) + 1 for sentence in tgt),
         alignment=None if places is None else _alignment(src, places),

@@ -181,7 +181,6 @@ class Verifier:
             batch = replace(
                 batch,
                 tgt_ids=batch.tgt_ids[:, :-1],
-                tgt_mask=batch.tgt_mask[:, :, :-1, :-1],
                 labels=batch.labels[:, :-1],
             )
         return float(label_log_probs(self._loaded.model, batch).sum())
