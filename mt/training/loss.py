@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from mt.data.batches.batch import Batch
 from mt.masks import Mask, as_bias
 from mt.special_tokens import PAD_ID
-from mt.transformer.compiling import compile_layers, without_compiled_code
+from mt.transformer.compiling import Compiler, compile_layers, without_compiled_code
 from mt.transformer.linear import onednn_dtype, pad_outputs, pad_rows, product, projection, transposed_product
 from mt.transformer.transformer import Transformer
 
@@ -289,7 +289,7 @@ def cheapest_masks(batch: Batch, dtype: torch.dtype) -> tuple[Tensor | None, Mas
     return batch.src_mask, batch.tgt_mask
 
 
-def compile_objective(objective: "Objective", *, backend: str = "inductor") -> None:
+def compile_objective(objective: "Objective", *, backend: Compiler = "inductor") -> None:
     """Compile the layers of the model, and the losses and gradients of rows of logits."""
     compile_layers(objective.model, backend=backend)
     compiled = torch.compile(fused_row_losses, backend=backend)

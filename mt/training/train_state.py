@@ -48,7 +48,7 @@ class MovingAverage:
         """
         averages, weights = list(self._other.values()), list(self._model.weights().values())
         if found_inf is None:
-            self.num_updates += 1
+            self.num_updates = int(self.num_updates) + 1
             torch._foreach_lerp_(averages, weights, max(1 - self._decay, 9 / (10 + self.num_updates)))
             return
         is_good = found_inf == 0

@@ -1,14 +1,19 @@
 """Compiling the layers of a model with torch.compile, for training on CUDA."""
 
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 
 from mt.transformer.transformer import Transformer
 
+Compiler = str | Callable[..., Any]
+"""A backend of torch.compile, by its name or as a function."""
 
-def compile_layers(model: Transformer, *, backend: str = "inductor") -> None:
+
+def compile_layers(model: Transformer, *, backend: Compiler) -> None:
     """Compile each layer, for batches of any shape; all layers of a kind share their graphs.
 
     Beyond torch's limit of 8 graphs of a function, an error is raised: torch would go on without compiling.

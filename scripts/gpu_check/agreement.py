@@ -59,9 +59,11 @@ def batches_of_all_kinds() -> list[Batch]:
 def new_objective() -> Objective:
     """The same small model each time, without dropout."""
     torch.manual_seed(1)
-    sizes = {"d_model": 128, "num_heads": 2, "d_ff": 256, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    sizes = ModelConfig(
+        d_model=128, num_heads=2, d_ff=256, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0
+    )
     model = build_transformer(
-        ModelConfig(**sizes, dropout=0.0),
+        sizes,
         src_vocab_size=VOCABULARY,
         tgt_vocab_size=VOCABULARY,
         max_length=256,

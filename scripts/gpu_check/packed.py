@@ -60,14 +60,14 @@ class PackedAttention(nn.Module):
     def forward(self, query: Tensor, key: Tensor, value: Tensor, offsets: Offsets) -> Tensor:
         """Attend with ``(1, H, N, K)`` queries over as many keys and values: ``(1, H, N, K)``."""
         # New in torch 2.10, and with other options in later versions.
-        from torch.nn.attention.varlen import varlen_attn
+        from torch.nn.attention import varlen
 
+        attend: Callable[..., Any] = varlen.varlen_attn
         options: dict[str, Any] = {"window_size": (-1, 0 if offsets.is_causal else -1)}
-        if "is_causal" in inspect.signature(varlen_attn).parameters:
+        if "is_causal" in inspect.signature(attend).parameters:
             options = {"is_causal": offsets.is_causal}
         rows = [each[0].transpose(0, 1) for each in (query, key, value)]
-        attended = varlen_attn(*rows, offsets.of_queries, offsets.of_keys, LONGEST, LONGEST, **options)
-        assert isinstance(attended, Tensor)
+        attended: Tensor = attend(*rows, offsets.of_queries, offsets.of_keys, LONGEST, LONGEST, **options)
         return attended.transpose(0, 1)[None]
 
 
@@ -96,8 +96,8 @@ def _measure_model(name: str, vocabulary: int, device: torch.device) -> None:
         layer.compile(dynamic=False)
     fused = torch.compile(fused_row_losses)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True, capturable=True)
-    batches, tokens = zip(*random_rows(vocabulary, NUM_BATCHES), strict=True)
-    batches = [Rows(*(each.pin_memory() for each in rows)) for rows in batches]
+    random, tokens = zip(*random_rows(vocabulary, NUM_BATCHES), strict=True)
+    batches = [Rows(*(each.pin_memory() for each in rows)) for rows in random]
     static = Rows(*(each.to(device) for each in batches[0]))
 
     def step() -> Tensor:
