@@ -1,7 +1,6 @@
 """The training objective: cross-entropy with label smoothing, R-Drop, guided alignment."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -11,7 +10,6 @@ from torch.nn import functional as F
 from mt.data.batches.batch import Batch
 from mt.masks import Mask, as_bias
 from mt.special_tokens import PAD_ID
-from mt.transformer.compiling import Compiler, compile_layers, without_compiled_code
 from mt.transformer.linear import onednn_dtype, pad_outputs, pad_rows, product, projection, transposed_product
 from mt.transformer.transformer import Transformer
 
@@ -27,8 +25,8 @@ _BLOCK_ELEMENTS = 2**19
 RowLosses = Callable[[Tensor, Tensor, bool], Tensor]
 """Maps logits ``(N, V)`` and labels ``(N,)`` to the loss of each row ``(N,)``, in float32 or better. It may
 overwrite the logits; if the third argument is true, it replaces them by the gradient of the summed loss."""
-FusedRowLosses = Callable[[Tensor, Tensor, float], Tensor]
-"""The same with the gradient for some label smoothing, in one function that torch can compile."""
+FusedLosses = Callable[[Tensor, Tensor, float], Tensor]
+"""`mt.training.compiling.fused_losses`, compiled."""
 
 
 def projected_loss(hidden: Tensor, weight: Tensor, labels: Tensor, row_losses: RowLosses) -> Tensor:
@@ -217,7 +215,7 @@ def smoothed_cross_entropy(
     weight: Tensor,
     labels: Tensor,
     smoothing: float,
-    fused: FusedRowLosses | None = None,
+    fused: FusedLosses | None = None,
 ) -> Tensor:
     """Project onto the vocabulary and sum, over real tokens, the cross-entropy with the smoothed target.
 
@@ -229,7 +227,7 @@ def smoothed_cross_entropy(
         weight: ``(V, D)``, the output projection.
         labels: ``(N,)``; rows with PAD do not count.
         smoothing: Probability mass spread evenly over the vocabulary, in ``[0, 1)``.
-        fused: `fused_row_losses`, compiled; None to compute step by step.
+        fused: Computes losses and gradients at once; None to compute them step by step.
 
     Returns:
         ``()``, in nats.
@@ -257,19 +255,6 @@ def smoothed_cross_entropy(
     return projected_loss(hidden, weight, labels, row_losses)
 
 
-def fused_row_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """The losses of rows, and their gradient in place, as formulas that a compiler fuses into two passes."""
-    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    log_total = exact.logsumexp(-1, keepdim=True)
-    is_label = torch.arange(exact.size(-1), device=exact.device) == labels[:, None]
-    is_real = (labels != PAD_ID)[:, None]
-    target = is_label.to(exact.dtype) * (1 - smoothing) + smoothing / exact.size(-1)
-    losses = (((log_total - exact) * target).sum(-1, keepdim=True) * is_real)[:, 0]
-    # Afterwards, because the logits may be `exact` themselves.
-    logits.copy_(((exact - log_total).exp() - target) * is_real)
-    return losses
-
-
 def subtract_target(probabilities: Tensor, labels: Tensor, weights: Tensor, smoothing: float) -> None:
     """Subtract each row's smoothed target, times its weight, from ``(N, V)`` probabilities in place."""
     probabilities.sub_((weights * (smoothing / probabilities.size(-1)))[:, None])
@@ -289,20 +274,6 @@ def cheapest_masks(batch: Batch, dtype: torch.dtype) -> tuple[Tensor | None, Mas
     return batch.src_mask, batch.tgt_mask
 
 
-def compile_objective(objective: "Objective", *, backend: Compiler = "inductor") -> None:
-    """Compile the layers of the model, and the losses and gradients of rows of logits."""
-    compile_layers(objective.model, backend=backend)
-    compiled = torch.compile(fused_row_losses, backend=backend)
-
-    def fused(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-        for rows in (logits, labels):
-            torch._dynamo.mark_dynamic(rows, 0)
-        losses: Tensor = compiled(logits, labels, smoothing)
-        return losses
-
-    objective.fused = fused
-
-
 class Objective(nn.Module):
     """The model and its loss as one module that maps a batch to the summed loss."""
 
@@ -318,7 +289,8 @@ class Objective(nn.Module):
         self.model = model
         self.guided_alignment = guided_alignment
         self.r_drop = r_drop
-        self.fused: FusedRowLosses | None = None
+        self.fused_losses: FusedLosses | None = None
+        """What `mt.training.compiling` has compiled."""
 
     def forward(self, batch: Batch, smoothing: float) -> Tensor:
         """The summed label-smoothed cross-entropy over the real target tokens of the batch: ``()``.
@@ -331,22 +303,20 @@ class Objective(nn.Module):
         passes = batch.repeated(num_passes)
         weight, labels = self.model.output.weight, batch.labels.flatten()
         src_mask, tgt_mask = cheapest_masks(passes, product_dtype(weight))
-        # torch would compile graphs of their own for each size of 1, and for evaluation.
-        is_rare = not self.training or 1 in (*passes.src_ids.shape, *passes.tgt_ids.shape)
-        with without_compiled_code() if is_rare else nullcontext():
-            memory = self.model.encode(passes.src_ids, src_mask)
-            decoded = self.model.decode(
-                passes.tgt_ids,
-                memory,
-                src_mask,
-                tgt_mask,
-                with_alignment=self.guided_alignment > 0 and passes.alignment is not None,
-            )
+        memory = self.model.encode(passes.src_ids, src_mask)
+        decoded = self.model.decode(
+            passes.tgt_ids,
+            memory,
+            src_mask,
+            tgt_mask,
+            with_alignment=self.guided_alignment > 0 and passes.alignment is not None,
+        )
         if num_passes == 2:
             both = decoded.hidden.view(2, len(labels), -1)
             loss = r_drop_loss(both, weight, labels, smoothing, alpha=self.r_drop)
         else:
-            loss = smoothed_cross_entropy(decoded.hidden.flatten(0, 1), weight, labels, smoothing, self.fused)
+            hidden = decoded.hidden.flatten(0, 1)
+            loss = smoothed_cross_entropy(hidden, weight, labels, smoothing, self.fused_losses)
         if decoded.alignment_scores is not None and passes.alignment is not None:
             guided = guided_alignment_loss(decoded.alignment_scores, passes.alignment)
             weighted = self.guided_alignment / num_passes * guided

@@ -28,10 +28,11 @@ from mt.run_directory import RunDirectory, as_run
 from mt.seeding import seed_everything
 from mt.threads import fix_num_threads
 from mt.training.branch import branch_off, find_origin
+from mt.training.compiling import compile_objective
 from mt.training.counters import Counters
 from mt.training.interruption import Interruption
 from mt.training.loop import train
-from mt.training.loss import Objective, compile_objective
+from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.resume import (
     ResumePoint,

@@ -8,7 +8,8 @@ from torch import Tensor
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import Batch, collate
 from mt.device import Precision, choose_device
-from mt.training.loss import Objective, compile_objective
+from mt.training.compiling import compile_objective
+from mt.training.loss import Objective
 from mt.transformer.build import build_transformer
 from scripts.gpu_check.job import Job, head, row
 from scripts.gpu_check.steps import COMPILERS, random_pairs

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from mt.device import choose_device
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
-from mt.training.loss import FusedRowLosses, fused_row_losses, smoothed_cross_entropy
+from mt.training.compiling import fused_losses
+from mt.training.loss import FusedLosses, smoothed_cross_entropy
 from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.embedding import PositionalEmbedding, longer_table
 from mt.transformer.transformer import Transformer
@@ -94,7 +95,7 @@ def _measure_model(name: str, vocabulary: int, device: torch.device) -> None:
             module.positions = longer_table(module.positions, LONGEST, module.max_length)
     for layer in (*model.encoder.layers, *model.decoder.layers):
         layer.compile(dynamic=False)
-    fused = torch.compile(fused_row_losses)
+    fused = torch.compile(fused_losses)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True, capturable=True)
     random, tokens = zip(*random_rows(vocabulary, NUM_BATCHES), strict=True)
     batches = [Rows(*(each.pin_memory() for each in rows)) for rows in random]
@@ -184,7 +185,7 @@ def _row(sentences: Sequence[Any], filling: int = EOS_ID) -> tuple[Tensor, Tenso
     return torch.from_numpy(ids).long(), torch.from_numpy(positions), torch.from_numpy(offsets).int()
 
 
-def loss_of(model: Transformer, rows: Rows, fused: FusedRowLosses) -> Tensor:
+def loss_of(model: Transformer, rows: Rows, fused: FusedLosses) -> Tensor:
     """The summed loss, as `mt.training.loss.Objective` computes it from rectangles."""
     within_src = Offsets(rows.src_offsets, rows.src_offsets, is_causal=False)
     within_tgt = Offsets(rows.tgt_offsets, rows.tgt_offsets, is_causal=True)

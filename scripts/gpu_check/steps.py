@@ -23,8 +23,8 @@ from mt.data.batches.dataset import EncodedPairs, EncodedSentences
 from mt.data.batches.stream import BatchStream
 from mt.device import Precision, choose_device, keep_freed_memory
 from mt.special_tokens import PAD_ID
+from mt.training.compiling import compile_objective
 from mt.training.counters import Counters
-from mt.training.loss import compile_objective
 from mt.training.step import LaunchedStep
 from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.build import build_transformer

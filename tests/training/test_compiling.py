@@ -16,7 +16,8 @@ from torch.fx import GraphModule
 from mt.data.batches.batch import Batch, collate
 from mt.masks import Mask, as_bias
 from mt.training import loss
-from mt.training.loss import Objective, compile_objective
+from mt.training.compiling import compile_objective
+from mt.training.loss import Objective
 
 MakeObjective = Callable[..., Objective]
 MOST_GRAPHS = {"losses": 2, "layers of the encoder": 4, "layers of the decoder": 4}
@@ -89,6 +90,7 @@ import sys, time, torch
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
 from mt.training import loss
+from mt.training.compiling import compile_objective
 from mt.transformer.build import build_transformer
 
 loss.cheapest_masks = lambda batch, dtype: (loss.as_bias(batch.src_mask, dtype), "causal")
@@ -100,7 +102,7 @@ losses = []
 for is_compiled in (False, True):
     objective = loss.Objective(model)
     if is_compiled:
-        loss.compile_objective(objective)
+        compile_objective(objective)
     started = time.perf_counter()
     found = objective(batch, 0.1)
     found.backward()
