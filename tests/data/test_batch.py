@@ -94,7 +94,7 @@ def test_a_copy_is_waited_for_unless_it_is_from_pinned_memory_to_cuda(
     monkeypatch.setattr(Tensor, "to", to)
     monkeypatch.setattr(Tensor, "is_pinned", lambda tensor: pinned)
     collate([[10, 11]], [[20]], [[0]]).to(device)
-    assert copies == [(device, non_blocking)] * 6
+    assert copies == [(device, non_blocking)] * 5
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
