@@ -89,7 +89,7 @@ def test_saved_and_loaded_it_continues(make_objective: Callable[..., Objective])
     trained = average.trained_weights()
     with average.in_the_model():
         averaged = {name: weight.clone() for name, weight in model.weights().items()}
-    resumed.restore(average.num_updates, averaged, trained)
+    resumed.restore(int(average.num_updates), averaged, trained)
     for each in (model, other):
         each.weights()["tgt_embedding.tokens.weight"].fill_(7)
     average.update()
