@@ -1,8 +1,6 @@
 """Records what a model attends to while it translates a sentence."""
 
-import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -144,7 +142,7 @@ def record_pair(
         ``(L, H, S, S)``, ``(L, H, T, T)`` and ``(L, H, T, S)`` on the CPU, without any padding.
     """
     batch = collate([src_ids], [tgt_ids]).to(device)
-    with _without_compiled_code(), recording_attention(model) as recorded:
+    with recording_attention(model) as recorded:
         memory = model.encode(batch.src_ids, batch.src_mask)
         model.decode(batch.tgt_ids, memory, batch.src_mask, batch.tgt_mask)
 
@@ -152,13 +150,6 @@ def record_pair(
         return torch.stack([weights[0] for [weights] in layers]).cpu()
 
     return stacked(recorded.encoder_self), stacked(recorded.decoder_self), stacked(recorded.cross)
-
-
-def _without_compiled_code() -> AbstractContextManager[object]:
-    """Run the model's own code, because a compiled model does not call the recording hooks."""
-    # If nothing was compiled, the compiler is not imported, which would take as long as importing torch.
-    is_imported = "torch._dynamo" in sys.modules
-    return torch.compiler.set_stance("force_eager") if is_imported else nullcontext()
 
 
 @torch.inference_mode()
