@@ -1,20 +1,20 @@
 """Monitoring of a run: TensorBoard, `metrics.jsonl`, and a progress bar or log lines."""
 
-import contextlib
 import json
 import logging
 import math
+import os
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Self
 
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
-from mt.atomic_files import sync, write_text_atomically
+from mt.atomic_files import write_text_atomically
 from mt.config.located_yaml import Scalar
 from mt.display import SECONDS_BETWEEN_LINES, format_seconds, terminal_width, visible
 from mt.run_directory import RunDirectory
@@ -22,7 +22,7 @@ from mt.training.attention_images import Pixels
 from mt.training.counters import Counters, CurvePoint
 from mt.training.health import Health
 from mt.training.metrics_file import Point, read_points
-from mt.training.samples import Sample, Samples, append_samples, forget_samples, sample_table
+from mt.training.samples import Sample, Samples, json_line, read_samples, sample_table
 from mt.training.step import StepResult
 from mt.training.tensorboard import hyperparameters, layout
 from mt.training.validation import ValidationResult
@@ -34,7 +34,7 @@ SPIKE = 1.0
 STEPS_OF_PACE = 100
 # Points of the training curve between two with the metrics of each layer, which are many.
 POINTS_BETWEEN_LAYERS = 5
-# Figures of every point that say where it is; they are not drawn.
+# Figures of every point that say where it is in the run; they are not drawn.
 _POSITION = ("epoch", "num_target_tokens", "minutes")
 _BETTER: dict[str, Callable[[float, float], float]] = {"bleu": max, "chrf": max, "loss": min}
 BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps{postfix}"
@@ -66,9 +66,14 @@ class Progress:
         """
         # Steps after the checkpoint that training resumes from are repeated and logged again. So is a pending
         # validation: a process that was killed may have logged it already.
-        kept = _forget_after(run.metrics_file, counters)
         first_again = counters.step if counters.owes_validation else counters.step + 1
-        self._newest_samples = forget_samples(run.samples_file, first_again)
+        owed = (counters.step, "validation") if counters.owes_validation else None
+        kept = _keep_points(
+            run.metrics_file, lambda at: at.step <= counters.step and (at.step, at.kind) != owed
+        )
+        samples = _keep_samples(run.samples_file, first_again)
+        self._newest_samples = samples[-1] if samples else None
+        self._run = run
         self._tensorboard = SummaryWriter(str(run.tensorboard_dir), purge_step=first_again)
         # TensorBoard shows nothing yet, or nothing any more: also not what belongs to the run as a whole.
         self.starts_curves = first_again == 1
@@ -80,8 +85,6 @@ class Progress:
                 self._update_best(figures)
             if point.step >= first_again:
                 self._draw(point.kind, point.step, figures)
-        self._metrics = run.metrics_file.open("a", encoding="utf-8")
-        self._samples = run.samples_file.open("a", encoding="utf-8")
         self._bar = tqdm(
             total=total_steps,
             initial=counters.step,
@@ -93,11 +96,9 @@ class Progress:
         self._metric = metric
         self._newest_loss = ""
         self._signatures_logged = False
-        self._since = time.perf_counter()
+        self._since = self._last_line = self._last_step = time.perf_counter()
         self._tokens_since = 0
-        self._last_line = self._since
-        self._last_step = self._since
-        self._pace = _Pace()
+        self._seconds_per_step, self._num_timed = 0.0, 0
 
     def __enter__(self) -> Self:
         return self
@@ -105,11 +106,8 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.ExitStack() as files:
-            files.callback(_close, self._metrics)
-            files.callback(_close, self._samples)
-            self._bar.close()
-            self._tensorboard.close()
+        self._bar.close()
+        self._tensorboard.close()
 
     def show_options(self, options: Mapping[str, Scalar]) -> None:
         """Lay out TensorBoard's charts, and show the options of the run among its hyper-parameters."""
@@ -129,7 +127,9 @@ class Progress:
     def step(self, counters: Counters, result: StepResult, point: CurvePoint | None) -> None:
         """Show one more step, and add a point to the training curves if there is one."""
         now = time.perf_counter()
-        self._pace.add(now - self._last_step)
+        self._num_timed += 1
+        weight = 1 / min(self._num_timed, STEPS_OF_PACE)
+        self._seconds_per_step += weight * (now - self._last_step - self._seconds_per_step)
         self._last_step = now
         self._tokens_since += result.num_target_tokens
         if point is not None:
@@ -206,8 +206,7 @@ class Progress:
             table = sample_table(samples, self._newest_samples)
             self._tensorboard.add_text("validation/samples", table, counters.step)
             self._newest_samples = Samples(counters.step, list(samples))
-            with _naming(self._samples):
-                append_samples(self._samples, self._newest_samples)
+            _append(self._run.samples_file, json_line(self._newest_samples))
         self._tensorboard.flush()
         # The training speed does not include validation.
         self._since, self._tokens_since = time.perf_counter(), 0
@@ -220,9 +219,9 @@ class Progress:
 
     def sync(self) -> None:
         """Return when all points and samples so far are on disk: a resumed run does not write them again."""
-        for file in (self._metrics, self._samples):
-            with _naming(file):
-                sync(file.fileno())
+        for file in (self._run.metrics_file, self._run.samples_file):
+            with file.open("rb") as opened:
+                os.fsync(opened.fileno())
 
     def leave_out(self, seconds: float) -> None:
         """Exclude the time that saving took from the training speed."""
@@ -240,9 +239,7 @@ class Progress:
             # JSON has no NaN.
             **{name: value if math.isfinite(value) else None for name, value in values.items()},
         }
-        with _naming(self._metrics):
-            self._metrics.write(json.dumps(line) + "\n")
-            self._metrics.flush()
+        _append(self._run.metrics_file, json.dumps(line) + "\n")
 
     def _draw(self, group: str, step: int, values: dict[str, float]) -> None:
         for name, value in values.items():
@@ -261,34 +258,16 @@ class Progress:
         """The time left for training, without validation and saving."""
         if self._total_steps is None or step >= self._total_steps:
             return ""
-        return f"{format_seconds(self._pace.seconds_per_step * (self._total_steps - step))} left"
+        return f"{format_seconds(self._seconds_per_step * (self._total_steps - step))} left"
 
 
-@contextlib.contextmanager
-def _naming(file: TextIO) -> Iterator[None]:
-    """Add the name of an open file to the error if it cannot be written."""
+def _append(file: Path, line: str) -> None:
+    """Append a line; the error has the name of the file if the disk is full."""
     try:
-        yield
+        with file.open("a", encoding="utf-8") as opened:
+            opened.write(line)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, file.name) from error
-
-
-def _close(file: TextIO) -> None:
-    with _naming(file):
-        file.close()
-
-
-class _Pace:
-    """The running mean of the duration of a step, in which recent steps weigh more."""
-
-    def __init__(self) -> None:
-        self.seconds_per_step = 0.0
-        self._num_steps = 0
-
-    def add(self, seconds: float) -> None:
-        """Count one more step."""
-        self._num_steps += 1
-        self.seconds_per_step += (seconds - self.seconds_per_step) / min(self._num_steps, STEPS_OF_PACE)
+        raise OSError(error.errno, error.strerror, str(file)) from error
 
 
 def _health_figures(health: Health | None) -> dict[str, float]:
@@ -302,22 +281,21 @@ def _layer_figures(health: Health) -> dict[str, float]:
     return {f"{kind}/{layer}": norm for kind, norms in kinds.items() for layer, norm in norms.items()}
 
 
-def _forget_after(metrics_file: Path, counters: Counters) -> list[Point]:
-    """Keep and return the points up to the current step."""
-    if not metrics_file.exists():
-        return []
-    owed = (counters.step, "validation") if counters.owes_validation else None
-    kept = [
-        point
-        for point in read_points(metrics_file)
-        if point.step <= counters.step and (point.step, point.kind) != owed
-    ]
-    write_text_atomically(metrics_file, "".join(f"{point.text}\n" for point in kept))
+def _keep_points(file: Path, is_kept: Callable[[Point], bool]) -> list[Point]:
+    """Rewrite the file with the points that are kept, and return them."""
+    kept = list(filter(is_kept, read_points(file)))
+    write_text_atomically(file, "".join(f"{point.text}\n" for point in kept))
+    return kept
+
+
+def _keep_samples(file: Path, first_again: int) -> list[Samples]:
+    """Rewrite the file with the samples of earlier steps, and return them."""
+    kept = [samples for samples in read_samples(file) if samples.step < first_again]
+    write_text_atomically(file, "".join(map(json_line, kept)))
     return kept
 
 
 def forget_later_steps(run: RunDirectory, step: int) -> None:
-    """Remove the figures of later steps than this one, without opening the files for more."""
-    _forget_after(run.metrics_file, Counters(step=step))
-    forget_samples(run.samples_file, step + 1)
-    SummaryWriter(str(run.tensorboard_dir), purge_step=step + 1).close()
+    """Remove the figures of later steps than this one."""
+    with Progress(run, counters=Counters(step=step), total_steps=None, metric=""):
+        pass

@@ -5,13 +5,11 @@ import json
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
-from mt.atomic_files import write_text_atomically
 from mt.display import markdown_table, markdown_text
 from mt.regular_files import read_bytes
-
-_MAX_BYTES = 2**30
+from mt.training.metrics_file import MAX_BYTES
 
 
 class Sample(NamedTuple):
@@ -30,37 +28,19 @@ class Samples(NamedTuple):
 
 
 def read_samples(file: Path) -> list[Samples]:
-    """The samples in a file, if it exists, without lines that are incomplete or something else."""
+    """The samples in a file, if it exists, without a line that a crash cut off."""
     if not file.exists():
         return []
-    found = []
-    for text in read_bytes(file, max_bytes=_MAX_BYTES).split(b"\n"):
-        with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
+    history = []
+    for text in read_bytes(file, max_bytes=MAX_BYTES).split(b"\n"):
+        with contextlib.suppress(ValueError, TypeError, KeyError):
             line = json.loads(text)
-            rows = [Sample(**row) for row in line["samples"]]
-            if type(line["step"]) is int and all(isinstance(text, str) for row in rows for text in row):
-                samples = Samples(line["step"], rows)
-                # A ValueError for half of a surrogate pair, which could not be written again.
-                _line(samples).encode()
-                found.append(samples)
-    return found
+            history.append(Samples(int(line["step"]), [Sample(**row) for row in line["samples"]]))
+    return history
 
 
-def forget_samples(file: Path, first_again: int) -> Samples | None:
-    """Remove the samples of this step and later ones from the file; return the newest that are left."""
-    kept = [each for each in read_samples(file) if each.step < first_again]
-    if file.exists():
-        write_text_atomically(file, "".join(map(_line, kept)))
-    return kept[-1] if kept else None
-
-
-def append_samples(file: TextIO, samples: Samples) -> None:
-    """Add the samples of a validation."""
-    file.write(_line(samples))
-    file.flush()
-
-
-def _line(samples: Samples) -> str:
+def json_line(samples: Samples) -> str:
+    """The samples as a line of the file."""
     rows = [row._asdict() for row in samples.samples]
     return json.dumps({"step": samples.step, "samples": rows}, ensure_ascii=False) + "\n"
 
@@ -73,26 +53,24 @@ def sample_table(samples: Sequence[Sample], before: Samples | None) -> str:
         before: The samples of the previous validation; None if there was none.
     """
     change = "change" if before is None else f"change since step {before.step:,}"
-    known = {} if before is None else {each.source: each.translation for each in before.samples}
+    old = {} if before is None else {row.source: row.translation for row in before.samples}
     rows = [
-        (
-            *map(markdown_text, (each.source, each.reference, each.translation)),
-            _change(known, each),
-        )
-        for each in samples
+        (*map(markdown_text, (row.source, row.reference, row.translation)), _change(old, row))
+        for row in samples
     ]
     return markdown_table(("source", "reference", "translation", change), rows)
 
 
-def _change(known: Mapping[str, str], sample: Sample) -> str:
+def _change(earlier: Mapping[str, str], sample: Sample) -> str:
     """The words that were replaced, removed and added, in Markdown; new words are bold."""
-    if sample.source not in known:
+    if sample.source not in earlier:
         return "new"
-    old, new = known[sample.source].split(), sample.translation.split()
+    old, new = earlier[sample.source].split(), sample.translation.split()
     edits = []
     # Without autojunk, which would ignore frequent words in long sentences.
     for kind, old_start, old_end, start, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        gone, come = (markdown_text(" ".join(words)) for words in (old[old_start:old_end], new[start:end]))
         if kind != "equal":
-            edits.append(f"{gone or '∅'} → {f'**{come}**' if come else '∅'}")
+            removed = markdown_text(" ".join(old[old_start:old_end])) or "∅"
+            added = markdown_text(" ".join(new[start:end]))
+            edits.append(f"{removed} → {f'**{added}**' if added else '∅'}")
     return "; ".join(edits) or "none"

@@ -1,15 +1,9 @@
 """What TensorBoard needs besides metrics: a chart layout and hyper-parameters."""
 
-import time
 from collections.abc import Mapping
 
 from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
-from tensorboard.plugins.hparams import metadata  # type: ignore[import-untyped]
-from tensorboard.plugins.hparams.plugin_data_pb2 import (  # type: ignore[import-untyped]
-    HParamsPluginData,
-    SessionStartInfo,
-)
-from torch.utils.tensorboard.summary import custom_scalars
+from torch.utils.tensorboard.summary import custom_scalars, hparams
 
 from mt.config.located_yaml import Scalar
 
@@ -56,23 +50,10 @@ def layout() -> Summary:
 
 
 def hyperparameters(options: Mapping[str, Scalar]) -> Summary:
-    """The run's row on the HParams page.
+    """The run's row on the HParams page, without the options that are None.
 
     Its columns are left to TensorBoard, which puts options in which runs differ first, and takes the metrics
     from the curves, in the order of their tags.
-
-    Args:
-        options: Values by name. None becomes an empty cell.
     """
-    row = SessionStartInfo(start_time_secs=time.time())
-    for name, value in options.items():
-        # A bool is also an int.
-        if isinstance(value, bool):
-            row.hparams[name].bool_value = value
-        elif isinstance(value, int | float):
-            row.hparams[name].number_value = value
-        elif value is not None:
-            row.hparams[name].string_value = value
-    about = metadata.create_summary_metadata(HParamsPluginData(session_start_info=row))
-    tag = metadata.SESSION_START_INFO_TAG
-    return Summary(value=[Summary.Value(tag=tag, metadata=about, tensor=metadata.NULL_TENSOR)])
+    known = {name: value for name, value in options.items() if value is not None}
+    return hparams(known, {})[1]  # type: ignore[no-untyped-call]
