@@ -1,6 +1,5 @@
 """The average of checkpoints, against a mean computed from their files."""
 
-import re
 import shutil
 from dataclasses import replace
 
@@ -128,18 +127,6 @@ def test_a_damaged_one_that_is_not_among_the_last_is_not_in_the_way(trained: Run
         average_checkpoints(trained, 2, best=True)
 
 
-def test_what_a_killed_one_left_is_cleared_away(trained: RunDirectory) -> None:
-    average = average_checkpoints(trained, 2, best=False)
-    # As after a kill between the second rename and the removal of the older one.
-    aside = average.folder.with_name(f".{average.name}.aside")
-    shutil.copytree(average.folder, aside)
-    # As after one between the two renames.
-    newest = trained.checkpoints_dir / "step_0000200"
-    newest.rename(newest.with_name(f".{newest.name}.aside"))
-    assert average_checkpoints(trained, 1, best=False).average_of == ["step_0000200"]
-    assert not list(trained.checkpoints_dir.glob(".*"))
-
-
 def test_training_continues_beside_it(trained: RunDirectory) -> None:
     average = average_checkpoints(trained, 2, best=False)
     content = (average.folder / "model.safetensors").read_bytes()
@@ -147,10 +134,3 @@ def test_training_continues_beside_it(trained: RunDirectory) -> None:
     assert run_training(config, trained).counters.step == 202
     assert (average.folder / "model.safetensors").read_bytes() == content
     assert (trained.checkpoints_dir / "latest").read_text() == "step_0000202\n"
-
-
-def test_another_folder_is_not_taken_for_it(trained: RunDirectory) -> None:
-    average = average_checkpoints(trained, 2, best=False)
-    shutil.copytree(average.folder, trained.checkpoints_dir / "step_0000300")
-    with pytest.raises(CheckpointError, match=re.escape("checkpoint.json belongs to step 200")):
-        ModelTranslator.from_run(trained, checkpoint="step_0000300", device=CPU)

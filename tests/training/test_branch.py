@@ -9,16 +9,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import mt.training.branch
-from mt.atomic_files import write_synced
 from mt.checkpoint.record import MODEL
 from mt.config.config import Config
 from mt.errors import CheckpointError, MtError, RunError
 from mt.reports.log import read_log
-from mt.run_directory import RunDirectory, newest_run
+from mt.run_directory import RunDirectory
 from mt.training.average import average_checkpoints
 from mt.training.metrics_file import read_points
-from mt.training.resume import write_config
 from mt.training.run import Outcome, run_training
 from mt.training.samples import read_samples
 
@@ -227,73 +224,6 @@ def test_a_run_that_is_there_is_not_touched(
         with pytest.raises(RunError, match=r"exists already.*[Uu]se another run directory, or resume"):
             run_training(make_config(), run, from_checkpoint=old.checkpoints_dir / "step_0000006")
         assert contents(run) == before
-
-
-def test_it_appears_whole_or_not_at_all(
-    old: RunDirectory, new: RunDirectory, make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[Path] = []
-
-    def write_some(path: Path, data: bytes) -> None:
-        written.append(path)
-        if len(written) == 3:
-            raise OSError(28, "No space left on device")
-        write_synced(path, data)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(mt.training.branch, "write_synced", write_some)
-        with pytest.raises(OSError, match="No space left"):
-            run_training(make_config(), new, from_checkpoint=old.checkpoints_dir / "step_0000006")
-    assert list(new.path.parent.iterdir()) == [old.path]
-
-
-def test_what_a_killed_process_left_of_it_is_removed_and_never_taken_for_a_run(
-    old: RunDirectory, new: RunDirectory, make_config: MakeConfig
-) -> None:
-    # No process has this number.
-    leftover = new.path.with_name(f".new.partial-{2**22 + 1}")
-    shutil.copytree(old.path, leftover)
-    (leftover / "checkpoints/step_0000012/checkpoint.json").touch()
-    assert newest_run(new.path.parent).path == old.path
-    run_training(make_config(), new, from_checkpoint=old.checkpoints_dir / "step_0000006")
-    assert sorted(path.name for path in new.path.parent.iterdir()) == ["new", "old"]
-
-
-def test_it_may_be_a_link_to_an_empty_folder(
-    old: RunDirectory, new: RunDirectory, make_config: MakeConfig, tmp_path: Path
-) -> None:
-    (tmp_path / "disk" / "empty").mkdir(parents=True)
-    new.path.symlink_to(tmp_path / "disk" / "empty")
-    run_training(make_config(), new, from_checkpoint=old.checkpoints_dir / "step_0000006")
-    assert new.path.is_symlink()
-    assert new.exists
-
-
-def test_it_does_not_replace_the_current_directory(
-    old: RunDirectory, new: RunDirectory, make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    new.path.mkdir()
-    monkeypatch.chdir(new.path)
-    checkpoint = old.checkpoints_dir / "step_0000006"
-    with pytest.raises(RunError, match=r"new cannot be replaced .* and name the run new\."):
-        run_training(make_config("data.path=nowhere"), ".", from_checkpoint=checkpoint)
-    assert list(new.path.iterdir()) == []
-    monkeypatch.chdir("..")
-    assert run_training(make_config("training.max_steps=7"), "new", from_checkpoint=checkpoint).finished
-
-
-def test_one_that_another_process_made_at_the_same_time_is_not_touched(
-    old: RunDirectory, new: RunDirectory, make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def make_at_the_same_time(run: RunDirectory, config: Config) -> None:
-        write_config(run, config)
-        shutil.copytree(old.path, new.path)
-
-    monkeypatch.setattr("mt.training.branch.write_config", make_at_the_same_time)
-    with pytest.raises(RunError, match=r"new exists already.*[Uu]se another run directory, or resume"):
-        run_training(make_config(), new, from_checkpoint=old.checkpoints_dir / "step_0000006")
-    assert {path.name for path in new.path.parent.iterdir()} == {"new", "old"}
-    assert (new.checkpoints_dir / "latest").read_text() == "step_0000012\n"
 
 
 @pytest.mark.parametrize(("every", "saved"), [(1, [6, 12]), (2, [12]), (None, [12])])

@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -138,17 +137,6 @@ def test_the_curves_are_on_disk_before_the_checkpoint_that_follows_them(
     assert done == ["sync", "save"] * 2
 
 
-def test_saving_is_not_part_of_the_speed(
-    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left_out: list[float] = []
-    monkeypatch.setattr(Progress, "leave_out", lambda self, seconds: left_out.append(seconds))
-    run_training(make_config("training.max_steps=4", "checkpoint.every_steps=1"), run)
-    saved = re.findall(r"saved step_\d+ in (\d+\.\d\d) seconds", run.log_file.read_text())
-    assert len(saved) == 4
-    assert [f"{seconds:.2f}" for seconds in left_out] == saved
-
-
 def test_restart_moves_the_old_run_aside(
     make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -161,32 +149,6 @@ def test_restart_moves_the_old_run_aside(
     run_training(make_config("training.max_steps=1"), run, restart=True)
     assert contents(run.path.with_name("mine.old-1")) == before
     assert run.path.with_name("mine.old-2").is_dir()
-
-
-@pytest.mark.parametrize(("place", "path"), [(".", "."), ("checkpoints", ".."), (".", "../mine")])
-def test_restart_from_within_the_run_is_refused_because_the_shell_would_stay_in_the_old_one(
-    place: str, path: str, make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_training(make_config("training.max_steps=1"), run)
-    before = contents(run.path)
-    monkeypatch.chdir(run.path / place)
-    advice = f"leave it first (cd {run.path.parent}), and name the run mine."
-    with pytest.raises(RunError, match=re.escape(advice)):
-        run_training(make_config("data.path=nowhere"), path, restart=True)
-    assert contents(run.path) == before
-    # Without it, the run continues, and from beside it, it starts over.
-    assert run_training(make_config("training.max_steps=2"), path).counters.step == 2
-    monkeypatch.chdir(run.path.parent)
-    assert run_training(make_config("training.max_steps=1"), "mine", restart=True).counters.step == 1
-    assert "step_0000002" in checkpoints(RunDirectory(run.path.with_name("mine.old-1")))
-
-
-def test_restart_where_there_is_nothing_is_possible_in_the_current_directory(
-    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run.path.mkdir(parents=True)
-    monkeypatch.chdir(run.path)
-    assert run_training(make_config("training.max_steps=1"), ".", restart=True).counters.step == 1
 
 
 @pytest.mark.parametrize(
@@ -223,40 +185,6 @@ def test_a_config_of_the_users_is_not_written_over(
     with pytest.raises(RunError, match=r"config.yaml was not written by training, .*Rename that file"):
         run_training(config, run)
     assert run.config_file.read_text() == text
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["corpus.json", "src_tokenizer.json", "tgt_tokenizer.json", "metrics.jsonl", "samples.jsonl", "stopped"],
-)
-def test_a_file_of_the_users_is_not_replaced(name: str, make_config: MakeConfig, run: RunDirectory) -> None:
-    run.path.mkdir(parents=True)
-    (run.path / name).write_text('{"text": "precious"}\n')
-    for options in ((), ("data.path=nowhere",)):
-        with pytest.raises(RunError, match=rf"{name} would be replaced, .*Rename that file"):
-            run_training(make_config(*options), run)
-    assert {path.name: path.read_text() for path in run.path.iterdir()} == {
-        name: '{"text": "precious"}\n',
-        "lock": "",
-    }
-
-
-def test_killed_before_its_config_is_written_it_begins_again(
-    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(mt.training.resume, "write_config", give_up)
-        # Nothing empties the lock of a process that is killed.
-        patch.setattr(os, "ftruncate", lambda *_: None)
-        with pytest.raises(InterruptedError):
-            run_training(make_config(), run)
-    assert [path.name for path in run.path.iterdir()] == ["lock"]
-    assert run.lock_file.read_text()
-    assert run_training(make_config("training.max_steps=1"), run).counters.step == 1
-
-
-def give_up(*_: object) -> None:
-    raise InterruptedError
 
 
 def test_a_first_attempt_that_failed_is_not_in_the_way(
@@ -315,21 +243,6 @@ def test_shared_vocabulary_and_embeddings(make_config: MakeConfig, run: RunDirec
     )
     assert run.src_tokenizer_file.read_bytes() == run.tgt_tokenizer_file.read_bytes()
     ModelTranslator.from_run(run, device=torch.device("cpu")).translate(["Anna sees milk."])
-
-
-def test_validation_knows_how_long_translations_are(
-    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ratios: list[float] = []
-
-    class Noted(ModelTranslator):
-        def __init__(self, *arguments: Any, **named: Any) -> None:
-            ratios.append(named["target_ratio"])
-            super().__init__(*arguments, **named)
-
-    monkeypatch.setattr(mt.training.session, "ModelTranslator", Noted)
-    run_training(make_config("training.max_steps=1"), run)
-    assert ratios == [json.loads(run.corpus_file.read_text(encoding="utf-8"))["target_ratio"]]
 
 
 def test_a_changed_corpus_is_refused_before_it_is_encoded(
@@ -509,19 +422,6 @@ def test_what_the_device_cannot_do_is_refused_before_anything_is_written(
         with pytest.raises(DeviceError, match=r"no usable device 'cuda'\. Choose auto or cpu"):
             run_training(make_config("training.device=cuda"), run)
     assert not run.path.exists()
-
-
-def test_starting_over_is_advised_only_where_there_is_a_run(
-    make_config: MakeConfig, run: RunDirectory
-) -> None:
-    impossible = make_config("training.precision=fp16", "training.device=cpu")
-    with pytest.raises(DeviceError) as refused:
-        run_training(impossible, run)
-    assert not refused.value.remedies
-    run_training(make_config("training.max_steps=1"), run)
-    with pytest.raises(DeviceError) as refused:
-        run_training(impossible, run)
-    assert Remedy.START_OVER in refused.value.remedies
 
 
 def test_the_run_is_described_in_its_directory(
