@@ -9,7 +9,6 @@ from typing import NoReturn
 from mt import processes
 from mt.cli.app import app
 from mt.cli.logs import survive_losing_stderr
-from mt.cli.remedies import sentence
 from mt.display import visible
 from mt.errors import MtError
 
@@ -34,7 +33,7 @@ def main() -> None:
         app(prog_name="mt")
     except MtError as error:
         who = "mt" if processes.is_first() else f"mt: process {processes.rank()}"
-        print(f"{who}: {visible(sentence(error))}", file=sys.stderr)
+        print(f"{who}: {visible(str(error))}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from mt.errors import DeviceError, Remedy
+from mt.errors import DeviceError
 
 SearchPrecision = Literal["float32", "bf16", "fp16", "int8"]
 """The precision of matrix products in translating and scoring."""
@@ -119,7 +119,7 @@ def choose_search_precision(name: PrecisionName, device: torch.device) -> Search
         return fastest_precision(device)
     need = _unmet_need(name, device)
     if need is not None:
-        raise DeviceError(f"precision {name} needs {need}.", Remedy.OTHER_PRECISION)
+        raise DeviceError(f"precision {name} needs {need}. Use another precision, such as --precision auto.")
     return name
 
 
@@ -140,9 +140,11 @@ def _unmet_need(name: SearchPrecision, device: torch.device) -> str | None:
     return None if is_suitable else f"{need}, which this device ({device.type}) is not"
 
 
-def overflow_remedy(precision: SearchPrecision) -> Remedy:
+def overflow_remedy(precision: SearchPrecision) -> str:
     """What to do about logits that are NaN or infinite in this precision: only fp16 has a smaller range."""
-    return Remedy.COMPUTE_IN_FLOAT32 if precision == "fp16" else Remedy.OTHER_CHECKPOINT
+    if precision == "fp16":
+        return "Compute in float32 with --precision float32."
+    return "Use another checkpoint with --checkpoint NAME."
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

@@ -1,46 +1,19 @@
 """The errors that a user can see: each is a sentence that says what is wrong, where, and what to do."""
 
-from collections.abc import Mapping, Sequence
-from enum import Enum
+from collections.abc import Mapping
 from typing import Self
-
-
-class Remedy(Enum):
-    """What to do about an error, in general words; the command line gives it as flags."""
-
-    OTHER_RUN = "use another run directory"
-    START_OVER = "start the run over, with the old one moved aside"
-    OTHER_CHECKPOINT = "use another checkpoint"
-    COMPUTE_ON_CPU = "compute on the CPU"
-    OTHER_PRECISION = "use another precision, such as auto"
-    COMPUTE_IN_FLOAT32 = "compute in float32"
-    GIVE_REFERENCES = "give the references as a file"
-    OTHER_SPLIT = "name the split that they belong to"
-    CHOOSE_SEARCH = "choose it when you translate"
-    WRITE_RECIPE = "write that recipe to a file"
-    TRAIN_ONE = "train one"
-    RESUME = "resume that run"
-    OTHER_TEST_SET = "name the test set that they belong to"
-    SKIP_LINE = "to leave it out, start after it"
-    OTHER_ADDRESS = "serve at another address"
 
 
 class MtError(Exception):
     """Base class of all errors caused by the input; the command line prints them and exits with code 2.
 
     Attributes:
-        message: What is wrong and where, and what to do about it apart from the remedies.
-        remedies: What to do that depends on how the program was called; any one of them helps.
+        message: What is wrong, where, and what to do about it.
     """
 
-    def __init__(self, message: str, *remedies: Remedy) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
-        self.remedies = remedies
-
-    def __str__(self) -> str:
-        """The message, then the remedies as another sentence."""
-        return with_remedies(self.message, [remedy.value for remedy in self.remedies])
 
 
 class Interrupted(BaseException):
@@ -62,14 +35,14 @@ class SplitError(DataError):
 class LinesError(DataError):
     """Some of the lines that were given cannot be used."""
 
-    def __init__(self, reasons: Mapping[int, str], *remedies: Remedy) -> None:
+    def __init__(self, reasons: Mapping[int, str]) -> None:
         """Report the first bad line; ``reasons`` says what is wrong with each, by its number."""
-        super().__init__(reasons[min(reasons)], *remedies)
+        super().__init__(reasons[min(reasons)])
         self.reasons = reasons
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
         """Allow it to be sent to another process."""
-        return type(self), (self.reasons, *self.remedies)
+        return type(self), (self.reasons,)
 
 
 class OverflowedLinesError(LinesError):
@@ -94,11 +67,3 @@ class ExportError(MtError):
 
 class DeviceError(MtError):
     """The requested device is missing, or does not support what was requested."""
-
-
-def with_remedies(message: str, remedies: Sequence[str]) -> str:
-    """The message, then a sentence such as "Do this, or do that."; only the message if there are none."""
-    if not remedies:
-        return message
-    sentence = ", or ".join(remedies)
-    return f"{message} {sentence[0].upper()}{sentence[1:]}."

@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import Self
 
 from mt.atomic_files import make_folder, remove_leftovers, sync_folder
-from mt.errors import Remedy, RunError
+from mt.errors import RunError
 from mt.regular_files import is_utf8, open_regular, read_bytes
 
+TRAIN_ONE = (
+    "Train one with mt init --recipe quickstart > quickstart.yaml; mt train --config quickstart.yaml "
+    "(takes a few minutes)."
+)
 _MAX_RUNS_SHOWN = 10
 _MAX_REPORT_BYTES = 10_000_000
 _MAX_HOLDER_BYTES = 300
@@ -117,7 +121,7 @@ class RunDirectory:
         message = f"There is no run in {self.path}: it has no {self.config_file.name}."
         if beside := _runs_in(self.path.parent):
             raise RunError(f"{message} Runs beside it: {_names(beside)}.")
-        raise RunError(message, Remedy.TRAIN_ONE)
+        raise RunError(f"{message} {TRAIN_ONE}")
 
     def nearest_folder(self) -> Path:
         """The run directory itself, or the nearest of its parents that exists, if only as a broken link."""
@@ -241,21 +245,20 @@ class RunDirectory:
         # A lock without a holder is empty, or has zeros that a power cut left.
         if not re.fullmatch(rb"\d+ .+\n|\0*", os.pread(descriptor, _MAX_HOLDER_BYTES, 0)):
             raise RunError(
-                f"{self.lock_file} was not written by training, but would be replaced. Rename that file.",
-                Remedy.OTHER_RUN,
+                f"{self.lock_file} was not written by training, but would be replaced. Rename that file, "
+                "or use another run directory with --run PATH."
             )
 
     def _in_use(self, holder: str) -> RunError:
         return RunError(
-            f"{self.path} is in use by {holder}, which is training there. Wait for it or stop it.",
-            Remedy.OTHER_RUN,
+            f"{self.path} is in use by {holder}, which is training there. Wait for it or stop it. "
+            "Or use another run directory with --run PATH."
         )
 
     def _unusable(self, error: OSError) -> RunError:
         return RunError(
             f"Cannot use {self.path} as a run directory: {error.strerror}. "
-            "It must be a folder on a disk that can be written and locked.",
-            Remedy.OTHER_RUN,
+            "It must be a folder on a disk that can be written and locked. Use another one with --run PATH."
         )
 
     def set_aside(self) -> Path:
@@ -274,8 +277,7 @@ class RunDirectory:
             except OSError as error:
                 raise RunError(
                     f"Cannot move {self.path} aside to {aside}: {error.strerror}. "
-                    "Make its parent folder writable.",
-                    Remedy.OTHER_RUN,
+                    "Make its parent folder writable, or use another run directory with --run PATH."
                 ) from error
         return aside
 
@@ -303,7 +305,7 @@ def newest_run(runs: Path) -> RunDirectory:
     times = ((run._newest_checkpoint_time(), run) for run in _runs_in(runs))
     saved = [(time, run) for time, run in times if time is not None]
     if not saved:
-        raise RunError(f"No run in {runs} has a checkpoint yet.", Remedy.TRAIN_ONE)
+        raise RunError(f"No run in {runs} has a checkpoint yet. {TRAIN_ONE}")
     return max(saved, key=lambda pair: pair[0])[1]
 
 

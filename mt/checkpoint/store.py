@@ -61,7 +61,7 @@ from mt.checkpoint.weights import (
 )
 from mt.config.located_yaml import Scalar
 from mt.display import track
-from mt.errors import CheckpointError, Remedy
+from mt.errors import CheckpointError
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -186,8 +186,7 @@ class CheckpointStore:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in damaged.items())
             raise CheckpointError(
                 f"No checkpoint in {self.directory} is sound ({reasons}). "
-                "Restore a copy of one, if there is any.",
-                Remedy.START_OVER,
+                "Restore a copy of one, or start over with --restart, which moves the old run aside."
             )
         return newest, damaged
 

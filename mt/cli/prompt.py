@@ -14,7 +14,6 @@ import typer
 from mt.atomic_files import append_line, write_text_atomically
 from mt.cli.logs import say
 from mt.cli.options import LARGEST_BEAM
-from mt.cli.remedies import sentence
 from mt.cli.unusual_lines import Pairs, Search, UnknownWords
 from mt.display import counted, in_precision
 from mt.errors import ConfigError, DataError, MtError
@@ -106,7 +105,7 @@ class Prompt:
             elif line.strip():
                 self._translate(line)
         except MtError as error:
-            say(f"mt: {sentence(error)}")
+            say(f"mt: {error}")
         except KeyboardInterrupt:
             print(file=sys.stderr)
 

@@ -18,7 +18,6 @@ from mt.cli.options import (
     find_run,
 )
 from mt.cli.outputs import refuse_missing_folder, refuse_overwriting
-from mt.cli.remedies import sentence
 from mt.errors import MtError
 
 if TYPE_CHECKING:
@@ -102,8 +101,8 @@ def _gather(
         if num_sentences:
             samples, shown = _samples(run, checkpoint, device, num_sentences, num_attention)
     except MtError as error:
-        left_out.append(f"Translations and attention are left out: {error.message}")
-        LOG.warning("translations and attention are left out: %s", sentence(error))
+        left_out.append(f"Translations and attention are left out: {error}")
+        LOG.warning("translations and attention are left out: %s", error)
     written = Report(
         facts,
         samples,

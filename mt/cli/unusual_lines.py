@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from mt.cli.remedies import in_flags
 from mt.display import counted
 from mt.errors import LinesError
 from mt.special_tokens import UNK_ID
@@ -84,7 +83,7 @@ class BadLines:
                 break
             except LinesError as error:
                 for line, reason in error.reasons.items():
-                    reasons = {**reasons, line: f"{self._name}, {in_flags(reason, error.remedies)}"}
+                    reasons = {**reasons, line: f"{self._name}, {reason}"}
         if self._on_error == "copy":
             for place in (line - first_line for line in reasons):
                 found[place] = [replace(found[place][0], text=pairs[place][0])]

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 from mt.config.config import Config
 from mt.config.located_yaml import MAX_DIGITS, KeyPath, Place, one_short_line, plain_scalar
 from mt.config.removed import why_removed
-from mt.config.synonyms import meaning_of, place_of, remedies_for
+from mt.config.synonyms import meaning_of, place_of
 from mt.errors import ConfigError
 
 SECTIONS: dict[str, dict[str, FieldInfo]] = {
@@ -56,8 +56,7 @@ def explain(error: ValidationError, places: dict[KeyPath, Place], file: str) -> 
     lines = [sentence for _, sentence in sorted(found, key=lambda pair: pair[0])]
     if error.error_count() > _MAX_SENTENCES:
         lines.append(f"... and {error.error_count() - _MAX_SENTENCES} more.")
-    unknown = [str(d["loc"][-1]) for d in error.errors(include_url=False) if d["type"] == "extra_forbidden"]
-    return ConfigError("\n".join(lines), *remedies_for(*unknown))
+    return ConfigError("\n".join(lines))
 
 
 def first_complaint(error: ValidationError) -> str:

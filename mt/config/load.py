@@ -12,8 +12,7 @@ from mt.config.config import Config
 from mt.config.explain import SECTIONS, explain, takes_text, unknown_key
 from mt.config.located_yaml import KeyPath, Place, one_short_line, read_yaml
 from mt.config.removed import ignore_removed
-from mt.config.synonyms import remedies_for
-from mt.errors import ConfigError, Remedy
+from mt.errors import ConfigError
 from mt.regular_files import read_text
 
 MAX_CONFIG_BYTES = 1_000_000
@@ -65,7 +64,7 @@ def _apply(override: str, sections: dict[str, object], places: dict[KeyPath, Pla
     if not equals or not section or (section in SECTIONS and not key):
         raise ConfigError(f"{where}: the form is section.key=value, such as training.seed=2.")
     if section not in SECTIONS:
-        raise ConfigError(f"{where}: {unknown_key((section,))}", *remedies_for(section))
+        raise ConfigError(f"{where}: {unknown_key((section,))}")
     value, written = read_yaml(text, lambda _: where)
     if "#" in text and "#" not in str(value):
         raise ConfigError(
@@ -88,8 +87,7 @@ def _read(path: Path) -> str:
     try:
         return read_text(path, max_bytes=MAX_CONFIG_BYTES)
     except OSError as error:
-        remedies = [Remedy.WRITE_RECIPE] if _names_a_recipe(path, error) else []
-        raise ConfigError(f"{path}: {_why_unreadable(path, error)}", *remedies) from error
+        raise ConfigError(f"{path}: {_why_unreadable(path, error)}") from error
 
 
 def _names_a_recipe(path: Path, error: OSError) -> bool:
@@ -102,7 +100,10 @@ def _why_unreadable(path: Path, error: OSError) -> str:
     if error.errno != errno.ENOENT:
         return f"this file cannot be read: {error.strerror}."
     if _names_a_recipe(path, error):
-        return f"there is no such file, but there is a recipe named {path.stem}."
+        return (
+            f"there is no such file, but there is a recipe named {path.stem}. Write it to a file with "
+            f"mt init --recipe {path.stem} > {path.name}."
+        )
     if not path.parent.is_dir():
         return f"there is no such file, nor is there a folder '{path.parent}'."
     neighbours = {file.name: str(file) for file in _configs_in(path.parent)}

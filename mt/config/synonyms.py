@@ -1,7 +1,5 @@
 """Names of options in other toolkits, tutorials and papers, and the options of ours that they mean."""
 
-from mt.errors import Remedy
-
 # Each option or section, or two options with " and " between them, and its names elsewhere.
 _NAMES = {
     "data.path": "dataset dataset_name dataset_path data_path data_dir corpus corpus_path train_path "
@@ -99,8 +97,11 @@ _NAMES = {
 MEANINGS = {name: here for here, names in _NAMES.items() for name in names.split()}
 """The option or section for each name from elsewhere, or two options with " and " between them."""
 
-_SEARCH = "Decoding options are given when a model is used, not when it is trained."
-_RUN = "The run directory is not part of a config."
+_SEARCH = (
+    "Decoding options are given when a model is used, not when it is trained: mt translate --beam 5, "
+    "--length-penalty, --n-best, --no-repeat-ngram, --max-length or --sample."
+)
+_RUN = "The run directory is not part of a config: use another one with --run PATH."
 _RESUME = "A run resumes automatically when it is trained again with the same config."
 _SEARCH_NAMES = (
     "beam beam_size beam_width num_beams length_penalty lenpen max_output_length max_new_tokens "
@@ -109,10 +110,10 @@ _SEARCH_NAMES = (
 )
 _RUN_NAMES = "output_dir model_dir save_dir run_dir experiment_name checkpoint_dir"
 _RESUME_NAMES = "resume load_model resume_from resume_from_checkpoint restore_file train_from"
-ELSEWHERE: dict[str, tuple[str, tuple[Remedy, ...]]] = {
-    **dict.fromkeys(_SEARCH_NAMES.split(), (_SEARCH, (Remedy.CHOOSE_SEARCH,))),
-    **dict.fromkeys(_RUN_NAMES.split(), (_RUN, (Remedy.OTHER_RUN,))),
-    **dict.fromkeys(_RESUME_NAMES.split(), (_RESUME, ())),
+ELSEWHERE = {
+    **dict.fromkeys(_SEARCH_NAMES.split(), _SEARCH),
+    **dict.fromkeys(_RUN_NAMES.split(), _RUN),
+    **dict.fromkeys(_RESUME_NAMES.split(), _RESUME),
 }
 """Names of settings that are not in the config: a sentence that says where they belong, and what to do."""
 
@@ -124,13 +125,7 @@ def meaning_of(name: str) -> str | None:
 
 def place_of(name: str) -> str | None:
     """The sentence that says where a setting belongs that is not in the config; None if it is unknown."""
-    return ELSEWHERE.get(_plain(name), (None, ()))[0]
-
-
-def remedies_for(*names: str) -> list[Remedy]:
-    """Remedies for unknown keys with these names, beyond what the message about each key says."""
-    found = [remedy for name in names for remedy in ELSEWHERE.get(_plain(name), ("", ()))[1]]
-    return list(dict.fromkeys(found))
+    return ELSEWHERE.get(_plain(name))
 
 
 def _plain(name: str) -> str:

@@ -11,7 +11,6 @@ from mt.config.config import Config
 from mt.config.explain import SECTIONS, accepted, choices, unknown_key
 from mt.config.located_yaml import Scalar
 from mt.config.sources import MixedSource, parse_mix
-from mt.config.synonyms import remedies_for
 from mt.errors import ConfigError
 
 _COMMENT_WIDTH = 100
@@ -58,7 +57,7 @@ def options_to_yaml(name: str | None) -> str:
     if not any(found.values()):
         path = tuple(str(name).split(".", 1))
         path = path if path[0] in SECTIONS else (str(name),)
-        raise ConfigError(unknown_key(path), *remedies_for(path[-1]))
+        raise ConfigError(unknown_key(path))
     sections: list[str] = []
     for section, fields in found.items():
         lines = [f"{section}:"]

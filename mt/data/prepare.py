@@ -20,7 +20,7 @@ from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.display import counted, track
-from mt.errors import DataError, Remedy, RunError
+from mt.errors import DataError, RunError
 from mt.run_directory import RunDirectory
 from mt.unsegmented_scripts import bleu_tokenizer
 
@@ -201,8 +201,8 @@ def refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
     except (OSError, ValueError) as error:
         raise RunError(
             f"{run.corpus_file} cannot be read ({error}), so it is unknown whether the corpus is "
-            "still the one that this run began with.",
-            Remedy.START_OVER,
+            "still the one that this run began with. Start over with --restart, which moves the old run "
+            "aside."
         ) from error
     now = corpus.report.splits.by_name()
     changed = [name for name, split in now.items() if recorded.get(name) != split.fingerprint]
@@ -210,9 +210,8 @@ def refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
         on_hub = f" (its commit is in {run.corpus_file}: set data.revision)" if corpus.report.revision else ""
         raise RunError(
             f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Restore "
-            f"the old one{on_hub}, or do one of the following.",
-            Remedy.OTHER_RUN,
-            Remedy.START_OVER,
+            f"the old one{on_hub}, use another run directory with --run PATH, or start over with --restart, "
+            "which moves the old run aside."
         )
 
 

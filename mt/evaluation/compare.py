@@ -13,7 +13,7 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.sources.source import Split
 from mt.display import counted, visible
-from mt.errors import ConfigError, DataError, Remedy
+from mt.errors import ConfigError, DataError
 from mt.evaluation.analysis import SentenceOfTwo, most_different_sentences
 from mt.evaluation.evaluate import setting_name, translate_set
 from mt.evaluation.scores import (
@@ -130,8 +130,8 @@ def _runs_of(systems: Sequence[Path]) -> list[tuple[RunDirectory, Config]]:
     given = {run.path: run.require() for run, is_given in runs if is_given or run.exists}
     if not given:
         raise ConfigError(
-            f"neither {systems[0]} nor {systems[1]} is in a run, so there is nothing to compare them with.",
-            Remedy.GIVE_REFERENCES,
+            f"neither {systems[0]} nor {systems[1]} is in a run, so there is nothing to compare them with. "
+            "Give the references with --references FILE.",
         )
     (run, config), *others = [(run, load_config(run.config_file)) for run in given.values()]
     first = config.data
@@ -170,9 +170,9 @@ def _refuse_other_sentences(file: Path, test_set: EvaluationSet) -> None:
     if named and named[2] != test_set.checksum:
         raise ConfigError(
             f"{file} contains translations of other sentences than {test_set.where}; their references are in "
-            f"{file.with_name(f'references.{named[1]}.txt')}.",
-            Remedy.OTHER_TEST_SET,
-            Remedy.GIVE_REFERENCES,
+            f"{file.with_name(f'references.{named[1]}.txt')}. "
+            "Name the test set that they belong to with --data PATH, or give the references with "
+            "--references FILE.",
         )
 
 
@@ -181,7 +181,8 @@ def _refuse_other_split(file: Path, split: Split) -> None:
     named = re.match(r"hypotheses\.(train|validation|test)(?:-[0-9a-f]{12})?\.(?:step|average)_", file.name)
     if named and named[1] != split:
         raise ConfigError(
-            f"{file} has translations of the {named[1]} split, not of {split}.", Remedy.OTHER_SPLIT
+            f"{file} has translations of the {named[1]} split, not of {split}. Name the split that they "
+            "belong to with --split NAME."
         )
 
 

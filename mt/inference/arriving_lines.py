@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Generic, TypeVar
 
 from mt.display import counted
-from mt.errors import DataError, Remedy
+from mt.errors import DataError
 
 MOST_LINES_AT_ONCE = 4000
 # Because a device such as /dev/zero is one endless line.
@@ -140,11 +140,11 @@ def _lines(source: Path | int, name: str, first: int, keep_bad: bool) -> Iterato
                 # Its end has at most two bytes.
                 text = raw.removesuffix(b"\n").removesuffix(b"\r")
                 if len(text) > MAX_LINE_BYTES:
+                    # Only a caller that continues after bad lines can start after one.
+                    otherwise = " To leave it out, start after it with --start-line N." if keep_bad else ""
                     raise DataError(
                         f"{name}, line {number} is longer than {MAX_LINE_BYTES:,} bytes: break it into "
-                        "shorter lines.",
-                        # Only a caller that continues after bad lines can start after one.
-                        *([Remedy.SKIP_LINE] if keep_bad else []),
+                        f"shorter lines.{otherwise}"
                     )
                 line = text.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
                 reason = None if keep_bad else why_not_text(line, name, number)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from mt.display import counted
-from mt.errors import LinesError, Remedy
+from mt.errors import LinesError
 from mt.search.hypothesis import Hypothesis
 from mt.search.strategy import NO_CONSTRAINTS, Constraints, Strategy
 
@@ -37,9 +37,9 @@ def too_large(sentence: Sentence) -> LinesError:
     """The error of a sentence that does not fit into memory, even alone."""
     reason = (
         f"line {sentence.line} has a sentence of {counted(len(sentence.ids), 'token')} that does not "
-        "fit into memory. Shorter sentences may fit."
+        "fit into memory. Shorter sentences may fit, or compute on the CPU with --device cpu."
     )
-    return LinesError({sentence.line: reason}, Remedy.COMPUTE_ON_CPU)
+    return LinesError({sentence.line: reason})
 
 
 @dataclass(frozen=True)

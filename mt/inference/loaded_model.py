@@ -14,7 +14,7 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import SearchPrecision, overflow_remedy
-from mt.errors import CheckpointError, Remedy, RunError
+from mt.errors import CheckpointError, RunError
 from mt.regular_files import sha256
 from mt.run_directory import RunDirectory
 from mt.search.model import TeacherForced
@@ -82,8 +82,8 @@ def refuse_other_computation(run: RunDirectory, config: Config, checkpoint: Chec
     if changed:
         raise RunError(
             f"{run.config_file} is not the config that {checkpoint.name} was trained with: "
-            f"{', '.join(changed)}. Only the old values match the checkpoint.",
-            Remedy.OTHER_RUN,
+            f"{', '.join(changed)}. Only the old values match the checkpoint; "
+            "or use another run directory with --run PATH."
         )
 
 
@@ -120,8 +120,7 @@ def refuse_overflow(
     if not model.forward(src_ids, see_all, tgt_ids, see_all).isfinite().all():
         raise CheckpointError(
             f"Checkpoint {folder} cannot be used: its weights are so large that the logits in {precision} "
-            "are NaN or infinite.",
-            overflow_remedy(precision),
+            f"are NaN or infinite. {overflow_remedy(precision)}"
         )
 
 
@@ -142,8 +141,8 @@ def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:
             checksums[side] = sha256(path)
         except OSError as error:
             raise RunError(
-                f"cannot read the tokenizer {path}: {error.strerror}. A copy of the run may still have it.",
-                Remedy.START_OVER,
+                f"cannot read the tokenizer {path}: {error.strerror}. A copy of the run may still have it. "
+                "Otherwise start over with --restart, which moves the old run aside."
             ) from error
     return checksums
 
@@ -159,8 +158,8 @@ def refuse_other_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
     if changed:
         raise RunError(
             f"the {' and '.join(changed)} tokenizer in {run.path} is not the one that {checkpoint.name} was "
-            "trained with (its checksum differs). A copy of the run may still have it.",
-            Remedy.START_OVER,
+            "trained with (its checksum differs). A copy of the run may still have it. "
+            "Otherwise start over with --restart, which moves the old run aside."
         )
 
 

@@ -198,5 +198,8 @@ class ModelTranslator(Translator):
 
     def _refuse_overflow(self, line: int, log_probs: Sequence[float]) -> None:
         if not all(map(math.isfinite, log_probs)):
-            reason = f"line {line}: the model's log-probabilities in {self.precision} are NaN or infinite."
-            raise OverflowedLinesError({line: reason}, overflow_remedy(self.precision))
+            reason = (
+                f"line {line}: the model's log-probabilities in {self.precision} are NaN or infinite. "
+                f"{overflow_remedy(self.precision)}"
+            )
+            raise OverflowedLinesError({line: reason})

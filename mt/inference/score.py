@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mt.data.batches.batch import Batch, collate
 from mt.device import split_on_out_of_memory
-from mt.errors import LinesError, Remedy
+from mt.errors import LinesError
 from mt.search.model import TeacherForced
 
 # 256 MB in float32; training never holds the logits of a whole batch at once.
@@ -88,9 +88,9 @@ def score_targets(
             reason = (
                 f"line {first_line + place} has a pair of {len(sources[place]) + 1} source and "
                 f"{len(targets[place]) + 1} target tokens that does not fit into memory. "
-                "A shorter pair may fit."
+                "A shorter pair may fit, or compute on the CPU with --device cpu."
             )
-            raise LinesError({first_line + place: reason}, Remedy.COMPUTE_ON_CPU)
+            raise LinesError({first_line + place: reason})
         middle = len(places) // 2
         return places[:middle], places[middle:]
 

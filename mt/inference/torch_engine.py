@@ -115,10 +115,10 @@ class TorchEngine:
         except NotFiniteError as error:
             reasons = {
                 batch[index].line: f"line {batch[index].line} has a sentence for which the model's logits in "
-                f"{self.precision} are NaN or infinite."
+                f"{self.precision} are NaN or infinite. {overflow_remedy(self.precision)}"
                 for index in error.sentences
             }
-            raise OverflowedLinesError(reasons, overflow_remedy(self.precision)) from error
+            raise OverflowedLinesError(reasons) from error
 
     def _request(self, batch: Sequence[Sentence], rules: Rules) -> SearchRequest:
         src_ids = pad([list(sentence.ids) for sentence in batch], last=EOS_ID).to(self.torch_device)

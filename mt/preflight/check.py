@@ -14,7 +14,7 @@ from mt.data.prepare import load_tokenizers, refuse_changed_corpus
 from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
 from mt.display import aligned, counted, size
-from mt.errors import Remedy, RunError
+from mt.errors import RunError
 from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import (
     Pace,
@@ -171,8 +171,7 @@ def _run_section(
     if one > free:
         raise RunError(
             f"a checkpoint takes {size(one)}, but only {size(free)} are free where {run.path} will be. "
-            "Free some space.",
-            Remedy.OTHER_RUN,
+            "Free some space, or use another run directory with --run PATH."
         )
     busy = list(warn_of_other_work(os.getloadavg()[0], os.cpu_count() or 1, speed.processor_share))
     # On an idle machine, the fastest quarter would have been faster still.

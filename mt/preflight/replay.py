@@ -14,7 +14,7 @@ from mt.checkpoint.directory import LATEST
 from mt.checkpoint.store import CheckpointStore
 from mt.data.batches.batch import collate
 from mt.device import is_out_of_memory
-from mt.errors import CheckpointError, Remedy, TrainingError
+from mt.errors import CheckpointError, TrainingError
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory
 from mt.training.bad_batches import BadBatch, read_bad_batch
@@ -131,11 +131,11 @@ def _explain_batch_too_large(bad: BadBatch, device: torch.device) -> Iterator[No
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        remedies = [] if device.type == "cpu" else [Remedy.COMPUTE_ON_CPU]
+        otherwise = "" if device.type == "cpu" else " Or compute on the CPU with --device cpu."
         raise TrainingError(
             f"the batch of step {bad.step:,} does not fit, in float32 and unsplit, into the free memory of "
-            f"the device ({device.type}). Try again when no other program, such as the training, uses it.",
-            *remedies,
+            f"the device ({device.type}). Try again when no other program, such as the training, uses it."
+            f"{otherwise}"
         ) from error
 
 

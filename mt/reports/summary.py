@@ -15,10 +15,10 @@ from mt.config.config import Config
 from mt.config.explain import first_complaint
 from mt.config.load import load_config
 from mt.config.write import all_options
-from mt.errors import ConfigError, Remedy, RunError
+from mt.errors import ConfigError, RunError
 from mt.reports.checkpoints import Checkpoints, read_checkpoints, read_counters
 from mt.reports.curves import Curves, read_curves
-from mt.run_directory import RunDirectory, as_run
+from mt.run_directory import TRAIN_ONE, RunDirectory, as_run
 from mt.training.counters import Counters
 from mt.training.metrics_file import Point
 
@@ -67,10 +67,10 @@ def _runs_inside(folder: Path) -> list[RunDirectory]:
     try:
         children = sorted(folder.iterdir())
     except OSError as error:
-        raise RunError(f"Cannot list the runs in {folder}: {error.strerror}.", Remedy.TRAIN_ONE) from error
+        raise RunError(f"Cannot list the runs in {folder}: {error.strerror}. {TRAIN_ONE}") from error
     runs = [RunDirectory(child) for child in children if not child.name.startswith(".") and is_run(child)]
     if not runs:
-        raise RunError(f"There is no run in {folder}.", Remedy.TRAIN_ONE)
+        raise RunError(f"There is no run in {folder}. {TRAIN_ONE}")
     return runs
 
 

@@ -14,7 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mt.errors import ConfigError, Remedy
+from mt.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
 
@@ -51,7 +51,8 @@ def bind(host: str, port: int) -> socket.socket:
             made.close()
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"port {port} of {host} cannot be served: {reason}.", Remedy.OTHER_ADDRESS
+            f"port {port} of {host} cannot be served: {reason}. Choose another port with --port N (0 for a "
+            "free one), or another --host."
         ) from error
     return made
 

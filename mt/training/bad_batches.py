@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mt.atomic_files import make_folder, write_text_atomically
 from mt.data.batches.batch import Batch
-from mt.errors import DataError, Remedy
+from mt.errors import DataError
 from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
 from mt.training.step import StepResult
@@ -86,6 +86,6 @@ def read_bad_batch(file: Path, *, src_vocab_size: int, tgt_vocab_size: int, max_
             fits &= all(len(ids) < max_length and all(0 <= i < size for i in ids) for ids in sentences)
     if not fits:
         raise DataError(
-            f"{file} does not belong to this run. Name the run that it comes from.", Remedy.OTHER_RUN
+            f"{file} does not belong to this run. Name the run that it comes from with --run PATH."
         )
     return bad

@@ -12,7 +12,7 @@ from mt.checkpoint.directory import last_best
 from mt.checkpoint.record import RECORD, Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
-from mt.errors import CheckpointError, Remedy, RunError
+from mt.errors import CheckpointError, RunError
 from mt.inference.loaded_model import refuse_other_tokenizers
 from mt.run_directory import RunDirectory
 from mt.training.metrics_file import read_points
@@ -48,7 +48,7 @@ def find_origin(path: Path, new: RunDirectory, config: Config) -> Origin:
         raise CheckpointError(
             f"{path} is an average, which cannot be trained further. Name one of the averaged checkpoints."
         )
-    refuse_changed_config(run, config, remedies=())
+    refuse_changed_config(run, config, otherwise="")
     refuse_other_tokenizers(run, checkpoint)
     return Origin(run, store, checkpoint)
 
@@ -84,9 +84,9 @@ def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
 
 def _exists_already(new: RunDirectory) -> RunError:
     return RunError(
-        f"{new.path} exists already, but only a new run can continue from a checkpoint of another run.",
-        Remedy.OTHER_RUN,
-        Remedy.RESUME,
+        f"{new.path} exists already, but only a new run can continue from a checkpoint of another run. "
+        "Use another run directory with --run PATH, or resume that run with the same command without "
+        "--from-checkpoint."
     )
 
 

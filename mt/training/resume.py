@@ -3,7 +3,7 @@
 import logging
 import math
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -21,7 +21,7 @@ from mt.config.config import Config
 from mt.config.load import MAX_CONFIG_BYTES, load_config
 from mt.config.write import all_options, config_to_yaml, differences
 from mt.device import Precision, onednn_is_faster
-from mt.errors import CheckpointError, ConfigError, Remedy, RunError
+from mt.errors import CheckpointError, ConfigError, RunError
 from mt.inference.loaded_model import refuse_other_computation, refuse_other_tokenizers
 from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
@@ -71,8 +71,7 @@ class ResumePoint:
         except ValueError as error:
             raise CheckpointError(
                 f"{self.checkpoint.folder} does not match the tokenizers in {run.path}: {error}. "
-                "Restore the old ones.",
-                Remedy.START_OVER,
+                "Restore the old ones, or start over with --restart, which moves the old run aside."
             ) from error
 
 
@@ -123,8 +122,8 @@ def _refuse_unfit(
         return
     if not run.exists:
         raise RunError(
-            f"{run.path} has checkpoints but has lost its {run.config_file.name}. Restore it from a copy.",
-            Remedy.OTHER_RUN,
+            f"{run.path} has checkpoints but has lost its {run.config_file.name}. Restore it from a copy, "
+            "or use another run directory with --run PATH."
         )
     refuse_changed_config(run, config)
     refuse_other_computation(run, config, checkpoint)
@@ -138,8 +137,7 @@ def _explain_unusable(checkpoint: Checkpoint) -> Iterator[None]:
     except DamagedError as error:
         raise CheckpointError(
             f"Cannot continue from {checkpoint.folder}: {error}. Remove it to continue from the checkpoint "
-            "before it.",
-            Remedy.START_OVER,
+            "before it, or start over with --restart, which moves the old run aside."
         ) from error
 
 
@@ -178,8 +176,7 @@ def refuse_files_of_others(run: RunDirectory) -> None:
             if file.exists():
                 raise RunError(
                     f"{file} would be replaced, but there is no {run.config_file.name} to show that training "
-                    "wrote it. Rename that file.",
-                    Remedy.OTHER_RUN,
+                    "wrote it. Rename that file, or use another run directory with --run PATH."
                 )
         return
     try:
@@ -188,8 +185,8 @@ def refuse_files_of_others(run: RunDirectory) -> None:
         ours = ""
     if _content(run) != ours.encode():
         raise RunError(
-            f"{run.config_file} was not written by training, but would be replaced. Rename that file.",
-            Remedy.OTHER_RUN,
+            f"{run.config_file} was not written by training, but would be replaced. Rename that file, "
+            "or use another run directory with --run PATH."
         )
 
 
@@ -217,10 +214,12 @@ def refuse_lost_checkpoints(run: RunDirectory, store: CheckpointStore, config: C
     if any(point.step > first_saved for point in points):
         traces.append(run.metrics_file.name)
     if traces:
+        other = "start over with --restart, which moves the old run aside"
+        if not run.exists:
+            other = "use another run directory with --run PATH"
         raise RunError(
             f"{run.path} has lost its checkpoints: {' and '.join(traces)} show that it had some. "
-            "Restore them from a copy.",
-            Remedy.START_OVER if run.exists else Remedy.OTHER_RUN,
+            f"Restore them from a copy, or {other}."
         )
 
 
@@ -235,15 +234,15 @@ def _earlier_config(run: RunDirectory, config: Config) -> Config:
 def refuse_changed_config(
     run: RunDirectory,
     config: Config,
-    remedies: Sequence[Remedy] = (Remedy.OTHER_RUN, Remedy.START_OVER),
+    otherwise: str = ", use another run directory with --run PATH, or start over with --restart, which moves "
+    "the old run aside",
 ) -> None:
     """Before a run is resumed: check that no option has changed that affects the mathematics."""
     changed = differences(load_config(run.config_file), config)
     if changed:
         fields = "\n  ".join(changed)
         raise RunError(
-            f"{run.path} was started with another config:\n  {fields}\nSet these options back.",
-            *remedies,
+            f"{run.path} was started with another config:\n  {fields}\nSet these options back{otherwise}.",
         )
 
 

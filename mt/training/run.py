@@ -21,7 +21,7 @@ from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
 from mt.device import Precision, choose_device, keep_freed_memory, multiplies_bf16_fast
 from mt.display import counted, show_only_errors
-from mt.errors import ConfigError, DeviceError, Interrupted, MtError, Remedy, RunError
+from mt.errors import ConfigError, DeviceError, Interrupted, MtError, RunError
 from mt.evaluation.scores import SCORE_NAMES
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
@@ -92,8 +92,12 @@ def run_training(
         precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     except DeviceError as error:
         # A run that has begun keeps its precision.
-        remedies = [Remedy.OTHER_RUN, Remedy.START_OVER] if run.exists and not restart else []
-        raise DeviceError(error.message, *remedies) from error
+        if not run.exists or restart:
+            raise
+        raise DeviceError(
+            f"{error} Use another run directory with --run PATH, or start over with --restart, which moves "
+            "the old run aside."
+        ) from error
     with (
         Interruption(max_seconds if processes.is_first() else None) as interruption,
         distributed.connected(device.type),

@@ -15,7 +15,7 @@ from mt.data.batches.batch import Batch, collate
 from mt.data.batches.sampler import ordered_batches
 from mt.data.prepare import Prepared
 from mt.display import progress_bar
-from mt.errors import Interrupted, OverflowedLinesError, Remedy, TrainingError
+from mt.errors import Interrupted, OverflowedLinesError, TrainingError
 from mt.inference.engine.places import remove_stale
 from mt.inference.loaded_model import tokenizer_checksums
 from mt.inference.model_translator import ModelTranslator
@@ -38,9 +38,8 @@ def diverged(what: str) -> TrainingError:
     """The error that ends a run whose numbers are no longer finite; ``what`` describes them."""
     return TrainingError(
         f"{what}. Try a lower schedule.learning_rate, more schedule.warmup_steps, or "
-        "training.precision=float32.",
-        Remedy.OTHER_RUN,
-        Remedy.START_OVER,
+        "training.precision=float32, in another run directory with --run PATH, or start over with "
+        "--restart, which moves the old run aside.",
     )
 
 

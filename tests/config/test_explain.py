@@ -11,7 +11,7 @@ from mt.config.explain import SECTIONS
 from mt.config.load import load_config
 from mt.config.synonyms import ELSEWHERE as ELSEWHERE_NAMES
 from mt.config.synonyms import MEANINGS
-from mt.errors import ConfigError, Remedy
+from mt.errors import ConfigError
 
 Write = Callable[[str], Path]
 
@@ -69,8 +69,8 @@ ELSEWHERE = [
     ("training", "warmup", "'schedule.warmup_steps'"),
     ("training", "early_stopping", "'validation.patience'"),
     ("model", "max_len", "'data.max_length'"),
-    ("validation", "beam_size", Remedy.CHOOSE_SEARCH.value.capitalize()),
-    ("training", "output_dir", Remedy.OTHER_RUN.value.capitalize()),
+    ("validation", "beam_size", "mt translate --beam 5"),
+    ("training", "output_dir", "--run PATH"),
     ("training", "resume", "resumes"),
 ]
 

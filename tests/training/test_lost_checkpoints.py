@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mt.config.config import Config
-from mt.errors import Remedy, RunError
+from mt.errors import RunError
 from mt.run_directory import RunDirectory
 from mt.training.run import Outcome, run_training
 
@@ -60,13 +60,13 @@ def test_where_the_checkpoints_are_gone_nothing_begins_afresh(
     before = contents(run)
     with pytest.raises(RunError, match=rf"lost its checkpoints: {told_by} show") as refusal:
         run_training(make_config(), run)
-    assert refusal.value.remedies == (Remedy.START_OVER,)
+    assert "--restart" in str(refusal.value)
     assert contents(run) == before
     # Without its config it is no run that could be moved aside.
     run.config_file.unlink()
     with pytest.raises(RunError) as refusal:
         run_training(make_config(), run, restart=True)
-    assert refusal.value.remedies == (Remedy.OTHER_RUN,)
+    assert "--run PATH" in str(refusal.value)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from mt.data.batches.bpe_dropout import BpeDropout
 from mt.data.batches.dataset import EncodedPairs, Ids
 from mt.data.batches.sampler import Batches, Indices, epoch_batches
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.errors import Remedy, TrainingError
+from mt.errors import TrainingError
 from mt.seeding import derived_seed
 from mt.special_tokens import UNK_ID
 
@@ -202,8 +202,7 @@ class BatchStream:
             raise TrainingError(
                 f"the checkpoint's training state is at batch {batch} of epoch {epoch}, which has "
                 f"{num_batches} batches: it was altered. Remove the checkpoint to continue from the one "
-                "before it.",
-                Remedy.START_OVER,
+                "before it, or start over with --restart, which moves the old run aside."
             )
 
     def _batch(self, indices: Indices, epoch: int, number: int) -> Batch:

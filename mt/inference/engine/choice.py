@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import ctranslate2
 
 from mt.atomic_files import remove_folder_atomically
-from mt.errors import CheckpointError, DeviceError, Remedy
+from mt.errors import CheckpointError, DeviceError
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
 from mt.inference.engine.places import REFUSED, find_engine, weights_of
 from mt.inference.exported_folder import ExportedFolder
@@ -88,7 +88,8 @@ def open_engine(
         compute_type = "int8_float16" if precision == "int8" else _CUDA_TYPES[precision]
     elif precision in ("fp16", "bf16"):
         raise DeviceError(
-            f"CTranslate2 needs a CUDA device to compute in {precision}.", Remedy.OTHER_PRECISION
+            f"CTranslate2 needs a CUDA device to compute in {precision}. Use another precision, such as "
+            "--precision auto."
         )
     elif precision != "auto":
         compute_type = precision
@@ -113,7 +114,7 @@ def open_engine(
         why=why,
     )
     if kind == "cuda" and (problem := engine.why_unusable()):
-        raise DeviceError(f"CTranslate2 cannot compute on the GPU: {problem}.", Remedy.COMPUTE_ON_CPU)
+        raise DeviceError(f"CTranslate2 cannot compute on the GPU: {problem}. Use --device cpu.")
     return engine, opened
 
 
@@ -121,10 +122,10 @@ def _usable_device(name: str) -> Literal["cpu", "cuda"]:
     """The kind of device for a name; ``auto`` is CUDA where there is one."""
     name = name.partition(":")[0]
     if name not in ("auto", "cpu", "cuda"):
-        raise DeviceError(f"CTranslate2 computes on cpu or cuda, not on {name}.", Remedy.COMPUTE_ON_CPU)
+        raise DeviceError(f"CTranslate2 computes on cpu or cuda, not on {name}. Use --device cpu.")
     if name == "cpu" or ctranslate2.get_cuda_device_count() == 0:
         if name == "cuda":
-            raise DeviceError("CTranslate2 finds no CUDA device here.", Remedy.COMPUTE_ON_CPU)
+            raise DeviceError("CTranslate2 finds no CUDA device here. Use --device cpu.")
         return "cpu"
     _load_cublas()
     return "cuda"
