@@ -63,12 +63,7 @@ class Cache:
         return None
 
     def add(self, key: object, fill: Callable[[Path], object]) -> Path:
-        """Add the entry of ``key``; if another process has added it in the meantime, that entry is used.
-
-        Args:
-            key: Everything that determines the entry, a value of plain JSON types.
-            fill: Writes the files of the entry into the given empty folder.
-        """
+        """Add the entry of ``key``; if another process has added it in the meantime, that entry is used."""
         make_folder(self._folder)
         entry = self._folder / _name(key)
         partial = self._folder / f".{entry.name}.making-{secrets.token_hex(4)}"
@@ -111,12 +106,9 @@ def cached(
 ) -> T:
     """Load the entry of ``key`` in the `cache_folder`, added if it is missing.
 
-    Args:
-        key: Everything that determines the entry, a value of plain JSON types.
-        fill: Writes the files of the entry into the given empty folder.
-        load: Returns the result from the folder of the entry.
-        make: Returns the result without the cache, if that cannot be written.
-        otherwise: What the warning says in that case.
+    ``key`` is everything that determines the entry, in plain JSON types. ``fill`` writes its files into an
+    empty folder, ``load`` reads them; ``make`` returns the result where the cache cannot be written, and
+    ``otherwise`` is what the warning says then.
     """
     cache = Cache(cache_folder())
     try:
@@ -135,14 +127,9 @@ def file_digest(path: Path) -> str:
 def recipe(version: int, *libraries: str) -> dict[str, object]:
     """The part of a key that identifies the program that makes an entry.
 
-    Args:
-        version: The version of the code that makes it: raised when the same input would give another result,
-            or the same result in other files, but not for changes to comments or speed.
-        libraries: Packages of which another version may give another result.
-
-    Returns:
-        The version, with those of the libraries and of Python, whose minor version determines its Unicode
-        data.
+    ``version`` is raised when the same input would give another result, or the same result in other files.
+    The versions of ``libraries`` belong to it, and that of Python, whose minor version determines its Unicode
+    data.
     """
     python = ".".join(platform.python_version_tuple()[:2])
     return {"version": version, "python": python, **{name: installed_version(name) for name in libraries}}

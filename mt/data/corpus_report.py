@@ -138,12 +138,7 @@ def recorded_fingerprints(content: bytes) -> dict[Split, str]:
 def cleaning_table(train: TrainingSplitReport, dropped_later: Mapping[str, int]) -> str:
     """What was dropped from training, one line for each reason, with its share and an example.
 
-    Args:
-        train: The split, with what cleaning dropped.
-        dropped_later: Pairs that were dropped afterwards, when they were encoded, by reason.
-
-    Returns:
-        Aligned lines without a newline at the end; empty if no pair was dropped.
+    ``dropped_later`` are those that were dropped when they were encoded. Empty if no pair was dropped.
     """
     counts = train.dropped | {reason: count for reason, count in dropped_later.items() if count}
     if not counts:

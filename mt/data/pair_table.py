@@ -132,8 +132,6 @@ def save_table(pairs: datasets.Dataset, path: Path) -> None:
 def load_table(path: Path, *, fingerprint: str) -> datasets.Dataset:
     """The pairs in a file of `save_table`, which stay there and are read as they are needed.
 
-    Args:
-        path: The file.
-        fingerprint: A name for them; without one `datasets` would read the whole text to compute it.
+    Without a fingerprint `datasets` would read the whole text to compute it.
     """
     return datasets.Dataset(pa.ipc.open_stream(pa.memory_map(str(path))).read_all(), fingerprint=fingerprint)

@@ -45,14 +45,10 @@ class Prepared:
 
 
 def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus | None = None) -> Prepared:
-    """Load the corpus, train or load the tokenizers, and encode the text.
+    """Load the corpus unless it is given, train or load the tokenizers, and encode the text.
 
-    Args:
-        config: The run's config.
-        run: Where the tokenizers and the description of the corpus are saved.
-        resuming: Whether the run has a checkpoint: then its tokenizers are used, and the corpus must not have
-            changed.
-        corpus: The corpus of the config, if it is already loaded.
+    ``resuming`` says whether the run has a checkpoint: then its tokenizers are used, and the corpus must not
+    have changed.
     """
     corpus = corpus or load_corpus(config.data, config.cleaning)
     if resuming:

@@ -30,13 +30,7 @@ _FILE = "places"
 
 
 def cached_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokenizers]) -> Tokenizers:
-    """The tokenizers of this training text; those of a large corpus are cached.
-
-    Args:
-        corpus: The text that they are trained on.
-        config: How they are trained.
-        make: Trains the tokenizers of source and target.
-    """
+    """The tokenizers of this training text, which ``make`` trains; those of a large corpus are cached."""
     # A file or Hub id may name another tokenizer tomorrow, and loads quickly.
     if config.tokenizer.kind == "file" or len(corpus.train) <= PAIRS_IN_MEMORY:
         return make()
@@ -65,13 +59,7 @@ def cached_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokeniz
 def encoded_training_pairs(
     corpus: Corpus, tokenizers: Tokenizers, *, max_length: int
 ) -> tuple[EncodedPairs, DropCounts]:
-    """The result of `encode_pairs` for the training pairs; the ids of a large corpus are cached in files.
-
-    Args:
-        corpus: The corpus of these pairs.
-        tokenizers: Those of source and target.
-        max_length: In tokens, including EOS.
-    """
+    """The result of `encode_pairs` for the training pairs; the ids of a large corpus are cached in files."""
 
     def encode(folder: Path | None = None) -> tuple[EncodedPairs, DropCounts]:
         return encode_pairs(

@@ -43,14 +43,9 @@ class AlignmentLayer:
 
 
 def aligning_layer(translator: ModelTranslator, layer: int | None = None) -> AlignmentLayer | None:
-    """The layer that aligns every sentence: the given layer, or the one that the rule chooses.
+    """The decoder layer that aligns every sentence: the given one, or the one that the rule chooses.
 
-    Args:
-        translator: One model, not an ensemble.
-        layer: A decoder layer, counted from 0.
-
-    Returns:
-        None if the run's validation split, which the rule needs, cannot be read.
+    None if the rule needs the run's validation split, which cannot be read.
     """
     if layer is None:
         pairs = _validation_pairs(translator)

@@ -35,25 +35,15 @@ def lines_of_stdin(*, first: int = 1, keep_bad: bool = False) -> Iterator[str]:
 
 
 def lines_of_file(file: Path, *, first: int = 1, keep_bad: bool = False) -> Iterator[str]:
-    """Yield the lines of a file.
+    """Yield the lines of a file from number ``first`` on.
 
-    Args:
-        file: The file.
-        first: The number of the first line to yield, at most one more than there are. The lines before it
-            may be of any length.
-        keep_bad: Keep lines that are not UTF-8, for `why_not_text`.
+    The lines before it may be of any length. ``keep_bad`` keeps lines that are not UTF-8, for `why_not_text`.
     """
     return _lines(file, str(file), first, keep_bad)
 
 
 def why_not_text(line: str, name: str, number: int) -> str | None:
-    """Describe why a line that was kept is not UTF-8; None for a line that is.
-
-    Args:
-        line: The line, with undecodable bytes as in Python's ``surrogateescape``.
-        name: The name of the file, for the message.
-        number: The number of the line, for the message.
-    """
+    """Describe why a line, with undecodable bytes as surrogates, is not UTF-8; None for a line that is."""
     try:
         line.encode("utf-8", "surrogateescape").decode("utf-8")
     except UnicodeDecodeError as error:

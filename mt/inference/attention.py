@@ -65,14 +65,9 @@ def sentence_attention(
     strategy: Strategy = None,
     first_line: int = 1,
 ) -> list[SentenceAttention]:
-    """Record what a model attends to in each sentence and its translation.
+    """Record what a model, not an ensemble, attends to in each sentence and its translation.
 
-    Args:
-        translator: One model, not an ensemble.
-        sources: The sentences; an empty one has only EOS.
-        targets: The translation of each; None for the one that the model finds.
-        strategy: The decoding strategy that finds it.
-        first_line: The line number of the first sentence.
+    For a target that is None, the model finds a translation with ``strategy``. An empty source has only EOS.
     """
     _plain_model(translator)  # Before the search, which takes longer.
     if targets is None:
@@ -90,13 +85,7 @@ def sentence_attention(
 def found_attention(
     translator: ModelTranslator, source: str, translations: Sequence[Translation]
 ) -> list[SentenceAttention]:
-    """Record what a model attends to in translations of a sentence that it has found itself.
-
-    Args:
-        translator: One model, not an ensemble.
-        source: The sentence.
-        translations: Translations of the whole sentence that the translator has found.
-    """
+    """Record what a model attends to in translations of a sentence that it has found itself."""
     return _recorded(translator, [_found(translator, source, each, 1) for each in translations])
 
 
@@ -132,14 +121,8 @@ def record_pair(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Attention of the encoder, of the decoder over the target, and of the decoder over the source.
 
-    Args:
-        model: In evaluation mode.
-        src_ids: Without EOS.
-        tgt_ids: Without BOS and EOS.
-        device: The device of the model.
-
-    Returns:
-        ``(L, H, S, S)``, ``(L, H, T, T)`` and ``(L, H, T, S)`` on the CPU, without any padding.
+    ``(L, H, S, S)``, ``(L, H, T, T)`` and ``(L, H, T, S)`` on the CPU. The model is in evaluation mode; the
+    ids have neither BOS nor EOS.
     """
     batch = collate([src_ids], [tgt_ids]).to(device)
     with recording_attention(model) as recorded:
@@ -159,16 +142,8 @@ def source_dependence(
     """Measure by how much each target token loses probability when a source token is masked out.
 
     This does not use attention weights: each source token in turn is hidden from all attention, and the
-    others keep their positions (prediction difference, Li et al. 2019).
-
-    Args:
-        model: In evaluation mode, on ``device``.
-        src_ids: Without EOS, at least one.
-        tgt_ids: Without BOS and EOS.
-        device: The device of the model.
-
-    Returns:
-        ``(T - 1, S - 1)`` nats on the CPU, without EOS on either side.
+    others keep their positions (prediction difference, Li et al. 2019). The result is ``(T - 1, S - 1)`` nats
+    on the CPU, without EOS on either side; the ids have neither BOS nor EOS.
     """
     num_src, num_tgt = len(src_ids), len(tgt_ids)
     batch = collate([src_ids], [tgt_ids]).to(device)

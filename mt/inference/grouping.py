@@ -16,22 +16,12 @@ def group_by_length(
     beam_size: int = 1,
     num_at_once: int = 1,
 ) -> list[list[int]]:
-    """Group sentences of similar length into batches, the longest first.
+    """Group sentences of similar length into batches of indices, the longest first.
 
     With the longest first, running out of memory happens at the start, not at the end. Batches that are
-    searched at once share the memory of one, unless a single sentence needs more than its share.
-
-    Args:
-        lengths: The source tokens of each sentence, with EOS.
-        most_sentences: The most sentences that are searched at once.
-        most_positions: The most positions that are searched at once, with padding. A batch may have up to an
-            eighth more sentences if those would lengthen the next batch.
-        multiple_of: The model pads the sources of a batch to a multiple of this.
-        beam_size: Hypotheses for each sentence.
-        num_at_once: How many batches are searched at once, each begun when an earlier one ends.
-
-    Returns:
-        For each batch the indices of its sentences, the longest first.
+    searched at once share the memory of one (``most_sentences``, ``most_positions`` with padding), unless a
+    single sentence needs more than its share. A batch may have up to an eighth more sentences if those would
+    lengthen the next batch. The model pads the sources of a batch to a multiple of ``multiple_of``.
     """
     most_sentences = max(1, most_sentences // num_at_once)
     if beam_size * len(lengths) >= _WORTH_DIVIDING:

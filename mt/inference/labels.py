@@ -33,13 +33,7 @@ class Labelled:
 
 
 def label_written(tokenizer: Tokenizer, ids: Sequence[int], copies: Sequence[str]) -> Labelled:
-    """Label the tokens that a model wrote with the text that each adds to the translation.
-
-    Args:
-        tokenizer: The tokenizer of the target language.
-        ids: Without BOS and EOS.
-        copies: The text of each UNK, as in `Tokenizer.decode`.
-    """
+    """Label the tokens that a model wrote with the text that each adds to the translation."""
     tokens = []
     text = ""
     for number, entry in enumerate(tokenizer.tokens(ids), start=1):
@@ -84,16 +78,9 @@ def aligned_words(
 ) -> list[tuple[int, int]]:
     """Link each target word to the source word that it attends to most.
 
-    The weights of the tokens of a word are summed. A token that is part of several words counts for the last.
-
-    Args:
-        src_tokens: S tokens; those that are part of no word do not count.
-        tgt_tokens: T tokens.
-        weights: For each target token, how much it attends to each source token; both may end before EOS.
-
-    Returns:
-        Pairs of a source and a target word, counted from 0, in the order of the target; words are separated
-        by spaces in the texts.
+    The weights of the tokens of a word are summed. A token that is part of several words counts for the last;
+    one that is part of no word does not count. The result is pairs of a source and a target word, counted
+    from 0, in the order of the target; words are separated by spaces in the texts.
     """
     sums: dict[int, dict[int, float]] = {}
     for target, row in zip(tgt_tokens, weights, strict=False):

@@ -107,14 +107,7 @@ def _model_of_shapes(
 def refuse_overflow(
     model: TeacherForced, folder: Path, device: torch.device, precision: SearchPrecision = "float32"
 ) -> None:
-    """Check that a model computes finite logits for an empty sentence; it must be in evaluation mode.
-
-    Args:
-        model: The model as it will search, packed or not.
-        folder: The folder of its checkpoint.
-        device: The device of the model.
-        precision: What it computes in.
-    """
+    """Check that a model in evaluation mode computes finite logits for an empty sentence."""
     see_all = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)
     src_ids, tgt_ids = (torch.tensor([[token]], device=device) for token in (EOS_ID, BOS_ID))
     if not model.forward(src_ids, see_all, tgt_ids, see_all).isfinite().all():

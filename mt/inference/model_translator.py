@@ -51,16 +51,9 @@ class ModelTranslator(Translator):
     ) -> None:
         """Pack the current weights of a model, and combine it with its tokenizers.
 
-        Args:
-            config: The config that the model was built from.
-            model: The model. Its weights must not change while this translator is in use.
-            src_tokenizer: The tokenizer of the source language.
-            tgt_tokenizer: The tokenizer of the target language.
-            dictionary: Source words, with the translations to use for them.
-            others: The other models of an ensemble, with the same vocabularies.
-            target_ratio: Target tokens per source token in the training data, for `length_limit`.
-            precision: What to compute in, and to pack the weights in.
-            why: Why torch searches.
+        The weights must not change while this translator is in use. ``others`` are the other models of an
+        ensemble, with the same vocabularies; ``target_ratio`` is target tokens per source token in the
+        training data, for `length_limit`; ``why`` says why torch searches.
         """
         self.config = config
         self.src, self.tgt = config.data.src, config.data.tgt
@@ -179,16 +172,7 @@ class ModelTranslator(Translator):
         ]
 
     def refuse_long(self, line: int, side: str, num_tokens: int) -> None:
-        """Refuse a source or translation that has more tokens than the model reads.
-
-        Args:
-            line: The number of its line.
-            side: ``source`` or ``translation``.
-            num_tokens: Its tokens, including EOS.
-
-        Raises:
-            LinesError: If these are too many.
-        """
+        """Check that a source or translation has no more tokens, with EOS, than the model reads."""
         if num_tokens > self.max_length:
             reason = (
                 f"line {line}: the {side} has {num_tokens} tokens, including EOS, but this model reads at "

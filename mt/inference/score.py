@@ -42,13 +42,8 @@ def perplexity(log_prob: float, num_tokens: int) -> float:
 def label_log_probs(model: TeacherForced, batch: Batch) -> Tensor:
     """Compute the log-probability of each label, given the preceding ones (forced decoding).
 
-    Args:
-        model: In evaluation mode, on the device of the batch.
-        batch: B sources, each with a translation of up to T labels, including EOS.
-
-    Returns:
-        ``(B, T)`` natural logarithms over the whole vocabulary, meaningless where a label is PAD. Search
-        shares the probability of tokens that it may not write among the others.
+    ``(B, T)`` natural logarithms over the whole vocabulary, meaningless where a label is PAD. Search shares
+    the probability of tokens that it may not write among the others.
     """
     logits = model.forward(batch.src_ids, batch.src_mask, batch.tgt_ids, batch.tgt_mask).float()
     # A log-softmax would need more memory, and only one of its V values would be used.
@@ -65,17 +60,7 @@ def score_targets(
     vocab_size: int,
     first_line: int,
 ) -> list[list[float]]:
-    """Compute the log-probabilities of the tokens of each target and its EOS.
-
-    Args:
-        model: In evaluation mode, on ``device``.
-        sources: Source ids without EOS.
-        targets: Target ids without BOS and EOS.
-        device: The device of the model.
-        batch_tokens: The most tokens in a batch, including padding; fewer if the logits need much memory.
-        vocab_size: V, the size of the target vocabulary.
-        first_line: The number of the first pair, for messages.
-    """
+    """Compute the log-probabilities of the tokens of each target and its EOS; ids have no BOS or EOS."""
 
     def score_batch(places: list[int]) -> list[list[float]]:
         batch = collate([sources[place] for place in places], [targets[place] for place in places])

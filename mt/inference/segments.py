@@ -74,17 +74,10 @@ def read_segments(
     first_line: int,
     refuse_long: bool,
 ) -> list[Segment]:
-    """Read lines as segments; the first segment of a line gets the line's prefix.
+    """Read lines as segments; the first segment of a line gets the line's prefix, if there are prefixes.
 
-    Args:
-        texts: The lines.
-        prefixes: For each line the text that its translation starts with; an empty sequence for none.
-        reader: Reads the source language.
-        prefix_reader: Reads the target language.
-        max_length: The most tokens that the model reads, including EOS.
-        max_output_length: The most tokens in a translation, including EOS.
-        first_line: The number of the first line, for messages.
-        refuse_long: Whether a sentence that is too long is an error; if not, it is cut.
+    Lengths are in tokens, including EOS. A sentence that is too long is an error if ``refuse_long``, else it
+    is cut.
     """
     prefix_tokens = prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
     too_long = {
@@ -115,16 +108,8 @@ def segments_of(
 ) -> list[tuple[int, Sequence[TokenT]]]:
     """Split lines into segments: none for an empty line, one for most lines, several for a long line.
 
-    Args:
-        texts: The lines.
-        encode: Turns lines into tokens without EOS.
-        max_length: The most tokens that the model reads, including EOS.
-        first_line: The number of the first line, for messages.
-        refuse_long: Whether a *sentence* that is too long is an error. If not, it is cut, because an
-            evaluation must score every line.
-
-    Returns:
-        Pairs of an index into ``texts`` and tokens, in order.
+    Returns pairs of an index into ``texts`` and tokens, in order. A *sentence* that is too long is an error
+    if ``refuse_long``; if not, it is cut, because an evaluation must score every line.
     """
     segments: list[tuple[int, Sequence[TokenT]]] = []
     reasons: dict[int, str] = {}

@@ -34,13 +34,10 @@ class SourceReader:
     """Turns text into source tokens and marks those that can be copied."""
 
     def __init__(self, tokenizer: Tokenizer, dictionary: Mapping[str, str], *, copies: bool) -> None:
-        """Create a reader.
+        """Create a reader; ``copies`` says whether the model has learnt to copy unknown words.
 
-        Args:
-            tokenizer: The tokenizer of the source language.
-            dictionary: Source words, or several separated by spaces, with their translations. A word is
-                found in any canonically equivalent spelling: an accent may be a separate character.
-            copies: Whether the model has learnt to copy unknown words; if not, no token can be copied.
+        The ``dictionary`` has source words, or several separated by spaces. A word is found in any
+        canonically equivalent spelling: an accent may be a separate character.
         """
         self.tokenizer = tokenizer
         self._copies = copies

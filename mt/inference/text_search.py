@@ -62,15 +62,9 @@ class TextSearch:
     ) -> None:
         """Combine an engine with the tokenizers of its model.
 
-        Args:
-            engine: The engine that searches.
-            src_tokenizer: The tokenizer of the source language.
-            tgt_tokenizer: The tokenizer of the target language.
-            max_length: The most tokens that the model reads or writes, including EOS.
-            target_ratio: Target tokens per source token in the training data, for `length_limit`.
-            copies_words: Whether the model has learnt to copy unknown words.
-            dictionary: Source words, with the translations to use for them, if words can be copied.
-            load_torch: Loads the engine for what ``engine`` cannot do; None if that is an error.
+        ``target_ratio`` is target tokens per source token in the training data, for `length_limit`;
+        ``copies_words`` whether the model has learnt to copy unknown words; ``load_torch`` loads the engine
+        for what ``engine`` cannot do.
         """
         self.engine = engine
         self.max_length = max_length

@@ -42,13 +42,10 @@ class Translator(TextSearch):
         dictionary: Mapping[str, str] | None = None,
         load_model: "Callable[[], ModelTranslator] | None" = None,
     ) -> None:
-        """Translate with an engine over a converted model.
+        """Translate with an engine over the converted model in ``folder``.
 
-        Args:
-            engine: The engine that searches.
-            folder: The folder that it has loaded.
-            dictionary: Source words, with the translations to use for them.
-            load_model: Loads the model into torch, for what the engine cannot do; None if it is all there is.
+        ``load_model`` loads the model into torch, for what the engine cannot do; None if there is nothing
+        else.
         """
         super().__init__(
             engine,

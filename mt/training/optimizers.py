@@ -37,13 +37,7 @@ class Muon(torch.optim.Optimizer):
     SCALE = 0.2
 
     def __init__(self, matrices: Iterable[nn.Parameter], *, weight_decay: float, dtype: torch.dtype) -> None:
-        """Prepare for some matrices.
-
-        Args:
-            matrices: The matrices to update.
-            weight_decay: The fraction by which a step shrinks each weight, for a learning rate of 1.
-            dtype: The data type of the rounds, which tolerate the rounding of bf16.
-        """
+        """Prepare for these matrices; the rounds tolerate the rounding of bf16 (``dtype``)."""
         super().__init__(matrices, {"lr": 0.0, "weight_decay": weight_decay})
         self._dtype = dtype
         self.found_inf: Tensor | None = None

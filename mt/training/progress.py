@@ -55,14 +55,10 @@ class Progress:
         metric: str,
         clip_norm: float | None = None,
     ) -> None:
-        """Open the files at the current step; entries of later steps are removed.
+        """Open the files at the step of ``counters``; entries of later steps are removed.
 
-        Args:
-            run: Where the files are.
-            counters: Position of the run.
-            total_steps: The step at which it will end; None if that is unknown.
-            metric: The metric of `Counters.best_value`.
-            clip_norm: The maximum gradient norm, to be drawn beside the norm; None for no limit.
+        ``total_steps`` is None if the step at which the run will end is unknown, ``metric`` that of
+        `Counters.best_value`, and ``clip_norm`` the maximum gradient norm, to be drawn beside the norm.
         """
         # Steps after the checkpoint that training resumes from are repeated and logged again. So is a pending
         # validation: a process that was killed may have logged it already.

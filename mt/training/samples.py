@@ -46,12 +46,7 @@ def json_line(samples: Samples) -> str:
 
 
 def sample_table(samples: Sequence[Sample], before: Samples | None) -> str:
-    """A Markdown table of samples, with all text escaped.
-
-    Args:
-        samples: The rows.
-        before: The samples of the previous validation; None if there was none.
-    """
+    """A Markdown table of samples, all text escaped, with what changed since the validation before."""
     change = "change" if before is None else f"change since step {before.step:,}"
     old = {} if before is None else {row.source: row.translation for row in before.samples}
     rows = [

@@ -76,18 +76,9 @@ def accumulate_gradients(
     always the same ones, which follow from the seed of the micro-batch. One of several processes cannot start
     over on its own.
 
-    Args:
-        objective: The model with its loss, on the device to compute on, as returned by `distributed.wrap`.
-        micro_batches: The micro-batches of this process, on any device.
-        num_target_tokens: Real target tokens of the step, on all processes.
-        precision: The precision to compute in.
-        smoothing: Label smoothing.
-        positions_too_large: Positions (`Batch.num_positions`) of the smallest batch that ran out of memory
-            before; batches of about that size are split at once.
-
-    Returns:
-        The summed loss of this process's micro-batches ``()``, divided by the average number of target tokens
-        per process; and the new value of ``positions_too_large``.
+    Returns the summed loss of this process's micro-batches ``()``, divided by the average number of target
+    tokens per process; and the positions (`Batch.num_positions`) of the smallest batch that ran out of
+    memory, of which those of about that size are split at once.
     """
     device = next(objective.parameters()).device
     # The gradient exchange computes the mean.

@@ -137,14 +137,9 @@ class TrainState:
         """Accumulate the gradients of the micro-batches, update the parameters once, and count the step.
 
         A loss or gradient that is not finite changes no parameter. With ``skips_on_device``, nothing here
-        waits for the device, unless the step is observed.
-
-        Args:
-            micro_batches: The micro-batches of this process, on any device.
-            num_target_tokens: Real target tokens of the step in all processes; None if this is the only one.
-            observe: Whether to also measure the step's `Health`, which takes a few percent of its time and,
-                during the step, a copy of the weights.
-            stop: Whether this process was asked to stop.
+        waits for the device, unless the step is observed: that also measures its `Health`, which takes a few
+        percent of its time and a copy of the weights. ``num_target_tokens`` are those of all processes; None
+        if this is the only one. ``stop`` says whether this process was asked to stop.
         """
         counters, scaler = self.counters, self.precision.scaler
         if num_target_tokens is None:
@@ -259,13 +254,7 @@ class TrainState:
         return SavedTraining(values, tensors)
 
     def restore(self, weights: Mapping[str, Tensor], saved: SavedTraining, values: SavedValues) -> None:
-        """Continue from the result of `save`; nothing is changed before all of it is verified.
-
-        Args:
-            weights: The weights that were saved as the model.
-            saved: The result of `save`.
-            values: Its plain values, verified (`read_values`).
-        """
+        """Continue from the result of `save`; nothing is changed before all of it is verified."""
         model = self.objective.model
         self._refuse_other_values(values)
         self._refuse_other_tensors(saved.tensors, has_moments=values.optimizer.num_updates > 0)

@@ -61,14 +61,8 @@ def validate(
 ) -> ValidationResult:
     """Evaluate the model in evaluation mode, and restore its mode.
 
-    Args:
-        objective: The model with its loss.
-        batches: The validation pairs; with several processes, the share of this one.
-        precision: The precision to compute the loss in.
-        translate: Maps sources to translations, in the same order.
-        sources: The text of the validation split.
-        references: The text of its targets.
-        tgt_tokenizer: The tokenizer of the target language.
+    ``batches`` are the validation pairs (with several processes, the share of this one); ``translate`` maps
+    sources to translations, in the same order.
     """
     was_training = objective.training
     objective.eval()

@@ -42,14 +42,10 @@ class BpeDropout:
     def __init__(
         self, merges: Sequence[Merge], begin_words: BeginWords, *, num_ids: int, share: float, max_length: int
     ) -> None:
-        """Store the merges.
+        """Store the merges, in the order of their rank, each of which is skipped with probability ``share``.
 
-        Args:
-            merges: In the order of their rank.
-            begin_words: Finds the words, across which nothing is merged.
-            num_ids: Entries in the vocabulary.
-            share: Probability that a merge is skipped.
-            max_length: A sentence that would become longer, EOS included, stays as it is.
+        ``begin_words`` finds the words, across which nothing is merged. A sentence that would become longer
+        than ``max_length``, EOS included, stays as it is.
         """
         self._share = share
         self._max_length = max_length
@@ -69,10 +65,7 @@ class BpeDropout:
     ) -> EncodedSentences:
         """Segment each sentence again, in memory, with a progress bar if it takes long.
 
-        Args:
-            sentences: Encoded without dropout.
-            generator: Decides which merges are skipped.
-            before_each_block: Called every few thousand sentences; may raise to give up.
+        ``before_each_block`` is called every few thousand sentences and may raise to stop.
         """
         if not len(self._keys):
             # Nothing is ever merged, as in a vocabulary that is full of single characters.

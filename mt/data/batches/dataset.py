@@ -105,19 +105,11 @@ def encode_pairs(
     shares: Sequence[Share] = (),
     folder: Path | None = None,
 ) -> tuple[EncodedPairs, DropCounts]:
-    """Turn the text of a split into ids.
+    """Turn the text of a split into ids; return the pairs kept and how many were "empty" and "too long".
 
-    Args:
-        pairs: Rows with the columns ``src`` and ``tgt``.
-        src_tokenizer: Encodes the sources.
-        tgt_tokenizer: Encodes the targets.
-        max_length: Drop pairs that are empty on a side, or longer than this on a side, including EOS;
-            None drops nothing.
-        shares: The sources that ``pairs`` come from.
-        folder: An empty folder to write the ids to, for `load_pairs`; None keeps them in memory.
-
-    Returns:
-        The pairs that are kept, in order, and how many were dropped as "empty" and as "too long".
+    A pair is dropped that is longer than ``max_length`` on a side, including EOS; None drops nothing.
+    ``shares`` are the sources that ``pairs`` come from. Ids are written to the empty ``folder``, for
+    `load_pairs`; None keeps them in memory.
     """
     dropped = {"empty": 0, "too long": 0}
     ends = np.cumsum([share.num_pairs for share in shares], dtype=np.int64)

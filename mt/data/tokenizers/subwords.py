@@ -47,11 +47,7 @@ def byte_level_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, l
 def metaspace_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool) -> Tokenizer:
     """BPE on characters, with a visible mark for the space (Kudo and Richardson 2018); rare ones are bytes.
 
-    Args:
-        texts: Lines, which are iterated over twice.
-        max_size: The maximum number of entries.
-        min_frequency: Rarer characters are written in bytes, rarer pairs are not merged.
-        lowercase: Whether to lower-case the text first.
+    Characters rarer than ``min_frequency`` are written in bytes, rarer pairs are not merged.
     """
     characters = _frequent_characters(texts, max_size, min_frequency, lowercase=lowercase)
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token=UNK))

@@ -15,10 +15,8 @@ from mt.special_tokens import SPECIAL_TOKENS
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """Train a vocabulary of the most frequent words, subwords or characters; this is deterministic.
 
-    Args:
-        texts: Lines of the training split, of both languages for a shared vocabulary; they may be iterated
-            over twice.
-        config: The kind, the minimum frequency, and the maximum size.
+    ``texts`` are lines of the training split, of both languages for a shared vocabulary; they may be iterated
+    over twice.
     """
     makers = {
         "word": _word_tokenizer,

@@ -79,16 +79,10 @@ class CTranslate2Engine:
         copies_well: bool = True,
         why: str = "",
     ) -> None:
-        """Load the model.
+        """Load the model in ``folder``, whose tokens have these names, by id.
 
-        Args:
-            folder: The folder with ``model.bin``.
-            src_names: The tokens of the source vocabulary, by id.
-            tgt_names: The tokens of the target vocabulary, by id.
-            device: Where to compute.
-            compute_type: What to compute in, by its name in CTranslate2; by default what the folder is in.
-            copies_well: Whether unknown words may be copied with it.
-            why: Why this engine was chosen.
+        ``compute_type`` is CTranslate2's word for a precision, by default that of the folder. ``copies_well``
+        says whether unknown words may be copied with it, ``why`` why this engine was chosen.
         """
         self._folder = folder
         self.device: str = device

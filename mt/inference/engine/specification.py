@@ -32,18 +32,11 @@ def write_ctranslate2(
     precision: ExportPrecision,
     alignment: tuple[int, int] = (-1, 1),
 ) -> None:
-    """Write the model, with its current weights, into an existing folder.
+    """Write the model, on the CPU and in float32, into an existing folder.
 
-    Args:
-        model: The model, on the CPU and in float32.
-        config: The config that it was built from.
-        src_tokenizer: The tokenizer of the source language.
-        tgt_tokenizer: The tokenizer of the target language.
-        folder: The folder to write to.
-        max_length: The most tokens in a sentence, including EOS, for which positions are written.
-        precision: One of `QUANTIZATIONS`.
-        alignment: The decoder layer that aligns words, and how many of its heads are averaged for that; by
-            default those that guided alignment trains.
+    Positions are written for sentences of up to ``max_length`` tokens with EOS. ``precision`` is one of
+    `QUANTIZATIONS`; ``alignment`` is the decoder layer that aligns words and how many of its heads are
+    averaged for that, by default those that guided alignment trains.
     """
     spec = TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
