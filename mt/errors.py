@@ -1,6 +1,7 @@
 """The errors that a user can see: each is a sentence that says what is wrong, where, and what to do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from enum import Enum
 from typing import Self
 
@@ -16,7 +17,6 @@ class Remedy(Enum):
     COMPUTE_IN_FLOAT32 = "compute in float32"
     GIVE_REFERENCES = "give the references as a file"
     OTHER_SPLIT = "name the split that they belong to"
-    CHOOSE_SEARCH = "choose it when you translate"
     WRITE_RECIPE = "write that recipe to a file"
     TRAIN_ONE = "train one"
     RESUME = "resume that run"
@@ -102,3 +102,13 @@ def with_remedies(message: str, remedies: Sequence[str]) -> str:
         return message
     sentence = ", or ".join(remedies)
     return f"{message} {sentence[0].upper()}{sentence[1:]}."
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The most similar of ``known``, or else one that begins with ``word`` or is its beginning."""
+    spellings = {name.lower(): name for name in known if name}
+    word = word.lower()
+    similar = get_close_matches(word, spellings, n=1)
+    if len(word) > 1:
+        similar += [name for name in spellings if name.startswith(word) or word.startswith(name)]
+    return spellings[similar[0]] if similar else None

@@ -13,10 +13,6 @@ IN_FLAGS = {
     Remedy.COMPUTE_IN_FLOAT32: "compute in float32 with --precision float32",
     Remedy.GIVE_REFERENCES: "give the references with --references FILE",
     Remedy.OTHER_SPLIT: "name the split that they belong to with --split NAME",
-    Remedy.CHOOSE_SEARCH: (
-        "choose it with mt translate --beam 5, --length-penalty, --n-best, --no-repeat-ngram, --max-length "
-        "or --sample"
-    ),
     Remedy.WRITE_RECIPE: "write that recipe to a file with mt init --recipe NAME > NAME.yaml",
     Remedy.TRAIN_ONE: (
         "train one with mt init --recipe quickstart > quickstart.yaml; mt train --config quickstart.yaml "
