@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from mt.atomic_files import write_text_atomically
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.errors import CheckpointError
@@ -159,27 +158,7 @@ def test_refused_by_the_disk_at_every_point_of_a_save(
     assert num_only_warned
 
 
-def test_a_write_protected_checkpoint_stays_and_training_goes_ahead(
-    prepare: Callable[[], None],
-    store: CheckpointStore,
-    save: Save,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    prepare()
-    with monkeypatch.context() as patch:
-        # The tests may run as root, who may write everywhere.
-        patch.setattr(os, "access", lambda path, mode: Path(path).name != "step_0000001")
-        save(4, best=True, keep=1)
-        save(5, best=True, keep=1)
-    assert "step_0000001" in store.names()
-    assert "step_0000004" not in store.names()
-    assert "step_0000001, which is no longer kept: Permission denied" in caplog.text
-    save(6, keep=1)
-    assert "step_0000001" not in store.names()
-
-
-@pytest.mark.parametrize("room", [0, 1, 200, 500, 600])
+@pytest.mark.parametrize("room", [0, 500])
 def test_a_disk_that_is_full_within_a_file(
     prepare: Callable[[], None], store: CheckpointStore, save: Save, is_whole: IsWhole, room: int
 ) -> None:
@@ -205,7 +184,7 @@ def test_killed_while_recovering_from_a_kill(
     for call in range(1, 20):
         prepare()
         (store.directory / "step_0000003").rename(store.directory / ".step_0000003.aside")
-        (store.directory / ".step_0000003.partial-7").mkdir()
+        shutil.copytree(store.directory / "step_0000002", store.directory / ".step_0000003.partial-7")
         (store.directory / ".latest.partial-7").write_text("step_00")
         with failing_at(call, Killed(), for_good=True) as made:
             try:
@@ -218,17 +197,6 @@ def test_killed_while_recovering_from_a_kill(
         assert_nothing_lost(store, is_whole, {1, 2, 3})
     else:
         pytest.fail("recovering never came to an end")
-
-
-def test_half_built_checkpoints_are_not_seen_and_are_cleared_away(
-    prepare: Callable[[], None], store: CheckpointStore, save: Save, is_whole: IsWhole
-) -> None:
-    prepare()
-    for name in (".step_0000009.partial-1", ".step_0000008.partial-99999", "..step_0000003.aside.partial-5"):
-        shutil.copytree(store.directory / "step_0000003", store.directory / name)
-    assert store.names() == ["step_0000001", "step_0000002", "step_0000003"]
-    assert store.require("latest").step == 3
-    assert_nothing_lost(store, is_whole, {1, 2, 3})
 
 
 def test_everything_is_on_the_disk_before_it_is_renamed_and_pointed_at(
@@ -260,16 +228,3 @@ def test_everything_is_on_the_disk_before_it_is_renamed_and_pointed_at(
     save(1, best=True)
     assert renamed == ["step_0000001", "best", "latest"]
     assert {store.directory.stat().st_ino, store.directory.parent.stat().st_ino} <= synced
-
-
-@pytest.mark.parametrize("died", [True, False])
-def test_a_text_file_is_replaced_whole_or_not_at_all(tmp_path: Path, died: bool) -> None:
-    path = tmp_path / "config.yaml"
-    for call in range(1, 4):
-        path.write_text("old")
-        with pytest.raises(Killed), failing_at(call, Killed(), for_good=died):
-            write_text_atomically(path, "new ü")
-        assert path.read_text(encoding="utf-8") == ("new ü" if call == 3 else "old")
-        assert died or listing(tmp_path) == ["config.yaml"]
-    write_text_atomically(path, "new ü")
-    assert path.read_bytes() == "new ü".encode()
