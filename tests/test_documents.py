@@ -226,7 +226,6 @@ def test_other_programs_are_scripts_that_are_there_or_are_installed_with_mt() ->
 def _source_of(script: str) -> str:
     """The text of a script and of the Python files that it runs."""
     modules = {
-        "scripts/torture": "tests/faults/torture/table.py",
         "scripts/bench": "scripts/benchmark/__main__.py",
         "scripts/load": "scripts/load.py",
         "scripts/reproduce": "scripts/reproduce.py",

@@ -17,7 +17,6 @@ from mt.config.located_yaml import read_yaml
 from mt.config.schema import config_schema
 
 ROOT = Path(__file__).parents[2]
-RECIPES = sorted((ROOT / "configs").glob("*.yaml"))
 SMALLEST: dict[str, Any] = {
     "data": {"path": "corpus", "src": "en", "tgt": "de"},
     "training": {"max_steps": 1},
@@ -34,11 +33,9 @@ def is_valid(config: object) -> bool:
     return True
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda file: file.stem)
-def test_every_recipe_is_valid(recipe: Path) -> None:
-    value, _ = read_yaml(recipe.read_text(encoding="utf-8"), str)
-    assert is_valid(value)
-    assert is_valid(yaml.safe_load(recipe.read_text(encoding="utf-8")))
+def test_every_recipe_is_valid() -> None:
+    for recipe in (ROOT / "configs").glob("*.yaml"):
+        assert is_valid(read_yaml(recipe.read_text(encoding="utf-8"), str)[0]), recipe
 
 
 def test_sections_may_be_left_out_or_empty_except_that_of_the_data() -> None:
@@ -49,49 +46,12 @@ def test_sections_may_be_left_out_or_empty_except_that_of_the_data() -> None:
     assert not is_valid({"data": {"path": "corpus", "src": "en"}})
 
 
-@pytest.mark.parametrize(
-    "mistake",
-    [
-        "optimizer: {}",
-        "model: {num_head: 4}",
-        "model: {d_model: wide}",
-        "model: {d_model: 1}",
-        "model: {dropout: 1}",
-        "model: {bias: 1}",
-        "model: [256]",
-        "training: {max_steps: 0}",
-        "training: {device: gpu}",
-        "training: {seed: null}",
-        "training: {max_steps: 2.5}",
-        "cleaning: {src_script: latin}",
-        "checkpoint: {keep: '3'}",
-    ],
-)
+@pytest.mark.parametrize("mistake", ["optimizer: {}", "model: {num_head: 4}", "model: [256]"])
 def test_mistakes_are_not_valid(mistake: str) -> None:
     assert not is_valid({**SMALLEST, **yaml.safe_load(mistake)})
 
 
-VALUES: list[Any] = [
-    None,
-    True,
-    False,
-    -1,
-    0,
-    1,
-    2,
-    5,
-    0.25,
-    0.5,
-    1.5,
-    10**18 - 1,
-    10**18,
-    "",
-    "auto",
-    "1,2",
-    "x",
-    [],
-    {},
-]
+VALUES: list[Any] = [None, True, False, -1, 0, 1, 5, 0.25, 1.5, 10**18 - 1, 10**18, "", "auto", "x", [], {}]
 
 
 def test_it_accepts_the_values_of_an_option_that_loading_accepts() -> None:
@@ -124,26 +84,6 @@ def test_editors_can_show_the_documentation_and_the_default_of_every_option() ->
             assert field.is_required() or shown["default"] == field.default
     assert sections["training"]["properties"]["max_steps"]["description"].endswith("when a run is resumed.")
     assert "resumed" not in sections["training"]["properties"]["seed"]["description"]
-
-
-def test_it_is_in_the_part_of_the_language_that_all_editors_know() -> None:
-    known = {
-        "type",
-        "enum",
-        "anyOf",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "minLength",
-    }
-    about = {"description", "default"}
-    for section in config_schema()["properties"].values():
-        assert set(section) <= {"type", "properties", "required", "additionalProperties", "description"}
-        assert section["additionalProperties"] is False
-        for option in section["properties"].values():
-            for each in [option, *option.get("anyOf", ())]:
-                assert set(each) <= known | about
 
 
 def test_the_command_prints_it() -> None:
