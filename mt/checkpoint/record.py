@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from mt import __version__
 from mt.config.located_yaml import Scalar
 from mt.errors import CheckpointError
-from mt.regular_files import read_text, sha256
+from mt.regular_files import read_text
 
 FORMAT_VERSION = 2
 RECORD, MODEL = "checkpoint.json", "model.safetensors"
@@ -121,21 +121,9 @@ def read_part(checkpoint: Checkpoint, part: str) -> bytes:
     """The content of the file ``part``, read once, so that the verified bytes are the bytes to parse."""
     with explain_unreadable(part):
         content = (checkpoint.folder / part).read_bytes()
-    _verify(checkpoint, part, hashlib.sha256(content).hexdigest())
-    return content
-
-
-def verify_parts(checkpoint: Checkpoint) -> None:
-    """Compare each part with its checksum, without loading it into memory."""
-    for part in checkpoint.parts:
-        with explain_unreadable(part):
-            checksum = sha256(checkpoint.folder / part)
-        _verify(checkpoint, part, checksum)
-
-
-def _verify(checkpoint: Checkpoint, part: str, checksum: str) -> None:
-    if checksum != checkpoint.checksums.get(part):
+    if hashlib.sha256(content).hexdigest() != checkpoint.checksums.get(part):
         raise DamagedError(f"{part} is not what was saved (its checksum differs)")
+    return content
 
 
 def step_name(step: int) -> str:

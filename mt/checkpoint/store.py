@@ -45,7 +45,6 @@ from mt.checkpoint.record import (
     read_record,
     record_text,
     step_name,
-    verify_parts,
 )
 from mt.checkpoint.training_state import SavedTraining, read_training_state, tensors_bytes, values_bytes
 from mt.checkpoint.weights import mean_of, model_bytes, parse_model
@@ -132,7 +131,7 @@ class CheckpointStore:
             return
         with _explain_unwritable(f"tidy up {self.directory}"):
             remove_leftovers(self.directory)
-            for aside in self.directory.glob(".*.aside"):
+            for aside in list(self.directory.glob(".*_*.aside")):
                 tidy_up_beside(self.directory / aside.name[1:].removesuffix(".aside"))
 
     def recover(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
@@ -240,7 +239,9 @@ class CheckpointStore:
         sound = []
         for name in (*self.names(), *self.averages()):
             with contextlib.suppress(CheckpointError):
-                verify_parts(read_record(self.directory / name))
+                checkpoint = read_record(self.directory / name)
+                for part in checkpoint.parts:
+                    read_part(checkpoint, part)
                 sound.append(name)
         return f"Sound checkpoints: {', '.join(sound)}." if sound else "There is no sound one to use instead."
 

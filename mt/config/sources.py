@@ -81,7 +81,9 @@ def _parse_line(line: str) -> MixedSource:
     except ValidationError as error:
         problem = error.errors()[0]
         key = str(problem["loc"][0])
-        what = f"{key}={given[key]}: {problem['msg']}"
+        # Without the full name of an option that is not at fault: it would be blamed.
+        why = problem["msg"].removeprefix("Value error, data.")
+        what = f"{key}={given[key]}: {why}"
         if problem["type"] == "extra_forbidden":
             near = closest(key, _Options.model_fields)
             hint = f" Did you mean {near}=?" if near else ""

@@ -35,9 +35,10 @@ def truncate_to(share: float) -> Damage:
 
 
 DAMAGES = {
-    **{f"bit flipped at {offset}": flip_bit(offset) for offset in (0, 0.01, 0.5, 1)},
-    **{f"cut to {share}": truncate_to(share) for share in (0, 0.5, 0.99)},
+    **{f"bit flipped at {offset}": flip_bit(offset) for offset in (0, 0.5, 1)},
+    **{f"cut to {share}": truncate_to(share) for share in (0, 0.99)},
     "one byte more": lambda path: path.write_bytes(path.read_bytes() + b"\n"),
+    "not JSON": lambda path: path.write_bytes(b"[" * 100_000),
     "missing": Path.unlink,
 }
 
@@ -101,17 +102,14 @@ def test_a_damaged_checkpoint_that_training_passes_is_neither_kept_nor_the_best(
     assert store.require("best").step == (1 if first_is_best else 4)
 
 
-def test_a_folder_with_another_name_is_not_taken(store: CheckpointStore, save: Save) -> None:
-    save(1).folder.rename(store.directory / "step_0000005")
-    with pytest.raises(CheckpointError, match=r"step_0000005 is damaged: .*belongs to step 1"):
-        store.require("step_0000005")
-
-
-def test_parts_of_two_checkpoints_do_not_mix(store: CheckpointStore, save: Save) -> None:
+def test_folders_with_another_name_and_mixed_parts_are_not_taken(store: CheckpointStore, save: Save) -> None:
     old, new = save(1), save(2)
     (old.folder / MODEL).replace(new.folder / MODEL)
     with pytest.raises(CheckpointError, match="its checksum differs"):
         store.load_model(new)
+    old.folder.rename(store.directory / "step_0000005")
+    with pytest.raises(CheckpointError, match=r"step_0000005 is damaged: .*belongs to step 1"):
+        store.require("step_0000005")
 
 
 def rewrite_record(folder: Path, **changes: object) -> None:
@@ -161,13 +159,6 @@ def test_a_record_with_the_wrong_fields_is_damaged(
     rewrite_record(save(1).folder, **changes)
     with pytest.raises(CheckpointError, match="step_0000001 is damaged"):
         store.load_model(store.require("latest"))
-
-
-@pytest.mark.parametrize("text", ["[]", "null", "[" * 100_000, '{"seal": 5}', '{"seal": ""}', "\xff"])
-def test_a_record_that_is_something_else_is_damaged(store: CheckpointStore, save: Save, text: str) -> None:
-    (save(1).folder / "checkpoint.json").write_text(text, encoding="latin-1")
-    with pytest.raises(CheckpointError, match=r"is damaged: checkpoint\.json"):
-        store.require("latest")
 
 
 @pytest.mark.parametrize(

@@ -41,39 +41,25 @@ def test_every_field_is_documented_in_a_sentence() -> None:
 
 def test_a_config_is_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        config().data.path = "other"  # type: ignore[misc]
+        config().data.path = "other"
 
 
 @pytest.mark.parametrize(
     ("section", "key", "value"),
     [
         ("data", "path", ""),
-        ("data", "src", ""),
         ("data", "tgt", True),
-        ("data", "held_out_fraction", 0),
         ("data", "held_out_fraction", 0.5),
-        ("data", "max_length", 3),
         ("training", "seed", 2**64),
-        ("data", "hub_timeout_seconds", 0),
-        ("tokenizer", "min_frequency", 0),
-        ("tokenizer", "max_size", 4),
         ("model", "d_model", "256"),
         ("model", "d_model", 256.0),
-        ("model", "num_heads", True),
         ("model", "dropout", 1),
-        ("model", "dropout", -0.1),
         ("model", "activation", "tanh"),
-        ("model", "bias", 1),
         ("schedule", "learning_rate", float("nan")),
-        ("schedule", "learning_rate", float("inf")),
-        ("schedule", "warmup_steps", -1),
-        ("training", "batch_tokens", 0),
-        ("training", "num_micro_batches", 0),
-        ("training", "label_smoothing", 1),
-        ("training", "clip_norm", 0),
-        ("training", "max_steps", 0),
-        ("validation", "metric", "BLEU"),
-        ("checkpoint", "keep", 0),
+        # Arithmetic with these would overflow.
+        ("training", "max_minutes", 1e308),
+        ("data", "hub_timeout_seconds", 1e20),
+        ("schedule", "learning_rate", 9e37),
     ],
 )
 def test_values_out_of_range_or_of_another_type_are_refused(section: str, key: str, value: object) -> None:
@@ -138,33 +124,8 @@ def test_a_run_ends_by_any_one_limit(limit: str) -> None:
     assert getattr(config(training={"max_steps": None, limit: 7}).training, limit) == 7
 
 
-@pytest.mark.parametrize(
-    ("section", "option", "too_large"),
-    [
-        # The forecast of `mt check` is a whole number of steps.
-        ("training", "max_minutes", 1e308),
-        # Python waits for at most `threading.TIMEOUT_MAX` seconds.
-        ("data", "hub_timeout_seconds", 1e20),
-        # Muon's updates are this times the square root of the width, in float32.
-        ("schedule", "learning_rate", 9e37),
-    ],
-)
-def test_numbers_with_which_arithmetic_would_overflow_are_refused(
-    section: str, option: str, too_large: float
-) -> None:
-    with pytest.raises(ValidationError, match=f"{option}\n.*should be less than"):
-        config(**{section: {option: too_large}})
-
-
-@pytest.mark.parametrize(
-    ("dropout", "is_useless"),
-    [
-        ({}, True),
-        ({"attention_dropout": 0.1}, False),
-        ({"dropout": 0.1}, False),
-    ],
-)
-def test_r_drop_without_any_dropout_is_useless(dropout: dict[str, float], is_useless: bool) -> None:
-    model = {"dropout": 0.0, **dropout}
-    found = config(model=model, training={"max_steps": 1, "r_drop": 5.0}).useless_r_drop()
-    assert (found is not None) == is_useless
+@pytest.mark.parametrize("dropout", [None, "dropout", "attention_dropout", "word_dropout"])
+def test_r_drop_without_any_dropout_is_useless(dropout: str | None) -> None:
+    model = {"dropout": 0.0} | ({dropout: 0.1} if dropout else {})
+    warning = config(model=model, training={"max_steps": 1, "r_drop": 5.0}).useless_r_drop()
+    assert (warning is None) == (dropout is not None)
