@@ -4,8 +4,6 @@ An error about a file that only `mt` writes is told in fewer words.
 """
 
 import re
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -14,6 +12,7 @@ from pydantic_core import ErrorDetails
 from mt.config.config import Config
 from mt.config.located_yaml import KeyPath, Location, one_short_line, plain_scalar
 from mt.config.removed import why_removed
+from mt.config.section import accepted, choices, kinds_of
 from mt.config.synonyms import meaning_of, place_of
 from mt.errors import closest
 
@@ -22,14 +21,6 @@ SECTIONS: dict[str, dict[str, FieldInfo]] = {
 }
 """The fields of each section, by its name."""
 
-_KINDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-_BOUNDS = {
-    "gt": "above {}",
-    "ge": "of at least {}",
-    "lt": "below {}",
-    "le": "at most {}",
-    "min_length": "that is not empty",
-}
 _YES_NO = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
@@ -59,31 +50,9 @@ def first_complaint(error: ValidationError) -> str:
     return f"{where}: {first['msg']}" if where else first["msg"]
 
 
-def accepted(field: FieldInfo) -> str:
-    """The values that a field accepts, such as 'a whole number of at least 1 or null'."""
-    kinds = _kinds(field)
-    if words := choices(field):
-        what = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
-    else:
-        what = next(_KINDS[kind] for kind in kinds if kind is not NoneType)
-    bounds = [
-        words.format(getattr(mark, name))
-        for mark in field.metadata
-        for name, words in _BOUNDS.items()
-        if hasattr(mark, name)
-    ]
-    what += f" {' and '.join(bounds)}" if bounds else ""
-    return f"{what} or null" if NoneType in kinds else what
-
-
-def choices(field: FieldInfo) -> tuple[str, ...]:
-    """The words that a field accepts; empty if it accepts other values."""
-    return get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
-
-
 def takes_text(field: FieldInfo) -> bool:
     """Whether a field accepts any text."""
-    return str in _kinds(field)
+    return str in kinds_of(field)
 
 
 def unknown_key(path: KeyPath) -> str:
@@ -141,7 +110,7 @@ def _sentence(details: ErrorDetails, locations: dict[KeyPath, Location]) -> str:
 
 def _hint(field: FieldInfo, given: object, written: str) -> str:
     """What the user probably has to change; empty if that is unknown."""
-    kinds = _kinds(field)
+    kinds = kinds_of(field)
     if takes_text(field):
         return f"Put it in quotes: '{written}'." if isinstance(given, bool | int | float) else ""
     if int in kinds and isinstance(given, float) and given.is_integer() and 1 <= given < 1e18:
@@ -152,8 +121,3 @@ def _hint(field: FieldInfo, given: object, written: str) -> str:
         return "Remove the quotes."
     meant = _YES_NO.get(given.lower()) if bool in kinds else closest(given, choices(field))
     return f"Did you mean {meant}?" if meant else ""
-
-
-def _kinds(field: FieldInfo) -> tuple[Any, ...]:
-    """The types that a field accepts: one, or one and None."""
-    return (field.annotation,) if choices(field) else get_args(field.annotation) or (field.annotation,)

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
+from mt.config.section import accepted
 from mt.errors import closest
 
 Delimiter = Literal["auto", "tab", "comma", "semicolon", "pipe"]
@@ -40,7 +41,7 @@ def _valid_columns(columns: str) -> str:
 class _Options(BaseModel, extra="forbid"):
     """What may follow the path in a line of ``data.mix``."""
 
-    weight: float = Field(default=1, gt=0, le=1000)
+    weight: float = Field(default=1.0, gt=0, le=1000)
     name: _Text = ""
     revision: _Text = ""
     src: _Text = ""
@@ -74,22 +75,23 @@ def _parse_line(line: str) -> MixedSource:
     while word := _LAST_WORD.fullmatch(path):
         path, key, value = word.groups()
         if key in given:
-            raise ValueError(f"data.mix: in {line!r}, {key}= is given twice.")
+            raise ValueError(f"data.mix: in {line!r}, {key}={value} is given twice.")
         given[key] = value
     try:
         options = _Options.model_validate(given)
     except ValidationError as error:
         problem = error.errors()[0]
         key = str(problem["loc"][0])
-        # Without the full name of an option that is not at fault: it would be blamed.
-        why = problem["msg"].removeprefix("Value error, data.")
-        what = f"{key}={given[key]}: {why}"
         if problem["type"] == "extra_forbidden":
             near = closest(key, _Options.model_fields)
-            hint = f" Did you mean {near}=?" if near else ""
-            what = (
-                f"{key}= is unknown; the path can be followed by {'=, '.join(_Options.model_fields)}=.{hint}"
-            )
+            known = "=, ".join(_Options.model_fields)
+            what = f"{key}={given[key]} is unknown; the path can be followed by {known}=."
+            what += f" Did you mean {near}=?" if near else ""
+        elif problem["type"] == "value_error":
+            # Without the full name of an option that is not at fault: it would be blamed.
+            what = problem["msg"].removeprefix("Value error, data.")
+        else:
+            what = f"{key} must be {accepted(_Options.model_fields[key])}, not {given[key]!r}."
         raise ValueError(f"data.mix: in {line!r}, {what}") from None
     return MixedSource(
         options.weight, {"path": path, **options.model_dump(exclude={"weight"}, exclude_unset=True)}

@@ -13,9 +13,10 @@ import yaml
 from pydantic import ValidationError
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS, choices
+from mt.config.explain import SECTIONS
 from mt.config.located_yaml import read_yaml
 from mt.config.schema import config_schema
+from mt.config.section import choices
 
 ROOT = Path(__file__).parents[2]
 SMALLEST: dict[str, Any] = {

@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS, choices
+from mt.config.explain import SECTIONS
 from mt.config.load import load_config
+from mt.config.section import choices
 from mt.config.write import changed_options, config_to_yaml, differences
 
 BASE: dict[str, dict[str, Any]] = {
