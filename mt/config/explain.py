@@ -71,9 +71,9 @@ def unknown_key(path: KeyPath) -> str:
         return f"{known} {place}"
     everywhere = {field: f"{name}.{field}" for name, fields in SECTIONS.items() for field in fields}
     everywhere |= {} if section else {name: name for name in SECTIONS}
-    inside = SECTIONS.get(section, {})
-    similar = closest(key, inside) or closest(key, everywhere)
-    if meant := meaning_of(key) or everywhere.get(similar or ""):
+    inside = {field: f"{section}.{field}" for field in SECTIONS.get(section, {})}
+    similar = [options[near] for options in (inside, everywhere) if (near := closest(key, options))]
+    if meant := meaning_of(key) or next(iter(similar), None):
         options = " and ".join(f"'{option.removeprefix(f'{section}.')}'" for option in meant.split(" and "))
         return f"{known} Did you mean {options}?"
     if section:
