@@ -3,8 +3,9 @@
 import json
 from typing import Any
 
-from mt.config.explain import SECTIONS, accepted
+from mt.config.explain import SECTIONS
 from mt.config.schema import config_schema
+from mt.config.section import accepted
 
 HEAD = """\
 # All options of a config

@@ -3,22 +3,18 @@
 import contextlib
 import logging
 import math
-import os
 import re
 from pathlib import Path
 
-from mt.atomic_files import remove_folder_atomically, sync_folder, write_text_atomically
+from mt.atomic_files import remove_folder_atomically, write_text_atomically
 from mt.checkpoint.record import Checkpoint, read_record
 from mt.errors import CheckpointError
-from mt.regular_files import read_text
 
 LOG = logging.getLogger(__name__)
 
 LATEST, BEST = "latest", "best"
-_STEP_NAME = re.compile(r"step_\d{7,18}")
-_AVERAGE_NAME = re.compile(r"average_\d{7,18}")
-_ASIDE_NAME = re.compile(r"\.((?:step|average)_\d{7,18})\.aside")
-_MAX_POINTER_BYTES = 100
+_STEP_NAME = re.compile(r"step_(\d{7,18})")
+_AVERAGE_NAME = re.compile(r"average_(\d{7,18})")
 
 
 def step_names(directory: Path) -> list[str]:
@@ -34,7 +30,7 @@ def average_names(directory: Path) -> list[str]:
 def read_pointer(directory: Path, pointer: str) -> str | None:
     """The name of a checkpoint in a pointer file; None if the file is missing or names no checkpoint."""
     try:
-        text = read_text(directory / pointer, max_bytes=_MAX_POINTER_BYTES).strip()
+        text = (directory / pointer).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None
     return text if _STEP_NAME.fullmatch(text) else None
@@ -42,16 +38,9 @@ def read_pointer(directory: Path, pointer: str) -> str | None:
 
 def point_at(directory: Path, newest: Checkpoint) -> None:
     """Update the pointers after ``newest`` was saved as the last checkpoint of the run."""
-    best = last_best(directory, newest.step)
-    if best is not None and best != read_pointer(directory, BEST):
-        write_text_atomically(directory / BEST, f"{best}\n")
-    if newest.name != read_pointer(directory, LATEST):
-        write_text_atomically(directory / LATEST, f"{newest.name}\n")
-
-
-def has_no_best_yet(directory: Path) -> bool:
-    """Whether no validation has marked a checkpoint; a damaged or lost pointer does not prove that."""
-    return not os.path.lexists(directory / BEST) and last_best(directory) is None
+    for pointer, name in ((BEST, last_best(directory, newest.step)), (LATEST, newest.name)):
+        if name is not None and name != read_pointer(directory, pointer):
+            write_text_atomically(directory / pointer, f"{name}\n")
 
 
 def last_best(directory: Path, up_to_step: float = math.inf) -> str | None:
@@ -66,62 +55,37 @@ def last_best(directory: Path, up_to_step: float = math.inf) -> str | None:
 def prune(directory: Path, newest: Checkpoint, keep: int) -> None:
     """Remove all but the last ``keep`` up to ``newest``, the best, and those that the pointers name.
 
-    Later steps than ``newest`` are left alone: they were found damaged, and training has not reached them
-    again. If one cannot be removed, there is a warning: all that matters has been saved.
+    Later steps than ``newest`` are left alone: they are damaged, and training has not reached them again. If
+    one cannot be removed, there is a warning: all that matters has been saved.
     """
     done = [name for name in step_names(directory) if _step_of(name) <= newest.step]
     kept = {*done[-keep:], newest.name, read_pointer(directory, BEST), read_pointer(directory, LATEST)}
     for name in done:
-        folder = directory / name
-        # A link to a folder was not made by us.
-        if name not in kept and folder.is_dir() and not folder.is_symlink():
+        if name not in kept:
             try:
-                remove_folder_atomically(folder)
+                remove_folder_atomically(directory / name)
             except OSError as error:
-                LOG.warning("cannot remove %s, which is no longer kept: %s", folder, error.strerror or error)
+                folder, why = directory / name, error.strerror or error
+                LOG.warning("cannot remove %s, which is no longer kept: %s", folder, why)
 
 
 def remove_skipped(directory: Path, step: int) -> None:
     """Remove the checkpoints between the latest and one of this step, which is about to be saved.
 
-    They were found damaged, and training has continued from an earlier one. It may pass them without saving
-    the same steps again, and then they must neither count as the best nor as one of those that are kept.
+    They are damaged, and training has continued from an earlier one. It may pass them without saving the same
+    steps again, and then they must neither count as the best nor as one of those that are kept.
     """
     latest = read_pointer(directory, LATEST)
-    if latest is None:
-        return
-    for name in step_names(directory):
-        folder = directory / name
-        if _step_of(latest) < _step_of(name) < step and folder.is_dir() and not folder.is_symlink():
+    for name in step_names(directory) if latest else []:
+        if _step_of(latest or "") < _step_of(name) < step:
             if read_pointer(directory, BEST) == name:
                 (directory / BEST).unlink()
-            remove_folder_atomically(folder)
-
-
-def put_back_set_aside(directory: Path) -> None:
-    """Undo a replacement that was killed between its two renames, or finish one killed after them."""
-    for aside in list(directory.iterdir()):
-        match = _ASIDE_NAME.fullmatch(aside.name)
-        if match is None:
-            continue
-        folder = directory / match[1]
-        if folder.exists():
-            remove_folder_atomically(aside)
-        else:
-            aside.rename(folder)
-            sync_folder(directory)
+            remove_folder_atomically(directory / name)
 
 
 def _names_in(directory: Path, pattern: re.Pattern[str]) -> list[str]:
-    try:
-        paths = list(directory.iterdir())
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise CheckpointError(
-            f"Cannot read {directory}: {error.strerror}. Check its permissions and its disk."
-        ) from error
-    return sorted((path.name for path in paths if pattern.fullmatch(path.name)), key=_step_of)
+    names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
+    return sorted(filter(pattern.fullmatch, names), key=_step_of)
 
 
 def _step_of(name: str) -> int:

@@ -4,13 +4,12 @@ import contextlib
 import hashlib
 import logging
 import math
+import os
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
 
 from torch import Tensor
 
@@ -20,16 +19,16 @@ from mt.atomic_files import (
     put_in_place,
     remove_leftovers,
     sync_folder,
+    tidy_up_beside,
     write_synced,
 )
 from mt.checkpoint.directory import (
     BEST,
     LATEST,
     average_names,
-    has_no_best_yet,
+    last_best,
     point_at,
     prune,
-    put_back_set_aside,
     read_pointer,
     remove_skipped,
     step_names,
@@ -41,42 +40,28 @@ from mt.checkpoint.record import (
     VALUES,
     Checkpoint,
     DamagedError,
-    VanishedError,
     average_name,
     read_part,
     read_record,
-    read_record_of,
     record_text,
     step_name,
-    verify_part,
 )
 from mt.checkpoint.training_state import SavedTraining, read_training_state, tensors_bytes, values_bytes
-from mt.checkpoint.weights import (
-    HeldCheckpoint,
-    load_model,
-    mean_of,
-    model_bytes,
-    open_checkpoint,
-    parse_model,
-)
+from mt.checkpoint.weights import mean_of, model_bytes, parse_model
 from mt.config.located_yaml import Scalar
 from mt.display import track
 from mt.errors import CheckpointError
 
 LOG = logging.getLogger(__name__)
-T = TypeVar("T")
-
-# A run that keeps one checkpoint removes the previous one at each save, and no two saves are this close.
-_NUM_LOOKS, _SECONDS_BETWEEN_LOOKS = 20, 0.01
 
 
 @dataclass(frozen=True)
 class RecoveredCheckpoint:
-    """A sound checkpoint to continue from, whose parts were all read and verified once."""
+    """A sound checkpoint to continue from, loaded onto the CPU."""
 
     checkpoint: Checkpoint
-    contents: Mapping[str, bytes]
-    """The content of each part, by file name."""
+    weights: dict[str, Tensor]
+    training_state: SavedTraining
 
 
 class CheckpointStore:
@@ -105,33 +90,17 @@ class CheckpointStore:
         """Save one checkpoint, point ``latest`` (and ``best``) at it, then remove those that are not kept.
 
         Returns when it is on disk. A checkpoint of the same step is replaced. Needs additional memory for the
-        largest of its parts.
-
-        Args:
-            step: Optimizer steps taken.
-            model: The weights by name; the same tensor may have several names.
-            training_state: Everything else that resuming needs.
-            metrics: Validation scores of these weights. JSON has no NaN, so these are left out.
-            environment: How it was made, as JSON values: versions, device, threads.
-            tokenizers: Checksums of the tokenizers that the weights belong to.
-            best: Whether this is the best of the run so far.
-            keep: How many of the newest are kept; the best is kept as well.
-            computation: The options that determine what the weights compute, and their values.
+        largest of its parts. Metrics that are not finite are left out, because JSON has no NaN.
         """
         folder = self.directory / step_name(step)
-        with _explain_refusal(f"save checkpoint {folder}"):
+        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        checkpoint = Checkpoint(
+            folder, step, best, finite, dict(environment), {}, dict(tokenizers), computation=dict(computation)
+        )
+        with _explain_unwritable(f"save checkpoint {folder}"):
             remove_skipped(self.directory, step)
             checkpoint = self._write(
-                Checkpoint(
-                    folder,
-                    step,
-                    best,
-                    {name: value for name, value in metrics.items() if math.isfinite(value)},
-                    dict(environment),
-                    {},
-                    dict(tokenizers),
-                    computation=dict(computation),
-                ),
+                checkpoint,
                 {
                     MODEL: lambda: model_bytes(model),
                     TENSORS: lambda: tensors_bytes(training_state),
@@ -152,7 +121,7 @@ class CheckpointStore:
         names = [checkpoint.name for checkpoint in checkpoints]
         folder = self.directory / average_name(newest.step)
         average = replace(newest, folder=folder, best=False, metrics={}, average_of=names)
-        with _explain_refusal(f"save checkpoint {folder}"):
+        with _explain_unwritable(f"save checkpoint {folder}"):
             mean = mean_of(map(self.load_model, track(checkpoints, "averaging", unit="checkpoints")))
             return self._write(average, {MODEL: lambda: model_bytes(mean)})
 
@@ -160,35 +129,43 @@ class CheckpointStore:
         """Finish or undo what a killed process left behind."""
         if not self.directory.is_dir():
             return
-        with _explain_refusal(f"tidy up {self.directory}"):
+        with _explain_unwritable(f"tidy up {self.directory}"):
             remove_leftovers(self.directory)
-            put_back_set_aside(self.directory)
+            for aside in list(self.directory.glob(".*_*.aside")):
+                tidy_up_beside(self.directory / aside.name[1:].removesuffix(".aside"))
 
     def recover(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
-        """`tidy_up`, and find the checkpoint to continue from.
+        """`tidy_up`, and load the checkpoint to continue from.
 
         Returns:
-            The newest sound checkpoint, to which ``latest`` now points, with its verified parts for `load`;
-            and the damaged ones that are newer, each with the reason. ``(None, {})`` if nothing was ever
-            saved.
+            The newest sound checkpoint, to which ``latest`` now points; and the damaged ones that are newer,
+            each with the reason. ``(None, {})`` if nothing was ever saved.
         """
         self.tidy_up()
         newest, damaged = self.resumable()
         if newest is not None:
-            with _explain_refusal(f"tidy up {self.directory}"):
+            with _explain_unwritable(f"tidy up {self.directory}"):
                 point_at(self.directory, newest.checkpoint)
         return newest, damaged
 
     def resumable(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
-        """What `recover` will find; nothing is written."""
-        newest, damaged = self._newest_sound()
-        if newest is None and damaged:
+        """What `recover` will return; nothing is written."""
+        damaged: dict[str, str] = {}
+        for name in reversed(self.names()):
+            try:
+                checkpoint = read_record(self.directory / name)
+                weights = parse_model(read_part(checkpoint, MODEL))
+                state = read_training_state(read_part(checkpoint, TENSORS), read_part(checkpoint, VALUES))
+                return RecoveredCheckpoint(checkpoint, weights, state), damaged
+            except DamagedError as error:
+                damaged[name] = str(error)
+        if damaged:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in damaged.items())
             raise CheckpointError(
                 f"No checkpoint in {self.directory} is sound ({reasons}). "
                 "Restore a copy of one, or start over with --restart, which moves the old run aside."
             )
-        return newest, damaged
+        return None, {}
 
     def names(self) -> list[str]:
         """The checkpoints that training saved, sound or not, from the oldest step to the newest."""
@@ -208,64 +185,31 @@ class CheckpointStore:
 
         Until a validation has marked a ``best`` one, ``best`` means the latest, and the log says so.
         """
-        return self._look_up(name, read_record_of)
-
-    @contextlib.contextmanager
-    def hold(self, name: str) -> Iterator[HeldCheckpoint]:
-        """The checkpoint that `require` finds, open for the length of a ``with``, even if it is pruned."""
-        with contextlib.ExitStack() as stack:
-            held = self._look_up(name, lambda folder: stack.enter_context(open_checkpoint(folder)))
-            with self._explain_damage(held.checkpoint.folder):
-                yield held
-
-    def _look_up(self, name: str, take: Callable[[Path], T]) -> T:
-        """Call ``take`` with the checkpoint's folder; look again if training has just removed it."""
-        found: str | None = None
-        for look in range(_NUM_LOOKS):
-            if look:
-                time.sleep(_SECONDS_BETWEEN_LOOKS)
-            is_unmarked = name == BEST and has_no_best_yet(self.directory)
-            found = (
-                read_pointer(self.directory, LATEST if is_unmarked else name)
-                if name in (LATEST, BEST)
-                else name
-            )
-            if found not in (*self.names(), *self.averages()):
-                continue
-            folder = self.directory / found
-            with contextlib.suppress(VanishedError), self._explain_damage(folder):
-                taken = take(folder)
-                if is_unmarked:
-                    LOG.warning(
-                        "no validation has marked a best checkpoint yet: using the latest, %s", folder
-                    )
-                return taken
-        if not (self.names() or self.averages()):
+        known = [*self.names(), *self.averages()]
+        if not known:
             raise CheckpointError(
                 f"{self.directory} has no checkpoint: train this run until it has saved one."
             )
-        if found is None:
-            raise CheckpointError(
-                f"{self.directory} has no checkpoint marked {name}: the file is missing or does not name "
-                f"one. {self._sound_ones()}"
-            )
-        raise CheckpointError(f"{self.directory} has no checkpoint {found!r}. {self._sound_ones()}")
+        wanted = read_pointer(self.directory, name) if name in (LATEST, BEST) else name
+        # A damaged or lost pointer does not prove that no validation has marked one.
+        if name == BEST and not os.path.lexists(self.directory / BEST) and last_best(self.directory) is None:
+            wanted = read_pointer(self.directory, LATEST)
+            LOG.warning("no validation has marked a best checkpoint yet: using the latest, %s", wanted)
+        if wanted not in known:
+            what = repr(wanted) if wanted else f"marked {name}: the file is missing or does not name one"
+            raise CheckpointError(f"{self.directory} has no checkpoint {what}. {self._sound_ones()}")
+        with self._explain_damage(self.directory / wanted):
+            return read_record(self.directory / wanted)
 
     def load_model(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
         """Its weights by name, on the CPU, verified."""
         with self._explain_damage(checkpoint.folder):
-            return load_model(checkpoint)
+            return parse_model(read_part(checkpoint, MODEL))
 
     def load_training_state(self, checkpoint: Checkpoint) -> SavedTraining:
         """The saved state besides the weights, on the CPU; each file is read once and verified."""
         with self._explain_damage(checkpoint.folder):
             return read_training_state(read_part(checkpoint, TENSORS), read_part(checkpoint, VALUES))
-
-    def load(self, recovered: RecoveredCheckpoint) -> tuple[dict[str, Tensor], SavedTraining]:
-        """Its weights and its training state, from the parts that `recover` read; no file is read again."""
-        with self._explain_damage(recovered.checkpoint.folder):
-            contents = recovered.contents
-            return parse_model(contents[MODEL]), read_training_state(contents[TENSORS], contents[VALUES])
 
     def _write(
         self, checkpoint: Checkpoint, parts: Mapping[str, Callable[[], bytes | memoryview]]
@@ -276,7 +220,11 @@ class CheckpointStore:
         shutil.rmtree(partial, ignore_errors=True)
         try:
             partial.mkdir()
-            checksums = {name: _write_part(partial / name, make()) for name, make in parts.items()}
+            checksums = {}
+            for name, make in parts.items():
+                data = make()
+                write_synced(partial / name, data)
+                checksums[name] = hashlib.sha256(data).hexdigest()
             written = replace(checkpoint, checksums=checksums)
             write_synced(partial / RECORD, record_text(written).encode())
             sync_folder(partial)
@@ -286,27 +234,14 @@ class CheckpointStore:
             raise
         return written
 
-    def _newest_sound(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
-        damaged: dict[str, str] = {}
-        for name in reversed(self.names()):
-            try:
-                checkpoint = read_record(self.directory / name)
-                contents = {part: read_part(checkpoint, part) for part in checkpoint.parts}
-                return RecoveredCheckpoint(checkpoint, contents), damaged
-            except DamagedError as error:
-                damaged[name] = str(error)
-        return None, damaged
-
     def _sound_ones(self) -> str:
         sound = []
         for name in (*self.names(), *self.averages()):
             with contextlib.suppress(CheckpointError):
                 checkpoint = read_record(self.directory / name)
-                for part in checkpoint.training_parts:
-                    verify_part(checkpoint, part)
-                # Loaded, because a file may match its checksum and still not be a model.
-                load_model(checkpoint)
-                sound.append(checkpoint.name)
+                for part in checkpoint.parts:
+                    read_part(checkpoint, part)
+                sound.append(name)
         return f"Sound checkpoints: {', '.join(sound)}." if sound else "There is no sound one to use instead."
 
     @contextlib.contextmanager
@@ -314,17 +249,16 @@ class CheckpointStore:
         try:
             yield
         except DamagedError as error:
+            if not folder.exists():
+                raise CheckpointError(
+                    f"Checkpoint {folder} was removed while it was read, because training keeps only the "
+                    "newest and the best. Run the same command again."
+                ) from error
             raise CheckpointError(f"Checkpoint {folder} is damaged: {error}. {self._sound_ones()}") from error
 
 
-def _write_part(path: Path, data: bytes | memoryview) -> str:
-    """Write one part; return the checksum of what was meant to be written."""
-    write_synced(path, data)
-    return hashlib.sha256(data).hexdigest()
-
-
 @contextlib.contextmanager
-def _explain_refusal(doing: str) -> Iterator[None]:
+def _explain_unwritable(doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -53,21 +53,10 @@ def values_bytes(saved: SavedTraining) -> bytes:
 
 def read_training_state(tensors: bytes, values: bytes) -> SavedTraining:
     """The training state from the output of `tensors_bytes` and `values_bytes`."""
-    return SavedTraining(_parse_values(values), _parse_tensors(tensors))
-
-
-def _parse_values(content: bytes) -> dict[str, Any]:
     try:
-        values = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{VALUES} is not JSON") from error
-    if not isinstance(values, dict):
-        raise DamagedError(f"{VALUES} is not a training state written by mt")
-    return values
-
-
-def _parse_tensors(content: bytes) -> dict[str, Tensor]:
-    try:
-        return safetensors.torch.load(content)
+        saved = SavedTraining(json.loads(values), safetensors.torch.load(tensors))
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise DamagedError(f"{TENSORS} is not a training state written by mt") from error
+        raise DamagedError(f"{TENSORS} or {VALUES} is not a training state written by mt") from error
+    if not isinstance(saved.values, dict):
+        raise DamagedError(f"{VALUES} is not a training state written by mt")
+    return saved

@@ -60,12 +60,8 @@ class DataConfig(Section):
     """How long to wait for the Hub to answer before it is considered unreachable."""
 
     @model_validator(mode="after")
-    def _check_mix(self) -> Self:
+    def _check_mix_and_columns(self) -> Self:
         parse_mix(self.mix or "")
-        return self
-
-    @model_validator(mode="after")
-    def _check_columns(self) -> Self:
         if self.columns is not None:
             parse_columns(self.columns)
         return self

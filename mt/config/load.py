@@ -1,18 +1,16 @@
 """Reads a YAML file and overrides into a ``Config``, or explains what is wrong; finds the recipes."""
 
-import errno
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from mt.config.config import Config
 from mt.config.explain import SECTIONS, explain, takes_text, unknown_key
-from mt.config.located_yaml import KeyPath, Place, one_short_line, read_yaml
-from mt.config.removed import ignore_removed
-from mt.errors import ConfigError
+from mt.config.located_yaml import KeyPath, Location, one_short_line, read_yaml
+from mt.config.removed import without_removed
+from mt.errors import ConfigError, Remedy, closest
 from mt.regular_files import read_text
 
 MAX_CONFIG_BYTES = 1_000_000
@@ -37,7 +35,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, label: str =
             one error per line.
     """
     path = Path(path)
-    value, places = read_yaml(_read(path), lambda line: f"{path}, line {line}")
+    value, locations = read_yaml(_read(path), lambda line: f"{path}, line {line}")
     if value is None:
         raise ConfigError(
             f"{path}: this file is empty. A config needs data.path, data.src and data.tgt at least."
@@ -45,20 +43,22 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, label: str =
     if not isinstance(value, dict):
         raise ConfigError(
             f"{path}: a config is made of sections such as 'data:' with keys beneath them, "
-            f"but this file holds {places[()].written}."
+            f"but this file holds {locations[()].written}."
         )
     # A section that is missing, or has nothing beneath it, leaves every key at its default.
     sections = value | {name: {} for name in SECTIONS if value.get(name) is None}
     for override in overrides:
-        _apply(override, sections, places, f"{label} {one_short_line(override)}")
+        _apply(override, sections, locations, f"{label} {one_short_line(override)}")
     try:
-        return Config.model_validate(ignore_removed(sections))
+        return Config.model_validate({name: without_removed(name, keys) for name, keys in sections.items()})
     except ValidationError as error:
-        raise explain(error, places, str(path)) from error
+        raise ConfigError(explain(error, locations, str(path))) from error
 
 
-def _apply(override: str, sections: dict[str, object], places: dict[KeyPath, Place], where: str) -> None:
-    """Set one key to the value of an override, and its place to ``where``."""
+def _apply(
+    override: str, sections: dict[str, object], locations: dict[KeyPath, Location], where: str
+) -> None:
+    """Set one key to the value of an override, and its location to ``where``."""
     dotted, equals, text = override.partition("=")
     section, _, key = dotted.strip().partition(".")
     if not equals or not section or (section in SECTIONS and not key):
@@ -78,39 +78,27 @@ def _apply(override: str, sections: dict[str, object], places: dict[KeyPath, Pla
     keys = sections[section]
     if isinstance(keys, dict):  # If it is not, validation reports it.
         keys[key] = value
-        # Removed first, so that overrides come after the file in the order of places.
-        places.pop((section, key), None)
-        places[section, key] = Place(where, written[()].written if written else "")
+        # Removed first, so that overrides come after the file in the order of locations.
+        locations.pop((section, key), None)
+        locations[section, key] = Location(where, written[()].written if written else "")
 
 
 def _read(path: Path) -> str:
     try:
         return read_text(path, max_bytes=MAX_CONFIG_BYTES)
+    except IsADirectoryError as error:
+        raise ConfigError(f"{path}: this is a folder. Give a config file{_such_as(path)}.") from error
+    except FileNotFoundError as error:
+        problem = f"{path}: there is no such file"
+        if path.stem in recipe_files():
+            problem += f", but there is a recipe named {path.stem}."
+            raise ConfigError(problem, Remedy.WRITE_RECIPE) from error
+        neighbours = {file.name: file for file in _configs_in(path.parent)}
+        if name := closest(path.name, neighbours):
+            raise ConfigError(f"{problem}. Did you mean '{neighbours[name]}'?") from error
+        raise ConfigError(f"{problem}. Give a config file{_such_as(path.parent)}.") from error
     except OSError as error:
-        raise ConfigError(f"{path}: {_why_unreadable(path, error)}") from error
-
-
-def _names_a_recipe(path: Path, error: OSError) -> bool:
-    return error.errno == errno.ENOENT and path.stem in recipe_files()
-
-
-def _why_unreadable(path: Path, error: OSError) -> str:
-    if error.errno == errno.EISDIR:
-        return f"this is a folder. Give a config file{_such_as(path)}."
-    if error.errno != errno.ENOENT:
-        return f"this file cannot be read: {error.strerror}."
-    if _names_a_recipe(path, error):
-        return (
-            f"there is no such file, but there is a recipe named {path.stem}. Write it to a file with "
-            f"mt init --recipe {path.stem} > {path.name}."
-        )
-    if not path.parent.is_dir():
-        return f"there is no such file, nor is there a folder '{path.parent}'."
-    neighbours = {file.name: str(file) for file in _configs_in(path.parent)}
-    close = get_close_matches(path.name, neighbours, n=1)
-    if close:
-        return f"there is no such file. Did you mean '{neighbours[close[0]]}'?"
-    return f"there is no such file. Give a config file{_such_as(path.parent)}."
+        raise ConfigError(f"{path}: this file cannot be read: {error.strerror}.") from error
 
 
 def _such_as(folder: Path) -> str:
@@ -118,10 +106,7 @@ def _such_as(folder: Path) -> str:
 
 
 def _configs_in(folder: Path) -> list[Path]:
-    try:
-        return sorted(file for file in folder.iterdir() if file.suffix in {".yaml", ".yml"})
-    except OSError:  # Without permission to list the folder there is no suggestion.
-        return []
+    return sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
 
 
 def recipe_files() -> dict[str, Path]:

@@ -13,23 +13,20 @@ REMOVED: dict[KeyPath, tuple[object, str]] = {
 """The value at which each is ignored, which was its default, and why it has gone."""
 
 
-def ignore_removed(sections: dict[str, object]) -> dict[str, object]:
-    """The sections without removed options at their old defaults."""
-    return {
-        section: {key: value for key, value in keys.items() if not _is_ignored((section, key), value)}
-        if isinstance(keys, dict)
-        else keys
-        for section, keys in sections.items()
-    }
+def without_removed(section: str, keys: object) -> object:
+    """The keys of a section without removed options at their old defaults."""
+    if not isinstance(keys, dict):
+        return keys
+    return {key: value for key, value in keys.items() if not _is_ignored((section, key), value)}
 
 
 def why_removed(path: KeyPath) -> str | None:
     """The sentence about a removed option; None for any other key."""
     if path not in REMOVED:
         return None
+    why = REMOVED[path][1]
     return (
-        f"{'.'.join(path)} was removed, because {REMOVED[path][1]}. Leave it out; a run that used it cannot "
-        "be continued."
+        f"{'.'.join(path)} was removed, because {why}. Leave it out; a run that used it cannot be continued."
     )
 
 

@@ -1,16 +1,55 @@
-"""The base of all sections of the config: frozen, unknown keys refused, docstrings as descriptions."""
+"""The base of all sections of the config, and what a field accepts in words."""
 
-from typing import Any
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
 
 # Marks a field that does not change the mathematics of a run, and so may differ when the run is resumed.
 MAY_CHANGE: dict[str, Any] = {"may_change": True}
 
 
 class Section(BaseModel):
-    """One section of the config. The string below each field is its documentation everywhere."""
+    """One section, frozen; the string below each field is its documentation everywhere."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+
+_KINDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+_BOUNDS = {
+    "gt": "above {}",
+    "ge": "of at least {}",
+    "lt": "below {}",
+    "le": "at most {}",
+    "min_length": "that is not empty",
+}
+
+
+def accepted(field: FieldInfo) -> str:
+    """The values that a field accepts, such as 'a whole number of at least 1 or null'."""
+    kinds = kinds_of(field)
+    if words := choices(field):
+        what = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
+    else:
+        what = next(_KINDS[kind] for kind in kinds if kind is not NoneType)
+    bounds = [
+        words.format(getattr(mark, name))
+        for mark in field.metadata
+        for name, words in _BOUNDS.items()
+        if hasattr(mark, name)
+    ]
+    what += f" {' and '.join(bounds)}" if bounds else ""
+    return f"{what} or null" if NoneType in kinds else what
+
+
+def choices(field: FieldInfo) -> tuple[str, ...]:
+    """The words that a field accepts; empty if it accepts other values."""
+    return get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+
+
+def kinds_of(field: FieldInfo) -> tuple[Any, ...]:
+    """The types that a field accepts: one, or one and None."""
+    return (field.annotation,) if choices(field) else get_args(field.annotation) or (field.annotation,)

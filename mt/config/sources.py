@@ -1,16 +1,18 @@
 """The values of ``data.columns``, ``data.delimiter`` and ``data.mix``, parsed."""
 
-import math
 import re
-from difflib import get_close_matches
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
+
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
+
+from mt.config.section import accepted
+from mt.errors import closest
 
 Delimiter = Literal["auto", "tab", "comma", "semicolon", "pipe"]
 DELIMITERS: tuple[Delimiter, ...] = get_args(Delimiter)
 
-_LARGEST_WEIGHT = 1000
-_WORD = re.compile(r"(?P<before>.*\S)\s+(?P<key>\w+)=(?P<value>\S*)")
-_KEYS = ("weight", "name", "revision", "src", "tgt", "columns", "delimiter", "num_train_pairs")
+_Text = Annotated[str, Field(min_length=1)]
+_LAST_WORD = re.compile(r"(?P<before>.*\S)\s+(?P<key>\w+)=(?P<value>\S*)")
 
 
 def parse_columns(columns: str) -> tuple[str, str]:
@@ -29,6 +31,24 @@ def parse_columns(columns: str) -> tuple[str, str]:
 def are_positions(*columns: str) -> bool:
     """Whether columns are given by their numbers, as those of a file without a header are."""
     return all(re.fullmatch("[0-9]{1,6}", column) for column in columns)
+
+
+def _valid_columns(columns: str) -> str:
+    parse_columns(columns)
+    return columns
+
+
+class _Options(BaseModel, extra="forbid"):
+    """What may follow the path in a line of ``data.mix``."""
+
+    weight: float = Field(default=1.0, gt=0, le=1000)
+    name: _Text = ""
+    revision: _Text = ""
+    src: _Text = ""
+    tgt: _Text = ""
+    columns: Annotated[_Text, AfterValidator(_valid_columns)] = ""
+    delimiter: Delimiter = "auto"
+    num_train_pairs: int = Field(default=1, ge=1, lt=10**18)
 
 
 class MixedSource(NamedTuple):
@@ -50,44 +70,29 @@ def parse_mix(mix: str) -> list[MixedSource]:
 
 def _parse_line(line: str) -> MixedSource:
     """``path key=value key=value``, where the path may contain spaces."""
-    weight, path = 1.0, line
-    fields: dict[str, str | int] = {}
-    while word := _WORD.fullmatch(path):
+    path = line
+    given: dict[str, str] = {}
+    while word := _LAST_WORD.fullmatch(path):
         path, key, value = word.groups()
-        problem = f"data.mix: in {line!r}, {key}={value}"
-        if key not in _KEYS:
-            close = get_close_matches(key, _KEYS, n=1)
-            hint = f" Did you mean {close[0]}=?" if close else ""
-            raise ValueError(f"{problem} is unknown; the path can be followed by {'=, '.join(_KEYS)}=.{hint}")
-        if not value or key in fields:
-            what = "is given twice" if key in fields else "needs a value right after the equals sign"
-            raise ValueError(f"{problem} {what}.")
-        fields[key] = value
-    if "weight" in fields:
-        weight = _number(str(fields.pop("weight")))
-        if not 0 < weight <= _LARGEST_WEIGHT:
-            raise ValueError(
-                f"data.mix: in {line!r}, the weight must be a number above 0, such as 0.5, and at most "
-                f"{_LARGEST_WEIGHT:,}."
-            )
-    if "columns" in fields:
-        try:
-            parse_columns(str(fields["columns"]))
-        except ValueError as error:
-            # Without the name of an option that is not at fault: it would be blamed.
-            raise ValueError(f"data.mix: in {line!r}, {str(error).removeprefix('data.')}") from None
-    if fields.get("delimiter", "auto") not in DELIMITERS:
-        raise ValueError(f"data.mix: in {line!r}, the delimiter must be one of {', '.join(DELIMITERS)}.")
-    if "num_train_pairs" in fields:
-        count = str(fields["num_train_pairs"])
-        if not re.fullmatch(r"[1-9][0-9]{0,17}", count, re.ASCII):
-            raise ValueError(f"data.mix: in {line!r}, num_train_pairs must be a whole number of at least 1.")
-        fields["num_train_pairs"] = int(count)
-    return MixedSource(weight, {"path": path, **fields})
-
-
-def _number(text: str) -> float:
+        if key in given:
+            raise ValueError(f"data.mix: in {line!r}, {key}={value} is given twice.")
+        given[key] = value
     try:
-        return float(text)
-    except ValueError:
-        return math.nan
+        options = _Options.model_validate(given)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = str(problem["loc"][0])
+        if problem["type"] == "extra_forbidden":
+            near = closest(key, _Options.model_fields)
+            known = "=, ".join(_Options.model_fields)
+            what = f"{key}={given[key]} is unknown; the path can be followed by {known}=."
+            what += f" Did you mean {near}=?" if near else ""
+        elif problem["type"] == "value_error":
+            # Without the full name of an option that is not at fault: it would be blamed.
+            what = problem["msg"].removeprefix("Value error, data.")
+        else:
+            what = f"{key} must be {accepted(_Options.model_fields[key])}, not {given[key]!r}."
+        raise ValueError(f"data.mix: in {line!r}, {what}") from None
+    return MixedSource(
+        options.weight, {"path": path, **options.model_dump(exclude={"weight"}, exclude_unset=True)}
+    )

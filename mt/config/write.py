@@ -2,14 +2,15 @@
 
 import re
 import textwrap
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 
 import yaml
 from pydantic.fields import FieldInfo
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS, accepted, choices, unknown_key
+from mt.config.explain import SECTIONS, unknown_key
 from mt.config.located_yaml import Scalar
+from mt.config.section import accepted, choices
 from mt.config.sources import MixedSource, parse_mix
 from mt.errors import ConfigError
 
@@ -29,17 +30,14 @@ def config_to_yaml(config: Config, *, comments: bool = True, keys: Collection[st
         comments: Put the documentation of each section and field above it.
         keys: Write only these, such as ``data.path``; None writes all.
     """
-    sections: list[str] = []
-    for section, fields in SECTIONS.items():
-        lines: list[str] = []
-        for key, field in fields.items():
-            if keys is None or f"{section}.{key}" in keys:
-                lines += _comment(_documentation(field), indent="  ") if comments else []
-                lines.append(f"  {key}: {_scalar(_value(config, section, key))}")
-        if lines:
-            about = _comment(str(Config.model_fields[section].description), indent="") if comments else []
-            sections.append("\n".join([*about, f"{section}:", *lines]))
-    return "\n\n".join(sections) + "\n"
+
+    def lines_of(section: str, key: str, field: FieldInfo) -> list[str]:
+        if keys is not None and f"{section}.{key}" not in keys:
+            return []
+        comment = _comment(_documentation(field), indent="  ") if comments else []
+        return [*comment, f"  {key}: {_scalar(_value(config, section, key))}"]
+
+    return _document(lines_of, comments=comments)
 
 
 def options_to_yaml(name: str | None) -> str:
@@ -48,45 +46,31 @@ def options_to_yaml(name: str | None) -> str:
     Args:
         name: A section, an option such as ``schedule.kind`` or ``kind``, or None for all.
     """
-    found = {
-        section: {
-            key: field for key, field in fields.items() if name in {None, section, key, f"{section}.{key}"}
-        }
-        for section, fields in SECTIONS.items()
-    }
-    if not any(found.values()):
-        path = tuple(str(name).split(".", 1))
-        path = path if path[0] in SECTIONS else (str(name),)
-        raise ConfigError(unknown_key(path))
-    sections: list[str] = []
-    for section, fields in found.items():
-        lines = [f"{section}:"]
-        for key, field in fields.items():
-            takes = "" if choices(field) else f" {accepted(field).capitalize()}."
-            lines += _comment(_documentation(field) + takes, indent="  ")
-            default = "  # has no default" if field.is_required() else f" {_scalar(field.default)}"
-            lines.append(f"  {key}:{default}")
-        if fields:
-            about = _comment(str(Config.model_fields[section].description), indent="")
-            sections.append("\n".join([*about, *lines]))
-    return "\n\n".join(sections) + "\n"
+
+    def lines_of(section: str, key: str, field: FieldInfo) -> list[str]:
+        if name not in {None, section, key, f"{section}.{key}"}:
+            return []
+        takes = "" if choices(field) else f" {accepted(field).capitalize()}."
+        default = " # has no default" if field.is_required() else _scalar(field.default)
+        return [*_comment(_documentation(field) + takes, indent="  "), f"  {key}: {default}"]
+
+    text = _document(lines_of, comments=True)
+    if not text.strip():
+        section, _, key = str(name).partition(".")
+        raise ConfigError(unknown_key((section, key) if section in SECTIONS else (str(name),)))
+    return text
 
 
 def all_options(config: Config) -> dict[str, str]:
     """The value of every option, as YAML, by its full name, such as ``model.d_model``."""
-    return {
-        f"{section}.{key}": _scalar(_value(config, section, key))
-        for section, fields in SECTIONS.items()
-        for key in fields
-    }
+    return {f"{section}.{key}": _scalar(_value(config, section, key)) for section, key, _ in _options()}
 
 
 def changed_options(config: Config) -> set[str]:
     """The full names of the options that have no default, or another value."""
     return {
         f"{section}.{key}"
-        for section, fields in SECTIONS.items()
-        for key, field in fields.items()
+        for section, key, field in _options()
         if field.is_required() or _value(config, section, key) != field.default
     }
 
@@ -97,29 +81,43 @@ def differences(old: Config, new: Config) -> list[str]:
     Fields that do not change the mathematics of a run (limits, intervals, the device) are not listed.
     """
     lines: list[str] = []
-    for section, fields in SECTIONS.items():
-        for key, field in fields.items():
-            before, after = _value(old, section, key), _value(new, section, key)
-            # The text of the corpus is compared when it is loaded, wherever it is now.
-            is_moved = (section, key) == ("data", "mix") and _without_places(before) == _without_places(after)
-            if before != after and not is_moved and not _may_change(field):
-                lines.append(f"{section}.{key}: {_scalar(before)} -> {_scalar(after)}")
+    for section, key, field in _options():
+        before, after = _value(old, section, key), _value(new, section, key)
+        # The text of the corpus is compared when it is loaded, wherever it is now.
+        is_moved = (section, key) == ("data", "mix") and _without_paths(before) == _without_paths(after)
+        if before != after and not is_moved and not _may_change(field):
+            lines.append(f"{section}.{key}: {_scalar(before)} -> {_scalar(after)}")
     return lines
-
-
-def _without_places(mix: Scalar) -> list[MixedSource]:
-    nowhere: dict[str, str | int] = {"path": "", "revision": ""}
-    return [source._replace(fields=source.fields | nowhere) for source in parse_mix(str(mix or ""))]
 
 
 def fixed_options(config: Config) -> dict[str, Scalar]:
     """The options of tokenizer, model, schedule and training that cannot change while a run is trained."""
     return {
         f"{section}.{key}": _value(config, section, key)
-        for section in ("tokenizer", "model", "schedule", "training")
-        for key, field in SECTIONS[section].items()
-        if not _may_change(field)
+        for section, key, field in _options()
+        if section in ("tokenizer", "model", "schedule", "training") and not _may_change(field)
     }
+
+
+def _options() -> Iterator[tuple[str, str, FieldInfo]]:
+    for section, fields in SECTIONS.items():
+        for key, field in fields.items():
+            yield section, key, field
+
+
+def _document(lines_of: Callable[[str, str, FieldInfo], list[str]], *, comments: bool) -> str:
+    """A YAML document with the lines of each option, without the sections that have none."""
+    sections = []
+    for section, fields in SECTIONS.items():
+        if lines := [line for key, field in fields.items() for line in lines_of(section, key, field)]:
+            about = _comment(str(Config.model_fields[section].description), indent="") if comments else []
+            sections.append("\n".join([*about, f"{section}:", *lines]))
+    return "\n\n".join(sections) + "\n"
+
+
+def _without_paths(mix: Scalar) -> list[MixedSource]:
+    nowhere: dict[str, str | int] = {"path": "", "revision": ""}
+    return [source._replace(fields=source.fields | nowhere) for source in parse_mix(str(mix or ""))]
 
 
 def _value(config: Config, section: str, key: str) -> Scalar:

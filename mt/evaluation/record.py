@@ -17,7 +17,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mt.atomic_files import append_line
-from mt.checkpoint.record import Checkpoint, VanishedError, read_record_of
+from mt.checkpoint.record import Checkpoint, read_record
 from mt.display import in_precision
 from mt.errors import CheckpointError, DataError, RunError
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Difference, Score, differences_in_bleu
@@ -120,8 +120,8 @@ def read_evaluations(run: RunDirectory) -> list[RecordedEvaluation]:
 def _present_average(run: RunDirectory, name: str) -> str | None:
     """The average that now has this name, as in a setting; None if there is none that can be read."""
     try:
-        return name_in_setting(read_record_of(run.checkpoints_dir / name))
-    except (CheckpointError, VanishedError):
+        return name_in_setting(read_record(run.checkpoints_dir / name))
+    except CheckpointError:
         return None
 
 

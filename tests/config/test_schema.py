@@ -1,6 +1,7 @@
 """The JSON Schema of a config, against a validator that is not ours and against what loading accepts."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,12 @@ import yaml
 from pydantic import ValidationError
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS, choices
+from mt.config.explain import SECTIONS
 from mt.config.located_yaml import read_yaml
 from mt.config.schema import config_schema
+from mt.config.section import choices
 
 ROOT = Path(__file__).parents[2]
-RECIPES = sorted((ROOT / "configs").glob("*.yaml"))
 SMALLEST: dict[str, Any] = {
     "data": {"path": "corpus", "src": "en", "tgt": "de"},
     "training": {"max_steps": 1},
@@ -34,11 +35,9 @@ def is_valid(config: object) -> bool:
     return True
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda file: file.stem)
-def test_every_recipe_is_valid(recipe: Path) -> None:
-    value, _ = read_yaml(recipe.read_text(encoding="utf-8"), str)
-    assert is_valid(value)
-    assert is_valid(yaml.safe_load(recipe.read_text(encoding="utf-8")))
+def test_every_recipe_is_valid() -> None:
+    for recipe in (ROOT / "configs").glob("*.yaml"):
+        assert is_valid(read_yaml(recipe.read_text(encoding="utf-8"), str)[0]), recipe
 
 
 def test_sections_may_be_left_out_or_empty_except_that_of_the_data() -> None:
@@ -49,49 +48,12 @@ def test_sections_may_be_left_out_or_empty_except_that_of_the_data() -> None:
     assert not is_valid({"data": {"path": "corpus", "src": "en"}})
 
 
-@pytest.mark.parametrize(
-    "mistake",
-    [
-        "optimizer: {}",
-        "model: {num_head: 4}",
-        "model: {d_model: wide}",
-        "model: {d_model: 1}",
-        "model: {dropout: 1}",
-        "model: {bias: 1}",
-        "model: [256]",
-        "training: {max_steps: 0}",
-        "training: {device: gpu}",
-        "training: {seed: null}",
-        "training: {max_steps: 2.5}",
-        "cleaning: {src_script: latin}",
-        "checkpoint: {keep: '3'}",
-    ],
-)
+@pytest.mark.parametrize("mistake", ["optimizer: {}", "model: {num_head: 4}", "model: [256]"])
 def test_mistakes_are_not_valid(mistake: str) -> None:
     assert not is_valid({**SMALLEST, **yaml.safe_load(mistake)})
 
 
-VALUES: list[Any] = [
-    None,
-    True,
-    False,
-    -1,
-    0,
-    1,
-    2,
-    5,
-    0.25,
-    0.5,
-    1.5,
-    10**18 - 1,
-    10**18,
-    "",
-    "auto",
-    "1,2",
-    "x",
-    [],
-    {},
-]
+VALUES: list[Any] = [None, True, False, -1, 0, 1, 5, 0.25, 1.5, 10**18 - 1, 10**18, "", "auto", "x", [], {}]
 
 
 def test_it_accepts_the_values_of_an_option_that_loading_accepts() -> None:
@@ -126,33 +88,9 @@ def test_editors_can_show_the_documentation_and_the_default_of_every_option() ->
     assert "resumed" not in sections["training"]["properties"]["seed"]["description"]
 
 
-def test_it_is_in_the_part_of_the_language_that_all_editors_know() -> None:
-    known = {
-        "type",
-        "enum",
-        "anyOf",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "minLength",
-    }
-    about = {"description", "default"}
-    for section in config_schema()["properties"].values():
-        assert set(section) <= {"type", "properties", "required", "additionalProperties", "description"}
-        assert section["additionalProperties"] is False
-        for option in section["properties"].values():
-            for each in [option, *option.get("anyOf", ())]:
-                assert set(each) <= known | about
-
-
 def test_the_command_prints_it() -> None:
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "mt", "schema"], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-X", "importtime", "-m", "mt", "schema"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == json.loads(json.dumps(config_schema()))
-    packages = {
-        line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line
-    }
-    assert "pydantic" in packages
-    assert not {"torch", "datasets", "tokenizers", "numpy"} & packages
+    assert "pydantic" in done.stderr
+    assert not re.search(r"\| +(torch|datasets|tokenizers|numpy)$", done.stderr, re.MULTILINE)

@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS, choices
+from mt.config.explain import SECTIONS
 from mt.config.load import load_config
+from mt.config.section import choices
 from mt.config.write import changed_options, config_to_yaml, differences
 
 BASE: dict[str, dict[str, Any]] = {
@@ -72,22 +73,16 @@ def random_config(chance: random.Random) -> Config:
 
 def test_a_written_config_loads_back_equal(write_config: Callable[[str], Path]) -> None:
     chance = random.Random(1)
-    for _ in range(25):
-        config = random_config(chance)
+    texts = [with_changes(data__path=text) for text in NASTY_TEXTS]
+    for config in [*texts, *(random_config(chance) for _ in range(10))]:
         for comments in (True, False):
             assert load_config(write_config(config_to_yaml(config, comments=comments))) == config
-
-
-def test_any_text_survives_being_written(write_config: Callable[[str], Path]) -> None:
-    for text in NASTY_TEXTS:
-        config = with_changes(data__path=text)
-        assert load_config(write_config(config_to_yaml(config))).data.path == text
 
 
 def test_other_readers_of_yaml_see_the_same_values() -> None:
     """PyYAML's own loader follows YAML 1.1, where 1e-9 is text and no is false."""
     chance = random.Random(2)
-    for config in [with_changes(), *(random_config(chance) for _ in range(25))]:
+    for config in [with_changes(), *(random_config(chance) for _ in range(10))]:
         assert yaml.safe_load(config_to_yaml(config)) == config.model_dump()
 
 
@@ -106,29 +101,14 @@ def test_every_value_is_written_out_below_its_documentation() -> None:
     assert "#" not in config_to_yaml(config, comments=False)
 
 
-def test_a_choice_is_documented_with_its_words() -> None:
-    assert "One of noam, inverse_sqrt, cosine, constant." in config_to_yaml(with_changes()).replace(
-        "\n  # ", " "
-    )
-
-
-def test_a_few_keys_make_a_short_recipe(write_config: Callable[[str], Path]) -> None:
-    config = with_changes()
-    recipe = config_to_yaml(
-        config, comments=False, keys=["training.max_steps", "data.tgt", "data.src", "data.path"]
-    )
+def test_changed_options_alone_load_back_to_the_config(write_config: Callable[[str], Path]) -> None:
+    config = with_changes(training__label_smoothing=0.1, model__dropout=0.3)
+    recipe = config_to_yaml(config, comments=False, keys=changed_options(config))
     assert recipe == (
-        'data:\n  path: builtin:primer\n  src: en\n  tgt: "no"\n\ntraining:\n  max_steps: 1000\n'
+        'data:\n  path: builtin:primer\n  src: en\n  tgt: "no"\n\nmodel:\n  dropout: 0.3\n\n'
+        "training:\n  max_steps: 1000\n"
     )
     assert load_config(write_config(recipe)) == config
-
-
-def test_changed_options_alone_load_back_to_the_config(write_config: Callable[[str], Path]) -> None:
-    config = with_changes(training__seed=2, training__label_smoothing=0.1, model__dropout=0.3)
-    changed = changed_options(config)
-    given = {"data.path", "data.src", "data.tgt", "training.max_steps"}
-    assert changed == given | {"training.seed", "model.dropout"}
-    assert load_config(write_config(config_to_yaml(config, keys=changed))) == config
 
 
 def test_differences_name_field_and_both_values() -> None:
@@ -139,19 +119,14 @@ def test_differences_name_field_and_both_values() -> None:
     ]
 
 
-def test_limits_intervals_and_the_device_may_change_when_a_run_continues() -> None:
+def test_limits_intervals_the_device_and_paths_may_change_on_resuming() -> None:
     later = with_changes(
         training__max_steps=2000,
-        training__max_minutes=3.0,
         training__device="cpu",
-        # The text is compared by its fingerprint; where it lies may be another place on another machine.
         data__path="elsewhere",
         data__revision="v2",
-        training__log_every_steps=7,
-        validation__patience=9,
         validation__every_steps=7,
         checkpoint__keep=9,
-        checkpoint__every_steps=7,
     )
     assert differences(with_changes(), later) == []
 
@@ -164,22 +139,17 @@ def test_the_path_of_a_mixed_source_may_change_but_not_its_weight() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("option", "value"),
     [
-        {"model__d_ff": 2},
-        {"model__dropout": 0.2},
-        {"schedule__learning_rate": 0.5},
-        {"schedule__total_steps": 5},
-        {"training__batch_tokens": 5},
-        {"training__num_micro_batches": 2},
-        {"training__precision": "bf16"},
-        {"tokenizer__min_frequency": 1},
-        {"data__max_length": 9},
-        {"data__num_train_pairs": 9},
-        {"validation__metric": "loss"},
+        ("model.d_ff", 2),
+        ("schedule.learning_rate", 0.5),
+        ("training.batch_tokens", 5),
+        ("training.precision", "bf16"),
+        ("tokenizer.min_frequency", 1),
+        ("data.max_length", 9),
+        ("validation.metric", "loss"),
     ],
 )
-def test_what_changes_the_mathematics_may_not_change(change: dict[str, object]) -> None:
-    section, key = next(iter(change)).split("__")
-    (line,) = differences(with_changes(), with_changes(**change))
-    assert line.startswith(f"{section}.{key}: ")
+def test_options_that_change_the_mathematics_may_not_change(option: str, value: object) -> None:
+    (line,) = differences(with_changes(), with_changes(**{option.replace(".", "__"): value}))
+    assert line.startswith(f"{option}: ")

@@ -1,7 +1,6 @@
 """A run directory made by a stranger: read as data, never executed, never a way out of the folder."""
 
 import json
-import re
 import resource
 import shutil
 from collections.abc import Iterator
@@ -23,17 +22,15 @@ from mt.run_directory import RunDirectory
 from mt.special_tokens import SPECIAL_TOKENS
 from mt.training.run import run_training
 
-from .torture.trial import Arena
-
 CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def run(arena: Arena, tmp_path: Path) -> RunDirectory:
-    """A copy of a trained run, with a folder beside it that nobody may touch."""
-    (tmp_path / "precious").mkdir()
-    (tmp_path / "precious" / "letter.txt").write_text("keep")
-    return RunDirectory(Path(shutil.copytree(arena.unbroken, tmp_path / "run")))
+def run(trained: RunDirectory) -> RunDirectory:
+    """A trained run, with a folder beside it that nobody may touch."""
+    (trained.path.parent / "precious").mkdir()
+    (trained.path.parent / "precious" / "letter.txt").write_text("keep")
+    return trained
 
 
 def outside(run: RunDirectory) -> dict[str, bytes | None]:
@@ -43,12 +40,8 @@ def outside(run: RunDirectory) -> dict[str, bytes | None]:
     return {str(path): path.read_bytes() if path.is_file() else None for path in paths}
 
 
-def test_it_translates_as_it_is(run: RunDirectory) -> None:
-    assert len(ModelTranslator.from_run(run, device=CPU).translate(["the dog sees milk."])) == 1
-
-
 @pytest.mark.parametrize(
-    "target", ["../../other/checkpoints/step_0000012", "/etc", "..", ".", "step_0000012/../../..", "\0", "~"]
+    "target", ["../../other/checkpoints/step_0000200", "/etc", "..", "step_0000200/../../..", "\0"]
 )
 def test_a_pointer_leads_nowhere_else(run: RunDirectory, target: str) -> None:
     shutil.copytree(run.path, run.path.parent / "other")
@@ -138,13 +131,6 @@ def test_a_tokenizer_in_which_one_word_is_another_is_refused(run: RunDirectory, 
         run_training(config, run)
 
 
-def test_a_checkpoint_that_says_nothing_of_tokenizers_still_translates(run: RunDirectory) -> None:
-    checkpoint = CheckpointStore(run.checkpoints_dir).require("best")
-    assert checkpoint.tokenizers.keys() == {"src", "tgt"}
-    (checkpoint.folder / RECORD).write_text(record_text(replace(checkpoint, tokenizers={})))
-    ModelTranslator.from_run(run, device=CPU)
-
-
 def set_option(run: RunDirectory, key: str, value: object) -> None:
     """Change one line of the run's config."""
     text = run.config_file.read_text()
@@ -178,18 +164,11 @@ def test_options_of_training_alone_may_be_others(run: RunDirectory) -> None:
     ModelTranslator.from_run(run, device=CPU)
 
 
-def test_a_checkpoint_that_says_nothing_of_its_options_still_translates(run: RunDirectory) -> None:
-    forget_computation(run)
-    ModelTranslator.from_run(run, device=CPU)
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         ("d_model", 65_536),
-        ("d_model", 10**17),
         ("d_ff", 10**12),
-        ("num_encoder_layers", 1000),
         ("num_decoder_layers", 1000),
     ],
 )
@@ -202,13 +181,6 @@ def test_sizes_that_the_weights_do_not_have_are_refused_before_memory_is_taken(
         ModelTranslator.from_run(run, device=CPU)
 
 
-def test_an_allowed_length_costs_no_memory(run: RunDirectory) -> None:
-    forget_computation(run)
-    set_option(run, "max_length", 100_000_000)
-    with few_bytes():
-        assert len(ModelTranslator.from_run(run, device=CPU).translate(["the dog sees milk."])) == 1
-
-
 @contextmanager
 def few_bytes() -> Iterator[None]:
     """Let this process have no more than half a gigabyte of addresses besides those that it has."""
@@ -219,20 +191,6 @@ def few_bytes() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-@pytest.mark.parametrize("loss", ['"low"', "[1]", "{}", "true", "1" + "0" * 400, "NaN", "1e999"])
-def test_a_figure_that_is_not_a_number_is_left_out(run: RunDirectory, loss: str) -> None:
-    lines = run.metrics_file.read_text().splitlines(keepends=True)
-    place = next(place for place, line in enumerate(lines) if '"step": 12' in line)
-    spoilt = re.sub(r'"loss": [\d.e-]+', f'"loss": {loss}', lines[place])
-    assert spoilt != lines[place]
-    run.metrics_file.write_text("".join([*lines[:place], spoilt, *lines[place + 1 :]]))
-    config = load_config(run.config_file, ["training.max_steps=13"])
-    assert run_training(config, run).finished is not None
-    kept = run.metrics_file.read_text().splitlines(keepends=True)
-    without = re.sub(r'"loss": [\d.e-]+, ', "", lines[place])
-    assert kept[: len(lines)] == [*lines[:place], without, *lines[place + 1 :]]
 
 
 def test_weights_that_overflow_are_refused(run: RunDirectory) -> None:

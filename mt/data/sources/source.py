@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, get_args
+
+from mt.errors import closest
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -59,12 +60,8 @@ class Source:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`` Did you mean 'x'?`` with the most similar of ``known``, or nothing if none is similar."""
-    spellings = {name.lower(): name for name in known if name}
-    longer = [
-        lower for lower in spellings if lower.startswith(word.lower()) or word.lower().startswith(lower)
-    ]
-    nearest = get_close_matches(word.lower(), spellings, n=1) or longer[:1]
-    return f" Did you mean {spellings[nearest[0]]!r}?" if nearest else ""
+    nearest = closest(word, known)
+    return f" Did you mean {nearest!r}?" if nearest else ""
 
 
 def listed(names: Iterable[str], most: int = 20) -> str:
