@@ -6,6 +6,7 @@ from pathlib import Path
 
 import datasets
 import huggingface_hub.constants
+from datasets.exceptions import DatasetGenerationError
 from huggingface_hub import snapshot_download
 from huggingface_hub.utils import get_session
 
@@ -107,5 +108,7 @@ def remedy(is_online: bool) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """The text of a library's error, or of what caused it, as part of a sentence."""
-    return " ".join(str(error.__cause__ or error).split()).rstrip(".") or type(error).__name__
+    """The text of a library's error, as part of a sentence."""
+    if isinstance(error, DatasetGenerationError):
+        error = error.__cause__ or error
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
