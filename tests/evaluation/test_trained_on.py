@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,8 +13,6 @@ from mt.config.load import load_config
 from mt.config.training import TrainingConfig
 from mt.data.corpus import load_corpus
 from mt.data.corpus_report import to_json
-from mt.data.sources import find
-from mt.data.sources.source import Part, Source
 from mt.errors import ConfigError
 from mt.evaluation.analysis import analyse_translations
 from mt.evaluation.compare import run_comparison
@@ -55,22 +52,6 @@ def test_training_pairs_are_not_scored_as_a_split_that_their_corpus_lacks(tmp_pa
         assert load_evaluation_set(a_config(data), "train", path=str(part)).sources
     other = a_config(DataConfig(path=str(whole), src="en", tgt="de"))
     assert load_evaluation_set(other, "test", path=str(part)).where == f"{part}, test"
-
-
-def test_a_hub_corpus_that_was_mixed_in_is_not_scored_as_a_split_that_it_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def on_the_hub(hub_id: str, *arguments: Any, **options: Any) -> Source:
-        rows = [(number, f"a{number}", f"b{number}") for number in range(400)]
-        return Source("hub", {"train": [Part(hub_id, "row", rows)]})
-
-    monkeypatch.setattr(find, "hub_source", on_the_hub)
-    mix = "Helsinki-NLP/opus_books name=de-en"
-    config = a_config(DataConfig(path=str(tmp_path / "gone"), mix=mix, src="en", tgt="de"))
-    for path in ("Helsinki-NLP/opus_books", "opus_books"):
-        with pytest.raises(ConfigError, match=f"this run was trained on {path}, "):
-            load_evaluation_set(config, "test", path=path, name="de-en")
-    assert load_evaluation_set(config, "test", path="opus_books", name="de-fr").sources
 
 
 @pytest.fixture

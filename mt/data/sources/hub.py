@@ -7,8 +7,8 @@ from pathlib import Path
 import datasets
 import huggingface_hub.constants
 from datasets.exceptions import DatasetGenerationError
-from huggingface_hub import snapshot_download
-from huggingface_hub.utils import get_session
+from huggingface_hub import get_session, snapshot_download
+
 
 from mt.config.data import DataConfig
 from mt.data.sources.read import arrow_rows, needed_columns, row_pairs
