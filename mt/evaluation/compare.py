@@ -55,17 +55,9 @@ def run_comparison(
 ) -> Comparison:
     """Score two systems against the same references; runs translate the sources first.
 
-    Args:
-        systems: Run directories, their checkpoints (such as ``runs/x/checkpoints/step_0002000``), or files of
-            translations, one per line.
-        split: The split of the first run's corpus; for files, of the run whose directory they are in.
-        checkpoint: best, latest, or a checkpoint's name, for systems that are run directories.
-        device: Where to compute.
-        data_path: Another corpus, or a standard test set, as in `load_evaluation_set`.
-        data_name: The configuration of that corpus.
-        references: The references as a file, for two files of translations outside run directories.
-        beam: The beam search; None searches greedily.
-        num_shown: How many sentences that differ most to return.
+    A system is a run directory, a checkpoint (such as ``runs/x/checkpoints/step_0002000``), or a file of
+    translations, one per line. The test set is a split of the first run's corpus, or of the run in whose
+    directory the files are, unless ``data_path`` (see `load_evaluation_set`) or ``references`` name another.
     """
     sources: list[str] | None = None
     loaded: list[tuple[RunDirectory, LoadedModel] | None] = [None, None]
@@ -92,21 +84,12 @@ def run_comparison(
             f"{count:,} sentences are too many for the paired bootstrap, which would take gigabytes for "
             f"them: compare at most {MAX_RESAMPLED_LINES:,}."
         )
-    # Existing files are read before anything is translated, which may replace them.
-    given = [
-        (system, [] if model else read_lines(system)) for system, model in zip(systems, loaded, strict=True)
-    ]
-    for (system, lines), model in zip(given, loaded, strict=True):
-        if model is None and len(lines) != count:
-            raise DataError(
-                f"{system} has {counted(len(lines), 'line')}, but {test_set.where} has "
-                f"{counted(count, 'reference')}: they do not belong together."
-            )
-    for i, model in enumerate(loaded):
-        if model is not None:
-            translations = translate_set(*model, test_set, device=device, beam=beam)
-            given[i] = translations.file, translations.lines
-    (first_file, first), (second_file, second) = given
+    # Files are read before anything is translated, which may replace them.
+    given = {system: _read(system, test_set) for system in systems if not system.is_dir()}
+    (first_file, first), (second_file, second) = (
+        _translated(*model, test_set, device, beam) if model else (system, given[system])
+        for system, model in zip(systems, loaded, strict=True)
+    )
     return Comparison(
         systems=(visible(str(first_file)), visible(str(second_file))),
         data=test_set.where,
@@ -119,6 +102,23 @@ def run_comparison(
 def write_comparison(comparison: Comparison, file: Path) -> None:
     """Write the comparison as JSON; an existing ``file`` is replaced."""
     write_output(file, json.dumps(asdict(comparison), indent=2, ensure_ascii=False) + "\n")
+
+
+def _read(file: Path, test_set: EvaluationSet) -> list[str]:
+    lines, count = read_lines(file), len(test_set.references)
+    if len(lines) != count:
+        raise DataError(
+            f"{file} has {counted(len(lines), 'line')}, but {test_set.where} has "
+            f"{counted(count, 'reference')}: they do not belong together."
+        )
+    return lines
+
+
+def _translated(
+    run: RunDirectory, loaded: LoadedModel, test_set: EvaluationSet, device: torch.device, beam: Beam | None
+) -> tuple[Path, list[str]]:
+    translations = translate_set(run, loaded, test_set, device=device, beam=beam)
+    return translations.file, translations.lines
 
 
 def _runs_of(systems: Sequence[Path]) -> list[tuple[RunDirectory, Config]]:

@@ -62,11 +62,7 @@ SCORE_NAMES = {"bleu": "BLEU", "chrf": "chrF2"}
 
 
 def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
-    """BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) of whole texts, for validation.
-
-    Returns:
-        ``{"bleu": ..., "chrf": ...}``.
-    """
+    """BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) of whole texts, for validation."""
     check_lengths(hypotheses, references)
     metrics = {"bleu": BLEU(tokenize=bleu_tokenizer(references)), "chrf": CHRF()}
     return {key: score_by(metric, hypotheses, references) for key, metric in metrics.items()}

@@ -55,16 +55,10 @@ def load_evaluation_set(
     leave_out_empty: bool = False,
     others: Mapping[str, DataConfig] | None = None,
 ) -> EvaluationSet:
-    """Load a test set.
+    """A split of the run's corpus or of another in ``path``, or the standard test set in ``sacrebleu:NAME``.
 
-    Args:
-        config: The run, whose own corpus names the languages.
-        split: train, validation or test; ignored for a standard test set and for files without splits.
-        path: Another corpus in the same languages, or ``sacrebleu:`` and the name of a standard test set;
-            files without splits are used as a whole.
-        name: The configuration of that corpus, if it is a Hub corpus with several.
-        leave_out_empty: Leave out pairs with an empty reference, instead of refusing them.
-        others: The data that other models to be evaluated were trained on, by the name of the run.
+    Files without splits are used as a whole. Pairs with an empty reference are refused unless they are left
+    out. ``others`` is the data that other models to be evaluated were trained on, by the name of the run.
     """
     if split not in (splits := get_args(Split)):
         raise ValueError(f"split must be {', '.join(splits)}, not {split!r}")
@@ -131,7 +125,7 @@ def _load_other(
             raise
         named = other.model_copy(update={"columns": None, "delimiter": "auto"})
         with contextlib.suppress(DataError):
-            found = _load_other(named, split, trained_on)
+            loaded = _load_other(named, split, trained_on)
             LOG.warning(
                 "%s cannot be read with the run's data.columns and data.delimiter: its columns %s and %s "
                 "are read instead",
@@ -139,7 +133,7 @@ def _load_other(
                 other.src,
                 other.tgt,
             )
-            return found
+            return loaded
         raise
     # A split that the corpus lacks was carved from its training pairs.
     if whole is not None or split not in find_source(other).splits:
@@ -242,13 +236,14 @@ def load_standard_set(name: str, data: DataConfig) -> tuple[list[str], list[str]
         # As sacreBLEU reads them: a carriage return does not end a line.
         sources, references, *others = ([line.strip() for line in read_lines(Path(file))] for file in files)
         if len(sources) != len(references):
-            raise EOFError("it is cut short")
+            raise EOFError
     # Servers, archives and locks fail in many ways; sacreBLEU reports a wrong checksum by SystemExit.
     except (Exception, SystemExit) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "it is damaged"
         # The next time, sacreBLEU would use an unfinished download as if it were complete.
         raise DataError(
             f"sacreBLEU's test set {name} is missing or incomplete in {dataset._outdir}, and could not be "
-            f"downloaded ({error}). Remove that folder and try again online, or copy its files from a "
+            f"downloaded: {reason}. Remove that folder and try again online, or copy its files from a "
             "machine that has them."
         ) from error
     finally:

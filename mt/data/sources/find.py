@@ -4,7 +4,7 @@ import glob
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, tab
 from mt.data.sources.source import (
     SPLIT_NAMES,
     SPLITS,
-    NumberedPair,
     Part,
     Source,
     Split,
@@ -274,27 +273,15 @@ def _built_in(config: DataConfig) -> Source:
             f"{PRIMER} has {MAX_TRAIN_PAIRS:,} training pairs, but data.num_train_pairs is "
             f"{sizes['train']:,}: lower it."
         )
-    version = f"version {PRIMER_VERSION if path == PRIMER else REVERSE_VERSION}"
-    return Source(
-        "built-in",
-        {
-            split: [
-                Part(
-                    f"{path}, {split}",
-                    "row",
-                    _pairs(path, split, sizes[split], swapped=src == "de"),
-                    version=version,
-                )
-            ]
-            for split in SPLITS
-        },
-    )
+    return Source("built-in", {split: [_built_in_part(path, split, sizes[split], src)] for split in SPLITS})
 
 
-def _pairs(path: str, split: Split, num_pairs: int, *, swapped: bool) -> Iterator[NumberedPair]:
+def _built_in_part(path: str, split: Split, num_pairs: int, src: str) -> Part:
+    version = PRIMER_VERSION if path == PRIMER else REVERSE_VERSION
     if path == PRIMER:
         pairs = primer_pairs(split, num_pairs)
+        pairs = pairs if src == "en" else ((de, en) for en, de in pairs)
     else:
-        pairs, swapped = reverse_pairs(split, num_pairs, characters=path == REVERSE_CHARACTERS), False
-    for number, (src, tgt) in enumerate(pairs, start=1):
-        yield (number, tgt, src) if swapped else (number, src, tgt)
+        pairs = reverse_pairs(split, num_pairs, characters=path == REVERSE_CHARACTERS)
+    numbered = ((number, *pair) for number, pair in enumerate(pairs, start=1))
+    return Part(f"{path}, {split}", "row", numbered, version=f"version {version}")

@@ -9,7 +9,6 @@ import huggingface_hub.constants
 from datasets.exceptions import DatasetGenerationError
 from huggingface_hub import get_session, snapshot_download
 
-
 from mt.config.data import DataConfig
 from mt.data.sources.read import arrow_rows, needed_columns, row_pairs
 from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, listed
