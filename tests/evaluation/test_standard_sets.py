@@ -73,7 +73,7 @@ def test_what_cannot_be_scored_is_refused(cache: Path, monkeypatch: pytest.Monke
     wmt14: Any = DATASETS["wmt14"]
     file = Path(wmt14._get_txt_file_path("en-de", "ref"))
     file.write_text("Der Hund.\n")
-    with pytest.raises(DataError, match=r"wmt14 is missing or incomplete .* it is damaged.* Remove that folder"):
+    with pytest.raises(DataError, match=r"wmt14 is missing or incomplete .* it is damaged.* Remove that"):
         load_standard_set("wmt14", DATA)
     for field in ("src", "ref:A", "ref:B"):
         Path(wmt14._get_txt_file_path("en-de", field)).write_text("x\n")

@@ -97,7 +97,7 @@ def find_source(config: DataConfig) -> Source:
             )
         return source
     hub_id = LEGACY_NAMES.get(config.path, config.path)
-    if HUB_ID.fullmatch(hub_id) and table_format(Path(hub_id)) is None:
+    if HUB_ID.fullmatch(hub_id) and table_format(Path(hub_id), config.delimiter) is None:
         return hub_source(hub_id, config)
     missing = next((path for path in _two_paths(config.path) if not path.exists()), named_path(config.path))
     raise DataError(
