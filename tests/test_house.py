@@ -16,8 +16,7 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         (
-            "errors processes special_tokens display atomic_files regular_files seen_pairs "
-            "unsegmented_scripts",
+            "errors processes special_tokens display atomic_files regular_files unsegmented_scripts",
             "config masks seeding device threads run_directory distributed",
             "builtin",
             "data transformer checkpoint",

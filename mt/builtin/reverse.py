@@ -7,11 +7,8 @@ source word.
 
 from collections.abc import Iterator
 from hashlib import blake2b
-from itertools import compress
 from random import Random
 from string import ascii_lowercase
-
-from mt.seen_pairs import SeenPairs
 
 REVERSE_VERSION = 1
 """Raised when the same arguments would give other pairs than before."""
@@ -50,7 +47,7 @@ def reverse_pairs(split: str, num_pairs: int, *, characters: bool = False) -> It
     task = "reverse characters" if characters else "reverse"
     units, separator = (ascii_lowercase, "") if characters else (WORDS, " ")
     random = Random(f"{task} {split} 1")
-    seen = SeenPairs()
+    seen = set[tuple[str, str]]()
     num_left = num_pairs
     while num_left > 0:
         drawn = [
@@ -58,7 +55,8 @@ def reverse_pairs(split: str, num_pairs: int, *, characters: bool = False) -> It
         ]
         pairs = [(separator.join(words), separator.join(reversed(words))) for words in drawn]
         pairs = [pair for pair in pairs if _split_of(pair[0]) == split]
-        new = list(compress(pairs, seen.add(pairs)))[:num_left]
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in seen][:num_left]
+        seen.update(new)
         yield from new
         num_left -= len(new)
 

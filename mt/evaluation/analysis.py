@@ -134,7 +134,8 @@ def count_words(lines: Iterable[str], vocabulary: Iterable[str]) -> Counter[str]
 
 def length_ratio(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Words of the translations divided by words of the references; BLEU penalises less than 1."""
-    return _num_words(hypotheses) / max(1, _num_words(references))
+    output, expected = (sum(len(words(line)) for line in lines) for lines in (hypotheses, references))
+    return output / max(1, expected)
 
 
 def by_source_length(
@@ -146,25 +147,19 @@ def by_source_length(
         group = _group_of(len(words(source)), LENGTH_EDGES)
         groups.setdefault(group, []).append((hypothesis, reference))
     metrics = metrics_of_evaluation(references)
-    found = []
+    length_groups = []
     for group, pairs in sorted(groups.items()):
         outputs, expected = [hypothesis for hypothesis, _ in pairs], [reference for _, reference in pairs]
         bleu, chrfpp = (score_by(metrics[key], outputs, expected).value for key in ("bleu", "chrfpp"))
-        label = _label(group, LENGTH_EDGES)
-        found.append(LengthGroup(label, len(pairs), bleu, chrfpp, length_ratio(outputs, expected)))
-    return found
+        label, ratio = _label(group, LENGTH_EDGES), length_ratio(outputs, expected)
+        length_groups.append(LengthGroup(label, len(pairs), bleu, chrfpp, ratio))
+    return length_groups
 
 
 def by_training_frequency(
     hypotheses: Sequence[str], references: Sequence[str], frequencies: Mapping[str, int]
 ) -> list[FrequencyGroup]:
-    """F1 of the target words, grouped by training frequency (as in compare-mt, Neubig 2019).
-
-    Args:
-        hypotheses: The translations.
-        references: The references.
-        frequencies: How often each word occurs in the training targets; 0 if it is missing.
-    """
+    """F1 of the target words by their frequency in the training targets (as in compare-mt, Neubig 2019)."""
     in_reference, in_output, in_both = Counter[int](), Counter[int](), Counter[int]()
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         output, expected = Counter(words(hypothesis)), Counter(words(reference))
@@ -188,14 +183,7 @@ def count_source_words(
     references: Sequence[str],
     frequencies: Mapping[str, int] | None,
 ) -> SourceWords:
-    """Count the source words, those that were copied, and those that are not in the training data.
-
-    Args:
-        sources: The source sentences.
-        hypotheses: The translations.
-        references: The references.
-        frequencies: How often each word occurs in the training sources; None if that is unknown.
-    """
+    """Count the source words, those that were copied, and those with no frequency in the training sources."""
     num = Counter[str]()
     for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
         output, expected = set(words(hypothesis)), set(words(reference))
@@ -210,10 +198,6 @@ def count_source_words(
             num["unknown copied"] += is_unknown and word in output
     unknown = (num["unknown"], num["unknown copied"]) if frequencies is not None else (None, None)
     return SourceWords(num["words"], num["copied"], num["copied by reference"], *unknown)
-
-
-def _num_words(lines: Sequence[str]) -> int:
-    return sum(len(words(line)) for line in lines)
 
 
 def _group_of(number: int, edges: Sequence[int]) -> int:
@@ -269,7 +253,7 @@ def most_different_sentences(
     num: int,
 ) -> list[SentenceOfTwo]:
     """At most ``num`` sentences whose chrF2++ differs most between two systems, and differs at all."""
-    first, second = (sentence_scores(each, references) for each in hypotheses)
+    first, second = (sentence_scores(system, references) for system in hypotheses)
     order = sorted(range(len(references)), key=lambda i: -abs(first[i] - second[i]))[:num]
     return [
         SentenceOfTwo(

@@ -1,7 +1,6 @@
 """Comparing two systems on the same sentences, with the significance of the difference (`mt compare`)."""
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,15 +14,15 @@ from mt.data.sources.source import Split
 from mt.display import counted, visible
 from mt.errors import ConfigError, DataError
 from mt.evaluation.analysis import SentenceOfTwo, most_different_sentences
-from mt.evaluation.evaluate import setting_name, translate_set
-from mt.evaluation.scores import (
-    Difference,
-    paired_bootstrap,
-    refuse_bad_seed,
-    refuse_empty,
-    refuse_too_many,
+from mt.evaluation.evaluate import translate_set
+from mt.evaluation.scores import MAX_RESAMPLED_LINES, Difference, paired_bootstrap
+from mt.evaluation.test_set import (
+    EvaluationSet,
+    check_references,
+    load_evaluation_set,
+    read_lines,
+    warn_of_other_split,
 )
-from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, read_lines, warn_of_other_split
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
@@ -56,23 +55,20 @@ def run_comparison(
 ) -> Comparison:
     """Score two systems against the same references; runs translate the sources first.
 
-    Args:
-        systems: Run directories, their checkpoints (such as ``runs/x/checkpoints/step_0002000``), or files of
-            translations, one per line.
-        split: The split of the first run's corpus; for files, of the run whose directory they are in.
-        checkpoint: best, latest, or a checkpoint's name, for systems that are run directories.
-        device: Where to compute.
-        data_path: Another corpus, or a standard test set, as in `load_evaluation_set`.
-        data_name: The configuration of that corpus.
-        references: The references as a file, for two files of translations outside run directories.
-        beam: The beam search; None searches greedily.
-        num_shown: How many sentences that differ most to return.
+    A system is a run directory, a checkpoint (such as ``runs/x/checkpoints/step_0002000``), or a file of
+    translations, one per line. The test set is a split of the first run's corpus, or of the run in whose
+    directory the files are, unless ``data_path`` (see `load_evaluation_set`) or ``references`` name another.
     """
-    refuse_bad_seed()
     sources: list[str] | None = None
     loaded: list[tuple[RunDirectory, LoadedModel] | None] = [None, None]
     if references is not None:
-        test_set = _references_alone(systems, references)
+        if any(system.is_dir() for system in systems):
+            raise ConfigError(
+                "a run needs sources to translate, but a file of references has none: leave the references "
+                "out, or give two files of translations."
+            )
+        test_set = EvaluationSet(references.stem, visible(str(references)), [], read_lines(references))
+        check_references(test_set.references, test_set.where)
     else:
         runs = _runs_of(systems)
         # Both are opened before reading the corpus, because training may remove a checkpoint at any time.
@@ -82,26 +78,22 @@ def run_comparison(
         for run, _ in runs:
             warn_of_other_split(run, test_set)
         sources = test_set.sources
-    refuse_too_many(test_set.references)
-    given = {system: read_lines(system) for system in systems if not system.is_dir()}
-    for system, lines in given.items():
-        # Existing files are checked before anything is translated.
-        if references is None and data_path is None:
-            _refuse_other_split(system, split)
-        if references is None:
-            _refuse_other_sentences(system, test_set)
-        _refuse_other_length(system, lines, test_set)
-        for model in filter(None, loaded):
-            _refuse_overwriting(system, *model, test_set, beam)
-    files = [
-        translate_set(*model, test_set, device=device, beam=beam).file if model else system
+    count = len(test_set.references)
+    if count > MAX_RESAMPLED_LINES:
+        raise DataError(
+            f"{count:,} sentences are too many for the paired bootstrap, which would take gigabytes for "
+            f"them: compare at most {MAX_RESAMPLED_LINES:,}."
+        )
+    # Files are read before anything is translated, which may replace them.
+    given = {system: _read(system, test_set) for system in systems if not system.is_dir()}
+    (first_file, first), (second_file, second) = (
+        _translated(*model, test_set, device, beam) if model else (system, given[system])
         for system, model in zip(systems, loaded, strict=True)
-    ]
-    first, second = (given[file] if file in given else read_lines(file) for file in files)
+    )
     return Comparison(
-        systems=(visible(str(files[0])), visible(str(files[1]))),
+        systems=(visible(str(first_file)), visible(str(second_file))),
         data=test_set.where,
-        num_sentences=len(test_set.references),
+        num_sentences=count,
         scores=paired_bootstrap(first, second, test_set.references),
         sentences=most_different_sentences(sources, (first, second), test_set.references, num_shown),
     )
@@ -112,37 +104,39 @@ def write_comparison(comparison: Comparison, file: Path) -> None:
     write_output(file, json.dumps(asdict(comparison), indent=2, ensure_ascii=False) + "\n")
 
 
-def _references_alone(systems: Sequence[Path], references: Path) -> EvaluationSet:
-    for system in systems:
-        if system.is_dir():
-            raise ConfigError(
-                f"{system} is a run, which needs sources to translate, but a file of references has none: "
-                "leave the references out, or give two files of translations."
-            )
-    found = EvaluationSet(references.stem, visible(str(references)), [], read_lines(references))
-    refuse_empty(found.references, found.where)
-    return found
+def _read(file: Path, test_set: EvaluationSet) -> list[str]:
+    lines, count = read_lines(file), len(test_set.references)
+    if len(lines) != count:
+        raise DataError(
+            f"{file} has {counted(len(lines), 'line')}, but {test_set.where} has "
+            f"{counted(count, 'reference')}: they do not belong together."
+        )
+    return lines
+
+
+def _translated(
+    run: RunDirectory, loaded: LoadedModel, test_set: EvaluationSet, device: torch.device, beam: Beam | None
+) -> tuple[Path, list[str]]:
+    translations = translate_set(run, loaded, test_set, device=device, beam=beam)
+    return translations.file, translations.lines
 
 
 def _runs_of(systems: Sequence[Path]) -> list[tuple[RunDirectory, Config]]:
     """The systems that are runs, then those that are in one, with their configs."""
-    runs = sorted(((_run_of(system)[0], system.is_dir()) for system in systems), key=lambda run: not run[1])
-    given = {run.path: run.require() for run, is_given in runs if is_given or run.exists}
+    ordered = sorted(systems, key=lambda system: not system.is_dir())
+    candidates = [(_run_of(system)[0], system.is_dir()) for system in ordered]
+    given = {run.path: run.require() for run, is_run in candidates if is_run or run.exists}
     if not given:
         raise ConfigError(
             f"neither {systems[0]} nor {systems[1]} is in a run, so there is nothing to compare them with. "
             "Give the references with --references FILE.",
         )
-    (run, config), *others = [(run, load_config(run.config_file)) for run in given.values()]
-    first = config.data
-    for other_run, other_config in others:
-        other = other_config.data
-        if (other.src, other.tgt) != (first.src, first.tgt):
-            raise ConfigError(
-                f"{run.path} translates from {first.src} to {first.tgt}, but {other_run.path} from "
-                f"{other.src} to {other.tgt}: compare runs of the same languages."
-            )
-    return [(run, config), *others]
+    runs = [(run, load_config(run.config_file)) for run in given.values()]
+    languages = {(config.data.src, config.data.tgt) for _, config in runs}
+    if len(languages) > 1:
+        pairs = " and ".join(f"{src} to {tgt}" for src, tgt in sorted(languages))
+        raise ConfigError(f"the runs translate {pairs}: compare runs of the same languages.")
+    return runs
 
 
 def _run_of(system: Path) -> tuple[RunDirectory, str | None]:
@@ -162,45 +156,3 @@ def _load(system: Path, checkpoint: str) -> tuple[RunDirectory, LoadedModel]:
     run, name = _run_of(system)
     run.refuse_unwritable()
     return run, load_model(run, name or checkpoint)
-
-
-def _refuse_other_sentences(file: Path, test_set: EvaluationSet) -> None:
-    """Compare checksums: the file names of `translate_set` have one, except those of old versions."""
-    named = re.match(r"hypotheses\.(.+-([0-9a-f]{12}))\.(?:step|average)_\d", file.name)
-    if named and named[2] != test_set.checksum:
-        raise ConfigError(
-            f"{file} contains translations of other sentences than {test_set.where}; their references are in "
-            f"{file.with_name(f'references.{named[1]}.txt')}. "
-            "Name the test set that they belong to with --data PATH, or give the references with "
-            "--references FILE.",
-        )
-
-
-def _refuse_other_split(file: Path, split: Split) -> None:
-    """Compare the split in the file's name; two splits may have the same number of lines."""
-    named = re.match(r"hypotheses\.(train|validation|test)(?:-[0-9a-f]{12})?\.(?:step|average)_", file.name)
-    if named and named[1] != split:
-        raise ConfigError(
-            f"{file} has translations of the {named[1]} split, not of {split}. Name the split that they "
-            "belong to with --split NAME."
-        )
-
-
-def _refuse_overwriting(
-    file: Path, run: RunDirectory, loaded: LoadedModel, test_set: EvaluationSet, beam: Beam | None
-) -> None:
-    """Check that the translations of a run will not replace a file that they are compared with."""
-    written = run.hypotheses_file(setting_name(loaded.checkpoint, test_set, beam))
-    if written.exists() and written.samefile(file):
-        raise ConfigError(
-            f"{file} is the file that the translations of {run.path} are written to, so they would be "
-            "compared with themselves: give a copy of the file under another name."
-        )
-
-
-def _refuse_other_length(file: Path, lines: list[str], test_set: EvaluationSet) -> None:
-    if len(lines) != len(test_set.references):
-        raise DataError(
-            f"{file} has {counted(len(lines), 'line')}, but {test_set.where} has "
-            f"{counted(len(test_set.references), 'reference')}: they do not belong together."
-        )

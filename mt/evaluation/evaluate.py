@@ -16,7 +16,6 @@ import mt
 from mt import distributed, processes
 from mt.atomic_files import write_output, write_text_atomically
 from mt.checkpoint.record import MODEL, Checkpoint
-from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.sources.source import Split
 from mt.device import PrecisionName, choose_device
@@ -34,7 +33,6 @@ from mt.evaluation.scores import (
     MAX_RESAMPLED_LINES,
     Score,
     exact_match,
-    refuse_bad_seed,
     score_with_confidence,
 )
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_other_split
@@ -51,22 +49,16 @@ LiteratureScore = Callable[[Sequence[str], Sequence[str], str], Score]
 
 @dataclass(frozen=True)
 class Translations:
-    """A run's translations of a test set."""
+    """A run's translations of a test set, as they were written into the run directory."""
 
     setting: str
     """The test set, the checkpoint and the decoding strategy, as in the file's name."""
     engine: str
     precision: str
-    """What searched, and the precision of its matrix products."""
-    checkpoint: str
-    step: int
-    """The optimizer step of the checkpoint."""
     lines: list[str]
     file: Path
     references_file: Path
     """The references, one per line, for sacreBLEU's own command."""
-    ensemble: list[str]
-    """The folders of the other checkpoints that translated with this one."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +89,7 @@ class Evaluation:
     analysis: Analysis | None
     worst: list[ScoredSentence]
     ensemble: list[str]
-    """The other checkpoints of an ensemble; empty for a single model."""
+    """The folders of the other checkpoints of an ensemble; empty for a single model."""
     other_checkpoints: list[OtherCheckpoint] = field(default_factory=list)
     """Earlier evaluations of the same sentences with the same search by other checkpoints of the run."""
 
@@ -141,20 +133,17 @@ def run_evaluation(
         SystemExit: In all processes except the first, once the sentences are translated.
     """
     run, other_runs = as_run(run).require(), [as_run(other) for other in others]
-    # Check first for what would keep the results from being written.
-    refuse_bad_seed()
-    run.refuse_unreadable_name()
     run.refuse_unwritable()
-    config, folder = load_config(run.config_file), run.path.stat()
+    config = load_config(run.config_file)
     # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
     loaded, *rest = load_ensemble([run, *other_runs], checkpoint)
-    learnt = {str(other.path): model.config.data for other, model in zip(other_runs, rest, strict=True)}
-    test_set = load_evaluation_set(config, split, path=data_path, name=data_name, others=learnt)
-    for each in (run, *other_runs):
-        warn_of_other_split(each, test_set)
+    trained_on = {str(other.path): model.config.data for other, model in zip(other_runs, rest, strict=True)}
+    test_set = load_evaluation_set(config, split, path=data_path, name=data_name, others=trained_on)
+    for member in (run, *other_runs):
+        warn_of_other_split(member, test_set)
     device = choose_device(device)
     with distributed.connected(device.type):
-        found = translate_set(
+        translations = translate_set(
             run,
             loaded,
             test_set,
@@ -164,48 +153,34 @@ def run_evaluation(
             others=rest,
             engine=engine,
         )
-    evaluation = _score(found, test_set, config, literature=literature, num_worst=num_worst)
-    if analyse:
-        evaluation = replace(evaluation, analysis=analyse_translations(run, config, test_set, found.lines))
+    saved, hypotheses = loaded.checkpoint, translations.lines
+    if len(hypotheses) > MAX_RESAMPLED_LINES:
+        LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
+    texts = test_set.sources, hypotheses, test_set.references
+    evaluation = Evaluation(
+        setting=translations.setting,
+        engine=translations.engine,
+        precision=translations.precision,
+        data=test_set.where,
+        checkpoint=saved.name,
+        step=saved.step,
+        num_sentences=len(hypotheses),
+        hypotheses_file=translations.file,
+        references_file=translations.references_file,
+        scores=score_with_confidence(hypotheses, test_set.references),
+        literature=literature(*texts[1:], config.data.tgt) if literature else None,
+        exact=exact_match(hypotheses, test_set.references),
+        exact_by_length=_exact_by_length(*texts) if test_set.where.startswith("builtin:reverse,") else None,
+        analysis=analyse_translations(run, config, test_set, hypotheses) if analyse else None,
+        worst=worst_sentences(*texts, num_worst),
+        ensemble=[visible(str(model.checkpoint.folder)) for model in rest],
+    )
     if other_runs:
         return evaluation
-    run.refuse_if_replaced(folder)
-    search = search_name(beam, found.precision, found.engine)
-    alike = compare_with_other_checkpoints(run, test_set, found.checkpoint, search, found.lines)
+    search = search_name(beam, translations.precision, translations.engine)
+    alike = compare_with_other_checkpoints(run, test_set, saved.name, search, hypotheses)
     record_evaluation(run, _as_recorded(evaluation, beam))
     return replace(evaluation, other_checkpoints=alike)
-
-
-def _score(
-    found: Translations,
-    test_set: EvaluationSet,
-    config: Config,
-    *,
-    literature: LiteratureScore | None,
-    num_worst: int,
-) -> Evaluation:
-    """Score translations; they are not analysed, and nothing is compared with other checkpoints."""
-    if len(found.lines) > MAX_RESAMPLED_LINES:
-        LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
-    texts = test_set.sources, found.lines, test_set.references
-    return Evaluation(
-        setting=found.setting,
-        engine=found.engine,
-        precision=found.precision,
-        data=test_set.where,
-        checkpoint=found.checkpoint,
-        step=found.step,
-        num_sentences=len(found.lines),
-        hypotheses_file=found.file,
-        references_file=found.references_file,
-        scores=score_with_confidence(found.lines, test_set.references),
-        literature=literature(*texts[1:], config.data.tgt) if literature else None,
-        exact=exact_match(found.lines, test_set.references),
-        exact_by_length=_exact_by_length(*texts) if test_set.where.startswith("builtin:reverse,") else None,
-        analysis=None,
-        worst=worst_sentences(*texts, num_worst),
-        ensemble=found.ensemble,
-    )
 
 
 def _as_recorded(evaluation: Evaluation, beam: Beam | None) -> RecordedEvaluation:
@@ -248,7 +223,7 @@ def translate_set(
 
     With ``others``, an ensemble translates.
     """
-    saved, folder = loaded.checkpoint, run.path.stat()
+    saved = loaded.checkpoint
     if engine != "torch" and others:
         raise ConfigError("only torch translates as an ensemble: leave the engine out.")
     translator: Translator = (
@@ -265,15 +240,12 @@ def translate_set(
     if not processes.is_first():
         # The others have nothing more to do.
         raise SystemExit(0)
-    run.refuse_if_replaced(folder)
+    # Each on one line, which does not change any score.
+    lines = [line.replace("\n", " ") for line in lines]
     file, references_file = run.hypotheses_file(setting), run.references_file(test_set.name)
-    _write_lines(references_file, test_set.references)
-    _write_lines(file, lines)
-    ensemble = [visible(str(other.checkpoint.folder)) for other in others]
-    precision = translator.precision
-    return Translations(
-        setting, name, precision, saved.name, saved.step, lines, file, references_file, ensemble
-    )
+    for path, texts in ((references_file, test_set.references), (file, lines)):
+        write_text_atomically(path, "".join(text + "\n" for text in texts))
+    return Translations(setting, name, translator.precision, lines, file, references_file)
 
 
 def setting_name(
@@ -301,11 +273,6 @@ def _ensemble_name(others: Sequence[LoadedModel]) -> str:
         return ""
     weights = " ".join(other.checkpoint.checksums[MODEL] for other in others)
     return f"-ensemble{len(others) + 1}-{hashlib.blake2b(weights.encode(), digest_size=2).hexdigest()}"
-
-
-def _write_lines(file: Path, lines: Sequence[str]) -> None:
-    """Write one text per line; line breaks become spaces, which does not change any score."""
-    write_text_atomically(file, "".join(line.replace("\n", " ") + "\n" for line in lines))
 
 
 def _exact_by_length(
@@ -336,40 +303,36 @@ def show_in_tensorboard(evaluation: Evaluation, run: RunDirectory) -> None:
     folder = run.evaluation_dir(evaluation.setting)
     for old in folder.glob("events.out.tfevents.*"):
         old.unlink(missing_ok=True)  # Another process may evaluate the same setting.
-    step = evaluation.step
+    literature = {} if evaluation.literature is None else {"literature_bleu": evaluation.literature}
+    scores = evaluation.scores | literature
+    values = {key: score.value for key, score in scores.items()} | {"exact": evaluation.exact}
+    if evaluation.analysis is not None:
+        values["length_ratio"] = evaluation.analysis.length_ratio
+    scores_table = markdown_table(
+        ("score", "value", "95 % interval", "signature"),
+        [
+            (
+                score.name,
+                f"{score.value:.2f}",
+                "{:.2f} to {:.2f}".format(*score.interval) if score.interval else "",
+                markdown_text(score.signature),
+            )
+            for score in scores.values()
+        ],
+    )
+    worst_table = markdown_table(
+        ("sentence", "chrF2++", "source", "translation", "reference"),
+        [
+            (
+                str(sentence.number),
+                f"{sentence.chrfpp:.1f}",
+                *map(markdown_text, (sentence.source, sentence.translation, sentence.reference)),
+            )
+            for sentence in evaluation.worst
+        ],
+    )
     with SummaryWriter(str(folder)) as writer:
-        for key, score in evaluation.scores.items():
-            writer.add_scalar(f"evaluation/{key}", score.value, step)
-        if evaluation.literature is not None:
-            writer.add_scalar("evaluation/literature_bleu", evaluation.literature.value, step)
-        writer.add_scalar("evaluation/exact", evaluation.exact, step)
-        if evaluation.analysis is not None:
-            writer.add_scalar("evaluation/length_ratio", evaluation.analysis.length_ratio, step)
-        writer.add_text("evaluation/scores", _scores_table(evaluation), step)
-        writer.add_text("evaluation/worst", _worst_table(evaluation), step)
-
-
-def _scores_table(evaluation: Evaluation) -> str:
-    scores = [*evaluation.scores.values(), *([evaluation.literature] if evaluation.literature else [])]
-    rows = [
-        (
-            score.name,
-            f"{score.value:.2f}",
-            "{:.2f} to {:.2f}".format(*score.interval) if score.interval else "",
-            markdown_text(score.signature),
-        )
-        for score in scores
-    ]
-    return markdown_table(("score", "value", "95 % interval", "signature"), rows)
-
-
-def _worst_table(evaluation: Evaluation) -> str:
-    rows = [
-        (
-            str(each.number),
-            f"{each.chrfpp:.1f}",
-            *map(markdown_text, (each.source, each.translation, each.reference)),
-        )
-        for each in evaluation.worst
-    ]
-    return markdown_table(("sentence", "chrF2++", "source", "translation", "reference"), rows)
+        for key, value in values.items():
+            writer.add_scalar(f"evaluation/{key}", value, evaluation.step)
+        writer.add_text("evaluation/scores", scores_table, evaluation.step)
+        writer.add_text("evaluation/worst", worst_table, evaluation.step)

@@ -6,33 +6,22 @@ than chance.
 """
 
 import contextlib
-import functools
 import hashlib
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from mt.atomic_files import append_line
 from mt.checkpoint.record import Checkpoint, read_record
 from mt.display import in_precision
-from mt.errors import CheckpointError, DataError, RunError
-from mt.evaluation.scores import MAX_RESAMPLED_LINES, Difference, Score, differences_in_bleu
+from mt.errors import CheckpointError, DataError
+from mt.evaluation.scores import MAX_RESAMPLED_LINES, Difference, Score, differences, metrics_of_evaluation
 from mt.evaluation.test_set import EvaluationSet, read_lines
-from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
 
-_MAX_BYTES = 20_000_000
-_MAX_COUNT = 10**18
 # How many of the newest evaluations by other checkpoints an evaluation is compared with.
 MOST_COMPARED = 5
-# An average in a setting, as `name_in_setting` writes it.
-_AVERAGE = re.compile(r"\.((average_[0-9]{1,18})-of[0-9]+-[0-9a-f]{4})(?=\.)")
-
-Count = Annotated[int, Field(ge=0, lt=_MAX_COUNT)]
 
 
 @dataclass(frozen=True)
@@ -46,11 +35,11 @@ class RecordedEvaluation:
     data: str
     """The corpus and split of the sentences."""
     checkpoint: str
-    step: Count
+    step: int
     """The optimizer step of the checkpoint."""
     search: str
     """The decoding strategy in words."""
-    num_sentences: Count
+    num_sentences: int
     exact: float
     """Percentage of translations that equal their reference."""
     scores: dict[str, Score]
@@ -83,46 +72,32 @@ def name_in_setting(saved: Checkpoint) -> str:
 
 def record_evaluation(run: RunDirectory, evaluation: RecordedEvaluation) -> None:
     """Append an evaluation to the run's file."""
-    try:
-        append_line(run.evaluations_file, _ADAPTER.dump_json(evaluation).decode())
-    except OSError as error:
-        raise RunError(
-            f"Cannot add the scores to {run.evaluations_file}: {error.strerror}. It must be a writable file, "
-            "or not exist."
-        ) from error
+    append_line(run.evaluations_file, _ADAPTER.dump_json(evaluation).decode())
 
 
 def read_evaluations(run: RunDirectory) -> list[RecordedEvaluation]:
-    """The evaluations of a run, from the oldest to the newest.
+    """The evaluations of a run, from the oldest to the newest, and only the newest of each setting.
 
-    Of several with the same test set, name of the checkpoint and search, only the newest is returned. Those
-    of an average that another of its name has replaced are left out, because they would seem to be of that
-    one. Lines that are not evaluations are skipped.
+    Those of an average that another of its name has replaced are left out, because they would seem to be of
+    that one. Lines that are not evaluations are skipped.
     """
-    try:
-        content = read_bytes(run.evaluations_file, max_bytes=_MAX_BYTES)
-    except FileNotFoundError:
-        return []
     newest: dict[str, RecordedEvaluation] = {}
-    present = functools.cache(lambda name: _present_average(run, name))
-    for line in content.split(b"\n"):
-        with contextlib.suppress(ValidationError):
-            evaluation = _ADAPTER.validate_json(line)
-            average = _AVERAGE.search(evaluation.setting)
-            if average and present(average[2]) not in (average[1], None):
-                continue
-            key = _AVERAGE.sub(r".\2", evaluation.setting)
-            newest.pop(key, None)
-            newest[key] = evaluation
-    return list(newest.values())
+    with contextlib.suppress(FileNotFoundError):
+        for line in run.evaluations_file.read_bytes().split(b"\n"):
+            with contextlib.suppress(ValidationError):
+                evaluation = _ADAPTER.validate_json(line)
+                newest.pop(evaluation.setting, None)
+                newest[evaluation.setting] = evaluation
+    return [evaluation for evaluation in newest.values() if not _is_replaced(run, evaluation)]
 
 
-def _present_average(run: RunDirectory, name: str) -> str | None:
-    """The average that now has this name, as in a setting; None if there is none that can be read."""
+def _is_replaced(run: RunDirectory, evaluation: RecordedEvaluation) -> bool:
+    """Whether another checkpoint now has the name of the one that was evaluated."""
     try:
-        return name_in_setting(read_record(run.checkpoints_dir / name))
-    except CheckpointError:
-        return None
+        saved = read_record_of(run.checkpoints_dir / evaluation.checkpoint)
+    except (CheckpointError, VanishedError):
+        return False
+    return f".{name_in_setting(saved)}." not in evaluation.setting
 
 
 @dataclass(frozen=True)
@@ -139,39 +114,21 @@ def compare_with_other_checkpoints(
 ) -> list[OtherCheckpoint]:
     """Compare translations with those that other checkpoints left in the run, the newest evaluations first.
 
-    Args:
-        run: The run.
-        test_set: The test set that was translated.
-        checkpoint: The checkpoint that translated it.
-        search: The decoding strategy and precision, as in the names of files.
-        lines: The translations.
+    ``search`` is the decoding strategy and precision, as in the names of files.
     """
     if len(lines) > MAX_RESAMPLED_LINES:
         return []
-    found = dict(_earlier(run, test_set, checkpoint, search))
-    names = list(found)[-MOST_COMPARED:][::-1]
-    if not names:
+    others: dict[str, list[str]] = {}
+    for evaluation in reversed(read_evaluations(run)):
+        setting = evaluation.setting
+        is_alike = setting.startswith(f"{test_set.name}.") and setting.endswith(f".{search}")
+        if is_alike and evaluation.checkpoint != checkpoint and len(others) < MOST_COMPARED:
+            with contextlib.suppress(DataError):
+                translations = read_lines(run.hypotheses_file(setting))
+                if len(translations) == len(lines):
+                    others.setdefault(evaluation.checkpoint, translations)
+    if not others:
         return []
-    differences = differences_in_bleu(lines, [found[name] for name in names], test_set.references)
-    return [OtherCheckpoint(name, bleu) for name, bleu in zip(names, differences, strict=True)]
-
-
-def _earlier(
-    run: RunDirectory, test_set: EvaluationSet, checkpoint: str, search: str
-) -> Iterator[tuple[str, list[str]]]:
-    """Other checkpoints, from the oldest evaluation to the newest, with their translations."""
-    evaluations: list[RecordedEvaluation] = []
-    with contextlib.suppress(OSError):
-        evaluations = read_evaluations(run)
-    for each in evaluations:
-        is_alike = each.setting.startswith(f"{test_set.name}.") and each.setting.endswith(f".{search}")
-        # A setting with a slash is in another folder.
-        if not is_alike or each.checkpoint == checkpoint or "/" in each.setting:
-            continue
-        average = _AVERAGE.search(each.setting)
-        if average and _present_average(run, average[2]) != average[1]:
-            continue
-        with contextlib.suppress(DataError):
-            lines = read_lines(run.hypotheses_file(each.setting))
-            if len(lines) == len(test_set.references):
-                yield each.checkpoint, lines
+    metric = metrics_of_evaluation(test_set.references)["bleu"]
+    bleu = differences(metric, lines, list(others.values()), test_set.references)
+    return [OtherCheckpoint(*pair) for pair in zip(others, bleu, strict=True)]

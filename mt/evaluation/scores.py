@@ -6,8 +6,7 @@ with the seed SACREBLEU_SEED, or 12345 by default.
 """
 
 import math
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from sacrebleu.significance import PairedTest
 
 from mt.data.tokenizers.tokenizer import normalise_spacing
 from mt.display import track
-from mt.errors import ConfigError, DataError
+from mt.errors import DataError
 from mt.unsegmented_scripts import bleu_tokenizer
 
 NUM_RESAMPLES = 1000
@@ -63,12 +62,8 @@ SCORE_NAMES = {"bleu": "BLEU", "chrf": "chrF2"}
 
 
 def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
-    """BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) of whole texts, for validation.
-
-    Returns:
-        ``{"bleu": ..., "chrf": ...}``.
-    """
-    refuse_unequal(hypotheses, references)
+    """BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) of whole texts, for validation."""
+    check_lengths(hypotheses, references)
     metrics = {"bleu": BLEU(tokenize=bleu_tokenizer(references)), "chrf": CHRF()}
     return {key: score_by(metric, hypotheses, references) for key, metric in metrics.items()}
 
@@ -79,45 +74,12 @@ def score_by(metric: Metric, hypotheses: Sequence[str], references: Sequence[str
     return Score(result.name, result.score, str(metric.get_signature()))
 
 
-def refuse_unequal(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Check that there are as many translations as references, and at least one."""
-    if len(hypotheses) != len(references):
+def check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """Raise `DataError` unless there are as many translations as references, and at least one."""
+    if len(hypotheses) != len(references) or not references:
         raise DataError(
             f"{len(hypotheses)} translations cannot be scored against {len(references)} references: "
-            "give one translation for each reference."
-        )
-    if not references:
-        raise DataError("there is nothing to score: the references are empty.")
-
-
-def refuse_empty(references: Sequence[str], where: str) -> None:
-    """Check that every reference has text."""
-    empty = [number for number, text in enumerate(references, start=1) if not text.strip()]
-    if empty:
-        more = f", and {len(empty) - 1} more" if len(empty) > 1 else ""
-        raise DataError(
-            f"{where}, sentence {empty[0]}{more}: the reference is empty, so nothing can be scored against "
-            "it. Add a translation, or remove the pair."
-        )
-
-
-def refuse_bad_seed() -> None:
-    """Check early the seed that sacreBLEU reads from the environment only when it resamples."""
-    seed = os.environ.get("SACREBLEU_SEED", "1")
-    # sacreBLEU takes 0 for no seed in a paired test, though its signature says seed:0.
-    if seed.lower() != "none" and not (seed.isascii() and seed.isdecimal() and int(seed)):
-        raise ConfigError(
-            f"SACREBLEU_SEED is {seed!r} in the environment: set it to a whole number of at least 1, or "
-            "unset it."
-        )
-
-
-def refuse_too_many(references: Sequence[str]) -> None:
-    """Check that there are few enough sentences for `paired_bootstrap`."""
-    if len(references) > MAX_RESAMPLED_LINES:
-        raise DataError(
-            f"{len(references):,} sentences are too many for the paired bootstrap, which would take "
-            f"gigabytes for them: compare at most {MAX_RESAMPLED_LINES:,}."
+            "give one translation for each reference, and at least one."
         )
 
 
@@ -153,56 +115,39 @@ def score_with_confidence(
 ) -> dict[str, Score]:
     """The scores of whole texts, with confidence intervals for up to `MAX_RESAMPLED_LINES` lines.
 
-    Args:
-        hypotheses: The translations.
-        references: The references.
-        metrics: The metrics; those of `metrics_of_evaluation` by default.
+    The metrics are those of `metrics_of_evaluation` by default.
     """
-    refuse_unequal(hypotheses, references)
+    check_lengths(hypotheses, references)
     metrics = metrics_of_evaluation(references) if metrics is None else metrics
-    if len(references) > MAX_RESAMPLED_LINES:
-        return {key: score_by(metric, hypotheses, references) for key, metric in _one_by_one(metrics)}
-    return {key: _resampled(metric, [hypotheses], references)[0][0] for key, metric in _one_by_one(metrics)}
+    is_resampled = len(references) <= MAX_RESAMPLED_LINES
+    return {
+        key: _resampled(metric, [hypotheses], references)[0][0]
+        if is_resampled
+        else score_by(metric, hypotheses, references)
+        for key, metric in track(metrics.items(), "scoring", unit="metrics")
+    }
 
 
 def paired_bootstrap(
     first: Sequence[str], second: Sequence[str], references: Sequence[str]
 ) -> dict[str, Difference]:
     """Compare two systems by the metrics of `metrics_of_evaluation`, on the same resampled sentences."""
-    for hypotheses in (first, second):
-        refuse_unequal(hypotheses, references)
-    refuse_too_many(references)
-    found = {}
-    for key, metric in _one_by_one(metrics_of_evaluation(references)):
-        (of_first, _), (of_second, p_value) = _resampled(metric, [first, second], references)
-        found[key] = _difference(of_first, of_second, p_value)
-    return found
+    metrics = track(metrics_of_evaluation(references).items(), "scoring", unit="metrics")
+    return {key: differences(metric, second, [first], references)[0] for key, metric in metrics}
 
 
-def differences_in_bleu(
-    system: Sequence[str], others: Sequence[Sequence[str]], references: Sequence[str]
+def differences(
+    metric: Metric, system: Sequence[str], others: Sequence[Sequence[str]], references: Sequence[str]
 ) -> list[Difference]:
-    """How the BLEU of a system differs from that of each of the others, on the same resampled sentences.
-
-    Args:
-        system: The translations of the system.
-        others: The translations of the others, to which gains are relative.
-        references: The references, at most `MAX_RESAMPLED_LINES`.
-    """
+    """How a system differs from each of the others, to which gains are relative, on the same resamples."""
     for hypotheses in (system, *others):
-        refuse_unequal(hypotheses, references)
-    metric = metrics_of_evaluation(references)["bleu"]
-    (score, _), *found = _resampled(metric, [system, *others], references)
-    return [_difference(other, score, p_value) for other, p_value in found]
-
-
-def _difference(first: Score, second: Score, p_value: float) -> Difference:
+        check_lengths(hypotheses, references)
+    (score, _), *of_others = _resampled(metric, [system, *others], references)
     # For two equal systems sacreBLEU gives p = 0.001, because no resample differs by more than 0.
-    return Difference(first, second, p_value if first.value != second.value else 1.0)
-
-
-def _one_by_one(metrics: Mapping[str, Metric]) -> Iterable[tuple[str, Metric]]:
-    return track(metrics.items(), "scoring", unit="metrics")
+    return [
+        Difference(other, score, p_value if other.value != score.value else 1.0)
+        for other, p_value in of_others
+    ]
 
 
 def _resampled(

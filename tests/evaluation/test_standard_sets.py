@@ -1,9 +1,11 @@
 """Standard test sets from a cache of sacreBLEU's that is made up, and from a network that is not there."""
 
+import io
 import json
 import subprocess
 import sys
 import urllib.error
+from collections.abc import Callable
 from http.client import IncompleteRead
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,11 @@ import pytest
 import sacrebleu
 from sacrebleu.dataset import DATASETS
 
+from mt.config.data import DataConfig
 from mt.errors import DataError
 from mt.evaluation.test_set import load_standard_set
 
+DATA = DataConfig(path="x", src="en", tgt="de", hub_timeout_seconds=1)
 SOURCES = ["The dog.", "A  house ", "Milk!"]
 REFERENCES = ["Der Hund.", "Ein Haus", "Milch!"]
 
@@ -34,7 +38,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_lines_are_those_that_sacrebleu_scores_against(cache: Path) -> None:
-    sources, references = load_standard_set("wmt14", "en", "de", timeout_seconds=1)
+    sources, references = load_standard_set("wmt14", DATA)
     assert sources == ["The dog.", "A  house", "Milk!"]
     assert references == REFERENCES
     hypotheses = cache / "hypotheses"
@@ -52,66 +56,48 @@ def test_lines_are_those_that_sacrebleu_scores_against(cache: Path) -> None:
     assert found == pytest.approx(expected, abs=1e-9)
 
 
-def test_unknown_test_sets_and_languages_are_refused(cache: Path) -> None:
-    with pytest.raises(DataError, match="has no test set 'wmt1'"):
-        load_standard_set("wmt1", "en", "de", timeout_seconds=1)
-    with pytest.raises(DataError, match=r"wmt14 has no en-it, only .*en-de"):
-        load_standard_set("wmt14", "en", "it", timeout_seconds=1)
-
-
-def test_several_references_are_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fields = ["src", "ref:A", "ref:B"]
-    wmt14: Any = DATASETS["wmt14"]
-    for field in fields:
-        Path(wmt14._get_txt_file_path("en-de", field)).write_text("x\n")
-    monkeypatch.setattr(wmt14, "fieldnames", lambda languages: fields)
-    with pytest.raises(DataError, match="several references for each sentence of en-de"):
-        load_standard_set("wmt14", "en", "de", timeout_seconds=1)
-
-
-def test_no_network_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(url: object) -> None:
-        raise urllib.error.URLError("Name or service not known")
-
-    monkeypatch.setattr("urllib.request.urlopen", refuse)
-    with pytest.raises(DataError, match=r"wmt14 is missing .*could not be downloaded: Name or service"):
-        load_standard_set("wmt14", "fr", "en", timeout_seconds=1)
-
-
-def test_a_download_that_breaks_off_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def break_off(url: object) -> None:
-        raise IncompleteRead(b"half")
-
-    monkeypatch.setattr("urllib.request.urlopen", break_off)
-    with pytest.raises(DataError, match=r"Remove that folder and try again online"):
-        load_standard_set("wmt14", "fr", "en", timeout_seconds=1)
-
-
-def test_a_truncated_file_is_refused(cache: Path) -> None:
-    wmt14: Any = DATASETS["wmt14"]
-    Path(wmt14._get_txt_file_path("en-de", "ref")).write_text("Der Hund.\n")
-    with pytest.raises(DataError, match=r"it is damaged. Remove that folder"):
-        load_standard_set("wmt14", "en", "de", timeout_seconds=1)
-
-
-def test_a_wrong_checksum_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = cache / "wmt14" / "raw"
-    raw.mkdir()
-    wmt14: Any = DATASETS["wmt14"]
-
-    def cut_short(url: object) -> Any:
-        return (cache / "wmt14" / "wmt14.en-de.src").open("rb")
-
-    monkeypatch.setattr("urllib.request.urlopen", cut_short)
-    assert wmt14.md5
-    with pytest.raises(DataError, match="it is damaged"):
-        load_standard_set("wmt14", "fr", "en", timeout_seconds=1)
-
-
 def test_a_carriage_return_within_a_line_does_not_end_it(cache: Path) -> None:
     wmt14: Any = DATASETS["wmt14"]
     for field, text in (("src", "a\rb\nc\r\n"), ("ref", "x\ny\n")):
         Path(wmt14._get_txt_file_path("en-de", field)).write_bytes(text.encode())
-    sources, references = load_standard_set("wmt14", "en", "de", timeout_seconds=1)
+    sources, references = load_standard_set("wmt14", DATA)
     assert (sources, references) == (["a\rb", "c"], ["x", "y"])
     assert sources == [line.strip() for line in wmt14.source("en-de")]
+
+
+def test_what_cannot_be_scored_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataError, match="has no test set 'wmt1'"):
+        load_standard_set("wmt1", DATA)
+    with pytest.raises(DataError, match=r"wmt14 has no en-it, only .*en-de"):
+        load_standard_set("wmt14", DATA.model_copy(update={"tgt": "it"}))
+    wmt14: Any = DATASETS["wmt14"]
+    file = Path(wmt14._get_txt_file_path("en-de", "ref"))
+    file.write_text("Der Hund.\n")
+    with pytest.raises(DataError, match=r"wmt14 is missing or incomplete .* it is damaged.* Remove that"):
+        load_standard_set("wmt14", DATA)
+    for field in ("src", "ref:A", "ref:B"):
+        Path(wmt14._get_txt_file_path("en-de", field)).write_text("x\n")
+    monkeypatch.setattr(wmt14, "fieldnames", lambda languages: ["src", "ref:A", "ref:B"])
+    with pytest.raises(DataError, match="several references for each sentence of en-de"):
+        load_standard_set("wmt14", DATA)
+
+
+def refuse(url: object) -> None:
+    raise urllib.error.URLError("Name or service not known")
+
+
+def break_off(url: object) -> None:
+    raise IncompleteRead(b"half")
+
+
+def send_something_else(url: object) -> io.BytesIO:
+    return io.BytesIO(b"another file")
+
+
+@pytest.mark.parametrize("answer", [refuse, break_off, send_something_else])
+def test_a_download_that_fails_is_one_sentence(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, answer: Callable[[object], object]
+) -> None:
+    monkeypatch.setattr("urllib.request.urlopen", answer)
+    with pytest.raises(DataError, match=r"wmt14 is missing .*could not be downloaded.* try again online"):
+        load_standard_set("wmt14", DATA.model_copy(update={"src": "fr", "tgt": "en"}))

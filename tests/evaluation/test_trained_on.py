@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,15 +11,11 @@ from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.config.training import TrainingConfig
-from mt.data.corpus import load_corpus
-from mt.data.corpus_report import to_json
-from mt.data.sources import find
-from mt.data.sources.source import Part, Source
 from mt.errors import ConfigError
 from mt.evaluation.analysis import analyse_translations
 from mt.evaluation.compare import run_comparison
 from mt.evaluation.evaluate import run_evaluation
-from mt.evaluation.test_set import load_evaluation_set, warn_of_other_split
+from mt.evaluation.test_set import load_evaluation_set
 from mt.run_directory import RunDirectory
 
 CPU = torch.device("cpu")
@@ -57,22 +52,6 @@ def test_training_pairs_are_not_scored_as_a_split_that_their_corpus_lacks(tmp_pa
     assert load_evaluation_set(other, "test", path=str(part)).where == f"{part}, test"
 
 
-def test_a_hub_corpus_that_was_mixed_in_is_not_scored_as_a_split_that_it_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def on_the_hub(hub_id: str, *arguments: Any, **options: Any) -> Source:
-        rows = [(number, f"a{number}", f"b{number}") for number in range(400)]
-        return Source("hub", {"train": [Part(hub_id, "row", rows)]})
-
-    monkeypatch.setattr(find, "hub_source", on_the_hub)
-    mix = "Helsinki-NLP/opus_books name=de-en"
-    config = a_config(DataConfig(path=str(tmp_path / "gone"), mix=mix, src="en", tgt="de"))
-    for path in ("Helsinki-NLP/opus_books", "opus_books"):
-        with pytest.raises(ConfigError, match=f"this run was trained on {path}, "):
-            load_evaluation_set(config, "test", path=path, name="de-en")
-    assert load_evaluation_set(config, "test", path="opus_books", name="de-fr").sources
-
-
 @pytest.fixture
 def mixed(trained: RunDirectory, tmp_path: Path) -> tuple[RunDirectory, Path]:
     """A copy of the run whose config mixes in a file, and that file."""
@@ -104,28 +83,6 @@ def test_what_one_of_two_compared_systems_was_trained_on_is_refused_in_both_orde
             with pytest.raises(ConfigError, match=f"{other.path} was trained on {file}, "):
                 run_comparison(systems, split="test", checkpoint="best", device=CPU, data_path=str(file))
     assert not [*trained.path.glob("hypotheses.*"), *other.path.glob("hypotheses.*")]
-
-
-def test_runs_that_hold_out_other_sentences_are_reported(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    corpus = write_folder(tmp_path / "corpus", {"train": [f"Sentence {number}." for number in range(400)]})
-    runs: list[RunDirectory] = []
-    configs: list[Config] = []
-    for fraction in (0.05, 0.02, 0.05):
-        data = DataConfig(path=str(corpus), src="en", tgt="de", held_out_fraction=fraction)
-        configs.append(a_config(data))
-        runs.append(RunDirectory(tmp_path / f"run{len(runs)}"))
-        runs[-1].path.mkdir()
-        runs[-1].corpus_file.write_text(json.dumps(to_json(load_corpus(data).report)), encoding="utf-8")
-    test_set = load_evaluation_set(configs[0], "test")
-    assert set(test_set.sources) & set(load_corpus(configs[1].data).train["src"])
-    for run in (runs[0], runs[2], RunDirectory(tmp_path / "unknown")):
-        warn_of_other_split(run, test_set)
-    warn_of_other_split(runs[1], load_evaluation_set(configs[0], "train"))
-    assert caplog.text == ""
-    warn_of_other_split(runs[1], test_set)
-    assert f"{runs[1].path} was trained with another test split than this one" in caplog.text
 
 
 def test_a_corpus_that_has_changed_since_training_is_reported(

@@ -16,7 +16,6 @@ from mt.evaluation.analysis import (
     by_source_length,
     by_training_frequency,
     count_source_words,
-    count_words,
     length_ratio,
     words,
 )
@@ -43,11 +42,6 @@ def test_words_are_those_that_bleu_counts() -> None:
 def test_the_length_ratio_is_that_of_bleu() -> None:
     hypotheses, references = random_lines(1), random_lines(2)
     assert length_ratio(hypotheses, references) == sacrebleu.corpus_bleu(hypotheses, [references]).ratio
-
-
-def test_only_words_of_the_vocabulary_are_counted() -> None:
-    counts = count_words(["a b b.", "B c"], ["b .", "d"])
-    assert counts == {"b": 2, ".": 1, "d": 0}
 
 
 @pytest.mark.parametrize(

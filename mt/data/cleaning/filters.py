@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from mt.config.data import CleaningConfig
 from mt.data.cleaning.checks import Dropped
+from mt.data.cleaning.seen_pairs import SeenPairs
 from mt.data.unicode_form import normalise_all
-from mt.seen_pairs import SeenPairs
 
 Pairs = list[tuple[str, str]]
 Mask = npt.NDArray[np.bool_]

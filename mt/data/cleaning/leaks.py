@@ -38,12 +38,7 @@ class LeakCheck:
     def __init__(
         self, evaluation: Mapping[str, datasets.Dataset], unicode_form: UnicodeForm = "none"
     ) -> None:
-        """Remember the evaluation splits.
-
-        Args:
-            evaluation: The splits by name, as they are.
-            unicode_form: The Unicode form of the training pairs.
-        """
+        """Remember the evaluation splits by name; ``unicode_form`` is that of the training pairs."""
         self._known: dict[str, Hashes] = {}
         self._src_keys: set[bytes] = set()
         self._tgt_keys: set[bytes] = set()

@@ -1,7 +1,10 @@
 """What ``data.path`` means: a built-in corpus, something on disk, or a corpus on the Hugging Face Hub."""
 
+import glob
 import logging
-from collections.abc import Iterator, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,12 +12,17 @@ from mt.builtin.primer import MAX_TRAIN_PAIRS, PRIMER_VERSION, primer_pairs
 from mt.builtin.reverse import REVERSE_VERSION, reverse_pairs
 from mt.config.data import DataConfig
 from mt.config.sources import parse_mix
-from mt.data.sources.files import table_format
-from mt.data.sources.hub import hub_source
-from mt.data.sources.hub_access import HUB_ID
-from mt.data.sources.local import are_two_files, find_local, find_pattern, find_two_files, neighbours
-from mt.data.sources.source import SPLITS, NumberedPair, Part, Source, Split, did_you_mean
-from mt.data.sources.tables import Columns
+from mt.data.sources.hub import HUB_ID, hub_source
+from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part, unreadable
+from mt.data.sources.source import (
+    SPLIT_NAMES,
+    SPLITS,
+    Part,
+    Source,
+    Split,
+    did_you_mean,
+    listed,
+)
 from mt.errors import ConfigError, DataError
 from mt.regular_files import named_path
 
@@ -45,6 +53,11 @@ LEGACY_NAMES = {
     **{f"wmt{year}": f"wmt/wmt{year}" for year in range(14, 20)},
 }
 
+# train.jsonl, train.csv.gz, or a shard of a large table: train-00000-of-00003.parquet
+TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-(?P<num_shards>\d+))?(?P<suffix>\.\w+?(\.gz)?)")
+LANGUAGES = re.compile(r"(?P<stem>.*)\.\{(?P<languages>[^{}/]*)\}(\.gz)?", re.DOTALL)
+WILDCARD = re.compile(r"[*?[]")
+
 
 def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
     """A config for each source alone, with its weight: ``data.path``, of weight 1, then ``data.mix``."""
@@ -59,72 +72,195 @@ def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
 def files_on_disk(config: DataConfig, splits: Sequence[Split] = SPLITS) -> set[Path]:
     """The files on disk with these splits of all sources; none for a source that is no longer there."""
     files = set[Path]()
-    for source, _ in mixed_sources(config):
+    for source_config, _ in mixed_sources(config):
         with suppress(DataError):
-            if found := _on_disk(source):
-                parts = (part for split in splits for part in found.splits.get(split, ()))
+            if source := _on_disk(source_config):
+                parts = (part for split in splits for part in source.splits.get(split, ()))
                 files |= {file.resolve() for part in parts for file in part.files}
     return files
 
 
 def find_source(config: DataConfig) -> Source:
     """The corpus that ``config.path`` names; files on disk are preferred to the Hub."""
-    src, tgt = config.src, config.tgt
-    if src == tgt:
-        raise ConfigError(f"data.src and data.tgt are both {src!r}: name the two languages of the corpus.")
-    found = _builtin_source(config) if config.path.startswith(PREFIX) else _on_disk(config)
-    if found is None:
-        return _from_hub(config)
-    _warn_of_hub_options(config, found)
-    return found
-
-
-def _on_disk(config: DataConfig) -> Source | None:
-    if are_two_files(config.path):  # First, because their names may look like a pattern.
-        return find_two_files(config.path, config)
-    path = named_path(config.path)
-    return find_local(path, config) or find_pattern(str(path), config) or find_two_files(config.path, config)
-
-
-def _warn_of_hub_options(config: DataConfig, found: Source) -> None:
-    """Log which options have no effect, because the corpus does not come from the Hub."""
-    for option, value in (("data.name", config.name), ("data.revision", config.revision)):
-        if value is not None:
-            LOG.warning(
-                "%s (%s) has no effect: it is for a corpus on the Hub, but %s is %s",
-                option,
-                value,
-                config.path,
-                "built in" if found.kind == "built-in" else "on disk",
-            )
-
-
-def _from_hub(config: DataConfig) -> Source:
-    path, src, tgt = named_path(config.path), config.src, config.tgt
-    hub_id = LEGACY_NAMES.get(config.path, config.path)
-    if not HUB_ID.fullmatch(hub_id) or table_format(path, config) is not None:
-        known = [*neighbours(path, src), *LEGACY_NAMES]
-        raise DataError(
-            f"data.path: there is no file or folder {config.path!r}, nor {config.path}.{src} with "
-            f"{config.path}.{tgt}. It may be a folder, a file, a pattern such as part-*.jsonl, two text "
-            f"files as in en.txt,de.txt, a Hub id such as bentrevett/multi30k, {PRIMER} or {REVERSE}."
-            f"{did_you_mean(str(path), known)}"
+    if config.src == config.tgt:
+        raise ConfigError(
+            f"data.src and data.tgt are both {config.src!r}: name the two languages of the corpus."
         )
-    return hub_source(
-        hub_id,
-        Columns.of(config),
-        name=config.name,
-        revision=config.revision,
-        limit_seconds=config.hub_timeout_seconds,
+    source = _built_in(config) if config.path.startswith(PREFIX) else _on_disk(config)
+    if source is not None:
+        if config.name is not None or config.revision is not None:
+            where = "built in" if source.kind == "built-in" else "on disk"
+            LOG.warning(
+                "data.name and data.revision have no effect: they are for a corpus on the Hub, but %s is %s",
+                config.path,
+                where,
+            )
+        return source
+    hub_id = LEGACY_NAMES.get(config.path, config.path)
+    if HUB_ID.fullmatch(hub_id) and table_format(Path(hub_id), config.delimiter) is None:
+        return hub_source(hub_id, config)
+    missing = next((path for path in _two_paths(config.path) if not path.exists()), named_path(config.path))
+    raise DataError(
+        f"data.path: there is no file or folder {str(missing)!r}, nor {missing}.{config.src} with "
+        f"{missing}.{config.tgt}. It may be a folder, a file, a pattern such as part-*.jsonl, two text "
+        f"files as in en.txt,de.txt, a Hub id such as bentrevett/multi30k, {PRIMER} or {REVERSE}."
+        f"{did_you_mean(str(missing), [*_neighbours(missing, config.src), *LEGACY_NAMES])}"
     )
 
 
-def _builtin_source(config: DataConfig) -> Source:
+def _on_disk(config: DataConfig) -> Source | None:
+    """The corpus on disk that ``config.path`` names; None if there is no such file or folder."""
+    path, two_paths = named_path(config.path), _two_paths(config.path)
+    try:
+        if two_paths and all(file.is_file() for file in two_paths):
+            return Source("parallel text", {"train": [_two_files(*two_paths)]})
+        if path.is_dir():
+            return Source("folder", _folder_splits(path, config))
+        if path.is_file():
+            part = _part(path, config)
+            return Source("file" if len(part.files) == 1 else "parallel text", {"train": [part]})
+        if parallel := _parallel(path, config):
+            return Source("parallel text", {"train": [parallel]})
+        if WILDCARD.search(str(path)) or LANGUAGES.fullmatch(str(path)):
+            return Source("files", {"train": _matching_parts(str(path), config)})
+    except OSError as error:
+        raise unreadable(config.path, error) from None
+    return None
+
+
+def _two_paths(text: str) -> list[Path]:
+    """The two paths of ``english.txt,german.txt``; none in a text without a comma."""
+    names = [name.strip() for name in text.split(",")]
+    return [named_path(name) for name in names] if len(names) == 2 and all(names) else []
+
+
+def _two_files(src_path: Path, tgt_path: Path) -> Part:
+    for path in (src_path, tgt_path):
+        if table_format(path) is not None:
+            raise DataError(
+                f"data.path names two files, which are read as the two sides of a parallel text, but {path} "
+                "is a table, which has both. Give one table, a folder, or a pattern such as part-*.csv."
+            )
+    return parallel_part(src_path, tgt_path)
+
+
+def _neighbours(path: Path, src: str) -> list[str]:
+    """Existing names beside ``path``, one of which may have been meant."""
+    try:
+        names = [entry.name.removesuffix(f".{src}") for entry in sorted(path.parent.iterdir())]
+    except OSError:
+        return []
+    return [str(path.with_name(name)) for name in names if not name.startswith(".")]
+
+
+def _part(path: Path, config: DataConfig) -> Part:
+    """The table at ``path``, or the parallel text of which it is one side."""
+    if table_format(path, config.delimiter) is not None and path.is_file():
+        return table_part(path, config)
+    name = str(path).removesuffix(".gz")
+    for language in (config.src, config.tgt):
+        if name.endswith(f".{language}") and (
+            parallel := _parallel(Path(name[: -len(language) - 1]), config)
+        ):
+            return parallel
+    raise DataError(
+        f"{path} has no extension that shows its format: use {', '.join(TABLE_FORMATS)} (and .gz), or two "
+        f"files of plain text, .{config.src} and .{config.tgt} or any two, as data.path: "
+        "SOURCE.txt,TARGET.txt. If each line of a .txt file has both sides, set data.delimiter to what "
+        "separates them, such as tab."
+    )
+
+
+def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
+    files = sorted(entry for entry in folder.iterdir() if entry.is_file())
+    splits: dict[Split, list[Part]] = {}
+    for split, names in SPLIT_NAMES.items():
+        forms = [parts for name in names for parts in _forms(folder, files, name, config)]
+        if len(forms) > 1:
+            raise _is_repeated(f"{folder} contains the {split} split", [parts[0].where for parts in forms])
+        if forms:
+            splits[split] = forms[0]
+    if "train" not in splits:
+        raise DataError(
+            f"{folder} contains no training split that can be read: name it train.jsonl, train.parquet, "
+            f"train.csv, train.tsv, or train.{config.src} and train.{config.tgt}. "
+            f"The folder contains {listed(file.name for file in files) or 'no files'}."
+        )
+    return splits
+
+
+def _forms(folder: Path, files: list[Path], split_name: str, config: DataConfig) -> list[list[Part]]:
+    """All files of a split, in each form that the folder has: a table, a sharded table, parallel text."""
+    tables: dict[tuple[str, str | None], list[Path]] = defaultdict(list)
+    for file in files:
+        parsed = TABLE_NAME.fullmatch(file.name)
+        if parsed and parsed["split"] == split_name and table_format(file, config.delimiter) is not None:
+            tables[parsed["suffix"], parsed["num_shards"]].append(file)
+    for (suffix, num_shards), shards in tables.items():
+        if num_shards is not None and len(shards) != int(num_shards):
+            raise DataError(
+                f"{folder} contains {len(shards)} of the {int(num_shards)} shards of {split_name}{suffix}: "
+                "fetch the missing ones."
+            )
+    forms = [[table_part(shard, config) for shard in shards] for shards in tables.values()]
+    parallel = _parallel(folder / split_name, config)
+    return [*forms, [parallel]] if parallel else forms
+
+
+def _parallel(stem: Path, config: DataConfig) -> Part | None:
+    """The parallel text whose files begin with ``stem``, or None if both are missing."""
+    sides: list[Path] = []
+    for language in (config.src, config.tgt):
+        # Not with_name: a column that data.src names may have a slash.
+        paths = [Path(f"{stem}.{language}{packed}") for packed in ("", ".gz")]
+        files = [path for path in paths if path.is_file()]
+        if len(files) > 1:
+            raise _is_repeated(f"{stem} has the side .{language}", map(str, files))
+        sides += files
+    if len(sides) == 1:
+        raise DataError(f"{sides[0]} has no counterpart in the other of {config.src} and {config.tgt}.")
+    return parallel_part(*sides) if sides else None
+
+
+def _matching_parts(pattern: str, config: DataConfig) -> list[Part]:
+    """The parts of all files that ``pattern`` matches, sorted by name.
+
+    ``*``, ``?`` and ``[abc]`` work as in a shell, and ``**`` matches any number of folders. For parallel text
+    the pattern may match either side, or be the stem with both extensions in braces.
+    """
+    # Not Path.glob: that also matches hidden files, and refuses patterns that a shell accepts.
+    if braces := LANGUAGES.fullmatch(pattern):
+        languages = [language.strip() for language in braces["languages"].split(",")]
+        endings = [f".{language}{packed}" for language in languages for packed in ("", ".gz")]
+        stems = {
+            match.removesuffix(ending)
+            for ending in endings
+            for match in glob.glob(braces["stem"] + ending, recursive=True)  # noqa: PTH207
+        }
+        matches = [stem + endings[0] for stem in sorted(stems)]
+    else:
+        matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
+    parts: dict[str, Part] = {}
+    for match in matches:
+        part = _part(Path(match), config)
+        known = parts.setdefault(part.where.removesuffix(".gz"), part)
+        if known.where != part.where:
+            raise _is_repeated(f"{pattern} matches the same table", [part.where, known.where])
+    if not parts:
+        raise DataError(f"No file matches {pattern}: check the folder and the pattern.")
+    return list(parts.values())
+
+
+def _is_repeated(what: str, names: Iterable[str]) -> DataError:
+    return DataError(f"{what} more than once: {' or '.join(names)}. Keep only one of them.")
+
+
+def _built_in(config: DataConfig) -> Source:
     path, src, tgt = config.path, config.src, config.tgt
     if path not in NUM_PAIRS:
         raise DataError(
-            f"data.path: there is no built-in corpus {path!r}, only {PRIMER}, {REVERSE} and "
-            f"{REVERSE_CHARACTERS}.{did_you_mean(path, NUM_PAIRS)}"
+            f"data.path: there is no built-in corpus {path!r}, only {', '.join(NUM_PAIRS)}."
+            f"{did_you_mean(path, NUM_PAIRS)}"
         )
     if path == PRIMER and {src, tgt} != {"en", "de"}:
         raise DataError(
@@ -137,18 +273,15 @@ def _builtin_source(config: DataConfig) -> Source:
             f"{PRIMER} has {MAX_TRAIN_PAIRS:,} training pairs, but data.num_train_pairs is "
             f"{sizes['train']:,}: lower it."
         )
-    pairs = {split: _pairs(path, split, sizes[split], swapped=src == "de") for split in SPLITS}
+    return Source("built-in", {split: [_built_in_part(path, split, sizes[split], src)] for split in SPLITS})
+
+
+def _built_in_part(path: str, split: Split, num_pairs: int, src: str) -> Part:
     version = PRIMER_VERSION if path == PRIMER else REVERSE_VERSION
-    parts = {
-        split: Part(f"{path}, {split}", "row", pairs[split], lambda: f"version {version}") for split in SPLITS
-    }
-    return Source("built-in", {split: [part] for split, part in parts.items()})
-
-
-def _pairs(path: str, split: Split, num_pairs: int, *, swapped: bool) -> Iterator[NumberedPair]:
     if path == PRIMER:
         pairs = primer_pairs(split, num_pairs)
+        pairs = pairs if src == "en" else ((de, en) for en, de in pairs)
     else:
-        pairs, swapped = reverse_pairs(split, num_pairs, characters=path == REVERSE_CHARACTERS), False
-    for number, (src, tgt) in enumerate(pairs, start=1):
-        yield (number, tgt, src) if swapped else (number, src, tgt)
+        pairs = reverse_pairs(split, num_pairs, characters=path == REVERSE_CHARACTERS)
+    numbered = ((number, *pair) for number, pair in enumerate(pairs, start=1))
+    return Part(f"{path}, {split}", "row", numbered, version=f"version {version}")

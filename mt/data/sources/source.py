@@ -1,12 +1,12 @@
 """The common form of all corpora before they are checked: splits of numbered pairs."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, get_args
 
-from mt.errors import closest
+from mt.data.cache import file_digest
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -31,16 +31,19 @@ class Part:
         where: Its name in messages, such as ``data/train.jsonl``.
         unit: What its pair numbers count, lines or rows.
         pairs: The pairs, which can be iterated over once; this raises `DataError` if the file is damaged.
-        identify: Returns a digest that changes whenever the pairs do (with the same config and program),
-            without reading them as pairs; None if there is none. It may raise OSError.
         files: The files on disk that have the pairs.
+        version: What identifies the pairs if there are no files; None if nothing does.
     """
 
     where: str
     unit: Literal["line", "row"]
     pairs: Iterable[NumberedPair]
-    identify: Callable[[], str | None] = lambda: None
     files: tuple[Path, ...] = ()
+    version: str | None = None
+
+    def identify(self) -> str | None:
+        """A digest that changes whenever the pairs do (with the same config and program), if there is one."""
+        return "".join(map(file_digest, self.files)) or self.version
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,7 @@ def listed(names: Iterable[str], most: int = 20) -> str:
 def carved_split(src: str, fraction: float) -> Split:
     """The split of a pair in a corpus without splits: a ``fraction`` each is for validation and test.
 
-    Args:
-        src: The source sentence; its spacing makes no difference.
-        fraction: Expected share of each of the two.
+    Spacing in the source sentence makes no difference.
     """
     digest = blake2b(" ".join(src.split()).encode(), digest_size=8).digest()
     position = int.from_bytes(digest, "big") / 2**64

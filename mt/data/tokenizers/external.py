@@ -5,16 +5,10 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub
-import huggingface_hub.constants
-from huggingface_hub.errors import (
-    EntryNotFoundError,
-    GatedRepoError,
-    LocalEntryNotFoundError,
-)
+from huggingface_hub import hf_hub_download
 
 from mt.config.data import TokenizerConfig
-from mt.data.sources.hub_access import HUB_ID, HubRepository, error_text, gated, newest_commit, quiet
+from mt.data.sources.hub import HUB_ID, connect, error_text, remedy
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
 from mt.errors import DataError
 from mt.regular_files import named_path
@@ -26,12 +20,7 @@ FILE_NAME = "tokenizer.json"
 
 
 def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Tokenizer:
-    """Read the tokenizer that ``config.path`` names; a file on disk is preferred to the Hub.
-
-    Args:
-        config: Where it is, and whether text is to be lower-cased first.
-        limit_seconds: How long to wait for the Hub to answer.
-    """
+    """Read the tokenizer that ``config.path`` names; a file on disk is preferred to the Hub."""
     assert config.path is not None
     path = named_path(config.path)
     if path.is_dir():
@@ -99,26 +88,13 @@ def _merged(model: dict[str, Any]) -> set[str]:
 
 def _download(hub_id: str, limit_seconds: float) -> Path:
     """Download the file, or use the cached one if the Hub does not answer in time."""
-    if not huggingface_hub.constants.HF_HUB_OFFLINE:
-        newest_commit(HubRepository("model", hub_id), limit_seconds)
+    is_online = connect(limit_seconds)
     try:
-        with quiet():
-            path = Path(huggingface_hub.hf_hub_download(hub_id, FILE_NAME))
-    except LocalEntryNotFoundError:
-        raise DataError(
-            f"tokenizer.path: {hub_id} is not cached, the Hub ({huggingface_hub.constants.ENDPOINT}) cannot "
-            "be reached, and no file or folder here has that name. Check the network, or give a file."
-        ) from None
-    except EntryNotFoundError:
-        raise DataError(
-            f"tokenizer.path: {hub_id} has no {FILE_NAME} on the Hub: choose another, or convert its "
-            "tokenizer with the transformers library and give the file."
-        ) from None
-    except GatedRepoError:
-        raise gated(HubRepository("model", hub_id)) from None
+        path = Path(hf_hub_download(hub_id, FILE_NAME))
     except Exception as error:
         raise DataError(
-            f"tokenizer.path: the {FILE_NAME} of {hub_id} cannot be downloaded: {error_text(error)}."
+            f"tokenizer.path: the {FILE_NAME} of {hub_id} cannot be loaded from the Hub: {error_text(error)}."
+            f"{remedy(is_online)}"
         ) from None
     LOG.info("tokenizer: %s, at commit %s", hub_id, path.parent.name)
     return path
