@@ -14,6 +14,7 @@ import tokenizers
 import torch
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from transformers import (
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
@@ -189,23 +190,19 @@ def _layers(model: Transformer) -> Iterator[tuple[str, Tensor]]:
         if not isinstance(module, nn.LayerNorm | nn.Linear) or name == "output":
             continue
         side, _, rest = name.partition(".")
-        if rest == "norm":
-            yield from _parts(f"model.{side}.layer_norm", module, order)
-        else:
+        theirs = f"model.{side}.layer_norm"
+        if rest != "norm":
             layers, number, sublayer = rest.split(".", 2)
-            yield from _parts(f"model.{side}.{layers}.{number}.{_NAMES[sublayer]}", module, order)
-
-
-def _parts(name: str, module: nn.LayerNorm | nn.Linear, order: Tensor) -> Iterator[tuple[str, Tensor]]:
-    weight = module.weight.detach()
-    # Zeros are equivalent to a layer without a bias.
-    bias = torch.zeros(len(weight)) if module.bias is None else module.bias.detach()
-    if name.endswith((".fc1", ".q_proj", ".k_proj", ".v_proj")):
-        weight = weight[:, order]
-    else:
-        weight, bias = weight[order], bias[order]
-    yield f"{name}.weight", weight
-    yield f"{name}.bias", bias
+            theirs = f"model.{side}.{layers}.{number}.{_NAMES[sublayer]}"
+        weight = module.weight.detach()
+        # Zeros are equivalent to a layer without a bias.
+        bias = torch.zeros(len(weight)) if module.bias is None else module.bias.detach()
+        if theirs.endswith((".fc1", ".q_proj", ".k_proj", ".v_proj")):
+            weight = weight[:, order]
+        else:
+            weight, bias = weight[order], bias[order]
+        yield f"{theirs}.weight", weight
+        yield f"{theirs}.bias", bias
 
 
 def _embeddings(
@@ -229,12 +226,8 @@ def _embeddings(
     # Rows that only pad the smaller vocabulary must not get any probability.
     bias = torch.zeros(1, len(names["lm_head.weight"]))
     bias[:, len(output) :] = -torch.inf
-    padded = {name: _padded(weight, len(names[name])) for name, weight in ours.items()}
+    padded = {name: pad(weight, (0, 0, 0, len(names[name]) - len(weight))) for name, weight in ours.items()}
     return padded | {"final_logits_bias": bias}
-
-
-def _padded(weight: Tensor, num_rows: int) -> Tensor:
-    return torch.cat((weight, weight.new_zeros(num_rows - len(weight), weight.size(1))))
 
 
 def _write_tokenizer(tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
