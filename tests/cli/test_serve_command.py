@@ -51,6 +51,7 @@ def test_what_cannot_be_served_is_refused(call: Call, trained: RunDirectory) -> 
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         refused(call("serve", "--run", trained.path, "--port", port), f"port {port}", "--port N")
+    refused(call("serve", "--run", trained.path, "--host", "no.such.host.invalid"), "no.such.host.invalid")
     other_run = shutil.copytree(trained.path, Path("other") / trained.path.name)
     refused(call("serve", "--run", trained.path, "--run", other_run), trained.path.name, "Rename")
     refused(call("serve", "--run", "nowhere", "--port", "0"), "nowhere")

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fastapi.testclient import TestClient
 
-from mt.errors import ConfigError
 from mt.inference.model_translator import ModelTranslator
 from mt.search.strategy import Beam
-from mt.serving.app import Service, listen
+from mt.serving.app import Service
 from tests.serving.conftest import serving
 
 if TYPE_CHECKING:
@@ -149,15 +148,6 @@ def test_a_long_text_markup_and_a_token(open_page: Open, reference: ModelTransla
 
 
 # ---- in a process of its own ----
-
-
-def test_an_address_that_is_taken_or_not_there_is_an_error_that_names_it() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"port {port} of 127.0.0.1 cannot be served"):
-            listen("127.0.0.1", port)
-    with pytest.raises(ConfigError, match=r"no\.such\.host\.invalid"):
-        listen("no.such.host.invalid", 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
