@@ -12,8 +12,7 @@ from mt.cli.options import CheckpointOption, RunOption, find_run
 from mt.display import aligned, visible
 
 if TYPE_CHECKING:
-    from mt.export.export import Exported
-    from mt.export.target import ExportTarget
+    from mt.export.export import Library
     from mt.run_directory import RunDirectory
 
 
@@ -39,40 +38,43 @@ def export(
 ) -> None:
     """Export a trained model to CTranslate2 or transformers, verified.
 
-    Both models translate 200 validation sentences; in float32, all outputs must match or nothing is written.
+    Both models translate up to 200 validation sentences; unless they agree, nothing is written.
 
     The folder also gets the tokenizers, an example script that does not need mt, and a model card.
     """
     show_logs()
-    found = find_run(run)
-    target = _target(to)
+    directory = find_run(run)
+    library = _library(to)
     from mt.evaluation.test_set import load_evaluation_set
-    from mt.export.export import export_model, refuse_other_folder
-    from mt.inference.engine.verification import NUM_SENTENCES
+    from mt.export.card import agreement_rows, not_expressed
+    from mt.export.export import check_folder, export_model
     from mt.inference.loaded_model import load_model, refuse_overflow
 
-    refuse_other_folder(folder)
-    loaded = load_model(found, checkpoint)
-    loaded.model.eval()
+    check_folder(folder)
+    loaded = load_model(directory, checkpoint)
     refuse_overflow(loaded.model, loaded.checkpoint.folder, loaded.model.output.weight.device)
-    converted = None
-    if to == "ctranslate2" and precision == "float32" and data is None:
-        converted = _converted(found, checkpoint)
+    is_converted = to == "ctranslate2" and precision == "float32" and data is None
+    converted = _converted(directory, checkpoint) if is_converted else None
     sentences = load_evaluation_set(loaded.config, "validation", path=data, leave_out_empty=True)
     exported = export_model(
         loaded,
+        visible(directory.path.resolve().name),
+        list(zip(sentences.sources, sentences.references, strict=True)),
         folder,
-        target,
-        run_name=visible(found.path.resolve().name),
-        precision=precision,
-        sources=sentences.sources[:NUM_SENTENCES],
-        references=sentences.references[:NUM_SENTENCES],
-        converted=converted,
+        library,
+        precision,
+        converted,
     )
-    _show(exported)
+    for line in aligned(agreement_rows(exported.agreements), num_texts=0):
+        typer.echo(line)
+    for missing in not_expressed(exported.record):
+        say(f"warning: not in the exported model: {missing}.")
+    typer.echo(f"{folder}")
+    if to == "ctranslate2":
+        say(f"Translate with it:  mt translate --run {quote(str(folder))} --engine ctranslate2")
 
 
-def _converted(run: "RunDirectory", checkpoint: str) -> Path | None:
+def _converted(run: "RunDirectory", checkpoint: str) -> Path:
     """The folder of the fast engine of this checkpoint, which was verified when it was made."""
     from mt.errors import ExportError
     from mt.inference.engine.convert import convert
@@ -84,30 +86,12 @@ def _converted(run: "RunDirectory", checkpoint: str) -> Path | None:
     return folder / "float32"
 
 
-def _target(name: str) -> "ExportTarget":
+def _library(name: str) -> "Library":
     with extra(name):
         if name == "ctranslate2":
-            from mt.export.ctranslate2_target import CTRANSLATE2
+            from mt.export.ctranslate2_model import CTRANSLATE2
 
             return CTRANSLATE2
-        from mt.export.transformers_target import TRANSFORMERS
+        from mt.export.transformers_model import TRANSFORMERS
 
         return TRANSFORMERS
-
-
-def _show(exported: "Exported") -> None:
-    from mt.export.model_card import agreement_rows, not_expressed
-
-    for line in aligned(agreement_rows(exported.agreements), num_texts=0):
-        typer.echo(line)
-    for each in exported.agreements:
-        for mismatch in each.mismatches:
-            typer.echo(
-                f"near-tie with {each.strategy}, sentence {mismatch.line}: mt ({mismatch.our_score:.4f}) "
-                f"{mismatch.ours!r}, exported ({mismatch.their_score:.4f}) {mismatch.theirs!r}"
-            )
-    for missing in not_expressed(exported.record):
-        say(f"warning: not in the exported model: {missing}.")
-    typer.echo(f"{exported.folder}")
-    if exported.record.target == "ctranslate2":
-        say(f"Translate with it:  mt translate --run {quote(str(exported.folder))} --engine ctranslate2")

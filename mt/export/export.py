@@ -1,9 +1,8 @@
 """The work of `mt export`: write a folder, verify it as it is on disk, describe it, put it in place."""
 
 import logging
-import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,23 +17,39 @@ from mt.atomic_files import (
     write_synced,
 )
 from mt.errors import CheckpointError, ConfigError, ExportError
-from mt.export.model_card import model_card
-from mt.export.target import ExportTarget
-from mt.inference.engine.verification import STRATEGIES, Agreement, Verifier
+from mt.export.card import model_card
+from mt.inference.engine.verification import Agreement, Translate, verify
 from mt.inference.exported_folder import (
     RECORD,
     ExportPrecision,
     ExportRecord,
+    Target,
     read_export_record,
     record_of,
     write_export_record,
 )
 from mt.inference.loaded_model import LoadedModel
-from mt.regular_files import is_utf8
 
 LOG = logging.getLogger(__name__)
 
 EXAMPLE, CARD = "example.py", "README.md"
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library that models can be exported to."""
+
+    name: Target
+    precisions: Collection[ExportPrecision]
+    differences: Sequence[str]
+    """How its searches differ from ours, as sentences for the model card."""
+    example: str
+    """The text of ``example.py``: a program that translates the lines of stdin without mt."""
+    write: Callable[[LoadedModel, Path, ExportPrecision], None]
+    """Writes the model, which is on the CPU and in float32, and its tokenizers into an existing folder."""
+    load: Callable[[Path], Translate]
+    exact: Collection[str]
+    """The decoding strategies with which it translates as we do in float32, but for near-ties."""
 
 
 @dataclass(frozen=True)
@@ -49,89 +64,54 @@ class Exported:
 @torch.inference_mode()
 def export_model(
     loaded: LoadedModel,
-    folder: Path,
-    target: ExportTarget,
-    *,
     run_name: str,
-    precision: ExportPrecision,
-    sources: Sequence[str],
-    references: Sequence[str],
+    pairs: Sequence[tuple[str, str]],
+    folder: Path,
+    library: Library,
+    precision: ExportPrecision = "float32",
     converted: Path | None = None,
 ) -> Exported:
-    """Export a loaded model; the folder appears whole and verified, or not at all.
+    """Export a model, verified with validation pairs; the folder appears whole, or not at all.
 
-    An earlier export is replaced.
-
-    Args:
-        loaded: The model, on the CPU.
-        folder: The folder to write; it must not exist, unless it is an earlier export.
-        target: The library to export to.
-        run_name: The name of the run, for the record.
-        precision: The precision of the weights.
-        sources: Validation sentences.
-        references: Their translations.
-        converted: A folder for that library that was verified with these sentences, to be copied.
+    An earlier export is replaced. ``converted`` is a verified folder for that library, to be copied.
     """
-    refuse_other_folder(folder)
-    if precision not in target.precisions:
-        raise ConfigError(
-            f"a model for {target.name} cannot be saved in {precision}, only in "
-            f"{' or '.join(target.precisions)}."
-        )
-    place = _without_links(folder)
-    make_folder(place.parent)
-    for leftover in tidy_up_beside(place):
+    check_folder(folder)
+    if precision not in library.precisions:
+        choices = " or ".join(library.precisions)
+        raise ConfigError(f"a model for {library.name} is saved in {choices}, not in {precision}.")
+    target = folder.resolve()
+    make_folder(target.parent)
+    for leftover in tidy_up_beside(target):
         LOG.warning("removing %s, which was left behind by an export that was killed", leftover)
-    partial = partial_path(place)
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
+    partial = partial_path(target)
     try:
-        if converted is not None:
+        partial.mkdir()
+        agreements: Sequence[Agreement] = ()
+        if converted is None:
+            library.write(loaded, partial, precision)
+            record = record_of(loaded, library.name, run_name, precision)
+            write_export_record(partial, record)
+        else:
             shutil.copytree(converted, partial, dirs_exist_ok=True)
             record = read_export_record(partial)
             agreements = [Agreement.from_json(each) for each in record.verified.get("agreements", ())]
-        else:
-            target.write(
-                loaded.model,
-                loaded.config.model,
-                loaded.src_tokenizer,
-                loaded.tgt_tokenizer,
-                partial,
-                max_length=loaded.config.data.max_length,
-                precision=precision,
-            )
-            record = record_of(loaded, target.name, run_name, precision)
-            write_export_record(partial, record)
-            agreements = _verify(loaded, partial, target, sources, references, exact=precision == "float32")
-        write_synced(partial / EXAMPLE, target.example.encode())
-        write_synced(partial / CARD, model_card(record, target, agreements).encode())
+        if not agreements:
+            agreements = _verify(loaded, library, partial, pairs, precision)
+        write_synced(partial / EXAMPLE, library.example.encode())
+        write_synced(partial / CARD, model_card(record, library.differences, agreements).encode())
         sync_tree(partial)
         # Verifying takes a while, and something else may have appeared there in the meantime.
-        refuse_other_folder(folder)
-        put_in_place(partial, place)
+        check_folder(folder)
+        put_in_place(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return Exported(folder, record, agreements)
 
 
-def refuse_other_folder(folder: Path) -> None:
-    """Check that only an earlier export would be replaced, and that other programs can open the folder."""
-    if folder.exists() or folder.is_symlink():
-        _refuse_other_files(folder)
-    place = _without_links(folder)
-    if not is_utf8(place):
-        raise ConfigError(
-            f"the name {place} is not UTF-8, so other programs could not open it: choose another name."
-        )
-
-
-def _without_links(folder: Path) -> Path:
-    # Path.resolve raises a RuntimeError for links in a circle, where creating the folder is an OSError.
-    return Path(os.path.realpath(folder))
-
-
-def _refuse_other_files(folder: Path) -> None:
-    """Check that a folder contains nothing but the files of an earlier export, whatever is in them now."""
+def check_folder(folder: Path) -> None:
+    """Check that a folder does not exist, or is an earlier export to which nothing was added."""
+    if not (folder.exists() or folder.is_symlink()):
+        return
     try:
         record = read_export_record(folder)
     except CheckpointError as error:
@@ -151,16 +131,23 @@ def _refuse_other_files(folder: Path) -> None:
 
 def _verify(
     loaded: LoadedModel,
+    library: Library,
     folder: Path,
-    target: ExportTarget,
-    sources: Sequence[str],
-    references: Sequence[str],
-    *,
-    exact: bool,
+    pairs: Sequence[tuple[str, str]],
+    precision: ExportPrecision,
 ) -> list[Agreement]:
-    if not sources:
+    # Longer lines are split by mt only.
+    lengths = [len(ids) for ids in loaded.src_tokenizer.encode_batch([src for src, _ in pairs])]
+    short = [
+        pair for pair, length in zip(pairs, lengths, strict=True) if length < loaded.config.data.max_length
+    ]
+    if not short:
         raise ExportError("there are no validation sentences to verify the export with.")
-    verifier = Verifier(loaded, sources, references)
-    exported = target.load(folder)
-    LOG.info("verifying with %d validation sentences", len(sources))
-    return [verifier.compare(exported, name, strategy, exact=exact) for name, strategy in STRATEGIES.items()]
+    LOG.info("verifying with validation sentences")
+    return verify(
+        loaded,
+        library.load(folder),
+        [src for src, _ in short],
+        [tgt for _, tgt in short],
+        exact=library.exact if precision == "float32" else (),
+    )

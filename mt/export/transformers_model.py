@@ -4,18 +4,20 @@ Both have sinusoidal positions, but with all sines before all cosines, while our
 the model depends on the order of the hidden dimensions, so they are permuted everywhere.
 """
 
-import os
-import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 import torch
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
     GenerationConfig,
     MarianConfig,
     MarianMTModel,
@@ -26,16 +28,38 @@ from transformers import (
 from transformers.utils import logging
 
 from mt.config.model import ModelConfig
-from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.inference.exported_folder import ExportPrecision
+from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
+from mt.export.export import Library
+from mt.inference.engine.verification import Translate
+from mt.inference.exported_folder import ExportPrecision, read_export_record
+from mt.inference.loaded_model import LoadedModel
+from mt.search.hypothesis import length_limit
+from mt.search.strategy import Beam, Strategy
 from mt.special_tokens import BOS, BOS_ID, EOS, EOS_ID, PAD, PAD_ID, UNK, UNK_ID
 from mt.transformer.transformer import Transformer
 
 DTYPES: dict[ExportPrecision, torch.dtype] = {"float32": torch.float32, "bf16": torch.bfloat16}
-"""The data types in which it can be saved."""
 SIDES = ("source_tokenizer", "target_tokenizer")
 """The subfolders of the tokenizers, if source and target have separate vocabularies."""
-_OS_ERROR = re.compile(r"\(os error (\d+)\)$")
+
+EXAMPLE = """\
+# Translates the lines of standard input; needs: pip install transformers torch
+import pathlib, sys
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+folder = pathlib.Path(__file__).parent
+model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+names = [folder / f"{side}_tokenizer" for side in ("source", "target")]
+src, tgt = (AutoTokenizer.from_pretrained(name if name.is_dir() else folder) for name in names)
+beam = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+options = {"num_beams": beam, "early_stopping": True} if beam > 1 else {}
+for stream in (sys.stdin, sys.stdout):
+    stream.reconfigure(encoding="utf-8")
+for line in sys.stdin:
+    inputs = src(line, return_tensors="pt", truncation=True)
+    ids = model.generate(**inputs, **options)
+    print(" ".join(tgt.decode(ids[0], skip_special_tokens=True).split()) if line.strip() else "", flush=True)
+"""
 
 # The names of sub-layers and norms, ours and theirs.
 _NAMES = {
@@ -55,30 +79,12 @@ _NAMES = {
 }
 
 
-def write_transformers(
-    model: Transformer,
-    config: ModelConfig,
-    src_tokenizer: Tokenizer,
-    tgt_tokenizer: Tokenizer,
-    folder: Path,
-    *,
-    max_length: int,
-    precision: ExportPrecision,
-) -> None:
-    """Write the model, with its current weights, into an existing folder.
-
-    Args:
-        model: The model, on the CPU and in float32.
-        config: The config that it was built from.
-        src_tokenizer: The tokenizer of the source language.
-        tgt_tokenizer: The tokenizer of the target language.
-        folder: The folder to write to.
-        max_length: The most tokens in a sentence, including EOS.
-        precision: One of `DTYPES`.
-    """
-    # The random initialisation, which is overwritten, must not change the random numbers of the caller.
-    with torch.random.fork_rng(devices=()):
-        theirs = _empty_model(config, src_tokenizer.size, tgt_tokenizer.size, max_length)
+def write_transformers(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:
+    """Write a model, which is on the CPU and in float32, and its tokenizers into an existing folder."""
+    logging.disable_progress_bar()
+    model, max_length = loaded.model, loaded.config.data.max_length
+    src_tokenizer, tgt_tokenizer = loaded.src_tokenizer, loaded.tgt_tokenizer
+    theirs = _empty_model(loaded.config.model, src_tokenizer.size, tgt_tokenizer.size, max_length)
     weights = _embeddings(model, theirs) | dict(_layers(model))
     missing, unexpected = theirs.load_state_dict(weights, strict=False)
     # Positions are computed by a formula.
@@ -94,41 +100,41 @@ def write_transformers(
         # The others share their probability, as in our search.
         renormalize_logits=True,
     )
-    with without_progress_bars(), _errors_of_the_system():
-        theirs.to(DTYPES[precision]).save_pretrained(folder)
-        # It is created as a temporary file, which nobody else may read.
-        shutil.copymode(folder / "config.json", folder / "model.safetensors")
-        if src_tokenizer.to_json() == tgt_tokenizer.to_json():
-            _write_tokenizer(src_tokenizer, folder, max_length)
-            return
+    theirs.to(DTYPES[precision]).save_pretrained(folder)
+    # It is created as a temporary file, which nobody else may read.
+    shutil.copymode(folder / "config.json", folder / "model.safetensors")
+    if src_tokenizer.to_json() == tgt_tokenizer.to_json():
+        _write_tokenizer(src_tokenizer, folder, max_length)
+    else:
         for tokenizer, side in zip((src_tokenizer, tgt_tokenizer), SIDES, strict=True):
             _write_tokenizer(tokenizer, folder / side, max_length)
 
 
-@contextmanager
-def _errors_of_the_system() -> Iterator[None]:
-    """Raise OSError for the errors of the Rust libraries, for weights and tokenizers, such as a full disk."""
-    try:
-        yield
-    # One of them has its own exception class for this, the other has none.
-    except Exception as error:
-        found = _OS_ERROR.search(str(error))
-        if found is None:
-            raise
-        number = int(found[1])
-        raise OSError(number, os.strerror(number)) from error
+def load_transformers(folder: Path) -> Translate:
+    """Load an exported folder, to translate texts that the model can read at once."""
+    record = read_export_record(folder)
+    model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    src, tgt = (
+        AutoTokenizer.from_pretrained(folder / side if (folder / side).is_dir() else folder) for side in SIDES
+    )
 
+    def translate(texts: Sequence[str], strategy: Strategy) -> list[str]:
+        beam = {"num_beams": strategy.size, "early_stopping": True} if isinstance(strategy, Beam) else {}
+        by_length = defaultdict[int, list[int]](list)
+        ids: list[list[int]] = src(list(texts)).input_ids
+        for index, row in enumerate(ids):
+            by_length[len(row)].append(index)
+        translations: dict[int, str] = {}
+        # A call has one limit, which ours has for each length.
+        for length, indices in by_length.items():
+            limit = length_limit(length, record.max_length, target_ratio=record.target_ratio)
+            batch = torch.tensor([ids[index] for index in indices])
+            outputs = model.generate(batch, max_new_tokens=limit, **beam)
+            written = tgt.batch_decode(outputs, skip_special_tokens=True)
+            translations |= zip(indices, map(normalise_spacing, written), strict=True)
+        return [translations[index] for index in range(len(texts))]
 
-@contextmanager
-def without_progress_bars() -> Iterator[None]:
-    """Keep `transformers` from drawing on the terminal."""
-    were_shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if were_shown:
-            logging.enable_progress_bar()
+    return translate
 
 
 def _empty_model(
@@ -184,23 +190,19 @@ def _layers(model: Transformer) -> Iterator[tuple[str, Tensor]]:
         if not isinstance(module, nn.LayerNorm | nn.Linear) or name == "output":
             continue
         side, _, rest = name.partition(".")
-        if rest == "norm":
-            yield from _parts(f"model.{side}.layer_norm", module, order)
-        else:
+        theirs = f"model.{side}.layer_norm"
+        if rest != "norm":
             layers, number, sublayer = rest.split(".", 2)
-            yield from _parts(f"model.{side}.{layers}.{number}.{_NAMES[sublayer]}", module, order)
-
-
-def _parts(name: str, module: nn.LayerNorm | nn.Linear, order: Tensor) -> Iterator[tuple[str, Tensor]]:
-    weight = module.weight.detach()
-    # Zeros are equivalent to a layer without a bias.
-    bias = torch.zeros(len(weight)) if module.bias is None else module.bias.detach()
-    if name.endswith((".fc1", ".q_proj", ".k_proj", ".v_proj")):
-        weight = weight[:, order]
-    else:
-        weight, bias = weight[order], bias[order]
-    yield f"{name}.weight", weight
-    yield f"{name}.bias", bias
+            theirs = f"model.{side}.{layers}.{number}.{_NAMES[sublayer]}"
+        weight = module.weight.detach()
+        # Zeros are equivalent to a layer without a bias.
+        bias = torch.zeros(len(weight)) if module.bias is None else module.bias.detach()
+        if theirs.endswith((".fc1", ".q_proj", ".k_proj", ".v_proj")):
+            weight = weight[:, order]
+        else:
+            weight, bias = weight[order], bias[order]
+        yield f"{theirs}.weight", weight
+        yield f"{theirs}.bias", bias
 
 
 def _embeddings(
@@ -212,7 +214,7 @@ def _embeddings(
         matrix.weight.detach()[:, order]
         for matrix in (model.src_embedding.tokens, model.tgt_embedding.tokens, model.output)
     )
-    found = {
+    ours = {
         "model.encoder.embed_tokens.weight": src,
         "model.decoder.embed_tokens.weight": tgt,
         "lm_head.weight": output,
@@ -220,16 +222,12 @@ def _embeddings(
     names = theirs.state_dict()
     if "model.shared.weight" in names:
         # Every Pegasus has it, even if nothing is computed with it.
-        found["model.shared.weight"] = tgt
+        ours["model.shared.weight"] = tgt
     # Rows that only pad the smaller vocabulary must not get any probability.
     bias = torch.zeros(1, len(names["lm_head.weight"]))
     bias[:, len(output) :] = -torch.inf
-    filled_up = {name: _filled_up(weight, len(names[name])) for name, weight in found.items()}
-    return filled_up | {"final_logits_bias": bias}
-
-
-def _filled_up(weight: Tensor, num_rows: int) -> Tensor:
-    return torch.cat((weight, weight.new_zeros(num_rows - len(weight), weight.size(1))))
+    padded = {name: pad(weight, (0, 0, 0, len(names[name]) - len(weight))) for name, weight in ours.items()}
+    return padded | {"final_logits_bias": bias}
 
 
 def _write_tokenizer(tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
@@ -247,3 +245,22 @@ def _write_tokenizer(tokenizer: Tokenizer, folder: Path, max_length: int) -> Non
         clean_up_tokenization_spaces=False,
         model_input_names=["input_ids", "attention_mask"],
     ).save_pretrained(folder)
+
+
+TRANSFORMERS = Library(
+    "transformers",
+    tuple(DTYPES),
+    differences=(
+        "`generate` has one length limit for a whole call (`max_new_tokens`, here the most that the model "
+        "writes); mt has one for each sentence, about twice its source, so that a loop ends earlier.",
+        "At that limit it ranks unfinished translations together with finished ones; mt uses an unfinished "
+        "one only if none is finished.",
+        "It ranks a beam by mean log-probability, as `mt translate` does with `--length-normalization mean`, "
+        "and needs `early_stopping=True` to stop as mt does.",
+    ),
+    example=EXAMPLE,
+    write=write_transformers,
+    load=load_transformers,
+    # With a beam, it ranks unfinished translations otherwise.
+    exact=("greedy search",),
+)

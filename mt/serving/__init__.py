@@ -1,1 +1,1 @@
-"""A translation service over HTTP: dynamic batching, requests and their limits, a page to try it."""
+"""A translation service over HTTP: batches across requests, limits, and a page to try it."""

@@ -1,262 +1,232 @@
-"""The service as an ASGI application: routes, status codes and logging."""
+"""The service: its routes, status codes, limits and log, and the server that runs it."""
 
 import asyncio
 import hmac
 import logging
-import re
+import signal
+import socket
 import time
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
-from starlette.applications import Starlette
-from starlette.datastructures import Headers
+import uvicorn
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import mt
-from mt.display import counted, visible
-from mt.errors import DataError, MtError
-from mt.serving.batching import Answer, QueueFullError, StoppingError
-from mt.serving.openapi import description
+from mt.display import counted, one_line, visible
+from mt.errors import ConfigError, DataError, MtError, Remedy
+from mt.serving.api import Refusal, TranslateAnswer, TranslateRequest
+from mt.serving.batching import BatchedTranslator, QueueFullError
 from mt.serving.page import CONTENT_SECURITY_POLICY, PAGE
-from mt.serving.request import Limits, ServedRun, TranslateRequest, read_request
 
 LOG = logging.getLogger(__name__)
 
-# For responses to browsers: no content sniffing, caching, framing or referrers.
-_HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
-_SECONDS_UNTIL_RETRY = 1
-_INTERNAL = "internal error: see the log of the service."
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]
 
 
+@dataclass(frozen=True)
 class Service:
     """Answers requests with the runs that it serves."""
 
-    def __init__(
-        self,
-        runs: Sequence[ServedRun],
-        limits: Limits,
-        *,
-        hosts: Collection[str] | None = None,
-        token: str | None = None,
-        logs_texts: bool = False,
-    ) -> None:
-        """Create a service.
+    runs: Sequence[BatchedTranslator]
+    max_characters: int = 5_000
+    """The most characters in a text."""
+    max_seconds: float = 30.0
+    """How long a request takes at most, from the first byte of its body to the last of its answer."""
+    hosts: Sequence[str] = ("*",)
+    """The host names that it answers to."""
+    token: str | None = None
+    """The bearer token that a request to translate needs."""
+    logs_texts: bool = False
 
-        Args:
-            runs: The runs, each with a unique name.
-            limits: The limits of a request.
-            hosts: The host names that it answers to, in lower case and without a port; None for any.
-            token: The bearer token that a request to translate needs; None for no such check.
-            logs_texts: Whether texts and translations appear in the log.
-        """
-        self._runs = runs
-        self._limits = limits
-        self._hosts = hosts
-        self._token = token
-        self._logs_texts = logs_texts
-
-    def app(self) -> Starlette:
+    def app(self) -> FastAPI:
         """The ASGI application."""
-        app = Starlette(
-            routes=[
-                Route("/", self._page, methods=["GET"]),
-                Route("/health", self._health, methods=["GET"]),
-                Route("/openapi.json", self._openapi, methods=["GET"]),
-                Route("/translate", self._translate, methods=["POST"]),
-            ],
-            middleware=[] if self._hosts is None else [Middleware(_OnlyTheseHosts, hosts=self._hosts)],
+        app = FastAPI(
+            title="mt serve",
+            version=mt.__version__,
+            docs_url=None,
+            redoc_url=None,
+            # A redirection would lead from a proxy's HTTPS to HTTP.
+            redirect_slashes=False,
             exception_handlers={
                 HTTPException: _refused,
-                MtError: _unprocessable,
-                ClientDisconnect: _left,
+                RequestValidationError: _invalid,
+                DataError: _unprocessable,
                 Exception: _broken,
             },
         )
-        # An address with a slash too many is unknown. A redirection would lead from a proxy's HTTPS to HTTP.
-        app.router.redirect_slashes = False
+        app.get("/", include_in_schema=False)(_page)
+        app.get("/health")(self.health)
+        app.post(
+            "/translate",
+            dependencies=[Depends(self._check_sender)],
+            responses={"4XX": {"model": Refusal}, "5XX": {"model": Refusal}},
+            response_model_exclude_unset=True,
+        )(self.translate)
+        # Room for the longest text if each of its characters is two JSON escapes of six bytes.
+        max_bytes = max(1_000_000, 12 * self.max_characters + 1_000)
+        app.add_middleware(_Limits, max_bytes=max_bytes, max_seconds=self.max_seconds)
+        # Otherwise a page of another site could point its own host name to this machine and read answers.
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=self.hosts, www_redirect=False)
         return app
 
-    async def _page(self, request: Request) -> Response:
-        return HTMLResponse(PAGE, headers=_HEADERS)
+    async def health(self) -> dict[str, object]:
+        """Whether the service answers, its runs, and the engine of each and why it was chosen."""
+        return {"status": "ok", "version": mt.__version__, "runs": [run.health() for run in self.runs]}
 
-    async def _openapi(self, request: Request) -> Response:
-        return JSONResponse(description(self._limits, self._runs), headers=_HEADERS)
-
-    async def _health(self, request: Request) -> Response:
-        runs = [
-            {
-                "run": run.name,
-                "src": run.src,
-                "tgt": run.tgt,
-                "checkpoint": run.checkpoint,
-                "engine": run.translator.engine.name,
-                "precision": run.translator.engine.precision,
-                "device": run.translator.engine.device,
-                "why": run.translator.engine.why,
-                "alignment": run.translator.can_align,
-                "waiting": run.translator.num_waiting,
-            }
-            for run in self._runs
-        ]
-        return JSONResponse({"status": "ok", "version": mt.__version__, "runs": runs}, headers=_HEADERS)
-
-    async def _translate(self, request: Request) -> Response:
-        started = time.monotonic()
-        self._refuse_strangers(request)
-        body = await self._read_body(request)
-        asked = read_request(body, self._runs, self._limits)
-        answers = await self._answers(asked, request)
-        self._log(asked, answers, time.monotonic() - started)
-        content = {
-            "run": asked.run.name,
-            "src": asked.run.src,
-            "tgt": asked.run.tgt,
-            "results": [_result(text, each) for text, each in zip(asked.texts, answers, strict=True)],
-        }
-        return JSONResponse(content, headers=_HEADERS)
-
-    def _refuse_strangers(self, request: Request) -> None:
-        if self._token is None:
-            return
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        # In constant time, whatever is wrong with it.
-        is_right = hmac.compare_digest(given.strip().encode(), self._token.encode())
-        if scheme.lower() != "bearer" or not is_right:
-            raise HTTPException(
-                401,
-                "this service needs its token: send it as Authorization: Bearer TOKEN.",
-                {"WWW-Authenticate": "Bearer"},
-            )
-
-    async def _read_body(self, request: Request) -> bytes:
+    async def _check_sender(self, request: Request, credentials: Credentials) -> None:
+        given = "" if credentials is None else credentials.credentials
+        if self.token is not None and not hmac.compare_digest(given.encode(), self.token.encode()):
+            sentence = "this service needs its token: send it as Authorization: Bearer TOKEN."
+            raise HTTPException(401, sentence, {"WWW-Authenticate": "Bearer"})
         # A form on another site could make a browser send other types without a preflight request.
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "send JSON, with the header Content-Type: application/json.")
-        most = self._limits.max_body_bytes
-        body = bytearray()
-        try:
-            async with asyncio.timeout(self._limits.max_seconds):
-                async for part in request.stream():
-                    body += part
-                    if len(body) > most:
-                        raise HTTPException(413, f"the body is larger than {most:,} bytes.")
-        except TimeoutError as error:
-            raise HTTPException(408, "the body did not arrive in time.", {"Connection": "close"}) from error
-        return bytes(body)
 
-    async def _answers(self, asked: TranslateRequest, request: Request) -> list[Answer]:
-        """Wait for the answers. Anything that has not been answered when this ends is cancelled."""
+    async def translate(self, asked: TranslateRequest) -> TranslateAnswer:
+        """Translate one or several texts."""
+        started = time.monotonic()
+        run = self._choose_run(asked)
+        texts = self._texts(asked)
         try:
-            future = asked.run.translator.submit(asked.texts, asked.settings, aligned=asked.aligned)
+            results = await run.translate(
+                texts, beam=asked.beam, num_best=asked.n_best, aligned=asked.alignment
+            )
         except QueueFullError as error:
-            raise HTTPException(
-                429,
-                f"too many texts are waiting: try again in {counted(error.retry_after_seconds, 'second')}.",
-                {"Retry-After": str(error.retry_after_seconds)},
-            ) from error
-        except StoppingError as error:
-            raise _unavailable("the service is stopping.") from error
-        answers = asyncio.wrap_future(future)
-        # The whole body has been read, so the next message is that the client has disconnected.
-        gone = asyncio.ensure_future(request.receive())
-        try:
-            await asyncio.wait(
-                (answers, gone), timeout=self._limits.max_seconds, return_when=asyncio.FIRST_COMPLETED
+            raise HTTPException(429, "too many texts are waiting.", {"Retry-After": "1"}) from error
+        milliseconds = 1000 * (time.monotonic() - started)
+        LOG.info("%s: %s in %.0f ms", run.name, counted(len(texts), "text"), milliseconds)
+        if self.logs_texts:
+            for result in results:
+                LOG.info("  %s -> %s", visible(result.source), visible(result.translations[0].text))
+        return TranslateAnswer(run=run.name, src=run.src, tgt=run.tgt, results=results)
+
+    def _choose_run(self, asked: TranslateRequest) -> BatchedTranslator:
+        runs = [
+            run
+            for run in self.runs
+            if asked.run in (None, run.name) and asked.src in (None, run.src) and asked.tgt in (None, run.tgt)
+        ]
+        if len(runs) != 1:
+            problem = "several runs match: choose one" if runs else "there is no such run"
+            names = ", ".join(f"{run.name} ({run.src} to {run.tgt})" for run in self.runs)
+            raise DataError(f"{problem}. The runs are {names}.")
+        if asked.alignment and runs[0].align is None:
+            raise DataError(f"{runs[0].name} aligns words only in float32, if it is served by torch.")
+        return runs[0]
+
+    def _texts(self, asked: TranslateRequest) -> list[str]:
+        """The texts with single spaces for all white space, as `mt translate` reads a sentence."""
+        texts = [asked.text] if asked.text is not None else asked.texts or []
+        longest = max(map(len, texts))
+        if longest > self.max_characters:
+            raise DataError(
+                f"a text has {longest:,} characters, but may have {self.max_characters:,}: split it."
             )
-            if answers.done():
-                return answers.result()
-            if gone.done():
-                raise ClientDisconnect
-            seconds = f"{self._limits.max_seconds:,g}"
-            raise _unavailable(
-                f"the answer took longer than {seconds} seconds: try again, or send fewer texts at once."
-            )
-        finally:
-            answers.cancel()
-            gone.cancel()
-
-    def _log(self, asked: TranslateRequest, answers: Sequence[Answer], seconds: float) -> None:
-        LOG.info("%s: %s in %.0f ms", asked.run.name, counted(len(answers), "text"), 1000 * seconds)
-        if self._logs_texts:
-            for text, answer in zip(asked.texts, answers, strict=True):
-                LOG.info("  %s -> %s", visible(text), visible(answer.translations[0].text))
+        return [" ".join(text.split()) for text in texts]
 
 
-class _OnlyTheseHosts:
-    """Answers only requests that name one of these hosts.
+class _Limits:
+    """Bounds the size of a body, with or without a Content-Length, and the time until the answer is sent."""
 
-    Otherwise a page of another site could point its own host name to this machine, and then read the
-    service's answers, because the browser treats both as the same site (DNS rebinding).
-    """
-
-    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int, max_seconds: float) -> None:
         self._app = app
-        self._hosts = hosts
+        self._max_bytes = max_bytes
+        self._max_seconds = max_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        host = Headers(scope=scope).get("host", "").lower()
-        if re.sub(r":\d*$", "", host) in self._hosts:
-            await self._app(scope, receive, send)
-        else:
-            LOG.info("refused with 421")
-            names = ", ".join(sorted(self._hosts))
-            await _error(421, f"the Host of the request must be one of {names}.")(scope, receive, send)
+        num_bytes = 0
+
+        async def receive_limited() -> Message:
+            nonlocal num_bytes
+            message = await receive()
+            num_bytes += len(message.get("body", b""))
+            if num_bytes > self._max_bytes:
+                raise HTTPException(413, f"the body is larger than {self._max_bytes:,} bytes.")
+            return message
+
+        try:
+            async with asyncio.timeout(self._max_seconds):
+                await self._app(scope, receive_limited, send)
+        except TimeoutError:
+            sentence = (
+                f"the request took longer than {self._max_seconds:,g} seconds: send fewer texts at once."
+            )
+            response = _refuse(503, sentence, {"Retry-After": "1", "Connection": "close"})
+            await response(scope, receive, send)
 
 
-def _result(text: str, answer: Answer) -> dict[str, object]:
-    translations: list[dict[str, object]] = [
-        {"text": each.text, "score": each.score, "log_prob": each.log_prob} for each in answer.translations
-    ]
-    if answer.alignments is not None:
-        for translation, alignment in zip(translations, answer.alignments, strict=True):
-            translation["alignment"] = alignment
-    return {"source": text, "translations": translations}
+async def _page() -> HTMLResponse:
+    return HTMLResponse(PAGE, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
 
-def _unavailable(sentence: str) -> HTTPException:
-    return HTTPException(503, sentence, {"Retry-After": str(_SECONDS_UNTIL_RETRY)})
+def _refuse(status: int, sentence: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    LOG.info("refused with %d", status)
+    return JSONResponse({"error": sentence}, status, headers)
 
 
-def _error(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse({"error": sentence}, status, headers=_HEADERS | (headers or {}))
+async def _refused(request: Request, error: HTTPException) -> JSONResponse:
+    return _refuse(error.status_code, error.detail, dict(error.headers or {}))
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    LOG.info("refused with %d", error.status_code)
-    sentences = {404: "there is no such page: see /openapi.json.", 405: "not with this method."}
-    sentence = sentences.get(error.status_code, error.detail)
-    return _error(error.status_code, sentence, dict(error.headers or {}))
+async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+    problem = error.errors()[0]
+    location = ".".join(map(str, problem["loc"]))
+    sentence = problem["msg"].removeprefix("Value error, ")
+    return _refuse(422, one_line(f"{location}: {sentence}.", 250))
 
 
-async def _unprocessable(request: Request, error: Exception) -> Response:
-    assert isinstance(error, MtError)
-    if not isinstance(error, DataError):
-        # It is not about the request, but about a run or a device.
-        LOG.error("internal error: %s", visible(str(error)))
-        return _error(500, _INTERNAL)
-    LOG.info("refused with 422")
-    return _error(422, error.message)
+async def _unprocessable(request: Request, error: DataError) -> JSONResponse:
+    return _refuse(422, error.message)
 
 
-async def _left(request: Request, error: Exception) -> Response:
-    LOG.info("a client left before its answer")
-    # Nobody reads this response.
-    return Response()
+async def _broken(request: Request, error: Exception) -> JSONResponse:
+    # Where it happened, but not the message, which may quote a text, unless it is about a run or a device.
+    message = visible(str(error)) if isinstance(error, MtError) else type(error).__name__
+    LOG.error("internal error, %s:\n%s", message, "".join(traceback.format_tb(error.__traceback__)))
+    return _refuse(500, "internal error: see the log of the service.")
 
 
-async def _broken(request: Request, error: Exception) -> Response:
-    # Log where it happened, but not the message, which may quote a text.
-    where = "".join(traceback.format_tb(error.__traceback__))
-    LOG.error("internal error, %s:\n%s", type(error).__name__, where)
-    return _error(500, _INTERNAL)
+def listen(host: str, port: int) -> socket.socket:
+    """Listen at an address, port 0 being a free one; clients that connect before `serve` wait."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigError(
+            f"port {port} of {host} cannot be served: {error.strerror}.", Remedy.OTHER_ADDRESS
+        ) from error
+    # Connections inherit it. Without it, a body would wait 40 ms for the client to acknowledge the headers.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+def serve(app: FastAPI, listening: socket.socket) -> None:
+    """Serve until SIGTERM or SIGINT arrives; what is not answered a second later is cancelled."""
+    config = uvicorn.Config(
+        app,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        headers=[("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")],
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=500,
+        timeout_graceful_shutdown=1,
+    )
+    # When it has stopped, uvicorn sends itself the signal again.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    host, port = listening.getsockname()[:2]
+    LOG.info("serving at http://%s:%d; Ctrl-C stops", f"[{host}]" if ":" in host else host, port)
+    uvicorn.Server(config).run(sockets=[listening])

@@ -86,13 +86,13 @@
     part("translation").className = "";
     const translations = result ? result.translations : [];
     part("others").hidden = translations.length < 2;
-    part("alternatives").replaceChildren(...translations.map((translation, place) => {
+    part("alternatives").replaceChildren(...translations.map((translation, index) => {
       const button = element("button");
       button.type = "button";
       const words = element("span", "", translation.text);
       words.dir = "auto";
       button.append(words, element("span", "score", translation.score.toFixed(2)));
-      button.addEventListener("click", () => { chosen = place; draw(); });
+      button.addEventListener("click", () => { chosen = index; draw(); });
       const item = element("li");
       item.append(button);
       return item;
@@ -103,8 +103,8 @@
   function draw() {
     const translation = shown ? shown.translations[chosen] : { text: "" };
     part("translation").textContent = translation.text;
-    [...part("alternatives").querySelectorAll("button")].forEach((button, place) => {
-      button.setAttribute("aria-pressed", String(place === chosen));
+    [...part("alternatives").querySelectorAll("button")].forEach((button, index) => {
+      button.setAttribute("aria-pressed", String(index === chosen));
     });
     part("words").hidden = !(translation.alignment && translation.alignment.length);
     if (part("words").hidden) return;
@@ -115,12 +115,12 @@
   }
 
   function fill(id, text, side) {
-    part(id).replaceChildren(...text.split(" ").filter(Boolean).map((word, place) => {
+    part(id).replaceChildren(...text.split(" ").filter(Boolean).map((word, index) => {
       const made = element("span", "word", word);
       made.setAttribute("role", "listitem");
-      made.tabIndex = place === 0 ? 0 : -1;
-      made.addEventListener("pointerenter", () => point(side, place));
-      made.addEventListener("focus", () => point(side, place));
+      made.tabIndex = index === 0 ? 0 : -1;
+      made.addEventListener("pointerenter", () => point(side, index));
+      made.addEventListener("focus", () => point(side, index));
       made.addEventListener("pointerleave", unpoint);
       made.addEventListener("blur", unpoint);
       return made;
@@ -135,14 +135,14 @@
     if (SIDES.some((id) => part(id).scrollWidth > part(id).clientWidth + 1)) pair.className = "tall";
     const isWide = pair.className === "wide";
     const box = pair.getBoundingClientRect();
-    const anchor = (side, place) => {
-      const at = part(SIDES[side]).children[place].getBoundingClientRect();
+    const anchor = (side, index) => {
+      const at = part(SIDES[side]).children[index].getBoundingClientRect();
       return isWide
         ? [at.left + at.width / 2 - box.left, (side ? at.top - 2 : at.bottom + 2) - box.top]
         : [(side ? at.left - 2 : at.right + 2) - box.left, at.top + at.height / 2 - box.top];
     };
     part("lines").replaceChildren(...alignment().map((link) => {
-      const [[x1, y1], [x2, y2]] = link.map((place, side) => anchor(side, place));
+      const [[x1, y1], [x2, y2]] = link.map((index, side) => anchor(side, index));
       const [x, y] = [(x1 + x2) / 2, (y1 + y2) / 2];
       const bend = isWide ? `${x1} ${y} ${x2} ${y}` : `${x} ${y1} ${x} ${y2}`;
       const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
@@ -156,14 +156,14 @@
     return shown.translations[chosen].alignment.filter(([s, t]) => s < sources && t < targets);
   }
 
-  function point(side, place) {
+  function point(side, index) {
     unpoint();
     part("pair").classList.add("pointing");
-    const own = part(SIDES[side]).children[place];
+    const own = part(SIDES[side]).children[index];
     own.classList.add("lit");
     const others = [];
     alignment().forEach((link, number) => {
-      if (link[side] !== place) return;
+      if (link[side] !== index) return;
       part("lines").children[number].classList.add("lit");
       const other = part(SIDES[1 - side]).children[link[1 - side]];
       other.classList.add("lit");
@@ -182,10 +182,10 @@
     part(id).addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
       const words = [...part(id).children];
-      const place = words.indexOf(document.activeElement);
-      if (!step || place < 0) return;
+      const index = words.indexOf(document.activeElement);
+      if (!step || index < 0) return;
       event.preventDefault();
-      const next = words[Math.max(0, Math.min(words.length - 1, place + step))];
+      const next = words[Math.max(0, Math.min(words.length - 1, index + step))];
       for (const word of words) word.tabIndex = word === next ? 0 : -1;
       next.focus();
     });

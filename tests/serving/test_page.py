@@ -1,21 +1,25 @@
-"""The page: as the service sends it, and in a browser where there is one."""
+"""The page in a browser, and the service in a process of its own."""
 
 import base64
 import hashlib
+import json
 import re
 import shutil
+import signal
+import socket
+import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from starlette.testclient import TestClient
+from fastapi.testclient import TestClient
 
 from mt.inference.model_translator import ModelTranslator
 from mt.search.strategy import Beam
 from mt.serving.app import Service
-from mt.serving.page import PAGE
-from mt.serving.request import Limits
+from tests.serving.conftest import serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -29,7 +33,7 @@ SENTENCE = "Anna buys two red apples today."
 
 
 def test_only_its_own_script_and_style_run_and_only_its_own_service_is_asked() -> None:
-    answer = TestClient(Service([], Limits()).app()).get("/")
+    answer = TestClient(Service([]).app()).get("/")
     assert answer.status_code == 200
     policy = dict(part.strip().split(" ", 1) for part in answer.headers["Content-Security-Policy"].split(";"))
     assert policy["default-src"] == "'none'"
@@ -41,8 +45,8 @@ def test_only_its_own_script_and_style_run_and_only_its_own_service_is_asked() -
         assert policy[f"{tag}-src"] == f"'sha256-{digest}'"
     links = {link for link in re.findall(r"""(?:https?:|//)[^\s"'<>)]*""", answer.text) if "." in link}
     assert links == {"http://www.w3.org/2000/svg"}  # A name, not an address.
-    assert not re.search(r"""\s(?:src|href|style|on\w+)=""", PAGE)
-    assert "innerHTML" not in PAGE
+    assert not re.search(r"""\s(?:src|href|style|on\w+)=""", answer.text)
+    assert "innerHTML" not in answer.text
 
 
 # ---- in a browser ----
@@ -51,7 +55,7 @@ Open = Callable[..., "Page"]
 
 
 @pytest.fixture
-def open_page(serving: Callable[..., AbstractContextManager[int]]) -> Iterator[Open]:
+def open_page(_trained: Path) -> Iterator[Open]:
     """Opens the page at a width; demands at the end that its console was silent and nobody else was asked."""
     api = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
@@ -63,9 +67,9 @@ def open_page(serving: Callable[..., AbstractContextManager[int]]) -> Iterator[O
         )
         stack.callback(browser.close)
 
-        def show(width: int, *, token: str | None = None, **options: Any) -> Any:
-            address = f"http://127.0.0.1:{stack.enter_context(serving(token=token))}/"
-            page = browser.new_page(viewport={"width": width, "height": 900}, **options)
+        def show(width: int, *options: str) -> Any:
+            address, _ = stack.enter_context(serving(_trained, *options))
+            page = browser.new_page(viewport={"width": width, "height": 900})
             page.on("console", lambda message: said.append(message.text))
             page.on("pageerror", lambda error: said.append(str(error)))
             page.on("dialog", lambda dialog: said.append(dialog.message))
@@ -120,16 +124,16 @@ def test_a_sentence_is_translated_while_it_is_typed_with_alternatives_and_lines(
     expect(page.locator("#words")).to_be_hidden()
 
 
-def test_markup_is_text(open_page: Open) -> None:
-    page = open_page(1280)
-    page.locator("#text").fill("<img src=x onerror=alert(1)> milk.")
-    # An element would have no text, and a dialog would be noticed.
-    expect(page.locator("#source .word").first).to_have_text("<img")
-    assert page.locator("main script, main img").count() == 0
-
-
-def test_a_long_text_is_translated_without_alternatives(open_page: Open, reference: ModelTranslator) -> None:
-    page = open_page(390)
+def test_a_long_text_markup_and_a_token(open_page: Open, reference: ModelTranslator, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("s3cret")
+    page = open_page(390, "--token-file", str(token))
+    page.locator("#text").fill(SENTENCE)
+    # It asks for the token.
+    page.locator("#token").fill("s3cret")
+    page.keyboard.press("Tab")
+    [expected] = reference.translate([SENTENCE], strategy=Beam(5))
+    expect(page.locator("#translation")).to_have_text(expected)
     text = "Anna buys milk. " * 8
     page.locator("#text").fill(text)
     [expected] = reference.translate([text])
@@ -137,12 +141,39 @@ def test_a_long_text_is_translated_without_alternatives(open_page: Open, referen
     expect(page.locator("#others")).to_be_hidden()
     page.locator("#text").fill("milk " * 40)
     expect(page.locator("#status")).to_contain_text("has a sentence of 41 tokens")
+    # An element would have no text, and a dialog would be noticed.
+    page.locator("#text").fill("<img src=x onerror=alert(1)> milk.")
+    expect(page.locator("#source .word").first).to_have_text("<img")
+    assert page.locator("main script, main img").count() == 0
 
 
-def test_the_page_asks_for_the_token(open_page: Open, reference: ModelTranslator) -> None:
-    page = open_page(1280, token="s3cret")
-    page.locator("#text").fill(SENTENCE)
-    page.locator("#token").fill("s3cret")
-    page.keyboard.press("Tab")
-    [expected] = reference.translate([SENTENCE], strategy=Beam(5))
-    expect(page.locator("#translation")).to_have_text(expected)
+# ---- in a process of its own ----
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_at_the_next_step_of_a_search(
+    number: signal.Signals, start_endless: Callable[..., Any]
+) -> None:
+    with start_endless("serve", "--port", "0", "--device", "cpu", "--timeout", "600") as process:
+        try:
+            while "serving at" not in (line := process.stderr.readline()):
+                assert line, "it ended"
+            port = int(line.split(";")[0].rpartition(":")[2])
+            # Not HTTP, a body that never ends, and one that takes minutes.
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(b"No colon\r\n\r\n")
+                assert client.recv(100).startswith(b"HTTP/1.1 400")
+            head = "POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            body = json.dumps({"texts": ["milk " * 200] * 8})
+            with ExitStack() as stack:
+                for sent in ("{", body):
+                    client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                    client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{sent}".encode())
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as answer:
+                    assert json.load(answer)["status"] == "ok"
+                while "searching in" not in process.stderr.readline():
+                    pass
+                process.send_signal(number)
+                assert process.wait(60) == 0
+        finally:
+            process.kill()

@@ -34,7 +34,7 @@ from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
 from mt.inference.engine.places import REFUSED, checksums_of, engine_places, find_engine, prune
 from mt.inference.engine.quality import Difference, compare
 from mt.inference.engine.specification import write_ctranslate2
-from mt.inference.engine.verification import NEAR_TIE, STRATEGIES, Verifier
+from mt.inference.engine.verification import verify
 from mt.inference.exported_folder import ExportPrecision, record_of, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
@@ -47,7 +47,8 @@ LOG = logging.getLogger(__name__)
 
 CPU = torch.device("cpu")
 _NUM_RANDOM, _RANDOM_LENGTH = 64, 30
-_NUM_VERIFIED = {"greedy search": 200, "beam of 5": 50}
+_MAX_DIFFERENCE = 1e-4
+"""The largest difference of a log-probability that rounding explains."""
 _LOOKS = {250: 99, 500: 98, 1000: 95}
 """How many validation sentences decide on int8, at each look, and by which interval in percent; all but the
 last are wider, because each look is another chance of a wrong decision."""
@@ -126,14 +127,13 @@ class _Conversion:
         sources, references = [src for src, _ in self._pairs], [tgt for _, tgt in self._pairs]
         if sources:
             fast = self._search("float32")
-            self._facts["agreements"] = [
-                asdict(
-                    Verifier(self._loaded, sources[:number], references[:number]).compare(
-                        fast, name, STRATEGIES[name], exact=True
-                    )
-                )
-                for name, number in _NUM_VERIFIED.items()
-            ]
+            agreements = verify(
+                self._loaded,
+                lambda texts, strategy: fast.translate(texts, strategy=strategy),
+                sources,
+                references,
+            )
+            self._facts["agreements"] = [asdict(each) for each in agreements]
         copies_well = self._copies_well()
         said = "verified against torch"
         if len(sources) >= _FEWEST_VALIDATED:
@@ -146,18 +146,9 @@ class _Conversion:
         return said
 
     def _write(self, precision: ExportPrecision, *, copies_well: bool = True) -> None:
-        loaded, folder = self._loaded, self._folder / precision
+        folder = self._folder / precision
         folder.mkdir()
-        write_ctranslate2(
-            loaded.model,
-            loaded.config.model,
-            loaded.src_tokenizer,
-            loaded.tgt_tokenizer,
-            folder,
-            max_length=loaded.config.data.max_length,
-            precision=precision,
-            alignment=self._alignment,
-        )
+        write_ctranslate2(self._loaded, folder, precision, self._alignment)
         self._write_record(precision, copies_well=copies_well)
 
     def _write_record(self, precision: ExportPrecision, *, copies_well: bool) -> None:
@@ -212,7 +203,7 @@ class _Conversion:
             for one, other in zip(our_scores, theirs.result().log_probs, strict=True)
         )
         self._facts["largest difference of a log-probability"] = worst
-        if not worst <= NEAR_TIE:
+        if not worst <= _MAX_DIFFERENCE:
             raise ExportError(f"log-probabilities of random sentences differ by {worst:.2g}.")
 
     def _int8_difference(self, sources: list[str], references: list[str]) -> Difference:

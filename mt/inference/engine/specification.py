@@ -7,14 +7,12 @@ import numpy as np
 from ctranslate2.specs import TransformerSpec, common_spec, transformer_spec
 from torch import Tensor, nn
 
-from mt.config.model import ModelConfig
-from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.inference.exported_folder import ExportPrecision
+from mt.inference.loaded_model import LoadedModel
 from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.decoder import DecoderLayer
 from mt.transformer.encoder import EncoderLayer
 from mt.transformer.positional_encoding import positional_encoding
-from mt.transformer.transformer import Transformer
 
 QUANTIZATIONS: dict[ExportPrecision, str] = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}
 """CTranslate2's names of our precisions."""
@@ -22,22 +20,19 @@ _ACTIVATIONS = {"relu": common_spec.Activation.RELU, "gelu": common_spec.Activat
 
 
 def write_ctranslate2(
-    model: Transformer,
-    config: ModelConfig,
-    src_tokenizer: Tokenizer,
-    tgt_tokenizer: Tokenizer,
-    folder: Path,
-    *,
-    max_length: int,
-    precision: ExportPrecision,
-    alignment: tuple[int, int] = (-1, 1),
+    loaded: LoadedModel, folder: Path, precision: ExportPrecision, alignment: tuple[int, int] = (-1, 1)
 ) -> None:
-    """Write the model, on the CPU and in float32, into an existing folder.
+    """Write a model, which is on the CPU and in float32, and its tokenizers into an existing folder.
 
-    Positions are written for sentences of up to ``max_length`` tokens with EOS. ``precision`` is one of
-    `QUANTIZATIONS`; ``alignment`` is the decoder layer that aligns words and how many of its heads are
-    averaged for that, by default those that guided alignment trains.
+    Args:
+        loaded: The model with its current weights.
+        folder: The folder to write to.
+        precision: One of `QUANTIZATIONS`.
+        alignment: The decoder layer that aligns words, and how many of its heads are averaged for that; by
+            default those that guided alignment trains.
     """
+    model, config = loaded.model, loaded.config.model
+    src_tokenizer, tgt_tokenizer = loaded.src_tokenizer, loaded.tgt_tokenizer
     spec = TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
         config.num_heads,
@@ -55,7 +50,7 @@ def write_ctranslate2(
     spec.decoder.embeddings.weight = _array(model.tgt_embedding.tokens.weight)
     spec.decoder.projection.weight = _array(model.output.weight)
     # CTranslate2's own positions have all sines before all cosines, and count from 1.
-    positions = _array(positional_encoding(max_length, config.d_model))
+    positions = _array(positional_encoding(loaded.config.data.max_length, config.d_model))
     for stack, written in ((model.encoder, spec.encoder), (model.decoder, spec.decoder)):
         written.position_encodings.encodings = positions
         if isinstance(stack.norm, nn.LayerNorm):

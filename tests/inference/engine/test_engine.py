@@ -7,8 +7,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 import mt
 from mt import Beam, Constraints, Sampling, Translator
@@ -19,6 +21,7 @@ from mt.inference.engine.ctranslate2_engine import Copies, copies_of
 from mt.inference.engine.places import REFUSED, prune, remove_stale, weights_of
 from mt.inference.engine.quality import compare
 from mt.inference.engines import Sentence
+from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.hypothesis import Hypothesis
@@ -224,13 +227,11 @@ def test_a_model_that_translates_otherwise_is_refused_once(
     monkeypatch.delenv("MT_ENGINE")
     written = specification.write_ctranslate2
 
-    def spoilt(model: object, *arguments: object, **options: object) -> None:
-        import torch
-
-        weight = model.output.weight  # type: ignore[attr-defined]
+    def spoilt(loaded: LoadedModel, *arguments: Any) -> None:
+        weight = loaded.model.output.weight
         with torch.no_grad():
             weight.mul_(1.01)
-            written(model, *arguments, **options)  # type: ignore[arg-type]
+            written(loaded, *arguments)
             weight.div_(1.01)
 
     monkeypatch.setattr(conversion, "write_ctranslate2", spoilt)

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from mt.export.target import ExportTarget
-from mt.inference.engine.choice import open_engine
+from mt.export.export import Library
 from mt.inference.engine.specification import QUANTIZATIONS, write_ctranslate2
-from mt.inference.text_search import TextSearch
+from mt.inference.engine.verification import STRATEGIES, Translate
+from mt.inference.translator import load_exported
 
 EXAMPLE = """\
 # Translates the lines of standard input; needs: pip install ctranslate2 tokenizers
@@ -31,16 +31,14 @@ for line in sys.stdin:
 """
 
 
-def _load(path: Path) -> TextSearch:
-    """Load it to be verified, without copying unknown words, which the example does not do."""
-    engine, folder = open_engine(path, "cpu", "auto", why="it verifies an export")
-    record = folder.record
-    return TextSearch(
-        engine, *folder.tokenizers(), max_length=record.max_length, target_ratio=record.target_ratio
-    )
+def _load(folder: Path) -> Translate:
+    translator = load_exported(folder)
+    # The example does not copy unknown words.
+    translator.copies_words = False
+    return lambda texts, strategy: translator.translate(texts, strategy=strategy)
 
 
-CTRANSLATE2 = ExportTarget(
+CTRANSLATE2 = Library(
     "ctranslate2",
     tuple(QUANTIZATIONS),
     differences=(
@@ -53,4 +51,5 @@ CTRANSLATE2 = ExportTarget(
     example=EXAMPLE,
     write=write_ctranslate2,
     load=_load,
+    exact=tuple(STRATEGIES),
 )

@@ -1,0 +1,232 @@
+"""Every variant of the model translates in CTranslate2 and in transformers as here, or nothing is written."""
+
+import errno
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from mt.data.batches.batch import collate
+from mt.errors import ConfigError, ExportError
+from mt.export.export import Exported, Library, export_model
+from mt.inference.engines import Rules, Sentence
+from mt.inference.loaded_model import LoadedModel
+from mt.inference.model_translator import ModelTranslator
+from mt.inference.score import label_log_probs
+from mt.inference.translator import load_exported
+from mt.search.strategy import Beam
+
+MakeLoaded = Callable[..., LoadedModel]
+Pairs = tuple[list[str], list[str]]
+NUM_QUICK = 24
+FIRST_SEED = 60
+CELLS = list(product(("pre", "post"), ("tied", "untied"), ("word", "bpe"), ("bias", "none")))
+LIBRARIES = ["ctranslate2", "transformers"]
+# All cells with 200 sentences take long. In the quick tests each library has one half of them, in which every
+# two values meet.
+MATRIX = [
+    pytest.param(cell, library, number, marks=marks, id=f"{'-'.join(cell)}-{library}-{number}")
+    for index, cell in enumerate(CELLS)
+    for half, library in enumerate(LIBRARIES)
+    for number, marks in ((NUM_QUICK, ()), (200, pytest.mark.slow))
+    if number == 200 or index.bit_count() % 2 == half
+]
+
+
+def library_of(name: str) -> Library:
+    pytest.importorskip(name)
+    if name == "ctranslate2":
+        from mt.export.ctranslate2_model import CTRANSLATE2
+
+        return CTRANSLATE2
+    from mt.export.transformers_model import TRANSFORMERS
+
+    return TRANSFORMERS
+
+
+def export(
+    loaded: LoadedModel, library: Library, pairs: Pairs, folder: Path, number: int = 12, **options: Any
+) -> Exported:
+    both = list(zip(pairs[0][:number], pairs[1][:number], strict=True))
+    return export_model(loaded, "tiny", both, folder, library, **options)
+
+
+def overrides_of(norm: str, output: str, kind: str, bias: str) -> list[str]:
+    return [
+        f"model.norm_first={norm == 'pre'}".lower(),
+        f"model.tie_output={output == 'tied'}".lower(),
+        f"model.bias={bias == 'bias'}".lower(),
+        # Both activations, and one vocabulary or two, are in the matrix as well.
+        f"model.activation={'relu' if norm == 'pre' else 'gelu'}",
+        *(["tokenizer.kind=bpe", "tokenizer.max_size=330"] if kind == "bpe" else []),
+        *(
+            ["tokenizer.shared=true", "model.share_embeddings=true"]
+            if bias == "bias" and kind == "bpe"
+            else []
+        ),
+    ]
+
+
+def check(loaded: LoadedModel, name: str, pairs: Pairs, folder: Path, number: int) -> None:
+    greedy, beam = export(loaded, library_of(name), pairs, folder, number).agreements
+    assert greedy.num_same == greedy.num_sentences
+    assert beam.num_same >= (beam.num_sentences - 1 if name == "ctranslate2" else 1)
+    if name == "transformers":
+        assert_same_log_probs(loaded, folder, pairs)
+
+
+@torch.inference_mode()
+def assert_same_log_probs(loaded: LoadedModel, folder: Path, pairs: Pairs) -> None:
+    from transformers import AutoModelForSeq2SeqLM
+
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    most = loaded.config.data.max_length - 1
+    tokenizers_of = (loaded.src_tokenizer, loaded.tgt_tokenizer)
+    for texts in zip(pairs[0][:6], pairs[1][:6], strict=True):
+        src, tgt = (
+            tokenizer.encode(text)[:most] for tokenizer, text in zip(tokenizers_of, texts, strict=True)
+        )
+        batch = collate([src], [tgt])
+        logits = model(input_ids=batch.src_ids, decoder_input_ids=batch.tgt_ids).logits
+        theirs = logits.log_softmax(-1).gather(-1, batch.labels[..., None])[..., 0]
+        torch.testing.assert_close(theirs, label_log_probs(loaded.model, batch), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("cell", "library", "number"), MATRIX)
+def test_a_model_translates_there_as_here(
+    cell: tuple[str, str, str, str],
+    library: str,
+    number: int,
+    make_loaded: MakeLoaded,
+    pairs: Pairs,
+    tmp_path: Path,
+) -> None:
+    loaded = make_loaded(*overrides_of(*cell), seed=FIRST_SEED + CELLS.index(cell))
+    # Its outputs vary; some end by themselves, and some at their limit.
+    translator = ModelTranslator.from_loaded(loaded, device=torch.device("cpu"))
+    segments = translator.read(pairs[0][:NUM_QUICK])
+    outputs = [best for strategy in (None, Beam(5)) for best, *_ in translator.search(segments, strategy)]
+    assert len({tuple(each.ids) for each in outputs}) >= NUM_QUICK // 4
+    assert 1 < sum(each.finished for each in outputs) < len(outputs) - 1
+    check(loaded, library, pairs, tmp_path / "out", number)
+
+
+@pytest.mark.parametrize(
+    "library",
+    [pytest.param(name, marks=[pytest.mark.slow] if name == "transformers" else []) for name in LIBRARIES],
+)
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["tokenizer.kind=file", "tokenizer.path=tokenizer.json", "tokenizer.shared=true"],
+        ["tokenizer.kind=char", "tokenizer.max_size=330", "data.max_length=100"],
+        ["tokenizer.kind=bpe_metaspace", "tokenizer.max_size=330", "data.max_length=60"],
+        ["tokenizer.shared=true", "model.share_embeddings=true", "model.tie_output=false"],
+        ["model.num_encoder_layers=1", "model.num_decoder_layers=3", "model.num_heads=1", "model.d_ff=48"],
+        ["training.guided_alignment=0.5", "model.norm_first=false"],
+    ],
+    ids=["external", "characters", "metaspace", "shared-and-untied", "other-sizes", "guided"],
+)
+def test_so_do_other_tokenizers_sizes_and_ways_to_share(
+    overrides: list[str],
+    library: str,
+    make_loaded: MakeLoaded,
+    pairs: Pairs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    word_pieces([*pairs[0], *pairs[1]]).save("tokenizer.json")
+    check(make_loaded(*overrides), library, pairs, tmp_path / "out", NUM_QUICK)
+
+
+def word_pieces(texts: list[str]) -> tokenizers.Tokenizer:
+    """A tokenizer as other programs make them, with names of its own for special tokens."""
+    tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    tokenizer.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=120, special_tokens=special))
+    tokenizer.add_tokens(["two red"])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return tokenizer
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_a_model_that_translates_otherwise_fails_and_leaves_nothing(
+    name: str, precision: str, make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
+) -> None:
+    library, loaded = library_of(name), make_loaded()
+    # What it writes itself is the reference, so that its BLEU is 100.
+    own = ModelTranslator.from_loaded(loaded, device=torch.device("cpu")).translate(pairs[0][:12])
+    both = pairs[0], [text or "." for text in own]
+
+    def write(_: LoadedModel, *arguments: Any) -> None:
+        library.write(make_loaded(seed=2), *arguments)
+
+    problem = r"\d+ sentences of 12 differ" if precision == "float32" else r"BLEU falls from \d+\.\d+ to \d"
+    with pytest.raises(ExportError, match=problem):
+        export(loaded, replace(library, write=write), both, tmp_path / "out", precision=precision)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConfigError, match=r"saved in .*, not in fp16"):
+        export(loaded, library, pairs, tmp_path / "out", precision="fp16")
+
+
+def test_a_failed_export_keeps_what_is_there(make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path) -> None:
+    library, loaded, out = library_of("ctranslate2"), make_loaded(), tmp_path / "out"
+    export(loaded, library, pairs, out)
+    before = {file.name: file.read_bytes() for file in out.iterdir()}
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        export(loaded, replace(library, write=fail), pairs, out)
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == before
+    other = tmp_path / "other"
+
+    def load(path: Path) -> Any:
+        # Something else appears while the export is verified.
+        other.mkdir()
+        (other / "letter.txt").write_text("keep")
+        return library.load(path)
+
+    with pytest.raises(ConfigError, match="is not an earlier export"):
+        export(loaded, replace(library, load=load), pairs, other)
+    assert [path.name for path in other.iterdir()] == ["letter.txt"]
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "other"}
+
+
+@pytest.mark.parametrize("strategy", [None, Beam(5), Beam(3, 0.0), Beam(4, 1.5, "mean"), Beam(12, 2.0)])
+def test_ctranslate2_keeps_the_limit_of_each_sentence_in_any_batch(
+    strategy: Beam | None, make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
+) -> None:
+    loaded = make_loaded(seed=5)
+    export(loaded, library_of("ctranslate2"), pairs, tmp_path / "out")
+    exported = load_exported(tmp_path / "out")
+    sentences = [
+        Sentence(1, 1, loaded.src_tokenizer.encode(text), limit=1 + index % 12)
+        for index, text in enumerate(pairs[0][:40])
+    ]
+    ours, theirs = (
+        translator.engine.search(sentences, Rules(strategy))
+        for translator in (ModelTranslator.from_loaded(loaded, device=torch.device("cpu")), exported)
+    )
+    assert {each[0].finished for each in ours} == {True, False}
+    for one, other in zip(ours, theirs, strict=True):
+        assert (list(one[0].ids), one[0].finished) == (list(other[0].ids), other[0].finished)
+        assert one[0].score == pytest.approx(other[0].score, abs=1e-3)
+    alone = [exported.engine.search([sentence], Rules(strategy))[0] for sentence in sentences]
+    assert [[list(each.ids) for each in best_first] for best_first in alone] == [
+        [list(each.ids) for each in best_first] for best_first in theirs
+    ]
