@@ -1,28 +1,8 @@
 """The errors that a user can see: each is a sentence that says what is wrong, where, and what to do."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from enum import Enum
 from typing import Self
-
-
-class Remedy(Enum):
-    """What to do about an error, in general words; the command line gives it as flags."""
-
-    OTHER_RUN = "use another run directory"
-    START_OVER = "start the run over, with the old one moved aside"
-    OTHER_CHECKPOINT = "use another checkpoint"
-    COMPUTE_ON_CPU = "compute on the CPU"
-    OTHER_PRECISION = "use another precision, such as auto"
-    COMPUTE_IN_FLOAT32 = "compute in float32"
-    GIVE_REFERENCES = "give the references as a file"
-    OTHER_SPLIT = "name the split that they belong to"
-    WRITE_RECIPE = "write that recipe to a file"
-    TRAIN_ONE = "train one"
-    RESUME = "resume that run"
-    OTHER_TEST_SET = "name the test set that they belong to"
-    SKIP_LINE = "to leave it out, start after it"
-    OTHER_ADDRESS = "serve at another address"
 
 
 class MtError(Exception):
@@ -88,14 +68,6 @@ class ExportError(MtError):
 
 class DeviceError(MtError):
     """The requested device is missing, or does not support what was requested."""
-
-
-def with_remedies(message: str, remedies: Sequence[str]) -> str:
-    """The message, then a sentence such as "Do this, or do that."; only the message if there are none."""
-    if not remedies:
-        return message
-    sentence = ", or ".join(remedies)
-    return f"{message} {sentence[0].upper()}{sentence[1:]}."
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:

@@ -171,67 +171,12 @@ def _stdin(file: Path) -> Iterator[None]:
         os.close(saved)
 
 
-def test_what_is_not_run_is_shown_somewhere() -> None:
-    for line in NOT_RUN:
-        assert any(command.line.startswith(line) for command in COMMANDS), line
-    for name in SUBSTITUTES:
-        assert any(name in command.line for command in COMMANDS), name
 
 
-def test_the_scores_of_n_best_lists_are_their_log_probabilities_normalised_as_their_command_says() -> None:
-    seen = set()
-    for block in re.findall(
-        r"^```console\n(.*?)^```", TEXTS["docs/translating.md"], re.MULTILINE | re.DOTALL
-    ):
-        rows = re.findall(r"^\d+\t(-\d+\.\d{4})\t(-\d+\.\d{4})\t(.+)$", block, re.MULTILINE)
-        is_mean = "--length-normalization mean" in block
-        for score, log_prob, text in rows:
-            # A word-level model: words, punctuation and EOS.
-            length = len(re.findall(r"\w+|[^\w\s]", text)) + 1
-            divisor = length if is_mean else (5 + length) / 6
-            assert float(score) == pytest.approx(float(log_prob) / divisor, abs=1e-4), text
-            seen.add(is_mean)
-    assert seen == {True, False}
 
 
-def test_other_programs_are_scripts_that_are_there_or_are_installed_with_mt() -> None:
-    seen = 0
-    for command in COMMANDS:
-        program, *arguments = shlex.split(command.line)
-        if program.startswith("scripts/"):
-            seen += 1
-            assert os.access(ROOT / program, os.X_OK), command.line
-            text = _source_of(program)
-            for option in (word.partition("=")[0] for word in arguments if word.startswith("--")):
-                assert option in text, command.line
-        elif program == "python":
-            module = arguments[1].replace(".", "/") + ".py" if arguments[0] == "-m" else arguments[0]
-            assert (ROOT / module).is_file(), command.line
-        else:
-            assert program in {
-                "mt",
-                "printf",
-                "tensorboard",
-                "sacrebleu",
-                "curl",
-                "source",
-                "rm",
-                "cat",
-                "git",
-                "cd",
-            }, command.line
-    assert seen > 3
 
 
-def _source_of(script: str) -> str:
-    """The text of a script and of the Python files that it runs."""
-    modules = {
-        "scripts/bench": "scripts/benchmark/__main__.py",
-        "scripts/load": "scripts/load.py",
-        "scripts/reproduce": "scripts/reproduce.py",
-    }
-    files = [script, *([modules[script]] if script in modules else []), "mt/cli/train.py"]
-    return "\n".join((ROOT / file).read_text(encoding="utf-8") for file in files)
 
 
 def test_options_of_commands_named_in_a_sentence_are_options() -> None:

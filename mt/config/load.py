@@ -10,7 +10,7 @@ from mt.config.config import Config
 from mt.config.explain import SECTIONS, explain, takes_text, unknown_key
 from mt.config.located_yaml import KeyPath, Location, one_short_line, read_yaml
 from mt.config.removed import without_removed
-from mt.errors import ConfigError, Remedy, closest
+from mt.errors import ConfigError, closest
 from mt.regular_files import read_text
 
 MAX_CONFIG_BYTES = 1_000_000
@@ -91,8 +91,10 @@ def _read(path: Path) -> str:
     except FileNotFoundError as error:
         problem = f"{path}: there is no such file"
         if path.stem in recipe_files():
-            problem += f", but there is a recipe named {path.stem}."
-            raise ConfigError(problem, Remedy.WRITE_RECIPE) from error
+            raise ConfigError(
+                f"{problem}, but there is a recipe named {path.stem}. Write it to a file with "
+                f"mt init --recipe {path.stem} > {path.name}."
+            ) from error
         neighbours = {file.name: file for file in _configs_in(path.parent)}
         if name := closest(path.name, neighbours):
             raise ConfigError(f"{problem}. Did you mean '{neighbours[name]}'?") from error

@@ -94,8 +94,8 @@ def read_evaluations(run: RunDirectory) -> list[RecordedEvaluation]:
 def _is_replaced(run: RunDirectory, evaluation: RecordedEvaluation) -> bool:
     """Whether another checkpoint now has the name of the one that was evaluated."""
     try:
-        saved = read_record_of(run.checkpoints_dir / evaluation.checkpoint)
-    except (CheckpointError, VanishedError):
+        saved = read_record(run.checkpoints_dir / evaluation.checkpoint)
+    except CheckpointError:
         return False
     return f".{name_in_setting(saved)}." not in evaluation.setting
 

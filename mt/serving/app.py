@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import mt
 from mt.display import counted, one_line, visible
-from mt.errors import ConfigError, DataError, MtError, Remedy
+from mt.errors import ConfigError, DataError, MtError
 from mt.serving.api import Refusal, TranslateAnswer, TranslateRequest
 from mt.serving.batching import BatchedTranslator, QueueFullError
 from mt.serving.page import CONTENT_SECURITY_POLICY, PAGE
@@ -202,7 +202,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.create_server((host, port), family=family)
     except OSError as error:
         raise ConfigError(
-            f"port {port} of {host} cannot be served: {error.strerror}.", Remedy.OTHER_ADDRESS
+            f"port {port} of {host} cannot be served: {error.strerror}. Choose others with --port and --host."
         ) from error
     # Connections inherit it. Without it, a body would wait 40 ms for the client to acknowledge the headers.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
