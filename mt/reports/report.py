@@ -1,4 +1,4 @@
-"""The contents of a report, typed; the page and the model card are two ways to render it."""
+"""The contents of a report; the page and the model card are two templates for it."""
 
 import re
 import shlex
@@ -6,38 +6,38 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import yaml
+
+from mt.config.config import Config
 from mt.config.write import changed_options, config_to_yaml
 from mt.display import counted, visible
 from mt.errors import RunError
 from mt.evaluation.scores import SCORE_NAMES, Score
 from mt.reports.facts import RunFacts
 from mt.reports.samples import RankedSamples
-from mt.reports.story import told
 from mt.reports.table import short_count, short_duration
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
-_MAX_ROWS = 100
-_REMOVED = "; the whole pairs were removed from training."
+_MAX_EVALUATIONS = 50
+# The Hub's names of sacreBLEU's metrics.
+_METRICS = {"bleu": "bleu", "chrf": "chrf", "chrfpp": "chrf", "ter": "ter"}
 
 
 @dataclass(frozen=True)
-class ScoreRow:
-    """A score, and the data it was computed on."""
+class ScoredData:
+    """The scores of one evaluation, or those of validation during training."""
 
     data: str
     checkpoint: str
     search: str
     num_sentences: int | None
-    key: str
-    """Its name in files, such as ``bleu``."""
-    score: Score
-    setting: str = ""
-    """That of its evaluation, which also identifies the sentences; empty for validation during training."""
+    scores: dict[str, Score]
+    """By their names in files, such as ``bleu``."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The report of a run. All text is as it was found, and not escaped."""
+    """The report of a run. All text is as it was recorded, and not escaped."""
 
     facts: RunFacts
     samples: RankedSamples | None
@@ -51,88 +51,128 @@ class Report:
     """What is missing, and why, as sentences."""
 
     def __post_init__(self) -> None:
-        if self.facts.config is None:
-            raise RunError(f"{self.facts.run.path} cannot be reported: {'; '.join(self.facts.problems)}.")
+        if self.facts.summary.config is None:
+            path = self.facts.summary.run.path
+            raise RunError(f"{path} cannot be reported: {'; '.join(self.facts.problems)}.")
 
     @property
-    def languages(self) -> tuple[str, str]:
-        """The source and the target language, as the corpus names them."""
-        assert self.facts.config is not None
-        return self.facts.config.data.src, self.facts.config.data.tgt
-
-    @property
-    def language_codes(self) -> list[str]:
-        """The languages that are valid language codes."""
-        return [name for name in self.languages if _LANGUAGE.fullmatch(name)]
+    def config(self) -> Config:
+        """The options of the run."""
+        assert self.facts.summary.config is not None
+        return self.facts.summary.config
 
     @property
     def figures(self) -> dict[str, str]:
         """The most important numbers, by their names."""
-        facts, summary = self.facts, self.facts.summary
-        train = facts.corpus.splits.get("train") if facts.corpus else None
-        found = self._headline | {
-            "training pairs": short_count(train.pairs) if train else "",
+        facts, counters, seconds = self.facts, self.facts.summary.counters, self.facts.summary.seconds
+        figures = self._headline | {
+            "training pairs": short_count(facts.corpus.splits.train.pairs) if facts.corpus else "",
             "parameters": short_count(facts.num_parameters) if facts.num_parameters else "",
-            "steps": f"{summary.step:,}" if summary.step is not None else "",
-            "target tokens": short_count(summary.num_target_tokens) if summary.num_target_tokens else "",
-            "of training": short_duration(facts.minutes * 60) if facts.minutes else "",
+            "steps": f"{counters.step:,}" if counters else "",
+            "target tokens": short_count(counters.num_target_tokens) if counters else "",
+            "of training": short_duration(seconds) if seconds else "",
         }
-        return {what: value for what, value in found.items() if value}
+        return {what: value for what, value in figures.items() if value}
 
     @property
     def _headline(self) -> dict[str, str]:
         """The newest BLEU on the run's own test split, else on its validation split, else on other data."""
-        newest: dict[str, ScoreRow] = {}
-        for row in self.scores:
-            if row.key == "bleu" and self.speaks_for_model(row):
-                newest.setdefault(row.data, row)
+        newest: dict[str, Score] = {}
+        for row in self._of_the_model():
+            if "bleu" in row.scores:
+                newest.setdefault(row.data, row.scores["bleu"])
+        # Only a split of the run's own corpus is known by the name of the split alone.
         own = {self._own_split(split): split for split in ("test", "validation")}
-        for data in (*own, *newest):
-            if data in newest:
-                # Only a split of the run's own corpus is known by the name of the split alone.
-                return {f"BLEU on {own.get(data, data)}": f"{newest[data].score.value:.1f}"}
-        return {}
+        data = next((data for data in (*own, *newest) if data in newest), None)
+        return {f"BLEU on {own.get(data, data)}": f"{newest[data].value:.1f}"} if data else {}
 
     def _own_split(self, split: str) -> str:
         """A split of the run's own corpus, as an evaluation of it records its data."""
-        assert self.facts.config is not None
-        return visible(f"{self.facts.config.data.path}, {split}")
+        return visible(f"{self.config.data.path}, {split}")
 
     @property
-    def scores(self) -> list[ScoreRow]:
+    def scores(self) -> list[ScoredData]:
         """The scores of all evaluations, the newest first, then those of validation."""
+        newest_first = self.facts.evaluations[: -_MAX_EVALUATIONS - 1 : -1]
         rows = [
-            ScoreRow(each.data, each.checkpoint, each.how, each.num_sentences, key, score, each.setting)
-            for each in reversed(self.facts.evaluations)
-            for key, score in each.scores.items()
+            ScoredData(row.data, row.checkpoint, row.how, row.num_sentences, row.scores)
+            for row in newest_first
         ]
-        return [*rows[:_MAX_ROWS], *self._validation_scores()]
+        best, corpus = self.facts.summary.checkpoints.best, self.facts.corpus
+        metrics = best.record.metrics if best and best.record else {}
+        signatures = {
+            name: text for session in self.facts.sessions for name, text in session.signatures.items()
+        }
+        scores = {
+            key: Score(name, metrics[key], signatures.get(name, "unknown"))
+            for key, name in SCORE_NAMES.items()
+            if key in metrics
+        }
+        if best and scores:
+            split = corpus.splits.validation if corpus else None
+            data, search = self._own_split("validation"), "greedy search, during training"
+            rows.append(ScoredData(data, best.name, search, split.pairs if split else None, scores))
+        return rows
 
-    def speaks_for_model(self, row: ScoreRow) -> bool:
-        """Whether a score represents the model: by the best checkpoint, and not on training data."""
-        best = self.facts.checkpoints.best
-        return best is not None and row.checkpoint == best.name and _split_of(row) != "train"
+    def _of_the_model(self) -> Iterator[ScoredData]:
+        """The scores that say how good the model is: by the best checkpoint, and not on training data.
 
-    def _validation_scores(self) -> Iterator[ScoreRow]:
-        best, corpus = self.facts.checkpoints.best, self.facts.corpus
-        if best is None or best.record is None:
-            return
-        validation = corpus.splits.get("validation") if corpus else None
-        for key, name in SCORE_NAMES.items():
-            if key in best.record.metrics:
-                signature = self.facts.log.signatures.get(name, "unknown")
-                score = Score(name, best.record.metrics[key], signature)
-                data = self._own_split("validation")
-                pairs = validation.pairs if validation else None
-                yield ScoreRow(data, best.name, "greedy search, during training", pairs, key, score)
+        Of several with the same data and search only the newest counts: the files behind a name may have
+        changed in between.
+        """
+        best = self.facts.summary.checkpoints.best
+        known = set()
+        for row in self.scores:
+            name = row.data, row.search
+            is_training = row.data.rpartition(", ")[2] == "train"
+            if best and row.checkpoint == best.name and not is_training and name not in known:
+                known.add(name)
+                yield row
+
+    @property
+    def front_matter(self) -> str:
+        """What the Hugging Face Hub reads of a model card, as YAML."""
+        languages = [
+            name for name in (self.config.data.src, self.config.data.tgt) if _LANGUAGE.fullmatch(name)
+        ]
+        content: dict[str, object] = {"language": languages} if languages else {}
+        content |= {
+            "license": "unknown",
+            "pipeline_tag": "translation",
+            "tags": ["translation", "transformer"],
+        }
+        sources = self.facts.corpus.sources if self.facts.corpus else []
+        if datasets := list(dict.fromkeys(source.path for source in sources if source.kind == "hub")):
+            content["datasets"] = datasets
+        results = [
+            {
+                "task": {"type": "translation"},
+                "dataset": {"name": row.data, "type": row.data.partition(", ")[0]},
+                "metrics": [
+                    {
+                        "type": _METRICS[key],
+                        "name": f"{score.name}, {row.search}",
+                        "value": round(score.value, 2),
+                    }
+                    for key, score in row.scores.items()
+                    if key in _METRICS
+                ],
+            }
+            for row in self._of_the_model()
+        ]
+        if results:
+            keys = {key for row in self._of_the_model() for key in row.scores}
+            content["metrics"] = sorted({_METRICS[key] for key in keys if key in _METRICS})
+            content["model-index"] = [{"name": self.facts.name, "results": results}]
+        # In ASCII, with control characters escaped, so that no text can end the front matter.
+        return yaml.safe_dump(content, sort_keys=False, allow_unicode=False, width=1000)
 
     @property
     def model(self) -> dict[str, str]:
         """The shape of the model, in words."""
-        assert self.facts.config is not None
-        model, tokenizer = self.facts.config.model, self.facts.config.tokenizer
+        model, tokenizer = self.config.model, self.config.tokenizer
         sizes = self.facts.corpus.vocabulary_sizes if self.facts.corpus else {}
-        entries = " and ".join(f"{count:,} ({side})" for side, count in list(sizes.items())[:2])
+        entries = " and ".join(f"{count:,} ({side})" for side, count in sizes.items())
         return {
             "architecture": "Transformer, encoder and decoder (Vaswani et al. 2017)",
             "layers": f"{model.num_encoder_layers} encoder, {model.num_decoder_layers} decoder",
@@ -144,64 +184,30 @@ class Report:
     @property
     def training(self) -> dict[str, str]:
         """How long it was trained, and why it ended."""
-        summary = self.facts.summary
+        summary, counters = self.facts.summary, self.facts.summary.counters
+        speed = summary.tokens_per_second
         return {
             "state": summary.state + (f": {summary.detail}" if summary.detail else ""),
-            "steps": "unknown" if summary.step is None else f"{summary.step:,}",
-            "epochs completed": "unknown" if summary.epochs is None else f"{summary.epochs:,}",
-            "target tokens": "unknown"
-            if summary.num_target_tokens is None
-            else f"{summary.num_target_tokens:,}",
-            "time": short_duration(self.facts.minutes * 60) if self.facts.minutes else "unknown",
-            "speed": "unknown"
-            if summary.tokens_per_second is None
-            else f"{summary.tokens_per_second:,.0f} target tokens per second",
+            "steps": f"{counters.step:,}" if counters else "unknown",
+            "epochs completed": f"{counters.epoch:,}" if counters else "unknown",
+            "target tokens": f"{counters.num_target_tokens:,}" if counters else "unknown",
+            "time": short_duration(summary.seconds) if summary.seconds else "unknown",
+            "speed": "unknown" if speed is None else f"{speed:,.0f} target tokens per second",
         }
-
-    @property
-    def sessions(self) -> list[tuple[str, str, list[str]]]:
-        """Each session of training: when it began, what happened, and its warnings."""
-        sessions = self.facts.log.sessions
-        is_running = self.facts.summary.state == "running"
-        return [
-            (each.started, told(each, is_running=is_running and each is sessions[-1]), each.warnings)
-            for each in sessions[-_MAX_ROWS:]
-        ]
-
-    @property
-    def leaks(self) -> list[str]:
-        """How much of the evaluation data is also in the training data, as sentences."""
-        corpus = self.facts.corpus
-        if corpus is None:
-            return []
-        return [
-            f"Of {counted(leaks.pairs, 'pair')} in {split}, {counted(leaks.pair.normalised, 'whole pair')}, "
-            f"{counted(leaks.source.normalised, 'source')} and {counted(leaks.target.normalised, 'target')} "
-            "are also in the training data"
-            + (_REMOVED if corpus.leaks_removed and leaks.pair.normalised else ".")
-            for split, leaks in corpus.leaks.items()
-        ]
 
     @property
     def changed_options(self) -> dict[str, str]:
         """The options that differ from their defaults."""
-        assert self.facts.config is not None
-        changed = changed_options(self.facts.config)
+        changed = changed_options(self.config)
         return {name: value for name, value in self.facts.options.items() if name in changed}
 
     @property
     def config_yaml(self) -> str:
         """The whole config, to train with."""
-        assert self.facts.config is not None
-        return config_to_yaml(self.facts.config, comments=False)
+        return config_to_yaml(self.config, comments=False)
 
     @property
-    def commands(self) -> list[str]:
+    def commands(self) -> str:
         """The commands that train and evaluate the same model."""
         file, run = shlex.quote(f"{self.facts.name}.yaml"), shlex.quote(f"runs/{self.facts.name}")
-        return [f"mt train --config {file} --run {run}", f"mt evaluate --run {run} --split test"]
-
-
-def _split_of(row: ScoreRow) -> str:
-    """The last word of a corpus and split, such as ``test``."""
-    return row.data.rpartition(", ")[2]
+        return f"mt train --config {file} --run {run}\nmt evaluate --run {run} --split test"

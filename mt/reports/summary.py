@@ -1,10 +1,12 @@
 """A run at a glance: whether it is training, how far it has got, how good it is."""
 
 import contextlib
+import math
 import os
 import statistics
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -17,10 +19,9 @@ from mt.config.load import load_config
 from mt.config.write import all_options
 from mt.errors import ConfigError, Remedy, RunError
 from mt.reports.checkpoints import Checkpoints, read_checkpoints, read_counters
-from mt.reports.curves import Curves, read_curves
 from mt.run_directory import RunDirectory, as_run
 from mt.training.counters import Counters
-from mt.training.metrics_file import Point
+from mt.training.metrics_file import Point, read_points
 
 T = TypeVar("T")
 State = Literal["running", "stopped", "finished", "damaged"]
@@ -31,36 +32,66 @@ _NUM_SPEEDS = 20
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run in one line; what is unknown is None."""
+    """What the files of training say about a run; what is unknown is None or empty."""
 
     run: RunDirectory
     state: State
     detail: str | None
     """Which process is training, why the run is finished, or what is damaged."""
-    step: int | None
-    """The step that it would resume from; for a run in training, the newest known step."""
-    epochs: int | None
-    """Complete passes over the training split."""
-    num_target_tokens: int | None
-    best_bleu: float | None
-    best_bleu_step: int | None
-    tokens_per_second: float | None
+    config: Config | None
+    checkpoints: Checkpoints
+    train: list[Point]
+    """The points of the training curve, by step."""
+    validation: list[Point]
+    """Those of validation."""
+    counters: Counters | None
+    """Where it would resume; for a run in training, the newest known position."""
     age_seconds: float | None
     """Time since training last wrote metrics or a checkpoint."""
-    num_bytes: int
-    """Size of all its files."""
-    config: Config | None
+    problems: list[str]
+
+    @property
+    def best_bleu(self) -> tuple[float, int] | None:
+        """The highest BLEU of all validations, and the first step that had it."""
+        scores = [(score, -step) for step, score in series(self.validation, "bleu")]
+        if scores:
+            score, minus_step = max(scores)
+            return score, -minus_step
+        record = self.checkpoints.best.record if self.checkpoints.best else None
+        return (record.metrics["bleu"], record.step) if record and "bleu" in record.metrics else None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """The speed of training, in target tokens."""
+        speeds = [speed for _, speed in series(self.train, "tokens_per_second")]
+        return statistics.median(speeds[-_NUM_SPEEDS:]) if speeds else None
+
+    @property
+    def seconds(self) -> float | None:
+        """Time of training and validation up to the newest point."""
+        newest = _newest(self.train, self.validation)
+        return newest.figures.get("minutes", 0.0) * 60 if newest else None
+
+    @cached_property
+    def num_bytes(self) -> int:
+        """The size of all files of the run."""
+        return sum(_sizes(self.run.path))
+
+
+def series(points: Iterable[Point], name: str) -> list[tuple[int, float]]:
+    """Step and value of one metric, where it is known."""
+    return [(point.step, point[name]) for point in points if name in point.figures]
 
 
 def find_runs(paths: Iterable[Path]) -> list[RunDirectory]:
     """The runs among these folders, and those inside the others, without repetition."""
-    found: dict[Path, RunDirectory] = {}
+    runs: dict[Path, RunDirectory] = {}
     for path in paths:
         for run in [RunDirectory(path)] if is_run(path) else _runs_inside(path):
             path = as_run(run).path
             # A link to a run is listed under its own name.
-            found.setdefault(path.parent.resolve() / path.name, run)
-    return list(found.values())
+            runs.setdefault(path.parent.resolve() / path.name, run)
+    return list(runs.values())
 
 
 def _runs_inside(folder: Path) -> list[RunDirectory]:
@@ -81,98 +112,74 @@ def is_run(path: Path) -> bool:
 
 
 def summarise(run: RunDirectory, *, now: float) -> RunSummary:
-    """Summarise a run, which may be training, or damaged in any way.
-
-    Args:
-        run: The run.
-        now: The time, in seconds since 1970.
-    """
+    """Summarise a run, which may be training, or damaged in any way; ``now`` is in seconds since 1970."""
     problems: list[str] = []
-    config = or_problem(problems, run.config_file.name, lambda: load_config(run.config_file), None)
-    checkpoints = read_checkpoints(run, pointed_at_only=True)
-    curves = or_problem(
-        problems,
-        run.metrics_file.name,
-        lambda: read_curves(run.metrics_file, num_train=_NUM_SPEEDS),
-        Curves([], []),
-    )
-    return summary_of(run, config, checkpoints, curves, problems, now=now)
-
-
-def summary_of(
-    run: RunDirectory,
-    config: Config | None,
-    checkpoints: Checkpoints,
-    curves: Curves,
-    problems: list[str],
-    *,
-    now: float,
-) -> RunSummary:
-    """The summary of a run whose parts have been read, including any problems found."""
-    problems = list(problems)
-    counters = _counters_of(checkpoints, problems)
+    config = or_problem(problems, run.config_file, lambda: load_config(run.config_file))
+    points = or_problem(problems, run.metrics_file, lambda: read_points(run.metrics_file)) or []
+    train, validation = _by_step(points, "train"), _by_step(points, "validation")
+    checkpoints = read_checkpoints(run)
+    counters = None
+    if checkpoints.latest and (record := checkpoints.latest.record):
+        counters = or_problem(problems, record.folder, lambda: read_counters(record))
     if checkpoints.problem is not None:
         problems.append(checkpoints.problem)
-    if checkpoints.found:
-        problems += [f"{file.name} is missing" for file in _tokenizers(run) if not file.is_file()]
-    holder = run.holder()
-    newest, best = curves.newest, curves.best("bleu")
-    if newest is not None and (holder or counters is None):
-        counters = _position(newest, None if holder else checkpoints)
-    if best is None and checkpoints.best and (record := checkpoints.best.record):
-        best = (record.metrics["bleu"], record.step) if "bleu" in record.metrics else None
+    if checkpoints.saved:
+        tokenizers = run.src_tokenizer_file, run.tgt_tokenizer_file
+        problems += [f"{file.name} is missing" for file in tokenizers if not file.is_file()]
+    holder, newest = run.holder(), _newest(train, validation)
+    if newest and (holder or counters is None):
+        counters = _position(newest)
+        if not holder and checkpoints.latest and checkpoints.latest.record:
+            counters = replace(counters, step=checkpoints.latest.record.step, owes_validation=False)
     state, detail = _state(config, counters, holder, problems)
-    speeds = [point["tokens_per_second"] for point in curves.train if "tokens_per_second" in point.figures]
     return RunSummary(
-        run,
-        state,
-        detail,
-        counters.step if counters else None,
-        counters.epoch if counters else None,
-        counters.num_target_tokens if counters else None,
-        best[0] if best else None,
-        best[1] if best else None,
-        statistics.median(speeds[-_NUM_SPEEDS:]) if speeds else None,
-        _age(run, checkpoints, now),
-        _num_bytes(run.path),
-        config,
+        run, state, detail, config, checkpoints, train, validation, counters, _age(run, now), problems
     )
 
 
-def or_problem(problems: list[str], name: str, reader: Callable[[], T], otherwise: T) -> T:
-    """What ``reader`` returns; if it cannot, ``otherwise``, and a sentence is added to ``problems``.
-
-    Args:
-        problems: What is wrong with the run.
-        name: The name of the file in the run directory.
-        reader: Reads the file.
-        otherwise: What to return if it cannot be used.
-    """
+def or_problem(problems: list[str], file: Path, reader: Callable[[], T]) -> T | None:
+    """What ``reader`` reads from the file; if it cannot, None, and a sentence is added to ``problems``."""
     try:
         return reader()
     except FileNotFoundError:
-        problems.append(f"{name} is missing")
+        problems.append(f"{file.name} is missing")
     except OSError as error:
-        problems.append(f"{name} cannot be read: {error.strerror}")
+        problems.append(f"{file.name} cannot be read: {error.strerror}")
     except ValidationError as error:
-        problems.append(f"{name} is not what training wrote: {first_complaint(error)}")
+        problems.append(f"{file.name} is not what training wrote: {first_complaint(error)}")
     except ConfigError as error:
         problems.append(error.message.split("\n", 1)[0])
     except DamagedError as error:
-        problems.append(f"{name}: {error.message}")
-    return otherwise
+        problems.append(f"{file.name}: {error.message}")
+    return None
 
 
-def _counters_of(checkpoints: Checkpoints, problems: list[str]) -> Counters | None:
-    latest = checkpoints.latest
-    record = latest.record if latest else None
-    if latest is None or record is None:
-        return None
-    return or_problem(problems, f"checkpoints/{latest.name}", lambda: read_counters(record), None)
+def _by_step(points: Iterable[Point], kind: str) -> list[Point]:
+    """The points of one kind, without figures that were not finite."""
+    by_step = {
+        point.step: replace(
+            point, figures={name: y for name, y in point.figures.items() if not math.isnan(y)}
+        )
+        for point in points
+        if point.kind == kind
+    }
+    return [by_step[step] for step in sorted(by_step)]
 
 
-def _tokenizers(run: RunDirectory) -> tuple[Path, Path]:
-    return run.src_tokenizer_file, run.tgt_tokenizer_file
+def _newest(*curves: list[Point]) -> Point | None:
+    return max((points[-1] for points in curves if points), key=lambda point: point.step, default=None)
+
+
+def _position(newest: Point) -> Counters:
+    """Where a run is by its newest metrics: one in training, or one without a checkpoint."""
+    return Counters(
+        step=newest.step,
+        epoch=int(newest.figures.get("epoch", 0)),
+        num_target_tokens=int(newest.figures.get("num_target_tokens", 0)),
+        seconds=newest.figures.get("minutes", 0.0) * 60,
+        # Without a checkpoint it is not finished.
+        owes_validation=True,
+    )
 
 
 def _state(
@@ -190,43 +197,21 @@ def _state(
     return "stopped", None
 
 
-def _position(newest: Point, checkpoints: Checkpoints | None) -> Counters:
-    """Where a run is by its newest metrics; ``checkpoints`` are those that it would resume from.
-
-    This is for a run in training, and for one without a checkpoint.
-    """
-    latest = checkpoints.latest if checkpoints else None
-    return Counters(
-        step=latest.record.step if latest and latest.record else newest.step,
-        epoch=int(newest.figures.get("epoch", 0)),
-        num_target_tokens=int(newest.figures.get("num_target_tokens", 0)),
-        seconds=newest.figures.get("minutes", 0.0) * 60,
-        # Without a checkpoint it is not finished.
-        owes_validation=latest is None,
-    )
-
-
-def _age(run: RunDirectory, checkpoints: Checkpoints, now: float) -> float | None:
-    times = [each.written for each in checkpoints.found if each.written]
-    for file in (run.metrics_file, run.config_file):
+def _age(run: RunDirectory, now: float) -> float | None:
+    times = []
+    for file in (run.metrics_file, run.config_file, run.checkpoints_dir):
         with contextlib.suppress(OSError):
             times.append(file.stat().st_mtime)
     return max(0.0, now - max(times)) if times else None
 
 
-def _num_bytes(folder: Path) -> int:
-    """The size of all files below a folder; links are not followed."""
-    total = 0
-    folders = [os.fspath(folder)]
-    while folders:
-        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-                    elif entry.is_file(follow_symlinks=False):
-                        total += entry.stat(follow_symlinks=False).st_size
-    return total
+def _sizes(folder: Path) -> Iterator[int]:
+    """The size of each file below a folder; links are not followed."""
+    for parent, _, files in os.walk(folder):
+        for file in files:
+            # Training removes old checkpoints.
+            with contextlib.suppress(OSError):
+                yield (Path(parent) / file).lstat().st_size
 
 
 def differing_options(configs: Mapping[str, Config]) -> dict[str, list[str]]:
@@ -235,5 +220,5 @@ def differing_options(configs: Mapping[str, Config]) -> dict[str, list[str]]:
     Values are written as YAML, in the order of ``configs``.
     """
     options = [all_options(config) for config in configs.values()]
-    rows = {key: [each[key] for each in options] for key in (options[0] if options else {})}
+    rows = {key: [values[key] for values in options] for key in (options[0] if options else {})}
     return {key: values for key, values in rows.items() if len(set(values)) > 1}
