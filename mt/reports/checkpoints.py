@@ -7,24 +7,14 @@ import contextlib
 import json
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 
+from mt.checkpoint import record
 from mt.checkpoint.directory import BEST, LATEST, average_names, read_pointer, step_names
-from mt.checkpoint.record import (
-    MODEL,
-    TENSORS,
-    VALUES,
-    Checkpoint,
-    DamagedError,
-    VanishedError,
-    explain_unreadable,
-    read_part,
-    read_record_of,
-)
 from mt.errors import CheckpointError
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
@@ -39,74 +29,56 @@ class SavedCheckpoint:
     name: str
     is_best: bool
     is_latest: bool
-    record: Checkpoint | None = None
+    record: record.Checkpoint | None = None
     """None if it cannot be read."""
     num_bytes: int = 0
     num_parameters: int | None = None
     """Weights of the model; tied ones count once."""
     problem: str | None = None
-    """Why it cannot be used; None if nothing is wrong."""
+    """Why it cannot be used."""
 
 
-@dataclass(frozen=True)
-class Checkpoints:
-    """The checkpoints of a run, from the oldest step to the newest, then the averages."""
+def read_checkpoints(run: RunDirectory, problems: list[str]) -> list[SavedCheckpoint]:
+    """The checkpoints from the oldest step to the newest, then the averages.
 
-    saved: list[SavedCheckpoint] = field(default_factory=list)
-    problem: str | None = None
-    """Why the run cannot be used, such as a damaged newest checkpoint."""
-
-    @property
-    def latest(self) -> SavedCheckpoint | None:
-        """The one to resume from."""
-        return next((checkpoint for checkpoint in self.saved if checkpoint.is_latest), None)
-
-    @property
-    def best(self) -> SavedCheckpoint | None:
-        """The one to translate with; until a validation has marked one, the latest."""
-        return next((checkpoint for checkpoint in self.saved if checkpoint.is_best), None) or self.latest
-
-
-def read_checkpoints(run: RunDirectory) -> Checkpoints:
-    """Look at the checkpoints of a run, which training may remove meanwhile."""
+    What is wrong with the newest or the best one is added to ``problems``.
+    """
     folder = run.checkpoints_dir
     try:
         steps, averages = step_names(folder), average_names(folder)
     except CheckpointError as error:
-        return Checkpoints(problem=error.message)
-    best, latest = (read_pointer(folder, pointer) for pointer in (BEST, LATEST))
+        problems.append(error.message)
+        return []
+    pointers = {pointer: read_pointer(folder, pointer) for pointer in (LATEST, BEST)}
+    for pointer, name in pointers.items():
+        if name is None and os.path.lexists(folder / pointer):
+            problems.append(f"checkpoints/{pointer} does not name a checkpoint")
+        if name is not None and name not in steps:
+            problems.append(f"checkpoints/{name}, the {pointer} one, is missing")
     # A process that was killed between writing the first checkpoint and the pointer has left no pointer.
-    newest = latest or (steps[-1] if steps else None)
+    latest = pointers[LATEST] or (steps[-1] if steps else None)
     saved = []
     for name in (*steps, *averages):
-        with contextlib.suppress(VanishedError):
-            saved.append(_inspect(folder / name, is_best=name == best, is_latest=name == newest))
-    problems = []
-    for pointer, target in ((LATEST, latest), (BEST, best)):
-        if target is None and os.path.lexists(folder / pointer):
-            problems.append(f"checkpoints/{pointer} does not name a checkpoint")
-        if target is not None and target not in steps:
-            problems.append(f"checkpoints/{target}, the {pointer} one, is missing")
-    for checkpoint in saved:
-        if checkpoint.problem and (checkpoint.is_best or checkpoint.is_latest):
-            problems.append(f"checkpoints/{checkpoint.name}: {checkpoint.problem}")
-    return Checkpoints(saved, problems[0] if problems else None)
+        with contextlib.suppress(record.VanishedError):  # Training removes old ones.
+            saved.append(_inspect(folder / name, is_best=name == pointers[BEST], is_latest=name == latest))
+    needed = [checkpoint for checkpoint in saved if checkpoint.is_best or checkpoint.is_latest]
+    problems += [f"checkpoints/{saved.name}: {saved.problem}" for saved in needed if saved.problem]
+    return saved
 
 
 def _inspect(folder: Path, *, is_best: bool, is_latest: bool) -> SavedCheckpoint:
-    record = None
+    content, num_bytes, num_parameters = None, 0, 0
     try:
-        record = read_record_of(folder)
-        num_bytes = num_parameters = 0
-        for part in record.parts:
-            with explain_unreadable(part):
+        content = record.read_record_of(folder)
+        for part in content.parts:
+            with record.explain_unreadable(part):
                 num_bytes += (folder / part).stat().st_size
-                if part in (MODEL, TENSORS):
+                if part in (record.MODEL, record.TENSORS):
                     num_values = _num_values(folder / part)
-                    num_parameters += num_values if part == MODEL else 0
+                    num_parameters += num_values if part == record.MODEL else 0
     except CheckpointError as error:
-        return SavedCheckpoint(folder.name, is_best, is_latest, record, problem=error.message)
-    return SavedCheckpoint(folder.name, is_best, is_latest, record, num_bytes, num_parameters)
+        return SavedCheckpoint(folder.name, is_best, is_latest, content, problem=error.message)
+    return SavedCheckpoint(folder.name, is_best, is_latest, content, num_bytes, num_parameters)
 
 
 def _num_values(file: Path) -> int:
@@ -115,17 +87,13 @@ def _num_values(file: Path) -> int:
         with safe_open(file, framework="numpy") as tensors:
             return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
     except SafetensorError as error:
-        raise DamagedError(
-            f"{file.name} is not what was saved (its header or its length is wrong)"
-        ) from error
+        raise record.DamagedError(f"{file.name} is not what was saved (wrong header or length)") from error
 
 
-def read_counters(checkpoint: Checkpoint) -> Counters | None:
-    """Where training was when this checkpoint was saved; None for an average."""
-    if VALUES not in checkpoint.training_parts:
-        return None
+def read_counters(checkpoint: record.Checkpoint) -> Counters:
+    """Where training was when this checkpoint was saved."""
     try:
-        content = json.loads(read_part(checkpoint, VALUES))
+        content = json.loads(record.read_part(checkpoint, record.VALUES))
         return _COUNTERS.validate_python(content["state"])
     except (ValueError, LookupError, TypeError, RecursionError, ValidationError) as error:
-        raise DamagedError(f"{VALUES} was not written by mt") from error
+        raise record.DamagedError(f"{record.VALUES} was not written by mt") from error

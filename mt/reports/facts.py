@@ -61,13 +61,13 @@ class RunFacts:
     @property
     def environment(self) -> dict[str, str | int]:
         """What made the newest checkpoint: versions, device, threads."""
-        latest = self.summary.checkpoints.latest
+        latest = self.summary.latest
         return latest.record.environment if latest and latest.record else {}
 
     @property
     def num_parameters(self) -> int | None:
         """Weights of the model."""
-        best = self.summary.checkpoints.best
+        best = self.summary.best
         return best.num_parameters if best else None
 
     def told(self, session: TrainingSession) -> str:

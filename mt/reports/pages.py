@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from mt.display import counted, markdown_text, origin_of_split, visible
 from mt.reports.charts import Line, line_chart
-from mt.reports.report import Report
+from mt.reports.report import METRICS, Report
 from mt.reports.summary import series
 
 _FOLDER = Path(__file__).parent
@@ -38,7 +38,7 @@ def page(report: Report) -> str:
 
 def card(report: Report) -> str:
     """The report as a model card with the front matter that the Hugging Face Hub reads."""
-    return _rendered("card.md.j2", _markdown, report)
+    return _rendered("card.md.j2", _markdown, report, metrics=METRICS)
 
 
 def _rendered(name: str, escaped: Callable[[str], str], report: Report, **more: object) -> str:
@@ -87,7 +87,7 @@ def _charts(report: Report) -> list[Markup]:
 
 def _breakable(name: str) -> Markup:
     """A signature, or the name of an option, that may be broken between its parts."""
-    return Markup(re.sub("[|._]", r"\g<0><wbr>", escape(visible(name))))
+    return Markup(re.sub("[|._]", r"\g<0><wbr>", str(escape(visible(name)))))
 
 
 def compared(translation: str, reference: str) -> tuple[list[tuple[bool, str]], list[tuple[bool, str]]]:

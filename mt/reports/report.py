@@ -2,11 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-
-import yaml
 
 from mt.config.config import Config
 from mt.config.write import changed_options, config_to_yaml
@@ -19,8 +16,8 @@ from mt.reports.table import short_count, short_duration
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
 _MAX_EVALUATIONS = 50
-# The Hub's names of sacreBLEU's metrics.
-_METRICS = {"bleu": "bleu", "chrf": "chrf", "chrfpp": "chrf", "ter": "ter"}
+METRICS = {"bleu": "bleu", "chrf": "chrf", "chrfpp": "chrf", "ter": "ter"}
+"""The names that the Hugging Face Hub has for sacreBLEU's metrics."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +61,13 @@ class Report:
     @property
     def figures(self) -> dict[str, str]:
         """The most important numbers, by their names."""
-        facts, counters, seconds = self.facts, self.facts.summary.counters, self.facts.summary.seconds
+        facts, summary = self.facts, self.facts.summary
         figures = self._headline | {
             "training pairs": short_count(facts.corpus.splits.train.pairs) if facts.corpus else "",
             "parameters": short_count(facts.num_parameters) if facts.num_parameters else "",
-            "steps": f"{counters.step:,}" if counters else "",
-            "target tokens": short_count(counters.num_target_tokens) if counters else "",
-            "of training": short_duration(seconds) if seconds else "",
+            "steps": f"{summary.step:,}" if summary.step is not None else "",
+            "target tokens": short_count(summary.num_target_tokens) if summary.num_target_tokens else "",
+            "of training": short_duration(summary.seconds) if summary.seconds else "",
         }
         return {what: value for what, value in figures.items() if value}
 
@@ -78,7 +75,7 @@ class Report:
     def _headline(self) -> dict[str, str]:
         """The newest BLEU on the run's own test split, else on its validation split, else on other data."""
         newest: dict[str, Score] = {}
-        for row in self._of_the_model():
+        for row in self.scores_of_the_model:
             if "bleu" in row.scores:
                 newest.setdefault(row.data, row.scores["bleu"])
         # Only a split of the run's own corpus is known by the name of the split alone.
@@ -98,7 +95,7 @@ class Report:
             ScoredData(row.data, row.checkpoint, row.how, row.num_sentences, row.scores)
             for row in newest_first
         ]
-        best, corpus = self.facts.summary.checkpoints.best, self.facts.corpus
+        best, corpus = self.facts.summary.best, self.facts.corpus
         metrics = best.record.metrics if best and best.record else {}
         signatures = {
             name: text for session in self.facts.sessions for name, text in session.signatures.items()
@@ -114,58 +111,37 @@ class Report:
             rows.append(ScoredData(data, best.name, search, split.pairs if split else None, scores))
         return rows
 
-    def _of_the_model(self) -> Iterator[ScoredData]:
+    @property
+    def scores_of_the_model(self) -> list[ScoredData]:
         """The scores that say how good the model is: by the best checkpoint, and not on training data.
 
         Of several with the same data and search only the newest counts: the files behind a name may have
         changed in between.
         """
-        best = self.facts.summary.checkpoints.best
-        known = set()
+        best = self.facts.summary.best
+        newest: dict[tuple[str, str], ScoredData] = {}
         for row in self.scores:
-            name = row.data, row.search
-            is_training = row.data.rpartition(", ")[2] == "train"
-            if best and row.checkpoint == best.name and not is_training and name not in known:
-                known.add(name)
-                yield row
+            if best and row.checkpoint == best.name and row.data.rpartition(", ")[2] != "train":
+                newest.setdefault((row.data, row.search), row)
+        return list(newest.values())
 
     @property
-    def front_matter(self) -> str:
-        """What the Hugging Face Hub reads of a model card, as YAML."""
-        languages = [
-            name for name in (self.config.data.src, self.config.data.tgt) if _LANGUAGE.fullmatch(name)
-        ]
-        content: dict[str, object] = {"language": languages} if languages else {}
-        content |= {
-            "license": "unknown",
-            "pipeline_tag": "translation",
-            "tags": ["translation", "transformer"],
-        }
+    def hub_metrics(self) -> list[str]:
+        """The Hub's names of the metrics of these scores."""
+        return sorted(
+            {METRICS[key] for row in self.scores_of_the_model for key in row.scores if key in METRICS}
+        )
+
+    @property
+    def language_codes(self) -> list[str]:
+        """The languages that are valid language codes."""
+        return [name for name in (self.config.data.src, self.config.data.tgt) if _LANGUAGE.fullmatch(name)]
+
+    @property
+    def hub_datasets(self) -> list[str]:
+        """The distinct corpora from the Hugging Face Hub."""
         sources = self.facts.corpus.sources if self.facts.corpus else []
-        if datasets := list(dict.fromkeys(source.path for source in sources if source.kind == "hub")):
-            content["datasets"] = datasets
-        results = [
-            {
-                "task": {"type": "translation"},
-                "dataset": {"name": row.data, "type": row.data.partition(", ")[0]},
-                "metrics": [
-                    {
-                        "type": _METRICS[key],
-                        "name": f"{score.name}, {row.search}",
-                        "value": round(score.value, 2),
-                    }
-                    for key, score in row.scores.items()
-                    if key in _METRICS
-                ],
-            }
-            for row in self._of_the_model()
-        ]
-        if results:
-            keys = {key for row in self._of_the_model() for key in row.scores}
-            content["metrics"] = sorted({_METRICS[key] for key in keys if key in _METRICS})
-            content["model-index"] = [{"name": self.facts.name, "results": results}]
-        # In ASCII, with control characters escaped, so that no text can end the front matter.
-        return yaml.safe_dump(content, sort_keys=False, allow_unicode=False, width=1000)
+        return list(dict.fromkeys(source.path for source in sources if source.kind == "hub"))
 
     @property
     def model(self) -> dict[str, str]:
@@ -184,15 +160,17 @@ class Report:
     @property
     def training(self) -> dict[str, str]:
         """How long it was trained, and why it ended."""
-        summary, counters = self.facts.summary, self.facts.summary.counters
-        speed = summary.tokens_per_second
+        summary, speed = self.facts.summary, self.facts.summary.tokens_per_second
+        counts = {
+            "steps": summary.step,
+            "epochs completed": summary.epochs,
+            "target tokens": summary.num_target_tokens,
+        }
         return {
             "state": summary.state + (f": {summary.detail}" if summary.detail else ""),
-            "steps": f"{counters.step:,}" if counters else "unknown",
-            "epochs completed": f"{counters.epoch:,}" if counters else "unknown",
-            "target tokens": f"{counters.num_target_tokens:,}" if counters else "unknown",
+            **{name: "unknown" if count is None else f"{count:,}" for name, count in counts.items()},
             "time": short_duration(summary.seconds) if summary.seconds else "unknown",
-            "speed": "unknown" if speed is None else f"{speed:,.0f} target tokens per second",
+            "speed": f"{speed:,.0f} target tokens per second" if speed else "unknown",
         }
 
     @property

@@ -45,15 +45,14 @@ def _overview(facts: RunFacts) -> Iterator[str]:
     for problem in facts.problems:
         if problem not in (summary.detail or ""):
             yield f"problem: {problem}"
-    done = []
-    if summary.counters:
-        done += [f"step {summary.counters.step:,}", counted(summary.counters.epoch, "epoch")]
-        done.append(f"{short_count(summary.counters.num_target_tokens)} target tokens")
-    if summary.seconds:
-        done.append(short_duration(summary.seconds))
-    if summary.tokens_per_second:
-        done.append(f"{summary.tokens_per_second:,.0f} tokens/s")
-    yield "trained: " + (", ".join(done) or "not yet")
+    done = [
+        f"step {summary.step:,}" if summary.step is not None else "",
+        counted(summary.epochs, "epoch") if summary.epochs is not None else "",
+        f"{short_count(summary.num_target_tokens)} target tokens" if summary.num_target_tokens else "",
+        short_duration(summary.seconds) if summary.seconds else "",
+        f"{summary.tokens_per_second:,.0f} tokens/s" if summary.tokens_per_second else "",
+    ]
+    yield "trained: " + (", ".join(filter(None, done)) or "not yet")
     if summary.config:
         model, kind = summary.config.model, summary.config.tokenizer.kind
         parameters = f"{facts.num_parameters:,} parameters, " if facts.num_parameters else ""
@@ -122,11 +121,11 @@ def _sessions(facts: RunFacts) -> Iterator[str]:
 
 
 def _checkpoints(facts: RunFacts) -> Iterator[str]:
-    saved = facts.summary.checkpoints.saved[-_MAX_ROWS:]
+    saved = facts.summary.checkpoints[-_MAX_ROWS:]
     if not saved:
         return
-    if len(facts.summary.checkpoints.saved) > len(saved):
-        yield f"... {len(facts.summary.checkpoints.saved) - len(saved)} more"
+    if len(facts.summary.checkpoints) > len(saved):
+        yield f"... {len(facts.summary.checkpoints) - len(saved)} more"
     table = terminal_table([("name", "marked", "BLEU", "size"), *map(_checkpoint_row, saved)], num_texts=2)
     head, *rows = table.split("\n")
     yield head

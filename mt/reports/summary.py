@@ -4,9 +4,8 @@ import contextlib
 import math
 import os
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -18,7 +17,7 @@ from mt.config.explain import first_complaint
 from mt.config.load import load_config
 from mt.config.write import all_options
 from mt.errors import ConfigError, Remedy, RunError
-from mt.reports.checkpoints import Checkpoints, read_checkpoints, read_counters
+from mt.reports.checkpoints import SavedCheckpoint, read_checkpoints, read_counters
 from mt.run_directory import RunDirectory, as_run
 from mt.training.counters import Counters
 from mt.training.metrics_file import Point, read_points
@@ -38,44 +37,32 @@ class RunSummary:
     state: State
     detail: str | None
     """Which process is training, why the run is finished, or what is damaged."""
+    step: int | None
+    """The step that it would resume from; for a run in training, the newest known step."""
+    epochs: int | None
+    """Complete passes over the training split."""
+    num_target_tokens: int | None
+    best_bleu: float | None
+    """The highest of all validations, and the first step that had it."""
+    best_bleu_step: int | None
+    tokens_per_second: float | None
+    age_seconds: int | None
+    """Time since training last wrote metrics or a checkpoint."""
+    num_bytes: int
+    """Size of all its files."""
+    seconds: float | None
+    """Time of training and validation up to the newest point."""
     config: Config | None
-    checkpoints: Checkpoints
+    checkpoints: list[SavedCheckpoint]
+    """From the oldest step to the newest, then the averages."""
+    latest: SavedCheckpoint | None
+    """The one to resume from."""
+    best: SavedCheckpoint | None
+    """The one to translate with; until a validation has marked one, the latest."""
     train: list[Point]
     """The points of the training curve, by step."""
     validation: list[Point]
-    """Those of validation."""
-    counters: Counters | None
-    """Where it would resume; for a run in training, the newest known position."""
-    age_seconds: float | None
-    """Time since training last wrote metrics or a checkpoint."""
     problems: list[str]
-
-    @property
-    def best_bleu(self) -> tuple[float, int] | None:
-        """The highest BLEU of all validations, and the first step that had it."""
-        scores = [(score, -step) for step, score in series(self.validation, "bleu")]
-        if scores:
-            score, minus_step = max(scores)
-            return score, -minus_step
-        record = self.checkpoints.best.record if self.checkpoints.best else None
-        return (record.metrics["bleu"], record.step) if record and "bleu" in record.metrics else None
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        """The speed of training, in target tokens."""
-        speeds = [speed for _, speed in series(self.train, "tokens_per_second")]
-        return statistics.median(speeds[-_NUM_SPEEDS:]) if speeds else None
-
-    @property
-    def seconds(self) -> float | None:
-        """Time of training and validation up to the newest point."""
-        newest = _newest(self.train, self.validation)
-        return newest.figures.get("minutes", 0.0) * 60 if newest else None
-
-    @cached_property
-    def num_bytes(self) -> int:
-        """The size of all files of the run."""
-        return sum(_sizes(self.run.path))
 
 
 def series(points: Iterable[Point], name: str) -> list[tuple[int, float]]:
@@ -87,22 +74,18 @@ def find_runs(paths: Iterable[Path]) -> list[RunDirectory]:
     """The runs among these folders, and those inside the others, without repetition."""
     runs: dict[Path, RunDirectory] = {}
     for path in paths:
-        for run in [RunDirectory(path)] if is_run(path) else _runs_inside(path):
-            path = as_run(run).path
+        try:
+            inside = [path] if is_run(path) else sorted(child for child in path.iterdir() if is_run(child))
+        except OSError as error:
+            raise RunError(f"Cannot list the runs in {path}: {error.strerror}.", Remedy.TRAIN_ONE) from error
+        visible = [child for child in inside if child == path or not child.name.startswith(".")]
+        if not visible:
+            raise RunError(f"There is no run in {path}.", Remedy.TRAIN_ONE)
+        for child in visible:
             # A link to a run is listed under its own name.
-            runs.setdefault(path.parent.resolve() / path.name, run)
+            named = as_run(child).path
+            runs.setdefault(named.parent.resolve() / named.name, RunDirectory(child))
     return list(runs.values())
-
-
-def _runs_inside(folder: Path) -> list[RunDirectory]:
-    try:
-        children = sorted(folder.iterdir())
-    except OSError as error:
-        raise RunError(f"Cannot list the runs in {folder}: {error.strerror}.", Remedy.TRAIN_ONE) from error
-    runs = [RunDirectory(child) for child in children if not child.name.startswith(".") and is_run(child)]
-    if not runs:
-        raise RunError(f"There is no run in {folder}.", Remedy.TRAIN_ONE)
-    return runs
 
 
 def is_run(path: Path) -> bool:
@@ -117,23 +100,49 @@ def summarise(run: RunDirectory, *, now: float) -> RunSummary:
     config = or_problem(problems, run.config_file, lambda: load_config(run.config_file))
     points = or_problem(problems, run.metrics_file, lambda: read_points(run.metrics_file)) or []
     train, validation = _by_step(points, "train"), _by_step(points, "validation")
-    checkpoints = read_checkpoints(run)
+    checkpoints = read_checkpoints(run, problems)
+    latest = next((checkpoint for checkpoint in checkpoints if checkpoint.is_latest), None)
+    best = next((checkpoint for checkpoint in checkpoints if checkpoint.is_best), latest)
     counters = None
-    if checkpoints.latest and (record := checkpoints.latest.record):
+    if latest and (record := latest.record):
         counters = or_problem(problems, record.folder, lambda: read_counters(record))
-    if checkpoints.problem is not None:
-        problems.append(checkpoints.problem)
-    if checkpoints.saved:
+    if checkpoints:
         tokenizers = run.src_tokenizer_file, run.tgt_tokenizer_file
         problems += [f"{file.name} is missing" for file in tokenizers if not file.is_file()]
-    holder, newest = run.holder(), _newest(train, validation)
+    holder = run.holder()
+    newest = max((curve[-1] for curve in (train, validation) if curve), key=lambda p: p.step, default=None)
     if newest and (holder or counters is None):
-        counters = _position(newest)
-        if not holder and checkpoints.latest and checkpoints.latest.record:
-            counters = replace(counters, step=checkpoints.latest.record.step, owes_validation=False)
+        counters = Counters(
+            step=newest.step,
+            epoch=int(newest.figures.get("epoch", 0)),
+            num_target_tokens=int(newest.figures.get("num_target_tokens", 0)),
+            owes_validation=True,  # Without a checkpoint it is not finished.
+        )
     state, detail = _state(config, counters, holder, problems)
+    scores = [(bleu, -step) for step, bleu in series(validation, "bleu")]
+    if not scores and best and best.record and "bleu" in best.record.metrics:
+        scores = [(best.record.metrics["bleu"], -best.record.step)]
+    speeds = [speed for _, speed in series(train, "tokens_per_second")]
     return RunSummary(
-        run, state, detail, config, checkpoints, train, validation, counters, _age(run, now), problems
+        run,
+        state,
+        detail,
+        step=counters.step if counters else None,
+        epochs=counters.epoch if counters else None,
+        num_target_tokens=counters.num_target_tokens if counters else None,
+        best_bleu=max(scores)[0] if scores else None,
+        best_bleu_step=-max(scores)[1] if scores else None,
+        tokens_per_second=statistics.median(speeds[-_NUM_SPEEDS:]) if speeds else None,
+        age_seconds=_age(run, now),
+        num_bytes=_num_bytes(run.path),
+        seconds=newest.figures.get("minutes", 0.0) * 60 if newest else None,
+        config=config,
+        checkpoints=checkpoints,
+        latest=latest,
+        best=best,
+        train=train,
+        validation=validation,
+        problems=problems,
     )
 
 
@@ -166,22 +175,6 @@ def _by_step(points: Iterable[Point], kind: str) -> list[Point]:
     return [by_step[step] for step in sorted(by_step)]
 
 
-def _newest(*curves: list[Point]) -> Point | None:
-    return max((points[-1] for points in curves if points), key=lambda point: point.step, default=None)
-
-
-def _position(newest: Point) -> Counters:
-    """Where a run is by its newest metrics: one in training, or one without a checkpoint."""
-    return Counters(
-        step=newest.step,
-        epoch=int(newest.figures.get("epoch", 0)),
-        num_target_tokens=int(newest.figures.get("num_target_tokens", 0)),
-        seconds=newest.figures.get("minutes", 0.0) * 60,
-        # Without a checkpoint it is not finished.
-        owes_validation=True,
-    )
-
-
 def _state(
     config: Config | None, counters: Counters | None, holder: str | None, problems: list[str]
 ) -> tuple[State, str | None]:
@@ -197,21 +190,22 @@ def _state(
     return "stopped", None
 
 
-def _age(run: RunDirectory, now: float) -> float | None:
+def _age(run: RunDirectory, now: float) -> int | None:
     times = []
     for file in (run.metrics_file, run.config_file, run.checkpoints_dir):
         with contextlib.suppress(OSError):
             times.append(file.stat().st_mtime)
-    return max(0.0, now - max(times)) if times else None
+    return round(max(0.0, now - max(times))) if times else None
 
 
-def _sizes(folder: Path) -> Iterator[int]:
-    """The size of each file below a folder; links are not followed."""
+def _num_bytes(folder: Path) -> int:
+    """The size of all files below a folder; links are not followed."""
+    total = 0
     for parent, _, files in os.walk(folder):
         for file in files:
-            # Training removes old checkpoints.
-            with contextlib.suppress(OSError):
-                yield (Path(parent) / file).lstat().st_size
+            with contextlib.suppress(OSError):  # Training removes old checkpoints.
+                total += os.lstat(f"{parent}/{file}").st_size
+    return total
 
 
 def differing_options(configs: Mapping[str, Config]) -> dict[str, list[str]]:

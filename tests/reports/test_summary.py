@@ -1,9 +1,7 @@
 """Runs at a glance: the state, the figures and the damage of each, from its files alone."""
 
-import fcntl
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -12,8 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mt.config.config import Config
 from mt.errors import RunError
@@ -72,45 +68,14 @@ def test_a_run_is_running_while_another_process_holds_its_lock_and_no_longer(gol
     assert look(run).state == "finished"
 
 
-def test_looking_for_the_holder_never_keeps_a_process_from_starting(golden_run: GoldenRun) -> None:
-    run = golden_run()
-    run.lock_file.write_text("")
-    with run.lock_file.open() as file:
-        # As if another process were about to write its name.
-        fcntl.flock(file, fcntl.LOCK_EX)
-        assert run.holder() is None
-
-
 def _truncate(file: Path) -> None:
     os.truncate(file, file.stat().st_size // 2)
-
-
-def _fifo(file: Path) -> None:
-    file.unlink()
-    os.mkfifo(file)
-
-
-def _loop(file: Path) -> None:
-    file.unlink()
-    file.symlink_to(file.name)
-
-
-def _folder(file: Path) -> None:
-    file.unlink()
-    file.mkdir()
 
 
 def _garbage(file: Path) -> None:
     file.write_bytes(b"\x00\xff[[[[" * 1000)
 
 
-def _huge(file: Path) -> None:
-    # Sparse: it takes no room on the disk.
-    with file.open("wb") as opened:
-        opened.truncate(2**40)
-
-
-DAMAGES = [_truncate, _fifo, _loop, _folder, _garbage, _huge, Path.unlink]
 PARTS = [
     "config.yaml",
     "src_tokenizer.json",
@@ -125,44 +90,22 @@ PARTS = [
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__.strip("_"))
+@pytest.mark.parametrize("damage", [_truncate, _garbage, Path.unlink])
 def test_a_run_with_a_damaged_part_is_named_as_damaged(
     golden_run: GoldenRun, damage: Callable[[Path], object], part: str
 ) -> None:
     run = golden_run()
     damage(run.path / part)
-    found = look(run)
-    if part == "metrics.jsonl":
-        # Curves can be read as far as they go; only what cannot be read at all is damage.
-        expected = "damaged" if damage in (_fifo, _loop, _folder) else "finished"
-        assert found.state == expected
-        return
-    # Training writes the pointers again; the tokenizers are read whole only when they are used.
-    if (part.endswith(("latest", "best")) and damage is Path.unlink) or (
-        part == "src_tokenizer.json" and damage in (_truncate, _garbage, _huge)
-    ):
-        assert found.state == "finished"
-        return
-    assert found.state == "damaged", found
-    assert Path(part).name in str(found.detail)
-
-
-@settings(max_examples=50, deadline=None)
-@given(data=st.data())
-def test_no_content_of_a_file_makes_looking_fail(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    golden = Path(__file__).parent.parent / "golden" / "format_2" / "run"
-    run = RunDirectory(tmp_path_factory.mktemp("fuzz") / "run")
-    shutil.copytree(golden, run.path)
-    part = run.path / data.draw(st.sampled_from(PARTS))
-    content = part.read_bytes()
-    start = data.draw(st.integers(0, len(content)))
-    noise = data.draw(st.binary(max_size=20) | st.sampled_from([b'{"a": 1e999}', b"[" * 5000, b"-1", b'"']))
-    part.write_bytes(content[:start] + noise + content[start + data.draw(st.integers(0, 40)) :])
-    found = look(run)
-    assert found.state in ("finished", "stopped", "damaged")
-    assert (found.state == "damaged") == bool(found.detail and not found.detail.startswith("training."))
+    summary = look(run)
+    # Curves can be read as far as they go. Training writes the pointers again; the tokenizers are read whole
+    # only when they are used.
+    is_harmless = (
+        part == "metrics.jsonl"
+        or (part.startswith("checkpoints/") and "step" not in part and damage is Path.unlink)
+        or (part == "src_tokenizer.json" and damage is not Path.unlink)
+    )
+    assert summary.state == ("finished" if is_harmless else "damaged")
+    assert is_harmless or Path(part).name in str(summary.detail)
 
 
 def test_runs_are_found_in_folders_and_by_name_without_repetition(golden_run: GoldenRun) -> None:

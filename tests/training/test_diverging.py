@@ -10,7 +10,7 @@ import torch
 
 from mt.config.config import Config
 from mt.errors import DataError, Remedy, TrainingError
-from mt.reports.log import read_log
+from mt.reports.sessions import read_sessions
 from mt.run_directory import RunDirectory
 from mt.training.metrics_file import read_points
 from mt.training.run import run_training
@@ -31,7 +31,7 @@ def test_a_validation_that_cannot_search_says_that_training_has_diverged(
     with pytest.raises(TrainingError, match=r"logits are NaN .* at step \d\. Try a lower schedule") as raised:
         run_training(config, run)
     assert raised.value.remedies == (Remedy.OTHER_RUN, Remedy.START_OVER)
-    [session] = read_log(run.log_file).sessions
+    [session] = read_sessions(run)
     assert session.outcome == f"Failed: {raised.value}"
 
 
@@ -95,6 +95,5 @@ def test_why_a_run_ended_is_in_its_log_whatever_it_was(
         monkeypatch.setattr("mt.training.run.train", fail)
         with pytest.raises((DataError, ValueError, TrainingError)):
             run_training(make_config(), run)
-        outcome = read_log(run.log_file).sessions[-1].outcome
-        assert outcome is not None
+        outcome = read_sessions(run)[-1].outcome
         assert outcome.startswith(f"Failed: {said}")
