@@ -13,8 +13,18 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 
-from mt.checkpoint import record
 from mt.checkpoint.directory import BEST, LATEST, average_names, read_pointer, step_names
+from mt.checkpoint.record import (
+    MODEL,
+    TENSORS,
+    VALUES,
+    Checkpoint,
+    DamagedError,
+    VanishedError,
+    explain_unreadable,
+    read_part,
+    read_record_of,
+)
 from mt.errors import CheckpointError
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
@@ -29,7 +39,7 @@ class SavedCheckpoint:
     name: str
     is_best: bool
     is_latest: bool
-    record: record.Checkpoint | None = None
+    record: Checkpoint | None = None
     """None if it cannot be read."""
     num_bytes: int = 0
     num_parameters: int | None = None
@@ -59,7 +69,7 @@ def read_checkpoints(run: RunDirectory, problems: list[str]) -> list[SavedCheckp
     latest = pointers[LATEST] or (steps[-1] if steps else None)
     saved = []
     for name in (*steps, *averages):
-        with contextlib.suppress(record.VanishedError):  # Training removes old ones.
+        with contextlib.suppress(VanishedError):  # Training removes old ones.
             saved.append(_inspect(folder / name, is_best=name == pointers[BEST], is_latest=name == latest))
     needed = [checkpoint for checkpoint in saved if checkpoint.is_best or checkpoint.is_latest]
     problems += [f"checkpoints/{saved.name}: {saved.problem}" for saved in needed if saved.problem]
@@ -69,13 +79,13 @@ def read_checkpoints(run: RunDirectory, problems: list[str]) -> list[SavedCheckp
 def _inspect(folder: Path, *, is_best: bool, is_latest: bool) -> SavedCheckpoint:
     content, num_bytes, num_parameters = None, 0, 0
     try:
-        content = record.read_record_of(folder)
+        content = read_record_of(folder)
         for part in content.parts:
-            with record.explain_unreadable(part):
+            with explain_unreadable(part):
                 num_bytes += (folder / part).stat().st_size
-                if part in (record.MODEL, record.TENSORS):
+                if part in (MODEL, TENSORS):
                     num_values = _num_values(folder / part)
-                    num_parameters += num_values if part == record.MODEL else 0
+                    num_parameters += num_values if part == MODEL else 0
     except CheckpointError as error:
         return SavedCheckpoint(folder.name, is_best, is_latest, content, problem=error.message)
     return SavedCheckpoint(folder.name, is_best, is_latest, content, num_bytes, num_parameters)
@@ -87,13 +97,13 @@ def _num_values(file: Path) -> int:
         with safe_open(file, framework="numpy") as tensors:
             return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
     except SafetensorError as error:
-        raise record.DamagedError(f"{file.name} is not what was saved (wrong header or length)") from error
+        raise DamagedError(f"{file.name} is not what was saved (wrong header or length)") from error
 
 
-def read_counters(checkpoint: record.Checkpoint) -> Counters:
+def read_counters(checkpoint: Checkpoint) -> Counters:
     """Where training was when this checkpoint was saved."""
     try:
-        content = json.loads(record.read_part(checkpoint, record.VALUES))
+        content = json.loads(read_part(checkpoint, VALUES))
         return _COUNTERS.validate_python(content["state"])
     except (ValueError, LookupError, TypeError, RecursionError, ValidationError) as error:
-        raise record.DamagedError(f"{record.VALUES} was not written by mt") from error
+        raise DamagedError(f"{VALUES} was not written by mt") from error

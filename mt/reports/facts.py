@@ -10,6 +10,7 @@ from mt.display import counted
 from mt.evaluation.record import RecordedEvaluation, read_evaluations
 from mt.reports.sessions import TrainingSession, read_sessions
 from mt.reports.summary import RunSummary, or_problem, summarise
+from mt.reports.table import short_duration
 from mt.run_directory import RunDirectory
 
 
@@ -69,6 +70,38 @@ class RunFacts:
         """Weights of the model."""
         best = self.summary.best
         return best.num_parameters if best else None
+
+    @property
+    def model(self) -> dict[str, str]:
+        """The shape of the model, in words; empty if the config cannot be read."""
+        if self.summary.config is None:
+            return {}
+        model, tokenizer = self.summary.config.model, self.summary.config.tokenizer
+        sizes = self.corpus.vocabulary_sizes if self.corpus else {}
+        entries = " and ".join(f"{count:,} ({side})" for side, count in sizes.items())
+        return {
+            "architecture": "Transformer, encoder and decoder (Vaswani et al. 2017)",
+            "layers": f"{model.num_encoder_layers} encoder, {model.num_decoder_layers} decoder",
+            "width": f"{model.d_model}, feed-forward {model.d_ff}, {counted(model.num_heads, 'head')}",
+            "parameters": f"{self.num_parameters:,}" if self.num_parameters else "unknown",
+            "tokenizer": tokenizer.kind + (f", {entries} entries" if entries else ""),
+        }
+
+    @property
+    def progress(self) -> dict[str, str]:
+        """How long it was trained, and why it ended."""
+        summary, speed = self.summary, self.summary.tokens_per_second
+        counts = {
+            "steps": summary.step,
+            "epochs completed": summary.epochs,
+            "target tokens": summary.num_target_tokens,
+        }
+        return {
+            "state": summary.state + (f": {summary.detail}" if summary.detail else ""),
+            **{name: "unknown" if count is None else f"{count:,}" for name, count in counts.items()},
+            "time": short_duration(summary.seconds) if summary.seconds else "unknown",
+            "speed": f"{speed:,.0f} target tokens per second" if speed else "unknown",
+        }
 
     def told(self, session: TrainingSession) -> str:
         """How a session of this run began and ended, in words."""

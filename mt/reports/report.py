@@ -1,23 +1,39 @@
-"""The contents of a report; the page and the model card are two templates for it."""
+"""The report of a run: a self-contained HTML page, and a model card in Markdown, made of the same facts.
 
+A page loads nothing, and has no script except that of the attention. Whatever a template inserts is escaped
+for its format, unless it is `Markup`, so that no text of a corpus or a config can become markup.
+"""
+
+import difflib
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from mt.config.config import Config
 from mt.config.write import changed_options, config_to_yaml
-from mt.display import counted, visible
+from mt.display import counted, markdown_text, origin_of_split, visible
 from mt.errors import RunError
 from mt.evaluation.scores import SCORE_NAMES, Score
+from mt.reports.charts import Line, line_chart
 from mt.reports.facts import RunFacts
 from mt.reports.samples import RankedSamples
+from mt.reports.summary import series
 from mt.reports.table import short_count, short_duration
 
+_FOLDER = Path(__file__).parent
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
+# The names that the Hugging Face Hub has for sacreBLEU's metrics.
+_METRICS = {"bleu": "bleu", "chrf": "chrf", "chrfpp": "chrf", "ter": "ter"}
 _MAX_EVALUATIONS = 50
-METRICS = {"bleu": "bleu", "chrf": "chrf", "chrfpp": "chrf", "ter": "ter"}
-"""The names that the Hugging Face Hub has for sacreBLEU's metrics."""
+_MAX_CHARACTERS = 2000
+_MAX_DIFFED = 400
+_TOKENS = re.compile(r"\w+|\s+|[^\w\s]+")
 
 
 @dataclass(frozen=True)
@@ -125,67 +141,124 @@ class Report:
                 newest.setdefault((row.data, row.search), row)
         return list(newest.values())
 
-    @property
-    def hub_metrics(self) -> list[str]:
-        """The Hub's names of the metrics of these scores."""
-        return sorted(
-            {METRICS[key] for row in self.scores_of_the_model for key in row.scores if key in METRICS}
-        )
 
-    @property
-    def language_codes(self) -> list[str]:
-        """The languages that are valid language codes."""
-        return [name for name in (self.config.data.src, self.config.data.tgt) if _LANGUAGE.fullmatch(name)]
+def page(report: Report) -> str:
+    """The report as a whole HTML document."""
+    return _rendered(
+        "report.html.j2",
+        lambda text: escape(visible(text)),
+        report,
+        charts=_charts(report),
+        compared=compared,
+        style=Markup((_FOLDER / "page.css").read_text(encoding="utf-8")),
+    )
 
-    @property
-    def hub_datasets(self) -> list[str]:
-        """The distinct corpora from the Hugging Face Hub."""
-        sources = self.facts.corpus.sources if self.facts.corpus else []
-        return list(dict.fromkeys(source.path for source in sources if source.kind == "hub"))
 
-    @property
-    def model(self) -> dict[str, str]:
-        """The shape of the model, in words."""
-        model, tokenizer = self.config.model, self.config.tokenizer
-        sizes = self.facts.corpus.vocabulary_sizes if self.facts.corpus else {}
-        entries = " and ".join(f"{count:,} ({side})" for side, count in sizes.items())
-        return {
-            "architecture": "Transformer, encoder and decoder (Vaswani et al. 2017)",
-            "layers": f"{model.num_encoder_layers} encoder, {model.num_decoder_layers} decoder",
-            "width": f"{model.d_model}, feed-forward {model.d_ff}, {counted(model.num_heads, 'head')}",
-            "parameters": f"{self.facts.num_parameters:,}" if self.facts.num_parameters else "unknown",
-            "tokenizer": tokenizer.kind + (f", {entries} entries" if entries else ""),
-        }
+def card(report: Report) -> str:
+    """The report as a model card with the front matter that the Hugging Face Hub reads."""
+    sources, rows = report.facts.corpus.sources if report.facts.corpus else [], report.scores_of_the_model
+    return _rendered(
+        "card.md.j2",
+        _markdown,
+        report,
+        languages=[
+            name for name in (report.config.data.src, report.config.data.tgt) if _LANGUAGE.fullmatch(name)
+        ],
+        datasets=list(dict.fromkeys(source.path for source in sources if source.kind == "hub")),
+        metrics=_METRICS,
+        used_metrics=sorted({_METRICS[key] for row in rows for key in row.scores if key in _METRICS}),
+    )
 
-    @property
-    def training(self) -> dict[str, str]:
-        """How long it was trained, and why it ended."""
-        summary, speed = self.facts.summary, self.facts.summary.tokens_per_second
-        counts = {
-            "steps": summary.step,
-            "epochs completed": summary.epochs,
-            "target tokens": summary.num_target_tokens,
-        }
-        return {
-            "state": summary.state + (f": {summary.detail}" if summary.detail else ""),
-            **{name: "unknown" if count is None else f"{count:,}" for name, count in counts.items()},
-            "time": short_duration(summary.seconds) if summary.seconds else "unknown",
-            "speed": f"{speed:,.0f} target tokens per second" if speed else "unknown",
-        }
 
-    @property
-    def changed_options(self) -> dict[str, str]:
-        """The options that differ from their defaults."""
-        changed = changed_options(self.config)
-        return {name: value for name, value in self.facts.options.items() if name in changed}
+def _rendered(name: str, escaped: Callable[[str], str], report: Report, **more: object) -> str:
+    """A filled-in template, in which every inserted text is shortened and escaped."""
 
-    @property
-    def config_yaml(self) -> str:
-        """The whole config, to train with."""
-        return config_to_yaml(self.config, comments=False)
+    def finalize(value: object) -> Markup:
+        text = value if isinstance(value, Markup | str) else str(value)
+        if isinstance(text, Markup):
+            return text
+        return Markup(escaped(text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"))
 
-    @property
-    def commands(self) -> str:
-        """The commands that train and evaluate the same model."""
-        file, run = shlex.quote(f"{self.facts.name}.yaml"), shlex.quote(f"runs/{self.facts.name}")
-        return f"mt train --config {file} --run {run}\nmt evaluate --run {run} --split test"
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        finalize=finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "breakable": _breakable,
+        "block": lambda text: Markup(escape(visible(text))),
+        "code": _code,
+        "counted": counted,
+        "fenced": _fenced,
+        "markup": Markup,
+        "number": lambda number, form=",": "" if number is None else format(number, form),
+        "origin": origin_of_split,
+    }
+    facts, changed = report.facts, changed_options(report.config)
+    file, run = shlex.quote(f"{facts.name}.yaml"), shlex.quote(f"runs/{facts.name}")
+    return environment.get_template(name).render(
+        report=report,
+        facts=facts,
+        data=report.config.data,
+        changed={name: value for name, value in facts.options.items() if name in changed},
+        config_yaml=config_to_yaml(report.config, comments=False),
+        commands=f"mt train --config {file} --run {run}\nmt evaluate --run {run} --split test",
+        **more,
+    )
+
+
+def _charts(report: Report) -> list[Markup]:
+    smoothing = report.facts.options["training.label_smoothing"]
+    label = "training" if smoothing == "0.0" else f"training, with label smoothing {smoothing}"
+    train, validation = report.facts.summary.train, report.facts.summary.validation
+    losses = [Line(label, series(train, "loss")), Line("validation", series(validation, "loss"))]
+    scores = [Line("BLEU", series(validation, "bleu")), Line("chrF2", series(validation, "chrf"))]
+    return [
+        Markup(line_chart("Loss", losses, unit=" nats per token")),
+        Markup(line_chart("Validation scores", scores)),
+        Markup(line_chart("Learning rate", [Line("", series(train, "learning_rate"))])),
+        Markup(line_chart("Target tokens per second", [Line("", series(train, "tokens_per_second"))])),
+    ]
+
+
+def _breakable(name: str) -> Markup:
+    """A signature, or the name of an option, that may be broken between its parts."""
+    return Markup(re.sub("[|._]", r"\g<0><wbr>", str(escape(visible(name)))))
+
+
+def compared(translation: str, reference: str) -> tuple[list[tuple[bool, str]], list[tuple[bool, str]]]:
+    """Both as parts, with whether a part does not occur at that position in the other."""
+    one, other = _TOKENS.findall(translation), _TOKENS.findall(reference)
+    if max(len(one), len(other)) > _MAX_DIFFED:
+        return [(False, translation)], [(False, reference)]
+    parts: tuple[list[tuple[bool, str]], list[tuple[bool, str]]] = ([], [])
+    matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
+    for kind, start, end, other_start, other_end in matcher.get_opcodes():
+        for side, words in zip(parts, (one[start:end], other[other_start:other_end]), strict=True):
+            text = "".join(words)
+            side.append((kind != "equal" and bool(text.strip()), text))
+    return parts
+
+
+def _markdown(text: str) -> str:
+    """Text that is safe in Markdown, on one line."""
+    # Beyond what TensorBoard supports: strike-through, formulas, and mentions of people.
+    return markdown_text(text).replace("~", "&#126;").replace("$", "&#36;").replace("@", "&#64;")
+
+
+def _code(text: str) -> Markup:
+    """Text as code on one line, also in a table."""
+    # A backslash before the one that keeps a bar from ending the cell would undo that.
+    plain = " ".join(visible(text).split()).replace("`", "'").replace("\\|", "\\ |").replace("|", r"\|")
+    return Markup(f"`{plain}`" if plain else "")
+
+
+def _fenced(text: str, language: str) -> Markup:
+    """A block of code, whatever the text contains."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return Markup(f"{fence}{language}\n{visible(text).strip()}\n{fence}")

@@ -7,7 +7,7 @@ from mt.display import counted, origin_of_split, size, visible
 from mt.reports.checkpoints import SavedCheckpoint
 from mt.reports.facts import CorpusFacts, RunFacts
 from mt.reports.summary import series
-from mt.reports.table import UNKNOWN, short_count, short_duration, terminal_table
+from mt.reports.table import UNKNOWN, terminal_table
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SPARKLINE_WIDTH = 40
@@ -17,19 +17,23 @@ _MAX_LENGTH = 1000
 
 def story(facts: RunFacts) -> str:
     """Titled sections, as text for a terminal, in which control characters of the run are escaped."""
+    problems = [problem for problem in facts.problems if problem not in (facts.summary.detail or "")]
     sections = {
-        "": _overview(facts),
+        str(facts.summary.run.path): _pairs(facts.progress | {"size": size(facts.summary.num_bytes)}),
+        "problems": problems,
+        "model": _pairs(facts.model),
         "corpus": _corpus(facts.corpus) if facts.corpus else (),
         "curves": _curves(facts),
         "sessions": _sessions(facts),
         "checkpoints": _checkpoints(facts),
         "evaluations": _evaluations(facts),
+        "versions": _pairs({name: str(value) for name, value in facts.environment.items()}),
     }
     blocks = []
     for title, lines in sections.items():
-        shown = [_shown(f"  {line}" if title else line) for line in lines]
+        shown = [_shown(f"  {line}") for line in lines]
         if shown:
-            blocks.append("\n".join([title, *shown] if title else shown))
+            blocks.append("\n".join([_shown(title), *shown]))
     return "\n\n".join(blocks)
 
 
@@ -39,32 +43,8 @@ def _shown(line: str) -> str:
     return line if len(line) <= _MAX_LENGTH else line[: _MAX_LENGTH - 1] + "…"
 
 
-def _overview(facts: RunFacts) -> Iterator[str]:
-    summary = facts.summary
-    yield f"{summary.run.path}: {summary.state}{f': {summary.detail}' if summary.detail else ''}"
-    for problem in facts.problems:
-        if problem not in (summary.detail or ""):
-            yield f"problem: {problem}"
-    done = [
-        f"step {summary.step:,}" if summary.step is not None else "",
-        counted(summary.epochs, "epoch") if summary.epochs is not None else "",
-        f"{short_count(summary.num_target_tokens)} target tokens" if summary.num_target_tokens else "",
-        short_duration(summary.seconds) if summary.seconds else "",
-        f"{summary.tokens_per_second:,.0f} tokens/s" if summary.tokens_per_second else "",
-    ]
-    yield "trained: " + (", ".join(filter(None, done)) or "not yet")
-    if summary.config:
-        model, kind = summary.config.model, summary.config.tokenizer.kind
-        parameters = f"{facts.num_parameters:,} parameters, " if facts.num_parameters else ""
-        yield (
-            f"model: {parameters}{model.num_encoder_layers} + {model.num_decoder_layers} layers of width "
-            f"{model.d_model} with {counted(model.num_heads, 'head')}"
-        )
-        sizes = facts.corpus.vocabulary_sizes if facts.corpus else {}
-        yield ", ".join([f"vocabulary: {kind}", *(f"{side} {count:,}" for side, count in sizes.items())])
-    if facts.environment:
-        yield "environment: " + ", ".join(f"{name} {value}" for name, value in facts.environment.items())
-    yield f"size: {size(summary.num_bytes)}"
+def _pairs(rows: dict[str, str]) -> list[str]:
+    return terminal_table(list(rows.items()), num_texts=2).split("\n") if rows else []
 
 
 def _corpus(corpus: CorpusFacts) -> Iterator[str]:
@@ -121,11 +101,9 @@ def _sessions(facts: RunFacts) -> Iterator[str]:
 
 
 def _checkpoints(facts: RunFacts) -> Iterator[str]:
-    saved = facts.summary.checkpoints[-_MAX_ROWS:]
+    saved = facts.summary.checkpoints
     if not saved:
         return
-    if len(facts.summary.checkpoints) > len(saved):
-        yield f"... {len(facts.summary.checkpoints) - len(saved)} more"
     table = terminal_table([("name", "marked", "BLEU", "size"), *map(_checkpoint_row, saved)], num_texts=2)
     head, *rows = table.split("\n")
     yield head

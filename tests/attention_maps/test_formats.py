@@ -65,12 +65,11 @@ def test_every_head_layer_and_kind_is_another_picture(maps: AttentionMaps) -> No
     from mt.attention_maps.picture import Heads, Kind, picture
 
     one = maps.sentences[1]
-    two_layers = {
-        name: torch.cat([weights, weights / 2])
-        for name in ("cross", "encoder_self", "decoder_self")
-        if (weights := getattr(one, name)) is not None
-    }
-    maps = AttentionMaps([replace(one, **two_layers)], AlignmentLayer(1, None))
+    cross, encoder, decoder = (
+        torch.cat([weights, weights / 2]) for weights in (one.cross, one.encoder_self, one.decoder_self)
+    )
+    sentence = replace(one, cross=cross, encoder_self=encoder, decoder_self=decoder)
+    maps = AttentionMaps([sentence], AlignmentLayer(1, None))
 
     def drawn(kind: Kind, heads: Heads, layer: int | None = 0) -> bytes:
         return picture(maps, kind, heads, layer=layer, format="png")

@@ -84,7 +84,11 @@ def test_warnings_belong_to_their_session(
 def test_lines_that_are_no_events_are_skipped_and_a_missing_file_has_none(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     assert facts_of(run).sessions == []
-    events = [{"event": "end", "reason": "of nothing"}, {"event": "start"}, {"event": "training", "step": 3}]
+    events: list[dict[str, object]] = [
+        {"event": "end", "reason": "of nothing"},
+        {"event": "start"},
+        {"event": "training", "step": 3},
+    ]
     lines = [json.dumps({"time": "2026-01-02T03:04:05+02:00", **event}) for event in events]
     run.sessions_file.write_text("\n".join(["[", *lines, '{"event": "warn']))
     [session] = facts_of(run).sessions

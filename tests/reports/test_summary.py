@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mt.config.config import Config
 from mt.errors import RunError
-from mt.reports.summary import RunSummary, differing_options, find_runs, summarise
+from mt.reports.summary import RunSummary, find_runs, summarise
 from mt.reports.table import short_count
 from mt.run_directory import RunDirectory
 from tests.forked import environment
@@ -27,6 +26,8 @@ def look(run: RunDirectory) -> RunSummary:
 
 
 def test_a_finished_run_tells_the_figures_of_its_files(golden_run: GoldenRun) -> None:
+    half = look(golden_run("format_2_interrupted", "half"))
+    assert (half.state, half.step, half.best_bleu) == ("stopped", 605, None)
     run = golden_run()
     found = look(run)
     lines = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
@@ -36,13 +37,6 @@ def test_a_finished_run_tells_the_figures_of_its_files(golden_run: GoldenRun) ->
     assert (found.epochs, found.num_target_tokens) == (lines[-1]["epoch"], lines[-1]["num_target_tokens"])
     assert (found.best_bleu, found.best_bleu_step) == (best["bleu"], best["step"])
     assert found.num_bytes == sum(file.stat().st_size for file in run.path.rglob("*") if file.is_file())
-
-
-def test_an_interrupted_run_is_stopped_at_the_step_of_its_checkpoint(
-    golden_run: GoldenRun,
-) -> None:
-    found = look(golden_run("format_2_interrupted"))
-    assert (found.state, found.step, found.best_bleu) == ("stopped", 605, None)
 
 
 def test_a_run_is_running_while_another_process_holds_its_lock_and_no_longer(golden_run: GoldenRun) -> None:
@@ -118,27 +112,10 @@ def test_runs_are_found_in_folders_and_by_name_without_repetition(golden_run: Go
     assert [run.path for run in find_runs([first.path, folder / "notes" / ".." / "a"])] == [first.path]
     (folder / "c").symlink_to("b")
     assert [run.path.name for run in find_runs([folder])] == ["a", "b", "c"]
-    (folder / "c").unlink()
-    # What has lost its config is a run still.
-    second.config_file.unlink()
-    assert [run.path.name for run in find_runs([folder])] == ["a", "b"]
     with pytest.raises(RunError, match="There is no run in"):
         find_runs([folder / "notes"])
     with pytest.raises(RunError, match=r"Cannot list .*nowhere: No such file"):
         find_runs([folder / "nowhere"])
-
-
-def test_options_that_differ_are_those_that_were_set_apart(make_config: Callable[..., Config]) -> None:
-    configs = {
-        "a": make_config("training.seed=1"),
-        "b": make_config("training.seed=2", "model.dropout=0.3"),
-        "c": make_config("training.seed=1"),
-    }
-    assert differing_options(configs) == {
-        "model.dropout": ["0.2", "0.3", "0.2"],
-        "training.seed": ["1", "2", "1"],
-    }
-    assert differing_options({"a": configs["a"], "c": configs["c"]}) == {}
 
 
 @pytest.mark.parametrize(
