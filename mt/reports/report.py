@@ -214,15 +214,21 @@ def _rendered(name: str, escaped: Callable[[str], str], report: Report, **more: 
 def _charts(report: Report) -> list[Markup]:
     smoothing = report.facts.options["training.label_smoothing"]
     label = "training" if smoothing == "0.0" else f"training, with label smoothing {smoothing}"
-    train, validation = report.facts.summary.train, report.facts.summary.validation
-    losses = [Line(label, series(train, "loss")), Line("validation", series(validation, "loss"))]
-    scores = [Line("BLEU", series(validation, "bleu")), Line("chrF2", series(validation, "chrf"))]
-    return [
-        Markup(line_chart("Loss", losses, unit=" nats per token")),
-        Markup(line_chart("Validation scores", scores)),
-        Markup(line_chart("Learning rate", [Line("", series(train, "learning_rate"))])),
-        Markup(line_chart("Target tokens per second", [Line("", series(train, "tokens_per_second"))])),
-    ]
+    points = report.facts.summary.points
+
+    def line(kind: str, name: str, label: str = "") -> Line:
+        return Line(label, series(points, kind, name))
+
+    losses = [line("train", "loss", label), line("validation", "loss", "validation")]
+    scores = [line("validation", "bleu", "BLEU"), line("validation", "chrf", "chrF2")]
+    charts = {
+        "Loss": losses,
+        "Validation scores": scores,
+        "Learning rate": [line("train", "learning_rate")],
+        "Target tokens per second": [line("train", "tokens_per_second")],
+    }
+    units = {"Loss": " nats per token"}
+    return [Markup(line_chart(title, lines, unit=units.get(title, ""))) for title, lines in charts.items()]
 
 
 def _breakable(name: str) -> Markup:

@@ -60,13 +60,13 @@ def _corpus(corpus: CorpusFacts) -> Iterator[str]:
 
 
 def _curves(facts: RunFacts) -> Iterator[str]:
-    for label, points, name, digits in (
-        ("training loss", facts.summary.train, "loss", 3),
-        ("validation loss", facts.summary.validation, "loss", 3),
-        ("BLEU", facts.summary.validation, "bleu", 2),
-        ("chrF2", facts.summary.validation, "chrf", 2),
+    for label, kind, name, digits in (
+        ("training loss", "train", "loss", 3),
+        ("validation loss", "validation", "loss", 3),
+        ("BLEU", "validation", "bleu", 2),
+        ("chrF2", "validation", "chrf", 2),
     ):
-        values = series(points, name)
+        values = series(facts.summary.points, kind, name)
         if not values:
             continue
         (first_step, first), (last_step, last) = values[0], values[-1]

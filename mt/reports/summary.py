@@ -59,15 +59,15 @@ class RunSummary:
     """The one to resume from."""
     best: SavedCheckpoint | None
     """The one to translate with; until a validation has marked one, the latest."""
-    train: list[Point]
-    """The points of the training curve, by step."""
-    validation: list[Point]
+    points: list[Point]
+    """The curves, without figures that were not finite."""
     problems: list[str]
 
 
-def series(points: Iterable[Point], name: str) -> list[tuple[int, float]]:
-    """Step and value of one metric, where it is known."""
-    return [(point.step, point[name]) for point in points if name in point.figures]
+def series(points: Iterable[Point], kind: str, name: str) -> list[tuple[int, float]]:
+    """Step and value of a metric in the points of one kind, by step, where it is known."""
+    values = {p.step: p[name] for p in points if p.kind == kind and name in p.figures}
+    return sorted(values.items())
 
 
 def find_runs(paths: Iterable[Path]) -> list[RunDirectory]:
@@ -98,8 +98,11 @@ def summarise(run: RunDirectory, *, now: float) -> RunSummary:
     """Summarise a run, which may be training, or damaged in any way; ``now`` is in seconds since 1970."""
     problems: list[str] = []
     config = or_problem(problems, run.config_file, lambda: load_config(run.config_file))
-    points = or_problem(problems, run.metrics_file, lambda: read_points(run.metrics_file)) or []
-    train, validation = _by_step(points, "train"), _by_step(points, "validation")
+    points = [
+        replace(point, figures={name: y for name, y in point.figures.items() if not math.isnan(y)})
+        for point in or_problem(problems, run.metrics_file, lambda: read_points(run.metrics_file)) or []
+    ]
+    newest = max(points, key=lambda point: point.step, default=None)
     checkpoints = read_checkpoints(run, problems)
     latest = next((checkpoint for checkpoint in checkpoints if checkpoint.is_latest), None)
     best = next((checkpoint for checkpoint in checkpoints if checkpoint.is_best), latest)
@@ -110,7 +113,6 @@ def summarise(run: RunDirectory, *, now: float) -> RunSummary:
         tokenizers = run.src_tokenizer_file, run.tgt_tokenizer_file
         problems += [f"{file.name} is missing" for file in tokenizers if not file.is_file()]
     holder = run.holder()
-    newest = max((curve[-1] for curve in (train, validation) if curve), key=lambda p: p.step, default=None)
     if newest and (holder or counters is None):
         counters = Counters(
             step=newest.step,
@@ -119,10 +121,10 @@ def summarise(run: RunDirectory, *, now: float) -> RunSummary:
             owes_validation=True,  # Without a checkpoint it is not finished.
         )
     state, detail = _state(config, counters, holder, problems)
-    scores = [(bleu, -step) for step, bleu in series(validation, "bleu")]
+    scores = [(bleu, -step) for step, bleu in series(points, "validation", "bleu")]
     if not scores and best and best.record and "bleu" in best.record.metrics:
         scores = [(best.record.metrics["bleu"], -best.record.step)]
-    speeds = [speed for _, speed in series(train, "tokens_per_second")]
+    speeds = [speed for _, speed in series(points, "train", "tokens_per_second")]
     return RunSummary(
         run,
         state,
@@ -140,8 +142,7 @@ def summarise(run: RunDirectory, *, now: float) -> RunSummary:
         checkpoints=checkpoints,
         latest=latest,
         best=best,
-        train=train,
-        validation=validation,
+        points=points,
         problems=problems,
     )
 
@@ -163,18 +164,6 @@ def or_problem(problems: list[str], file: Path, reader: Callable[[], T]) -> T | 
     return None
 
 
-def _by_step(points: Iterable[Point], kind: str) -> list[Point]:
-    """The points of one kind, without figures that were not finite."""
-    by_step = {
-        point.step: replace(
-            point, figures={name: y for name, y in point.figures.items() if not math.isnan(y)}
-        )
-        for point in points
-        if point.kind == kind
-    }
-    return [by_step[step] for step in sorted(by_step)]
-
-
 def _state(
     config: Config | None, counters: Counters | None, holder: str | None, problems: list[str]
 ) -> tuple[State, str | None]:
@@ -191,10 +180,8 @@ def _state(
 
 
 def _age(run: RunDirectory, now: float) -> int | None:
-    times = []
-    for file in (run.metrics_file, run.config_file, run.checkpoints_dir):
-        with contextlib.suppress(OSError):
-            times.append(file.stat().st_mtime)
+    files = run.metrics_file, run.config_file, run.checkpoints_dir
+    times = [file.stat().st_mtime for file in files if file.exists()]
     return round(max(0.0, now - max(times))) if times else None
 
 
