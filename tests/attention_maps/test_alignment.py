@@ -75,23 +75,18 @@ def test_the_layer_is_chosen_that_attends_to_what_the_prediction_depends_on(
         assert chosen.agreement > 0.6
 
 
-def test_without_the_corpus_the_layer_is_chosen_on_the_given_sentences(
+def test_the_layer_is_given_or_chosen_even_without_the_corpus(
     translator: ModelTranslator, caplog: pytest.LogCaptureFixture
 ) -> None:
+    layer = attention_maps(translator, ["Anna buys milk."], layer=0).layer
+    assert (layer.index, layer.agreement) == (0, None)
+    with pytest.raises(ConfigError, match=r"no decoder layer 2.* has 1"):
+        attention_maps(translator, ["Anna buys milk."], layer=1)
     data = translator.config.data.model_copy(update={"path": "/nowhere/at-all"})
     translator.config = translator.config.model_copy(update={"data": data})
     with caplog.at_level(logging.INFO, "mt"):
-        maps = attention_maps(translator, ["Anna buys milk."])
+        assert attention_maps(translator, ["Anna buys milk."]).layer.agreement is not None
     assert "/nowhere/at-all" in caplog.text
-    assert maps.layer.agreement is not None
-
-
-def test_a_given_layer_is_taken_and_must_exist(translator: ModelTranslator) -> None:
-    layer = attention_maps(translator, ["Anna buys milk."], layer=0).layer
-    assert (layer.index, layer.agreement) == (0, None)
-    for missing in (1, -1):
-        with pytest.raises(ConfigError, match=f"no decoder layer {missing + 1}.* has 1"):
-            attention_maps(translator, ["Anna buys milk."], layer=missing)
 
 
 def test_subwords_are_joined_to_words_and_eos_is_left_out() -> None:

@@ -106,10 +106,6 @@ def large_maps(num_tokens: int = 40, layers: int = 6, heads: int = 8) -> Attenti
     return AttentionMaps([sentence], AlignmentLayer(4, 0.8))
 
 
-def test_forty_tokens_in_six_layers_of_eight_heads_are_below_five_megabytes() -> None:
-    assert len(attention_page(large_maps(), "x").encode()) < 5_000_000
-
-
 # ---- in a browser ----
 
 Open = Callable[..., "Page"]
