@@ -51,6 +51,8 @@ class RunDirectory:
     """What was loaded: source, revision, pairs, and what was dropped and why, as JSON."""
     log_file = _Entry("train.log")
     """The log of all processes that trained the run, one after another."""
+    sessions_file = _Entry("sessions.jsonl")
+    """The start, the warnings and the end of each session of training, one JSON object per line."""
     metrics_file = _Entry("metrics.jsonl")
     """The values of the curves, one JSON object per line."""
     evaluations_file = _Entry("evaluations.jsonl")

@@ -32,12 +32,8 @@ def attention_maps(
 ) -> AttentionMaps:
     """Record the attention of sentences and their translations, and choose the layer that aligns them.
 
-    Args:
-        translator: One model, not an ensemble.
-        sources: The sentences.
-        targets: The translation of each; None for the one that the model finds.
-        strategy: The decoding strategy that finds it.
-        layer: The decoder layer to use for the alignment, counted from 0; None to choose it by the rule.
+    Without ``targets`` it is that of the translations that the model makes with ``strategy``. ``layer`` is
+    the decoder layer to align with, counted from 0; None chooses it by the rule.
     """
     sentences = sentence_attention(translator, sources, targets, strategy=strategy)
     chosen = aligning_layer(translator, layer) or choose_layer(translator, sentences)
@@ -55,8 +51,7 @@ def attention_line_by_line(
     """The layer and the sentences of `attention_maps`, for any number of lines.
 
     The attention of a sentence is only recorded when it is due, because the weights of many do not fit into
-    memory. The arguments and the errors are those of `attention_maps`; a sentence that is too long is found
-    before anything is recorded.
+    memory; a sentence that is too long is reported before anything is recorded.
     """
 
     def blocks() -> Iterator[tuple[int, Sequence[str], Sequence[str] | None]]:
@@ -79,16 +74,10 @@ def word_alignments(
     translations: Sequence[Translation],
     layer: AlignmentLayer | None,
 ) -> list[list[tuple[int, int]] | None]:
-    """Align the words of a text with those of translations that the translator has found.
+    """Align the words of a text with those of translations that the translator has made of it.
 
-    Args:
-        translator: One model, not an ensemble.
-        source: The text.
-        translations: Its translations.
-        layer: The layer of `aligning_layer`; None applies the rule to these translations.
-
-    Returns:
-        The result of `aligned_words` for each translation; None for all if the text was translated in parts.
+    Returns the result of `aligned_words` for each translation; None for all if the text was translated in
+    parts. The layer is that of `aligning_layer`; None applies the rule to these translations.
     """
     if any(len(each.parts) > 1 for each in translations):
         return [None] * len(translations)

@@ -56,12 +56,7 @@ def script_hash() -> str:
 
 
 def attention_page(maps: AttentionMaps, model_name: str) -> str:
-    """The maps as a complete page.
-
-    Args:
-        maps: At most `MOST_SENTENCES`.
-        model_name: The name of the model on the page, such as the run and its checkpoint.
-    """
+    """At most `MOST_SENTENCES` maps as a complete page with the name of the model."""
     name = html.escape(visible(model_name))
     # Nothing is loaded from anywhere, and no script runs except ours, whatever the text contains.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {script_hash()}"

@@ -45,12 +45,8 @@ def picture(
 ) -> bytes:
     """Draw the attention of the first sentence in one layer; equal arguments give equal bytes.
 
-    Args:
-        maps: The attention of one sentence.
-        kind: Cross-attention, or self-attention of the encoder or the decoder.
-        heads: The number of a head counted from 0, their mean, or all of them side by side.
-        layer: Counted from 0; None for the layer that aligns, or the last one of self-attention.
-        format: The format of the file.
+    Heads and layers are counted from 0. Without a layer it is the one that aligns, or the last one of
+    self-attention.
     """
     sentence = maps.sentences[0]
     weights = {"cross": sentence.cross, "encoder": sentence.encoder_self, "decoder": sentence.decoder_self}[
@@ -58,14 +54,14 @@ def picture(
     ]
     if layer is None:
         layer = maps.layer.index if kind == "cross" else weights.size(0) - 1
-    _refuse_missing("layer", layer, weights.size(0))
+    _check_exists("layer", layer, weights.size(0))
     chosen = weights[layer]
     if heads == "mean":
         shown = [("", chosen.mean(0))]
     elif heads == "all":
         shown = [(f"head {number}", each) for number, each in enumerate(chosen, start=1)]
     else:
-        _refuse_missing("head", heads, chosen.size(0))
+        _check_exists("head", heads, chosen.size(0))
         shown = [("", chosen[heads])]
     installed = set(fontManager.get_font_names())
     fonts = ["DejaVu Sans", *(font for font in _MORE_FONTS if font in installed)]
@@ -73,7 +69,7 @@ def picture(
         return _saved(_drawn(shown, *_labels(sentence, kind)), format)
 
 
-def _refuse_missing(what: str, number: int, count: int) -> None:
+def _check_exists(what: str, number: int, count: int) -> None:
     if not 0 <= number < count:
         raise ConfigError(
             f"there is no {what} {number + 1} in this attention: it has {count}, counted from 1."
@@ -96,15 +92,13 @@ def _drawn(shown: Sequence[tuple[str, Tensor]], rows: Sequence[str], columns: Se
     width, height = _CELL * len(columns), _CELL * len(rows)
     figure = Figure((across * width + _MARGIN, down * height + _MARGIN), layout="constrained")
     grid = figure.subplots(down, across, squeeze=False)
-    for place, axes in enumerate(grid.flat):
-        if place >= len(shown):
-            axes.set_axis_off()
-            continue
-        title, weights = shown[place]
+    for axes in grid.flat[len(shown) :]:
+        axes.set_axis_off()
+    for index, (axes, (title, weights)) in enumerate(zip(grid.flat, shown, strict=False)):
         # As on the page: one hue, and the square root, which shows small weights.
         image = axes.imshow(weights.numpy(), cmap="Blues", norm=PowerNorm(0.5, 0, 1), aspect="equal")
         axes.set_xlabel(title)
-        _label(axes, rows if place % across == 0 else [], columns if place < across else [])
+        _label(axes, rows if index % across == 0 else [], columns if index < across else [])
     figure.colorbar(
         image, ax=list(grid.flat), label="weight", ticks=[0, 0.1, 0.25, 0.5, 1], shrink=0.8, pad=0.02
     )

@@ -70,8 +70,7 @@ def report(
     from mt.atomic_files import write_output
     from mt.checkpoint.store import CheckpointStore
     from mt.device import choose_device
-    from mt.reports.card import card
-    from mt.reports.page import page
+    from mt.reports.report import card, page
 
     chosen_device = choose_device(device)
     # Without the best one there is still a report, but one that was named must be there.

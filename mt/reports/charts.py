@@ -10,7 +10,7 @@ from html import escape
 from itertools import pairwise
 
 WIDTH, HEIGHT = 460, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 12, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, WIDTH - 14, 12, HEIGHT - 40
 _MAX_POINTS = 400
 _NUM_TICKS = 5
 # With more points than this, marks would cover the line.
@@ -27,41 +27,6 @@ class Line:
     """Step and value, by step."""
 
 
-def line_chart(title: str, lines: Sequence[Line], *, unit: str = "") -> str:
-    """A ``<figure>`` with a chart over steps; empty if no line has a point.
-
-    Args:
-        title: What the chart shows.
-        lines: At most three curves.
-        unit: The unit after a value in tooltips.
-    """
-    lines = [Line(line.label, _thinned(line.points)) for line in lines if line.points]
-    if not lines:
-        return ""
-    steps = [step for line in lines for step, _ in line.points]
-    x = _Axis(0.0, float(max(steps)) or 1.0, _LEFT, WIDTH - _RIGHT)
-    values = [value for line in lines for _, value in line.points]
-    low, high = min(values), max(values)
-    # A flat line is drawn in the middle, and so is one that differs only by rounding.
-    is_flat = high - low < 1e-9 * max(abs(high), 1e-9)
-    room = (0.05 * abs(high) or 1.0) if is_flat else 0.06 * (high - low)
-    y = _Axis(low - room, high + room, HEIGHT - _BOTTOM, _TOP)
-    body = "".join(
-        [
-            *(_vertical_tick(x, value) for value in _ticks(x.low, x.high) if value == int(value)),
-            *(_horizontal_tick(y, value) for value in _ticks(y.low, y.high)),
-            f'<text class="axis" x="{(_LEFT + WIDTH - _RIGHT) / 2:.0f}" y="{HEIGHT - 6}" '
-            'text-anchor="middle">step</text>',
-            *(_curve(line, number, x, y, unit) for number, line in enumerate(lines, start=1)),
-        ]
-    )
-    legend = "".join(_legend(line, number) for number, line in enumerate(lines, start=1) if line.label)
-    return (
-        f'<figure class="chart"><figcaption><b>{escape(title)}</b> {legend}</figcaption>'
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{body}</svg></figure>'
-    )
-
-
 @dataclass(frozen=True)
 class _Axis:
     low: float
@@ -69,69 +34,84 @@ class _Axis:
     start: float
     end: float
 
-    def place(self, value: float) -> float:
+    def at(self, value: float) -> float:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """About `_NUM_TICKS` round numbers."""
+        rough = (self.high - self.low) / _NUM_TICKS
+        power = 10.0 ** math.floor(math.log10(rough))
+        width = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+        return [n * width for n in range(math.ceil(self.low / width), math.floor(self.high / width) + 1)]
+
+
+def line_chart(title: str, lines: Sequence[Line], *, unit: str = "") -> str:
+    """A ``<figure>`` with at most three curves over steps; empty if no line has a point.
+
+    Values in tooltips are followed by ``unit``.
+    """
+    lines = [Line(line.label, _thinned(line.points)) for line in lines if line.points]
+    if not lines:
+        return ""
+    steps, values = zip(*(point for line in lines for point in line.points), strict=True)
+    x = _Axis(0.0, float(max(steps)) or 1.0, _LEFT, _RIGHT)
+    low, high = min(values), max(values)
+    # A flat line is drawn in the middle, and so is one that differs only by rounding.
+    is_flat = high - low < 1e-9 * max(abs(high), 1e-9)
+    margin = (0.05 * abs(high) or 1.0) if is_flat else 0.06 * (high - low)
+    y = _Axis(low - margin, high + margin, _BOTTOM, _TOP)
+    drawn = [
+        f'<text class="axis" x="{(_LEFT + _RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">step</text>'
+    ]
+    for value in x.ticks():
+        if value == int(value):
+            left = f"{x.at(value):.1f}"
+            drawn.append(
+                f'<line class="grid" x1="{left}" x2="{left}" y1="{_TOP}" y2="{_BOTTOM}"/><text class="tick" '
+                f'x="{left}" y="{_BOTTOM + 16}" text-anchor="middle">{_short(value)}</text>'
+            )
+    for value in y.ticks():
+        top = y.at(value)
+        drawn.append(
+            f'<line class="grid" x1="{_LEFT}" x2="{_RIGHT}" y1="{top:.1f}" y2="{top:.1f}"/>'
+            f'<text class="tick" x="{_LEFT - 6}" y="{top + 4.5:.1f}" text-anchor="end">{_short(value)}</text>'
+        )
+    legend = ""
+    for number, line in enumerate(lines, start=1):
+        places = [(f"{x.at(step):.1f}", f"{y.at(value):.1f}") for step, value in line.points]
+        drawn.append(f'<polyline class="line line-{number}" points="{" ".join(map(",".join, places))}"/>')
+        drawn += [
+            f'<circle class="mark mark-{number}" cx="{left}" cy="{top}" r="3.5"><title>'
+            f"{escape(line.label)} at step {step:,}: {value:.4g}{escape(unit)}</title></circle>"
+            for (left, top), (step, value) in zip(places, line.points, strict=True)
+            if len(places) <= _MAX_MARKS
+        ]
+        if line.label:
+            legend += (
+                '<span class="chart-legend"><svg viewBox="0 0 28 10" width="28" height="10" '
+                f'aria-hidden="true"><line class="line line-{number}" x1="0" x2="28" y1="5" y2="5"/></svg> '
+                f"{escape(line.label)}</span>"
+            )
+    return (
+        f'<figure class="chart"><figcaption><b>{escape(title)}</b> {legend}</figcaption><svg viewBox="0 0 '
+        f'{WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(drawn)}</svg></figure>'
+    )
 
 
 def _thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     """At most `_MAX_POINTS`, each the mean of its neighbours, at the step of the last of them."""
     if len(points) <= _MAX_POINTS:
         return list(points)
-    bounds = [len(points) * place // _MAX_POINTS for place in range(_MAX_POINTS + 1)]
+    bounds = [len(points) * index // _MAX_POINTS for index in range(_MAX_POINTS + 1)]
     groups = [points[start:end] for start, end in pairwise(bounds)]
     return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups]
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """About `_NUM_TICKS` round numbers between two bounds."""
-    rough = (high - low) / _NUM_TICKS
-    power = 10.0 ** math.floor(math.log10(rough))
-    width = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
-    first, last = math.ceil(low / width), math.floor(high / width)
-    return [number * width for number in range(first, last + 1)]
-
-
-def _vertical_tick(x: _Axis, value: float) -> str:
-    at = x.place(value)
-    return (
-        f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/>'
-        f'<text class="tick" x="{at:.1f}" y="{HEIGHT - _BOTTOM + 16}" text-anchor="middle">'
-        f"{_short(value)}</text>"
-    )
-
-
-def _horizontal_tick(y: _Axis, value: float) -> str:
-    at = y.place(value)
-    return (
-        f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
-        f'<text class="tick" x="{_LEFT - 6}" y="{at + 4.5:.1f}" text-anchor="end">{_short(value)}</text>'
-    )
-
-
 def _short(value: float) -> str:
+    """The label of a tick."""
     if value and abs(value) < 0.001:
         digits, exponent = f"{value:.5e}".split("e")
         return f"{float(digits):g}e{int(exponent)}"
     if abs(value) >= 10_000_000:
         return f"{value / 1e6:g}M"
     return f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{round(value, 6):g}"
-
-
-def _curve(line: Line, number: int, x: _Axis, y: _Axis, unit: str) -> str:
-    places = [(x.place(step), y.place(value)) for step, value in line.points]
-    path = " ".join(f"{left:.1f},{top:.1f}" for left, top in places)
-    drawn = f'<polyline class="line line-{number}" points="{path}"/>'
-    if len(places) > _MAX_MARKS:
-        return drawn
-    return drawn + "".join(
-        f'<circle class="mark mark-{number}" cx="{left:.1f}" cy="{top:.1f}" r="3.5">'
-        f"<title>{escape(line.label)} at step {step:,}: {value:.4g}{escape(unit)}</title></circle>"
-        for (left, top), (step, value) in zip(places, line.points, strict=True)
-    )
-
-
-def _legend(line: Line, number: int) -> str:
-    return (
-        '<span class="chart-legend"><svg viewBox="0 0 28 10" width="28" height="10" aria-hidden="true">'
-        f'<line class="line line-{number}" x1="0" x2="28" y1="5" y2="5"/></svg> {escape(line.label)}</span>'
-    )

@@ -1,43 +1,56 @@
-"""The contents of a report, typed; the page and the model card are two ways to render it."""
+"""The report of a run: a self-contained HTML page, and a model card in Markdown, made of the same facts.
 
+A page loads nothing, and has no script except that of the attention. Whatever a template inserts is escaped
+for its format, unless it is `Markup`, so that no text of a corpus or a config can become markup.
+"""
+
+import difflib
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from mt.config.config import Config
 from mt.config.write import changed_options, config_to_yaml
-from mt.display import counted, visible
+from mt.display import counted, markdown_text, origin_of_split, visible
 from mt.errors import RunError
 from mt.evaluation.scores import SCORE_NAMES, Score
+from mt.reports.charts import Line, line_chart
 from mt.reports.facts import RunFacts
 from mt.reports.samples import RankedSamples
-from mt.reports.story import told
+from mt.reports.summary import series
 from mt.reports.table import short_count, short_duration
 
+_FOLDER = Path(__file__).parent
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
-_MAX_ROWS = 100
-_REMOVED = "; the whole pairs were removed from training."
+# The names that the Hugging Face Hub has for sacreBLEU's metrics.
+_METRICS = {"bleu": "bleu", "chrf": "chrf", "chrfpp": "chrf", "ter": "ter"}
+_MAX_EVALUATIONS = 50
+_MAX_CHARACTERS = 2000
+_MAX_DIFFED = 400
+_TOKENS = re.compile(r"\w+|\s+|[^\w\s]+")
 
 
 @dataclass(frozen=True)
-class ScoreRow:
-    """A score, and the data it was computed on."""
+class ScoredData:
+    """The scores of one evaluation, or those of validation during training."""
 
     data: str
     checkpoint: str
     search: str
     num_sentences: int | None
-    key: str
-    """Its name in files, such as ``bleu``."""
-    score: Score
-    setting: str = ""
-    """That of its evaluation, which also identifies the sentences; empty for validation during training."""
+    scores: dict[str, Score]
+    """By their names in files, such as ``bleu``."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The report of a run. All text is as it was found, and not escaped."""
+    """The report of a run. All text is as it was recorded, and not escaped."""
 
     facts: RunFacts
     samples: RankedSamples | None
@@ -51,157 +64,207 @@ class Report:
     """What is missing, and why, as sentences."""
 
     def __post_init__(self) -> None:
-        if self.facts.config is None:
-            raise RunError(f"{self.facts.run.path} cannot be reported: {'; '.join(self.facts.problems)}.")
+        if self.facts.summary.config is None:
+            path = self.facts.summary.run.path
+            raise RunError(f"{path} cannot be reported: {'; '.join(self.facts.problems)}.")
 
     @property
-    def languages(self) -> tuple[str, str]:
-        """The source and the target language, as the corpus names them."""
-        assert self.facts.config is not None
-        return self.facts.config.data.src, self.facts.config.data.tgt
-
-    @property
-    def language_codes(self) -> list[str]:
-        """The languages that are valid language codes."""
-        return [name for name in self.languages if _LANGUAGE.fullmatch(name)]
+    def config(self) -> Config:
+        """The options of the run."""
+        assert self.facts.summary.config is not None
+        return self.facts.summary.config
 
     @property
     def figures(self) -> dict[str, str]:
         """The most important numbers, by their names."""
         facts, summary = self.facts, self.facts.summary
-        train = facts.corpus.splits.get("train") if facts.corpus else None
-        found = self._headline | {
-            "training pairs": short_count(train.pairs) if train else "",
+        figures = self._headline | {
+            "training pairs": short_count(facts.corpus.splits.train.pairs) if facts.corpus else "",
             "parameters": short_count(facts.num_parameters) if facts.num_parameters else "",
             "steps": f"{summary.step:,}" if summary.step is not None else "",
             "target tokens": short_count(summary.num_target_tokens) if summary.num_target_tokens else "",
-            "of training": short_duration(facts.minutes * 60) if facts.minutes else "",
+            "of training": short_duration(summary.seconds) if summary.seconds else "",
         }
-        return {what: value for what, value in found.items() if value}
+        return {what: value for what, value in figures.items() if value}
 
     @property
     def _headline(self) -> dict[str, str]:
         """The newest BLEU on the run's own test split, else on its validation split, else on other data."""
-        newest: dict[str, ScoreRow] = {}
-        for row in self.scores:
-            if row.key == "bleu" and self.speaks_for_model(row):
-                newest.setdefault(row.data, row)
+        newest: dict[str, Score] = {}
+        for row in self.scores_of_the_model:
+            if "bleu" in row.scores:
+                newest.setdefault(row.data, row.scores["bleu"])
+        # Only a split of the run's own corpus is known by the name of the split alone.
         own = {self._own_split(split): split for split in ("test", "validation")}
-        for data in (*own, *newest):
-            if data in newest:
-                # Only a split of the run's own corpus is known by the name of the split alone.
-                return {f"BLEU on {own.get(data, data)}": f"{newest[data].score.value:.1f}"}
-        return {}
+        data = next((data for data in (*own, *newest) if data in newest), None)
+        return {f"BLEU on {own.get(data, data)}": f"{newest[data].value:.1f}"} if data else {}
 
     def _own_split(self, split: str) -> str:
         """A split of the run's own corpus, as an evaluation of it records its data."""
-        assert self.facts.config is not None
-        return visible(f"{self.facts.config.data.path}, {split}")
+        return visible(f"{self.config.data.path}, {split}")
 
     @property
-    def scores(self) -> list[ScoreRow]:
+    def scores(self) -> list[ScoredData]:
         """The scores of all evaluations, the newest first, then those of validation."""
+        newest_first = self.facts.evaluations[: -_MAX_EVALUATIONS - 1 : -1]
         rows = [
-            ScoreRow(each.data, each.checkpoint, each.how, each.num_sentences, key, score, each.setting)
-            for each in reversed(self.facts.evaluations)
-            for key, score in each.scores.items()
+            ScoredData(row.data, row.checkpoint, row.how, row.num_sentences, row.scores)
+            for row in newest_first
         ]
-        return [*rows[:_MAX_ROWS], *self._validation_scores()]
-
-    def speaks_for_model(self, row: ScoreRow) -> bool:
-        """Whether a score represents the model: by the best checkpoint, and not on training data."""
-        best = self.facts.checkpoints.best
-        return best is not None and row.checkpoint == best.name and _split_of(row) != "train"
-
-    def _validation_scores(self) -> Iterator[ScoreRow]:
-        best, corpus = self.facts.checkpoints.best, self.facts.corpus
-        if best is None or best.record is None:
-            return
-        validation = corpus.splits.get("validation") if corpus else None
-        for key, name in SCORE_NAMES.items():
-            if key in best.record.metrics:
-                signature = self.facts.log.signatures.get(name, "unknown")
-                score = Score(name, best.record.metrics[key], signature)
-                data = self._own_split("validation")
-                pairs = validation.pairs if validation else None
-                yield ScoreRow(data, best.name, "greedy search, during training", pairs, key, score)
-
-    @property
-    def model(self) -> dict[str, str]:
-        """The shape of the model, in words."""
-        assert self.facts.config is not None
-        model, tokenizer = self.facts.config.model, self.facts.config.tokenizer
-        sizes = self.facts.corpus.vocabulary_sizes if self.facts.corpus else {}
-        entries = " and ".join(f"{count:,} ({side})" for side, count in list(sizes.items())[:2])
-        return {
-            "architecture": "Transformer, encoder and decoder (Vaswani et al. 2017)",
-            "layers": f"{model.num_encoder_layers} encoder, {model.num_decoder_layers} decoder",
-            "width": f"{model.d_model}, feed-forward {model.d_ff}, {counted(model.num_heads, 'head')}",
-            "parameters": f"{self.facts.num_parameters:,}" if self.facts.num_parameters else "unknown",
-            "tokenizer": tokenizer.kind + (f", {entries} entries" if entries else ""),
+        best, corpus = self.facts.summary.best, self.facts.corpus
+        metrics = best.record.metrics if best and best.record else {}
+        signatures = {
+            name: text for session in self.facts.sessions for name, text in session.signatures.items()
         }
-
-    @property
-    def training(self) -> dict[str, str]:
-        """How long it was trained, and why it ended."""
-        summary = self.facts.summary
-        return {
-            "state": summary.state + (f": {summary.detail}" if summary.detail else ""),
-            "steps": "unknown" if summary.step is None else f"{summary.step:,}",
-            "epochs completed": "unknown" if summary.epochs is None else f"{summary.epochs:,}",
-            "target tokens": "unknown"
-            if summary.num_target_tokens is None
-            else f"{summary.num_target_tokens:,}",
-            "time": short_duration(self.facts.minutes * 60) if self.facts.minutes else "unknown",
-            "speed": "unknown"
-            if summary.tokens_per_second is None
-            else f"{summary.tokens_per_second:,.0f} target tokens per second",
+        scores = {
+            key: Score(name, metrics[key], signatures.get(name, "unknown"))
+            for key, name in SCORE_NAMES.items()
+            if key in metrics
         }
+        if best and scores:
+            split = corpus.splits.validation if corpus else None
+            data, search = self._own_split("validation"), "greedy search, during training"
+            rows.append(ScoredData(data, best.name, search, split.pairs if split else None, scores))
+        return rows
 
     @property
-    def sessions(self) -> list[tuple[str, str, list[str]]]:
-        """Each session of training: when it began, what happened, and its warnings."""
-        sessions = self.facts.log.sessions
-        is_running = self.facts.summary.state == "running"
-        return [
-            (each.started, told(each, is_running=is_running and each is sessions[-1]), each.warnings)
-            for each in sessions[-_MAX_ROWS:]
-        ]
+    def scores_of_the_model(self) -> list[ScoredData]:
+        """The scores that say how good the model is: by the best checkpoint, and not on training data.
 
-    @property
-    def leaks(self) -> list[str]:
-        """How much of the evaluation data is also in the training data, as sentences."""
-        corpus = self.facts.corpus
-        if corpus is None:
-            return []
-        return [
-            f"Of {counted(leaks.pairs, 'pair')} in {split}, {counted(leaks.pair.normalised, 'whole pair')}, "
-            f"{counted(leaks.source.normalised, 'source')} and {counted(leaks.target.normalised, 'target')} "
-            "are also in the training data"
-            + (_REMOVED if corpus.leaks_removed and leaks.pair.normalised else ".")
-            for split, leaks in corpus.leaks.items()
-        ]
-
-    @property
-    def changed_options(self) -> dict[str, str]:
-        """The options that differ from their defaults."""
-        assert self.facts.config is not None
-        changed = changed_options(self.facts.config)
-        return {name: value for name, value in self.facts.options.items() if name in changed}
-
-    @property
-    def config_yaml(self) -> str:
-        """The whole config, to train with."""
-        assert self.facts.config is not None
-        return config_to_yaml(self.facts.config, comments=False)
-
-    @property
-    def commands(self) -> list[str]:
-        """The commands that train and evaluate the same model."""
-        file, run = shlex.quote(f"{self.facts.name}.yaml"), shlex.quote(f"runs/{self.facts.name}")
-        return [f"mt train --config {file} --run {run}", f"mt evaluate --run {run} --split test"]
+        Of several with the same data and search only the newest counts: the files behind a name may have
+        changed in between.
+        """
+        best = self.facts.summary.best
+        newest: dict[tuple[str, str], ScoredData] = {}
+        for row in self.scores:
+            if best and row.checkpoint == best.name and row.data.rpartition(", ")[2] != "train":
+                newest.setdefault((row.data, row.search), row)
+        return list(newest.values())
 
 
-def _split_of(row: ScoreRow) -> str:
-    """The last word of a corpus and split, such as ``test``."""
-    return row.data.rpartition(", ")[2]
+def page(report: Report) -> str:
+    """The report as a whole HTML document."""
+    return _rendered(
+        "report.html.j2",
+        lambda text: escape(visible(text)),
+        report,
+        charts=_charts(report),
+        compared=compared,
+        style=Markup((_FOLDER / "page.css").read_text(encoding="utf-8")),
+    )
+
+
+def card(report: Report) -> str:
+    """The report as a model card with the front matter that the Hugging Face Hub reads."""
+    sources, rows = report.facts.corpus.sources if report.facts.corpus else [], report.scores_of_the_model
+    return _rendered(
+        "card.md.j2",
+        _markdown,
+        report,
+        languages=[
+            name for name in (report.config.data.src, report.config.data.tgt) if _LANGUAGE.fullmatch(name)
+        ],
+        datasets=list(dict.fromkeys(source.path for source in sources if source.kind == "hub")),
+        metrics=_METRICS,
+        used_metrics=sorted({_METRICS[key] for row in rows for key in row.scores if key in _METRICS}),
+    )
+
+
+def _rendered(name: str, escaped: Callable[[str], str], report: Report, **more: object) -> str:
+    """A filled-in template, in which every inserted text is shortened and escaped."""
+
+    def finalize(value: object) -> Markup:
+        text = value if isinstance(value, Markup | str) else str(value)
+        if isinstance(text, Markup):
+            return text
+        return Markup(escaped(text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"))
+
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        finalize=finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "breakable": _breakable,
+        "block": lambda text: Markup(escape(visible(text))),
+        "code": _code,
+        "counted": counted,
+        "fenced": _fenced,
+        "markup": Markup,
+        "number": lambda number, form=",": "" if number is None else format(number, form),
+        "origin": origin_of_split,
+    }
+    facts, changed = report.facts, changed_options(report.config)
+    file, run = shlex.quote(f"{facts.name}.yaml"), shlex.quote(f"runs/{facts.name}")
+    return environment.get_template(name).render(
+        report=report,
+        facts=facts,
+        data=report.config.data,
+        changed={name: value for name, value in facts.options.items() if name in changed},
+        config_yaml=config_to_yaml(report.config, comments=False),
+        commands=f"mt train --config {file} --run {run}\nmt evaluate --run {run} --split test",
+        **more,
+    )
+
+
+def _charts(report: Report) -> list[Markup]:
+    smoothing = report.facts.options["training.label_smoothing"]
+    label = "training" if smoothing == "0.0" else f"training, with label smoothing {smoothing}"
+    points = report.facts.summary.points
+
+    def line(kind: str, name: str, label: str = "") -> Line:
+        return Line(label, series(points, kind, name))
+
+    losses = [line("train", "loss", label), line("validation", "loss", "validation")]
+    scores = [line("validation", "bleu", "BLEU"), line("validation", "chrf", "chrF2")]
+    charts = {
+        "Loss": losses,
+        "Validation scores": scores,
+        "Learning rate": [line("train", "learning_rate")],
+        "Target tokens per second": [line("train", "tokens_per_second")],
+    }
+    units = {"Loss": " nats per token"}
+    return [Markup(line_chart(title, lines, unit=units.get(title, ""))) for title, lines in charts.items()]
+
+
+def _breakable(name: str) -> Markup:
+    """A signature, or the name of an option, that may be broken between its parts."""
+    return Markup(re.sub("[|._]", r"\g<0><wbr>", str(escape(visible(name)))))
+
+
+def compared(translation: str, reference: str) -> tuple[list[tuple[bool, str]], list[tuple[bool, str]]]:
+    """Both as parts, with whether a part does not occur at that position in the other."""
+    one, other = _TOKENS.findall(translation), _TOKENS.findall(reference)
+    if max(len(one), len(other)) > _MAX_DIFFED:
+        return [(False, translation)], [(False, reference)]
+    parts: tuple[list[tuple[bool, str]], list[tuple[bool, str]]] = ([], [])
+    matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
+    for kind, start, end, other_start, other_end in matcher.get_opcodes():
+        for side, words in zip(parts, (one[start:end], other[other_start:other_end]), strict=True):
+            text = "".join(words)
+            side.append((kind != "equal" and bool(text.strip()), text))
+    return parts
+
+
+def _markdown(text: str) -> str:
+    """Text that is safe in Markdown, on one line."""
+    # Beyond what TensorBoard supports: strike-through, formulas, and mentions of people.
+    return markdown_text(text).replace("~", "&#126;").replace("$", "&#36;").replace("@", "&#64;")
+
+
+def _code(text: str) -> Markup:
+    """Text as code on one line, also in a table."""
+    # A backslash before the one that keeps a bar from ending the cell would undo that.
+    plain = " ".join(visible(text).split()).replace("`", "'").replace("\\|", "\\ |").replace("|", r"\|")
+    return Markup(f"`{plain}`" if plain else "")
+
+
+def _fenced(text: str, language: str) -> Markup:
+    """A block of code, whatever the text contains."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return Markup(f"{fence}{language}\n{visible(text).strip()}\n{fence}")

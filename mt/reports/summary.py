@@ -1,10 +1,11 @@
 """A run at a glance: whether it is training, how far it has got, how good it is."""
 
 import contextlib
+import math
 import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -15,12 +16,11 @@ from mt.config.config import Config
 from mt.config.explain import first_complaint
 from mt.config.load import load_config
 from mt.config.write import all_options
-from mt.errors import ConfigError, RunError
-from mt.reports.checkpoints import Checkpoints, read_checkpoints, read_counters
-from mt.reports.curves import Curves, read_curves
-from mt.run_directory import TRAIN_ONE, RunDirectory, as_run
+from mt.errors import ConfigError, Remedy, RunError
+from mt.reports.checkpoints import SavedCheckpoint, read_checkpoints, read_counters
+from mt.run_directory import RunDirectory, as_run
 from mt.training.counters import Counters
-from mt.training.metrics_file import Point
+from mt.training.metrics_file import Point, read_points
 
 T = TypeVar("T")
 State = Literal["running", "stopped", "finished", "damaged"]
@@ -31,7 +31,7 @@ _NUM_SPEEDS = 20
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run in one line; what is unknown is None."""
+    """What the files of training say about a run; what is unknown is None or empty."""
 
     run: RunDirectory
     state: State
@@ -43,35 +43,49 @@ class RunSummary:
     """Complete passes over the training split."""
     num_target_tokens: int | None
     best_bleu: float | None
+    """The highest of all validations, and the first step that had it."""
     best_bleu_step: int | None
     tokens_per_second: float | None
-    age_seconds: float | None
+    age_seconds: int | None
     """Time since training last wrote metrics or a checkpoint."""
     num_bytes: int
     """Size of all its files."""
+    seconds: float | None
+    """Time of training and validation up to the newest point."""
     config: Config | None
+    checkpoints: list[SavedCheckpoint]
+    """From the oldest step to the newest, then the averages."""
+    latest: SavedCheckpoint | None
+    """The one to resume from."""
+    best: SavedCheckpoint | None
+    """The one to translate with; until a validation has marked one, the latest."""
+    points: list[Point]
+    """The curves, without figures that were not finite."""
+    problems: list[str]
+
+
+def series(points: Iterable[Point], kind: str, name: str) -> list[tuple[int, float]]:
+    """Step and value of a metric in the points of one kind, by step, where it is known."""
+    values = {p.step: p[name] for p in points if p.kind == kind and name in p.figures}
+    return sorted(values.items())
 
 
 def find_runs(paths: Iterable[Path]) -> list[RunDirectory]:
     """The runs among these folders, and those inside the others, without repetition."""
-    found: dict[Path, RunDirectory] = {}
+    runs: dict[Path, RunDirectory] = {}
     for path in paths:
-        for run in [RunDirectory(path)] if is_run(path) else _runs_inside(path):
-            path = as_run(run).path
+        try:
+            inside = [path] if is_run(path) else sorted(child for child in path.iterdir() if is_run(child))
+        except OSError as error:
+            raise RunError(f"Cannot list the runs in {path}: {error.strerror}.", Remedy.TRAIN_ONE) from error
+        visible = [child for child in inside if child == path or not child.name.startswith(".")]
+        if not visible:
+            raise RunError(f"There is no run in {path}.", Remedy.TRAIN_ONE)
+        for child in visible:
             # A link to a run is listed under its own name.
-            found.setdefault(path.parent.resolve() / path.name, run)
-    return list(found.values())
-
-
-def _runs_inside(folder: Path) -> list[RunDirectory]:
-    try:
-        children = sorted(folder.iterdir())
-    except OSError as error:
-        raise RunError(f"Cannot list the runs in {folder}: {error.strerror}. {TRAIN_ONE}") from error
-    runs = [RunDirectory(child) for child in children if not child.name.startswith(".") and is_run(child)]
-    if not runs:
-        raise RunError(f"There is no run in {folder}. {TRAIN_ONE}")
-    return runs
+            named = as_run(child).path
+            runs.setdefault(named.parent.resolve() / named.name, RunDirectory(child))
+    return list(runs.values())
 
 
 def is_run(path: Path) -> bool:
@@ -81,98 +95,73 @@ def is_run(path: Path) -> bool:
 
 
 def summarise(run: RunDirectory, *, now: float) -> RunSummary:
-    """Summarise a run, which may be training, or damaged in any way.
-
-    Args:
-        run: The run.
-        now: The time, in seconds since 1970.
-    """
+    """Summarise a run, which may be training, or damaged in any way; ``now`` is in seconds since 1970."""
     problems: list[str] = []
-    config = or_problem(problems, run.config_file.name, lambda: load_config(run.config_file), None)
-    checkpoints = read_checkpoints(run, pointed_at_only=True)
-    curves = or_problem(
-        problems,
-        run.metrics_file.name,
-        lambda: read_curves(run.metrics_file, num_train=_NUM_SPEEDS),
-        Curves([], []),
-    )
-    return summary_of(run, config, checkpoints, curves, problems, now=now)
-
-
-def summary_of(
-    run: RunDirectory,
-    config: Config | None,
-    checkpoints: Checkpoints,
-    curves: Curves,
-    problems: list[str],
-    *,
-    now: float,
-) -> RunSummary:
-    """The summary of a run whose parts have been read, including any problems found."""
-    problems = list(problems)
-    counters = _counters_of(checkpoints, problems)
-    if checkpoints.problem is not None:
-        problems.append(checkpoints.problem)
-    if checkpoints.found:
-        problems += [f"{file.name} is missing" for file in _tokenizers(run) if not file.is_file()]
+    config = or_problem(problems, run.config_file, lambda: load_config(run.config_file))
+    points = [
+        replace(point, figures={name: y for name, y in point.figures.items() if not math.isnan(y)})
+        for point in or_problem(problems, run.metrics_file, lambda: read_points(run.metrics_file)) or []
+    ]
+    newest = max(points, key=lambda point: point.step, default=None)
+    checkpoints = read_checkpoints(run, problems)
+    latest = next((checkpoint for checkpoint in checkpoints if checkpoint.is_latest), None)
+    best = next((checkpoint for checkpoint in checkpoints if checkpoint.is_best), latest)
+    counters = None
+    if latest and (record := latest.record):
+        counters = or_problem(problems, record.folder, lambda: read_counters(record))
+    if checkpoints:
+        tokenizers = run.src_tokenizer_file, run.tgt_tokenizer_file
+        problems += [f"{file.name} is missing" for file in tokenizers if not file.is_file()]
     holder = run.holder()
-    newest, best = curves.newest, curves.best("bleu")
-    if newest is not None and (holder or counters is None):
-        counters = _position(newest, None if holder else checkpoints)
-    if best is None and checkpoints.best and (record := checkpoints.best.record):
-        best = (record.metrics["bleu"], record.step) if "bleu" in record.metrics else None
+    if newest and (holder or counters is None):
+        counters = Counters(
+            step=newest.step,
+            epoch=int(newest.figures.get("epoch", 0)),
+            num_target_tokens=int(newest.figures.get("num_target_tokens", 0)),
+            owes_validation=True,  # Without a checkpoint it is not finished.
+        )
     state, detail = _state(config, counters, holder, problems)
-    speeds = [point["tokens_per_second"] for point in curves.train if "tokens_per_second" in point.figures]
+    scores = [(bleu, -step) for step, bleu in series(points, "validation", "bleu")]
+    if not scores and best and best.record and "bleu" in best.record.metrics:
+        scores = [(best.record.metrics["bleu"], -best.record.step)]
+    speeds = [speed for _, speed in series(points, "train", "tokens_per_second")]
     return RunSummary(
         run,
         state,
         detail,
-        counters.step if counters else None,
-        counters.epoch if counters else None,
-        counters.num_target_tokens if counters else None,
-        best[0] if best else None,
-        best[1] if best else None,
-        statistics.median(speeds[-_NUM_SPEEDS:]) if speeds else None,
-        _age(run, checkpoints, now),
-        _num_bytes(run.path),
-        config,
+        step=counters.step if counters else None,
+        epochs=counters.epoch if counters else None,
+        num_target_tokens=counters.num_target_tokens if counters else None,
+        best_bleu=max(scores)[0] if scores else None,
+        best_bleu_step=-max(scores)[1] if scores else None,
+        tokens_per_second=statistics.median(speeds[-_NUM_SPEEDS:]) if speeds else None,
+        age_seconds=_age(run, now),
+        num_bytes=_num_bytes(run.path),
+        seconds=newest.figures.get("minutes", 0.0) * 60 if newest else None,
+        config=config,
+        checkpoints=checkpoints,
+        latest=latest,
+        best=best,
+        points=points,
+        problems=problems,
     )
 
 
-def or_problem(problems: list[str], name: str, reader: Callable[[], T], otherwise: T) -> T:
-    """What ``reader`` returns; if it cannot, ``otherwise``, and a sentence is added to ``problems``.
-
-    Args:
-        problems: What is wrong with the run.
-        name: The name of the file in the run directory.
-        reader: Reads the file.
-        otherwise: What to return if it cannot be used.
-    """
+def or_problem(problems: list[str], file: Path, reader: Callable[[], T]) -> T | None:
+    """What ``reader`` reads from the file; if it cannot, None, and a sentence is added to ``problems``."""
     try:
         return reader()
     except FileNotFoundError:
-        problems.append(f"{name} is missing")
+        problems.append(f"{file.name} is missing")
     except OSError as error:
-        problems.append(f"{name} cannot be read: {error.strerror}")
+        problems.append(f"{file.name} cannot be read: {error.strerror}")
     except ValidationError as error:
-        problems.append(f"{name} is not what training wrote: {first_complaint(error)}")
+        problems.append(f"{file.name} is not what training wrote: {first_complaint(error)}")
     except ConfigError as error:
         problems.append(error.message.split("\n", 1)[0])
     except DamagedError as error:
-        problems.append(f"{name}: {error.message}")
-    return otherwise
-
-
-def _counters_of(checkpoints: Checkpoints, problems: list[str]) -> Counters | None:
-    latest = checkpoints.latest
-    record = latest.record if latest else None
-    if latest is None or record is None:
-        return None
-    return or_problem(problems, f"checkpoints/{latest.name}", lambda: read_counters(record), None)
-
-
-def _tokenizers(run: RunDirectory) -> tuple[Path, Path]:
-    return run.src_tokenizer_file, run.tgt_tokenizer_file
+        problems.append(f"{file.name}: {error.message}")
+    return None
 
 
 def _state(
@@ -190,42 +179,19 @@ def _state(
     return "stopped", None
 
 
-def _position(newest: Point, checkpoints: Checkpoints | None) -> Counters:
-    """Where a run is by its newest metrics; ``checkpoints`` are those that it would resume from.
-
-    This is for a run in training, and for one without a checkpoint.
-    """
-    latest = checkpoints.latest if checkpoints else None
-    return Counters(
-        step=latest.record.step if latest and latest.record else newest.step,
-        epoch=int(newest.figures.get("epoch", 0)),
-        num_target_tokens=int(newest.figures.get("num_target_tokens", 0)),
-        seconds=newest.figures.get("minutes", 0.0) * 60,
-        # Without a checkpoint it is not finished.
-        owes_validation=latest is None,
-    )
-
-
-def _age(run: RunDirectory, checkpoints: Checkpoints, now: float) -> float | None:
-    times = [each.written for each in checkpoints.found if each.written]
-    for file in (run.metrics_file, run.config_file):
-        with contextlib.suppress(OSError):
-            times.append(file.stat().st_mtime)
-    return max(0.0, now - max(times)) if times else None
+def _age(run: RunDirectory, now: float) -> int | None:
+    files = run.metrics_file, run.config_file, run.checkpoints_dir
+    times = [file.stat().st_mtime for file in files if file.exists()]
+    return round(max(0.0, now - max(times))) if times else None
 
 
 def _num_bytes(folder: Path) -> int:
     """The size of all files below a folder; links are not followed."""
     total = 0
-    folders = [os.fspath(folder)]
-    while folders:
-        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-                    elif entry.is_file(follow_symlinks=False):
-                        total += entry.stat(follow_symlinks=False).st_size
+    for parent, _, files in os.walk(folder):
+        for file in files:
+            with contextlib.suppress(OSError):  # Training removes old checkpoints.
+                total += os.lstat(f"{parent}/{file}").st_size
     return total
 
 
@@ -235,5 +201,5 @@ def differing_options(configs: Mapping[str, Config]) -> dict[str, list[str]]:
     Values are written as YAML, in the order of ``configs``.
     """
     options = [all_options(config) for config in configs.values()]
-    rows = {key: [each[key] for each in options] for key in (options[0] if options else {})}
+    rows = {key: [values[key] for values in options] for key in (options[0] if options else {})}
     return {key: values for key, values in rows.items() if len(set(values)) > 1}

@@ -1,38 +1,76 @@
-"""`mt runs`: summaries as an aligned table, and as JSON."""
+"""`mt runs`: summaries as a table, and as JSON; and how `mt show` and `mt report` write numbers."""
 
+import io
 import json
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from mt.display import aligned, one_line, size
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mt.display import one_line, size
 from mt.reports.summary import RunSummary
 
-_HEAD = (
-    "name",
-    "state",
-    "step",
-    "epochs",
-    "target tokens",
-    "best BLEU",
-    "at step",
-    "tokens/s",
-    "age",
-    "size",
-)
-_NUM_TEXTS = 2  # The first columns, which are aligned left.
 UNKNOWN = "-"
 _MAX_VALUE = 40
 
 
+def short_count(number: float) -> str:
+    """A number with about three digits, such as ``950``, ``12.3k`` and ``2.32M``."""
+    rounded = float(f"{number:.3g}")
+    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if rounded >= unit:
+            return f"{rounded / unit:,g}{name}"
+    return f"{rounded:g}"
+
+
+def short_duration(seconds: float) -> str:
+    """A duration in the largest fitting unit, such as ``40 s``, ``12 min``, ``5 h`` or ``31 d``."""
+    for limit, unit, name in ((60, 1, "s"), (3600, 60, "min"), (48 * 3600, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds // unit:.0f} {name}"
+    return f"{seconds // 86400:,.0f} d"
+
+
+# The title of each column, the field of a summary, and how it is written.
+_COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("state", "state", str),
+    ("step", "step", "{:,}".format),
+    ("epochs", "epochs", "{:,}".format),
+    ("target tokens", "num_target_tokens", short_count),
+    ("best BLEU", "best_bleu", "{:.2f}".format),
+    ("at step", "best_bleu_step", "{:,}".format),
+    ("tokens/s", "tokens_per_second", "{:,.0f}".format),
+    ("age", "age_seconds", short_duration),
+    ("size", "num_bytes", size),
+)
+
+
+def terminal_table(rows: Sequence[Sequence[str]], *, num_texts: int) -> str:
+    """Rows with aligned columns, the first ``num_texts`` to the left, the others to the right."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for index in range(len(rows[0])):
+        table.add_column(justify="left" if index < num_texts else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    # Wider than any line: a table that is piped into another program must not be cut off.
+    console = Console(file=io.StringIO(), width=100_000, color_system=None)
+    with console.capture() as capture:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
 def runs_table(summaries: Sequence[RunSummary], names: Sequence[str]) -> str:
     """A header and one line for each run, then a sentence for each run that is training or damaged."""
-    rows = [(one_line(name), *_row(each)) for name, each in zip(names, summaries, strict=True)]
-    notes = [
-        f"{one_line(name)}: {each.state}, {one_line(each.detail)}"
-        for name, each in zip(names, summaries, strict=True)
-        if each.detail is not None and each.state in ("running", "damaged")
-    ]
-    return "\n".join([*aligned([_HEAD, *rows], num_texts=_NUM_TEXTS), *([""] if notes else []), *notes])
+    rows = [["name", *(title for title, _, _ in _COLUMNS)]]
+    notes = []
+    for name, summary in zip(map(one_line, names), summaries, strict=True):
+        values = [(getattr(summary, field), form) for _, field, form in _COLUMNS]
+        rows.append([name, *(UNKNOWN if value is None else form(value) for value, form in values)])
+        if summary.detail is not None and summary.state in ("running", "damaged"):
+            notes.append(f"{name}: {summary.state}, {one_line(summary.detail)}")
+    return "\n".join([terminal_table(rows, num_texts=2), *([""] if notes else []), *notes])
 
 
 def differences_table(differing: Mapping[str, Sequence[str]], names: Sequence[str]) -> str:
@@ -40,69 +78,16 @@ def differences_table(differing: Mapping[str, Sequence[str]], names: Sequence[st
     if not differing:
         return "no option differs"
     rows = [(key, *(one_line(value, _MAX_VALUE) for value in values)) for key, values in differing.items()]
-    head = ("option", *map(one_line, names))
-    return "\n".join(aligned([head, *rows]))
+    return terminal_table([("option", *map(one_line, names)), *rows], num_texts=1 + len(names))
 
 
 def runs_json(
     summaries: Sequence[RunSummary], names: Sequence[str], differing: Mapping[str, Sequence[str]]
 ) -> str:
     """The same facts as JSON in ASCII, with exact numbers in base units."""
+    fields = ["detail", *(field for _, field, _ in _COLUMNS)]
     runs = [
-        {
-            "name": name,
-            "path": str(each.run.path),
-            "state": each.state,
-            "detail": each.detail,
-            "step": each.step,
-            "epochs": each.epochs,
-            "num_target_tokens": each.num_target_tokens,
-            "best_bleu": each.best_bleu,
-            "best_bleu_step": each.best_bleu_step,
-            "tokens_per_second": each.tokens_per_second,
-            "age_seconds": None if each.age_seconds is None else round(each.age_seconds),
-            "num_bytes": each.num_bytes,
-        }
-        for name, each in zip(names, summaries, strict=True)
+        {"name": name, "path": str(summary.run.path), **{field: getattr(summary, field) for field in fields}}
+        for name, summary in zip(names, summaries, strict=True)
     ]
     return json.dumps({"runs": runs, "differing_options": differing}, indent=2)
-
-
-def _row(each: RunSummary) -> tuple[str, ...]:
-    return (
-        each.state,
-        _count(each.step),
-        _count(each.epochs),
-        UNKNOWN if each.num_target_tokens is None else short_count(each.num_target_tokens),
-        UNKNOWN if each.best_bleu is None else f"{each.best_bleu:.2f}",
-        _count(each.best_bleu_step),
-        UNKNOWN if each.tokens_per_second is None else f"{each.tokens_per_second:,.0f}",
-        UNKNOWN if each.age_seconds is None else short_duration(each.age_seconds),
-        size(each.num_bytes),
-    )
-
-
-def _count(value: int | None) -> str:
-    return UNKNOWN if value is None else f"{value:,}"
-
-
-def short_count(number: float) -> str:
-    """A number with about three digits, such as ``950``, ``12.3k`` and ``2.32M``."""
-    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        # From here on, three digits of the next smaller unit are rounded up to 1,000.
-        if abs(number) >= (0.9995 * unit if unit > 1e3 else unit):
-            is_small = abs(number) < 999.5 * unit
-            return f"{number / unit:.3g}{name}" if is_small else f"{number / unit:,.0f}{name}"
-    return f"{number:g}"
-
-
-def short_duration(seconds: float) -> str:
-    """A duration in the largest fitting unit, such as ``40 s``, ``12 min``, ``5 h`` or ``31 d``."""
-    span = timedelta(seconds=min(max(seconds, 0.0), 1e12))
-    if span < timedelta(minutes=1):
-        return f"{span.seconds} s"
-    if span < timedelta(hours=1):
-        return f"{span.seconds // 60} min"
-    if span < timedelta(days=2):
-        return f"{span // timedelta(hours=1)} h"
-    return f"{span.days:,} d"

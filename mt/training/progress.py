@@ -22,7 +22,8 @@ from mt.training.attention_images import Pixels
 from mt.training.counters import Counters, CurvePoint
 from mt.training.health import Health
 from mt.training.metrics_file import Point, read_points
-from mt.training.samples import Sample, Samples, json_line, read_samples, sample_table
+from mt.training.run_log import record_session
+from mt.training.samples import Sample, Samples, append_samples, forget_samples, sample_table
 from mt.training.step import StepResult
 from mt.training.tensorboard import hyperparameters, layout
 from mt.training.validation import ValidationResult
@@ -81,6 +82,9 @@ class Progress:
                 self._update_best(figures)
             if point.step >= first_again:
                 self._draw(point.kind, point.step, figures)
+        self._run = run
+        self._metrics = run.metrics_file.open("a", encoding="utf-8")
+        self._samples = run.samples_file.open("a", encoding="utf-8")
         self._bar = tqdm(
             total=total_steps,
             initial=counters.step,
@@ -195,6 +199,8 @@ class Progress:
         if not self._signatures_logged:
             for score in result.scores.values():
                 LOG.info("%s signature: %s", score.name, score.signature)
+            signatures = {score.name: score.signature for score in result.scores.values()}
+            record_session(self._run, "validation", signatures=signatures)
             self._signatures_logged = True
         for sample in samples:
             LOG.info("  source      %s\n  translation %s\n  reference   %s", *sample)

@@ -42,7 +42,7 @@ from mt.training.resume import (
     report_resuming,
     write_config,
 )
-from mt.training.run_log import log_file
+from mt.training.run_log import log_file, record_session, recorded_session
 from mt.training.schedule import has_ended
 from mt.training.session import Session
 from mt.training.step import explain_out_of_memory
@@ -116,25 +116,24 @@ def run_training(
         with run.lock():
             point = find_resume_point(run, setup.store, config)
             counters = point.values.counters if point else Counters()
-            with log_file(run) as note, explain_out_of_memory(config):
+            with log_file(run):
                 finished = point.why_finished(config) if point else None
                 distributed.agree(_Start(finished is not None, counters.step))
                 if finished is not None:
                     run.stopped_file.unlink(missing_ok=True)
                     return Outcome(finished, counters, was_finished=True)
-                # With this line, `mt show` recognises the start of a session.
-                note(logging.INFO, f"training in {run.path}")
-                try:
-                    with _ready(setup, point, counters, corpus) as ready:
-                        # Not earlier: a refusal, such as that of a changed corpus, leaves it there.
-                        run.stopped_file.unlink(missing_ok=True)
-                        # With this line, `mt show` recognises that the session was not refused.
-                        note(logging.INFO, f"training from step {counters.step:,}")
-                        finished = train(*ready)
-                except Interrupted:
-                    interruption.agree(stop=True)
-                    finished = None
-                _report_end(finished, counters, config.validation.metric, interruption)
+                with recorded_session(run), explain_out_of_memory(config):
+                    try:
+                        with _ready(setup, point, counters, corpus) as ready:
+                            # Not earlier: a refusal, such as that of a changed corpus, leaves it there.
+                            run.stopped_file.unlink(missing_ok=True)
+                            record_session(run, "training", step=counters.step)
+                            finished = train(*ready)
+                    except Interrupted:
+                        interruption.agree(stop=True)
+                        finished = None
+                    reason = _report_end(finished, counters, config.validation.metric, interruption)
+                    record_session(run, "end", reason=reason)
                 if finished is None:
                     write_text_atomically(run.stopped_file, f"{interruption.reason}\n")
         if finished is not None:
@@ -375,17 +374,17 @@ def _prepare_engine(run: RunDirectory, interruption: Interruption) -> None:
         LOG.warning("the fast engine is left for the first translation: %s", error)
 
 
-def _report_end(finished: str | None, counters: Counters, metric: str, interruption: Interruption) -> None:
+def _report_end(finished: str | None, counters: Counters, metric: str, interruption: Interruption) -> str:
+    """Log how the session ended, and return it."""
     if finished is None:
         where = f"at step {counters.step:,}, saved" if counters.step else "before the first step"
-        LOG.info("Stopped %s: %s.", where, interruption.reason)
-        return
-    LOG.info(
-        "Finished: %s, after %s steps, %s target tokens and %.1f minutes.",
-        finished,
-        f"{counters.step:,}",
-        f"{counters.num_target_tokens:,}",
-        counters.seconds / 60,
-    )
-    if counters.best_value is not None:
+        reason = f"Stopped {where}: {interruption.reason}."
+    else:
+        reason = (
+            f"Finished: {finished}, after {counters.step:,} steps, {counters.num_target_tokens:,} target "
+            f"tokens and {counters.seconds / 60:.1f} minutes."
+        )
+    LOG.info("%s", reason)
+    if finished is not None and counters.best_value is not None:
         LOG.info("Best validation %s: %.2f", SCORE_NAMES.get(metric, metric), counters.best_value)
+    return reason

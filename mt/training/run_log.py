@@ -1,9 +1,11 @@
-"""The log file of a run, ``train.log``."""
+"""The log of a run for people, ``train.log``, and its sessions for programs, ``sessions.jsonl``."""
 
 import contextlib
+import json
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from datetime import datetime
 
 from mt import distributed, processes
 from mt.atomic_files import append_line
@@ -15,10 +17,8 @@ LOG = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def log_file(run: RunDirectory) -> Iterator[Callable[[int, str], None]]:
+def log_file(run: RunDirectory) -> Iterator[None]:
     """Also write log messages to the run's own log file, those of other processes with their number.
-
-    It yields a function that writes a line only to the file, with a level of `logging`.
 
     An error that leaves the ``with`` block is written there too, because stderr may be closed or far away.
     The loss of another process is not, because the first process reports it.
@@ -28,24 +28,59 @@ def log_file(run: RunDirectory) -> Iterator[Callable[[int, str], None]]:
     handler.setFormatter(_VisibleFormatter(f"%(asctime)s %(levelname)s {who}%(message)s"))
     logger = logging.getLogger("mt")
     logger.addHandler(handler)
-
-    def note(level: int, text: str) -> None:
-        record = LOG.makeRecord(LOG.name, level, "", 0, "%s", (text,), None)
-        with contextlib.suppress(OSError):  # The disk may be full.
-            append_line(run.log_file, handler.format(record))
-
     try:
-        yield note
+        yield
     except Exception as error:
         if not distributed.is_lost_connection(error):
-            text = str(error) if isinstance(error, MtError) else f"{type(error).__name__}: {error}"
             # The caller informs the user.
-            note(logging.ERROR, f"Failed: {text}")
+            record = LOG.makeRecord(LOG.name, logging.ERROR, "", 0, "%s", (_failure(error),), None)
+            with contextlib.suppress(OSError):  # The disk may be full.
+                append_line(run.log_file, handler.format(record))
         raise
     finally:
         logger.removeHandler(handler)
         with contextlib.suppress(OSError):  # What the disk has refused is still buffered.
             handler.close()
+
+
+@contextlib.contextmanager
+def recorded_session(run: RunDirectory) -> Iterator[None]:
+    """Record the start of a session of training, its warnings, and its end if it fails."""
+    record_session(run, "start")
+    handler = _SessionHandler(run)
+    logger = logging.getLogger("mt")
+    logger.addHandler(handler)
+    try:
+        yield
+    except Exception as error:
+        lost = distributed.is_lost_connection(error)
+        record_session(run, "end", reason="Failed: another process was lost" if lost else _failure(error))
+        raise
+    finally:
+        logger.removeHandler(handler)
+
+
+def record_session(run: RunDirectory, event: str, **facts: object) -> None:
+    """Add an event of the session, such as its end with the reason, to ``sessions.jsonl``."""
+    time = datetime.now().astimezone().isoformat(timespec="seconds")
+    with contextlib.suppress(OSError):  # The disk may be full.
+        append_line(run.sessions_file, json.dumps({"time": time, "event": event, **facts}))
+
+
+def _failure(error: Exception) -> str:
+    return f"Failed: {error if isinstance(error, MtError) else f'{type(error).__name__}: {error}'}"
+
+
+class _SessionHandler(logging.Handler):
+    """Records warnings and errors."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        super().__init__(logging.WARNING)
+        self._run = run
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Record one."""
+        record_session(self._run, "warning", text=record.getMessage())
 
 
 class _FileHandler(logging.FileHandler):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mt.attention_maps.alignment import AttentionMaps, attention_maps, word_alignments
+from mt.attention_maps.alignment import attention_maps, word_alignments
 from mt.attention_maps.text_formats import as_pharaoh
 from mt.config.load import load_config
 from mt.data.corpus import load_split
@@ -75,66 +75,37 @@ def test_the_layer_is_chosen_that_attends_to_what_the_prediction_depends_on(
         assert chosen.agreement > 0.6
 
 
-def test_the_choice_is_the_same_whatever_is_shown(translator: ModelTranslator) -> None:
-    layers = [attention_maps(translator, [text]).layer for text in ("Anna buys milk.", "")]
-    assert layers[0] == layers[1]
-
-
-def test_without_the_corpus_the_layer_is_chosen_on_the_given_sentences(
+def test_the_layer_is_given_or_chosen_even_without_the_corpus(
     translator: ModelTranslator, caplog: pytest.LogCaptureFixture
 ) -> None:
+    layer = attention_maps(translator, ["Anna buys milk."], layer=0).layer
+    assert (layer.index, layer.agreement) == (0, None)
+    with pytest.raises(ConfigError, match=r"no decoder layer 2.* has 1"):
+        attention_maps(translator, ["Anna buys milk."], layer=1)
     data = translator.config.data.model_copy(update={"path": "/nowhere/at-all"})
     translator.config = translator.config.model_copy(update={"data": data})
     with caplog.at_level(logging.INFO, "mt"):
-        maps = attention_maps(translator, ["Anna buys milk."])
+        assert attention_maps(translator, ["Anna buys milk."]).layer.agreement is not None
     assert "/nowhere/at-all" in caplog.text
-    assert maps.layer.agreement is not None
-
-
-def test_a_given_layer_is_taken_and_must_exist(translator: ModelTranslator) -> None:
-    layer = attention_maps(translator, ["Anna buys milk."], layer=0).layer
-    assert (layer.index, layer.agreement) == (0, None)
-    for missing in (1, -1):
-        with pytest.raises(ConfigError, match=f"no decoder layer {missing + 1}.* has 1"):
-            attention_maps(translator, ["Anna buys milk."], layer=missing)
-
-
-def by_hand(src: list[Token], tgt: list[Token], cross: list[list[float]]) -> AttentionMaps:
-    eos = Token("</s>", None)
-    weights = torch.tensor(cross)[None, None]
-    nothing = torch.zeros(1, 1, 1, 1)
-    sentence = SentenceAttention(1, "", "", [*src, eos], [*tgt, eos], [], [], nothing, nothing, weights)
-    return AttentionMaps([sentence], AlignmentLayer(0, None))
-
-
-def alignment_of(sentence: SentenceAttention, maps: AttentionMaps) -> list[tuple[int, int]]:
-    weights = maps.layer.alignment(sentence).tolist()
-    return aligned_words(sentence.src_tokens, sentence.tgt_tokens, weights)
 
 
 def test_subwords_are_joined_to_words_and_eos_is_left_out() -> None:
-    src = [Token("un", 0), Token("able", 0), Token("to", 1), Token("go", 2)]
-    tgt = [Token("kann", 0), Token("nicht", 1), Token("ge", 2), Token("hen", 2)]
-    maps = by_hand(
-        src,
-        tgt,
+    src = [Token("un", 0), Token("able", 0), Token("to", 1), Token("go", 2), Token("</s>", None)]
+    tgt = [Token("kann", 0), Token("nicht", 1), Token("ge", 2), Token("hen", 2), Token("</s>", None)]
+    weights = torch.tensor(
         [
             [0.3, 0.3, 0.4, 0.0, 0.0],  # The two halves of a word have 0.6 together.
             [0.2, 0.2, 0.0, 0.0, 0.6],  # EOS has most, and is no word.
             [0.0, 0.0, 0.9, 0.1, 0.0],  # "ge" alone would go to "to";
             [0.0, 0.0, 0.0, 1.0, 0.0],  # "gehen" has 0.9 there, and 1.1 on "go".
             [0.0, 0.0, 0.0, 0.0, 1.0],
-        ],
+        ]
     )
-    [sentence] = maps.sentences
-    assert alignment_of(sentence, maps) == [(0, 0), (0, 1), (2, 2)]
-    assert list(as_pharaoh(maps.layer, maps.sentences)) == ["0-0 0-1 2-2\n"]
-
-
-def test_the_heads_of_a_layer_are_averaged(maps: AttentionMaps) -> None:
-    sentence = maps.sentences[1]
-    one, other = sentence.cross[0]
-    torch.testing.assert_close(maps.layer.alignment(sentence), (one + other) / 2)
+    # Two heads, whose mean counts.
+    cross = torch.stack([weights * 2, weights * 0])[None]
+    nothing = torch.zeros(1, 1, 1, 1)
+    sentence = SentenceAttention(1, "", "", src, tgt, [], [], nothing, nothing, cross)
+    assert list(as_pharaoh(AlignmentLayer(0, None), [sentence])) == ["0-0 0-1 2-2\n"]
 
 
 def test_translations_found_before_are_aligned_as_those_of_a_page(translator: ModelTranslator) -> None:
@@ -144,19 +115,9 @@ def test_translations_found_before_are_aligned_as_those_of_a_page(translator: Mo
     layer = aligning_layer(translator)
     assert layer == maps.layer
     [sentence] = maps.sentences
-    expected = alignment_of(sentence, maps)
+    expected = aligned_words(
+        sentence.src_tokens, sentence.tgt_tokens, maps.layer.alignment(sentence).tolist()
+    )
     assert word_alignments(translator, source, found, layer) == [expected]
     in_parts = translator.n_best(["Anna buys milk. " * 8])[0]
     assert word_alignments(translator, source, in_parts, layer) == [None]
-
-
-def test_pairs_without_text_do_not_choose_the_layer(
-    translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = aligning_layer(translator)
-    assert expected is not None
-    assert expected.agreement is not None
-    rows = load_split(translator.config.data, "validation")
-    empty = [{"src": "", "tgt": "Milch"}, {"src": "milk", "tgt": ""}] * 10
-    monkeypatch.setattr("mt.inference.alignment_layer.load_split", lambda *options: [*empty, *rows])
-    assert aligning_layer(translator) == expected

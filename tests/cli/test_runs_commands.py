@@ -117,11 +117,11 @@ def test_a_story_tells_of_corpus_resuming_killing_and_evaluations(
     too_long = corpus["dropped_in_training"]["too long"]
     assert too_long > 0
     for expected in (
-        r"runs/told: finished: training\.max_steps \(12\) reached",
-        r"vocabulary: word, src \d+, tgt \d+",
+        r"runs/told\n  state +finished: training\.max_steps \(12\) reached",
+        r"tokenizer +word, \d+ \(src\) and \d+ \(tgt\) entries",
         rf"dropped from training: {too_long} too long",
         r"validation loss +[▁-█]+ ",
-        r"started; the log does not say how it ended, .* 20\d\d-",
+        r"started; nothing says how it ended, as after a kill",
         r"resumed from step 4; stopped at step 7, saved: .*SIGTERM",
         r"resumed from step 7; finished: ",
         r"step_0000012 .*latest",
@@ -154,7 +154,9 @@ def test_names_and_records_cannot_control_the_terminal(call: Call) -> None:
     corpus["path"] = f"x{TITLE}\u202ey"
     corpus["dropped_in_training"] = {f"why{TITLE}": 3}
     run.corpus_file.write_text(json.dumps(corpus))
-    run.log_file.write_text(f"2026-01-01 00:00:00,000 WARNING beware{TITLE}\n")
+    events = [{"event": "start"}, {"event": "warning", "text": f"beware{TITLE}"}]
+    lines = [json.dumps({"time": "2026-01-01T00:00:00+00:00", **event}) for event in events]
+    run.sessions_file.write_text("\n".join(lines))
     run.evaluations_file.write_text(
         json.dumps(
             {
@@ -179,8 +181,8 @@ def test_a_damaged_run_is_told_as_far_as_it_can_be_read(call: Call) -> None:
     (run.checkpoints_dir / "step_0000600" / "checkpoint.json").write_text("{}")
     code, out, _ = call("show", run.path)
     assert code == 0
-    assert re.search(r"broken: damaged: .*config\.yaml", out)
-    assert "problem: corpus.json is not what training wrote: path" in out
+    assert re.search(r"state +damaged: .*config\.yaml", out)
+    assert re.search(r"problems\n +corpus.json is not what training wrote", out)
     assert re.search(r"step_0000600 .*damaged: checkpoint\.json", out)
     assert re.search(r"training loss +[▁-█]+", out)
     assert call("report", "--run", run.path)[:2] == (2, "")

@@ -8,10 +8,8 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
-import typer.main
 
 from mt.__main__ import main
-from mt.cli.app import app
 from mt.evaluation.evaluate import run_evaluation
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
@@ -72,13 +70,3 @@ def test_the_story_has_the_lines_of_the_page(answer: Callable[[str], str]) -> No
     ours, theirs = answer("mt show runs/en-de"), shown("mt show runs/en-de")
     # The tiny corpus has leaks, of which its log warns.
     assert [word for word in form(ours) if word.strip() != "warning:"] == form(theirs)
-
-
-def test_every_option_is_on_the_page() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    flags = {
-        flag for name in ("runs", "show", "report") for each in commands[name].params for flag in each.opts
-    }
-    assert {"--json", "--out", "-o", "--sentences", "--attention", "paths"} <= flags
-    for flag in flags - {"paths", "run"}:
-        assert f"`{flag}" in PAGE, flag

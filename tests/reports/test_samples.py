@@ -16,9 +16,8 @@ from mt.reports.samples import rank_samples
 from mt.run_directory import RunDirectory
 
 
-@pytest.mark.parametrize("number", [12, 5])
 def test_the_worst_and_the_best_of_sentences_from_all_over_the_split(
-    number: int, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = load_split(load_config(trained.config_file).data, "validation")
     references = dict(zip(rows["src"], rows["tgt"], strict=True))
@@ -37,11 +36,11 @@ def test_the_worst_and_the_best_of_sentences_from_all_over_the_split(
     loaded = load_model(trained, "best")
     translator = ModelTranslator.from_loaded(loaded, device=torch.device("cpu"))
     monkeypatch.setattr(translator, "translate", translate)
-    found = rank_samples(trained, loaded, translator, num_sentences=number)
+    found = rank_samples(trained, loaded, translator, num_sentences=5)
 
     places = [*map(sources.index, asked), len(sources)]
     gaps = [later - earlier for earlier, later in pairwise(places)]
-    assert (places[0], len(gaps), found.num_sentences) == (0, number, number)
+    assert (places[0], len(gaps), found.num_sentences) == (0, 5, 5)
     assert max(gaps) - min(gaps) <= 1
 
     metric = sacrebleu.CHRF(word_order=2)
@@ -57,9 +56,10 @@ def test_the_worst_and_the_best_of_sentences_from_all_over_the_split(
 
 def test_a_validation_split_that_has_changed_since_training_is_not_ranked(trained: RunDirectory) -> None:
     loaded = load_model(trained, "best")
-    translator = ModelTranslator.from_loaded(loaded, device=torch.device("cpu"))
     corpus = json.loads(trained.corpus_file.read_text())
     corpus["splits"]["validation"]["fingerprint"] = "0123456789abcdef"
     trained.corpus_file.write_text(json.dumps(corpus))
-    with pytest.raises(DataError, match=r"the validation split of .* has changed since .* was trained"):
-        rank_samples(trained, loaded, translator, num_sentences=5)
+    with pytest.raises(DataError, match=r"validation split .* has changed"):
+        rank_samples(
+            trained, loaded, ModelTranslator.from_loaded(loaded, device=torch.device("cpu")), num_sentences=5
+        )

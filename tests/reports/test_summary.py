@@ -1,9 +1,7 @@
 """Runs at a glance: the state, the figures and the damage of each, from its files alone."""
 
-import fcntl
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -12,12 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from mt.config.config import Config
 from mt.errors import RunError
-from mt.reports.summary import RunSummary, differing_options, find_runs, summarise
+from mt.reports.summary import RunSummary, find_runs, summarise
 from mt.reports.table import short_count
 from mt.run_directory import RunDirectory
 from tests.forked import environment
@@ -31,6 +26,8 @@ def look(run: RunDirectory) -> RunSummary:
 
 
 def test_a_finished_run_tells_the_figures_of_its_files(golden_run: GoldenRun) -> None:
+    half = look(golden_run("format_2_interrupted", "half"))
+    assert (half.state, half.step, half.best_bleu) == ("stopped", 605, None)
     run = golden_run()
     found = look(run)
     lines = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
@@ -40,13 +37,6 @@ def test_a_finished_run_tells_the_figures_of_its_files(golden_run: GoldenRun) ->
     assert (found.epochs, found.num_target_tokens) == (lines[-1]["epoch"], lines[-1]["num_target_tokens"])
     assert (found.best_bleu, found.best_bleu_step) == (best["bleu"], best["step"])
     assert found.num_bytes == sum(file.stat().st_size for file in run.path.rglob("*") if file.is_file())
-
-
-def test_an_interrupted_run_is_stopped_at_the_step_of_its_checkpoint(
-    golden_run: GoldenRun,
-) -> None:
-    found = look(golden_run("format_2_interrupted"))
-    assert (found.state, found.step, found.best_bleu) == ("stopped", 605, None)
 
 
 def test_a_run_is_running_while_another_process_holds_its_lock_and_no_longer(golden_run: GoldenRun) -> None:
@@ -72,45 +62,14 @@ def test_a_run_is_running_while_another_process_holds_its_lock_and_no_longer(gol
     assert look(run).state == "finished"
 
 
-def test_looking_for_the_holder_never_keeps_a_process_from_starting(golden_run: GoldenRun) -> None:
-    run = golden_run()
-    run.lock_file.write_text("")
-    with run.lock_file.open() as file:
-        # As if another process were about to write its name.
-        fcntl.flock(file, fcntl.LOCK_EX)
-        assert run.holder() is None
-
-
 def _truncate(file: Path) -> None:
     os.truncate(file, file.stat().st_size // 2)
-
-
-def _fifo(file: Path) -> None:
-    file.unlink()
-    os.mkfifo(file)
-
-
-def _loop(file: Path) -> None:
-    file.unlink()
-    file.symlink_to(file.name)
-
-
-def _folder(file: Path) -> None:
-    file.unlink()
-    file.mkdir()
 
 
 def _garbage(file: Path) -> None:
     file.write_bytes(b"\x00\xff[[[[" * 1000)
 
 
-def _huge(file: Path) -> None:
-    # Sparse: it takes no room on the disk.
-    with file.open("wb") as opened:
-        opened.truncate(2**40)
-
-
-DAMAGES = [_truncate, _fifo, _loop, _folder, _garbage, _huge, Path.unlink]
 PARTS = [
     "config.yaml",
     "src_tokenizer.json",
@@ -125,44 +84,22 @@ PARTS = [
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__.strip("_"))
+@pytest.mark.parametrize("damage", [_truncate, _garbage, Path.unlink])
 def test_a_run_with_a_damaged_part_is_named_as_damaged(
     golden_run: GoldenRun, damage: Callable[[Path], object], part: str
 ) -> None:
     run = golden_run()
     damage(run.path / part)
-    found = look(run)
-    if part == "metrics.jsonl":
-        # Curves can be read as far as they go; only what cannot be read at all is damage.
-        expected = "damaged" if damage in (_fifo, _loop, _folder) else "finished"
-        assert found.state == expected
-        return
-    # Training writes the pointers again; the tokenizers are read whole only when they are used.
-    if (part.endswith(("latest", "best")) and damage is Path.unlink) or (
-        part == "src_tokenizer.json" and damage in (_truncate, _garbage, _huge)
-    ):
-        assert found.state == "finished"
-        return
-    assert found.state == "damaged", found
-    assert Path(part).name in str(found.detail)
-
-
-@settings(max_examples=50, deadline=None)
-@given(data=st.data())
-def test_no_content_of_a_file_makes_looking_fail(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    golden = Path(__file__).parent.parent / "golden" / "format_2" / "run"
-    run = RunDirectory(tmp_path_factory.mktemp("fuzz") / "run")
-    shutil.copytree(golden, run.path)
-    part = run.path / data.draw(st.sampled_from(PARTS))
-    content = part.read_bytes()
-    start = data.draw(st.integers(0, len(content)))
-    noise = data.draw(st.binary(max_size=20) | st.sampled_from([b'{"a": 1e999}', b"[" * 5000, b"-1", b'"']))
-    part.write_bytes(content[:start] + noise + content[start + data.draw(st.integers(0, 40)) :])
-    found = look(run)
-    assert found.state in ("finished", "stopped", "damaged")
-    assert (found.state == "damaged") == bool(found.detail and not found.detail.startswith("training."))
+    summary = look(run)
+    # Curves can be read as far as they go. Training writes the pointers again; the tokenizers are read whole
+    # only when they are used.
+    is_harmless = (
+        part == "metrics.jsonl"
+        or (part.startswith("checkpoints/") and "step" not in part and damage is Path.unlink)
+        or (part == "src_tokenizer.json" and damage is not Path.unlink)
+    )
+    assert summary.state == ("finished" if is_harmless else "damaged")
+    assert is_harmless or Path(part).name in str(summary.detail)
 
 
 def test_runs_are_found_in_folders_and_by_name_without_repetition(golden_run: GoldenRun) -> None:
@@ -175,27 +112,10 @@ def test_runs_are_found_in_folders_and_by_name_without_repetition(golden_run: Go
     assert [run.path for run in find_runs([first.path, folder / "notes" / ".." / "a"])] == [first.path]
     (folder / "c").symlink_to("b")
     assert [run.path.name for run in find_runs([folder])] == ["a", "b", "c"]
-    (folder / "c").unlink()
-    # What has lost its config is a run still.
-    second.config_file.unlink()
-    assert [run.path.name for run in find_runs([folder])] == ["a", "b"]
     with pytest.raises(RunError, match="There is no run in"):
         find_runs([folder / "notes"])
     with pytest.raises(RunError, match=r"Cannot list .*nowhere: No such file"):
         find_runs([folder / "nowhere"])
-
-
-def test_options_that_differ_are_those_that_were_set_apart(make_config: Callable[..., Config]) -> None:
-    configs = {
-        "a": make_config("training.seed=1"),
-        "b": make_config("training.seed=2", "model.dropout=0.3"),
-        "c": make_config("training.seed=1"),
-    }
-    assert differing_options(configs) == {
-        "model.dropout": ["0.2", "0.3", "0.2"],
-        "training.seed": ["1", "2", "1"],
-    }
-    assert differing_options({"a": configs["a"], "c": configs["c"]}) == {}
 
 
 @pytest.mark.parametrize(

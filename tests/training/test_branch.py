@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from mt.checkpoint.record import MODEL
 from mt.config.config import Config
 from mt.errors import CheckpointError, MtError, RunError
-from mt.reports.log import read_log
-from mt.run_directory import RunDirectory
+from mt.reports.sessions import read_sessions
+from mt.run_directory import RunDirectory, newest_run
 from mt.training.average import average_checkpoints
 from mt.training.metrics_file import read_points
 from mt.training.run import Outcome, run_training
@@ -74,7 +74,7 @@ def test_it_ends_as_the_run_that_it_comes_from(
     assert "the best checkpoint up to" not in caplog.text
     assert f"continuing in {new.path} from {old.path}" in new.log_file.read_text()
     assert f"resuming {new.path} from step {step}" in new.log_file.read_text()
-    assert [session.first_step for session in read_log(new.log_file).sessions] == [step]
+    assert [session.first_step for session in read_sessions(new)] == [step]
     # It is a run like any other.
     assert run_training(make_config(), new).was_finished
     assert run_training(make_config("training.max_steps=13"), new).counters.step == 13

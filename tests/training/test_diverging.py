@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from mt.config.config import Config
-from mt.errors import DataError, TrainingError
-from mt.reports.log import read_log
+from mt.errors import DataError, Remedy, TrainingError
+from mt.reports.sessions import read_sessions
 from mt.run_directory import RunDirectory
 from mt.training.metrics_file import read_points
 from mt.training.run import run_training
@@ -30,8 +30,8 @@ def test_a_validation_that_cannot_search_says_that_training_has_diverged(
     config = make_config(*STEEP, "schedule.learning_rate=1e30", "validation.every_steps=1")
     with pytest.raises(TrainingError, match=r"logits are NaN .* at step \d\. Try a lower schedule") as raised:
         run_training(config, run)
-    assert all(flag in str(raised.value) for flag in ("--run PATH", "--restart"))
-    [session] = read_log(run.log_file).sessions
+    assert raised.value.remedies == (Remedy.OTHER_RUN, Remedy.START_OVER)
+    [session] = read_sessions(run)
     assert session.outcome == f"Failed: {raised.value}"
 
 
@@ -95,6 +95,5 @@ def test_why_a_run_ended_is_in_its_log_whatever_it_was(
         monkeypatch.setattr("mt.training.run.train", fail)
         with pytest.raises((DataError, ValueError, TrainingError)):
             run_training(make_config(), run)
-        outcome = read_log(run.log_file).sessions[-1].outcome
-        assert outcome is not None
+        outcome = read_sessions(run)[-1].outcome
         assert outcome.startswith(f"Failed: {said}")

@@ -264,8 +264,9 @@ def test_a_changed_corpus_is_refused_before_it_is_encoded(
     with pytest.raises(RunError, match=r"the corpus is not the one that .*mine began with: train and test"):
         run_training(more, run)
     assert not encoded
-    # All but the log, which says so.
-    assert contents(run.path) | {"train.log": b""} == before | {"train.log": b""}
+    # All but the logs, which say so.
+    logs = {"train.log": b"", "sessions.jsonl": b""}
+    assert contents(run.path) | logs == before | logs
 
 
 def test_a_changed_hub_corpus_is_refused_until_its_commit_is_requested(

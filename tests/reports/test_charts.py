@@ -1,44 +1,15 @@
-"""Curves are read as far as they are curves, and drawn for any values."""
+"""Curves are drawn for any values."""
 
-import json
 import math
 import xml.etree.ElementTree as ET
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mt.reports.charts import HEIGHT, WIDTH, Line, line_chart
-from mt.reports.curves import read_curves, series
 from mt.reports.story import sparkline
-
-
-def test_lines_that_are_not_points_are_skipped_and_the_rest_is_read(tmp_path: Path) -> None:
-    good = [
-        {"step": 2, "kind": "train", "loss": 3.0},
-        {"step": 1, "kind": "train", "loss": 4.0},
-        {"step": 2, "kind": "validation", "loss": 2.0, "bleu": 7.5},
-        {"step": 3, "kind": "train", "loss": None},
-    ]
-    bad = ['{"step": 4, "kind": "tr', "[]", '{"step": "5", "kind": "train"}', '{"step": -1, "kind": "train"}']
-    bad += ['{"step": 6, "kind": "train", "loss": NaN}', "[" * 100_000, '{"step": true, "kind": "train"}']
-    file = tmp_path / "metrics.jsonl"
-    file.write_text("\n".join([*map(json.dumps, good), *bad]) + "\n")
-    curves = read_curves(file)
-    assert series(curves.train, "loss") == [(1, 4.0), (2, 3.0)]
-    assert curves.best("bleu") == (7.5, 2)
-    assert curves.best("chrf") is None
-    assert series(read_curves(file, num_train=9).validation, "loss") == [(2, 2.0)]
-
-
-def test_points_of_layers_are_not_among_the_last_points_of_training(tmp_path: Path) -> None:
-    file = tmp_path / "metrics.jsonl"
-    kinds = ["train", "train", "layers", "train", "layers"]
-    points = [{"step": step, "kind": kind, "loss": 1.0} for step, kind in enumerate(kinds)]
-    file.write_text("".join(json.dumps(point) + "\n" for point in points))
-    assert [point.step for point in read_curves(file, num_train=2).train] == [1, 3]
 
 
 @pytest.mark.parametrize("values", [(5e-4, 5e-4), (0.0, 2e-4), (1.2e-4, 1.8e-4), (0.0, 30.0), (2.0, 2.0)])
@@ -53,12 +24,6 @@ def test_the_labels_of_an_axis_are_evenly_spaced(values: tuple[float, float]) ->
     assert len(gaps) > 1
     assert min(gaps) > 0
     assert gaps == pytest.approx([gaps[0]] * len(gaps), rel=1e-3)
-
-
-def test_the_best_of_several_equal_scores_is_the_first(tmp_path: Path) -> None:
-    file = tmp_path / "metrics.jsonl"
-    file.write_text("".join(f'{{"step": {s}, "kind": "validation", "bleu": 5.0}}\n' for s in (3, 1, 2)))
-    assert read_curves(file).best("bleu") == (5.0, 1)
 
 
 VALUES = st.floats(-1e299, 1e299, allow_nan=False)

@@ -1,0 +1,66 @@
+"""The sessions of a run, from its ``sessions.jsonl``: when each began, how it ended, and its warnings."""
+
+import contextlib
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pydantic import TypeAdapter, ValidationError
+
+from mt.regular_files import read_bytes
+from mt.run_directory import RunDirectory
+
+_MAX_BYTES = 100_000_000
+
+
+@dataclass
+class TrainingSession:
+    """What one process did."""
+
+    started: datetime
+    """With the time zone of the machine that trained."""
+    first_step: int | None = None
+    """The step that it continued from, 0 for a new run; None if it did not get as far as training."""
+    outcome: str = ""
+    """How it ended; empty if nothing says so, because it was killed or still runs."""
+    warnings: list[str] = field(default_factory=list)
+    signatures: dict[str, str] = field(default_factory=dict)
+    """How its validation computed the scores, by their names."""
+
+
+@dataclass(frozen=True)
+class _Event:
+    """A line of the file."""
+
+    time: datetime
+    event: str
+    step: int = 0
+    reason: str = ""
+    text: str = ""
+    signatures: dict[str, str] = field(default_factory=dict)
+
+
+_EVENT = TypeAdapter(_Event)
+
+
+def read_sessions(run: RunDirectory) -> list[TrainingSession]:
+    """Read the sessions; a missing file has none, and lines that are no events are skipped."""
+    sessions: list[TrainingSession] = []
+    if not run.sessions_file.exists():
+        return sessions
+    for line in read_bytes(run.sessions_file, max_bytes=_MAX_BYTES).split(b"\n"):
+        with contextlib.suppress(ValidationError):
+            event = _EVENT.validate_json(line)
+            if event.event == "start":
+                sessions.append(TrainingSession(event.time))
+            if not sessions:
+                continue
+            match event.event:
+                case "training":
+                    sessions[-1].first_step = event.step
+                case "validation":
+                    sessions[-1].signatures = event.signatures
+                case "warning":
+                    sessions[-1].warnings.append(event.text)
+                case "end":
+                    sessions[-1].outcome = event.reason
+    return sessions
