@@ -1,17 +1,18 @@
-"""The sections of `mt check --config` about the text: corpus, samples, vocabularies, lengths, batches."""
+"""What a corpus is like as a model will see it: unknown words, the highest score, lengths, padding."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 import datasets
 import numpy as np
 import numpy.typing as npt
 
 from mt.config.config import Config
-from mt.data.batches.dataset import EncodedPairs, encode_pairs
+from mt.data.batches.dataset import DropCounts, EncodedPairs, encode_pairs
 from mt.data.batches.sampler import Indices, Share
 from mt.data.corpus import Corpus
-from mt.data.corpus_report import cleaning_table, leak_sentence
 from mt.data.prepare import (
     make_tokenizers,
     refuse_no_validation_loss,
@@ -19,23 +20,14 @@ from mt.data.prepare import (
     warn_of_tokenizer,
 )
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
-from mt.display import aligned, counted, origin_of_split
 from mt.evaluation.scores import Score, score_translations
-from mt.preflight.forecast import (
-    warn_of_lengths,
-    warn_of_small_splits,
-    warn_of_validation_lengths,
-    warn_of_vocabulary,
-)
-from mt.preflight.layout import CheckSection, count, percent
 from mt.special_tokens import UNK, UNK_ID
 from mt.unsegmented_scripts import split_letters
 
 # At most this many pairs are examined, spread evenly; all rows of the corpus are read and checked anyway.
 MOST_TRAINING_PAIRS = 300_000
 MOST_EVALUATION_PAIRS = 5_000
-NUM_SAMPLES = 3
-# This many pairs are enough to count words and letters.
+# This many pairs are enough to count words, letters and lengths, and for the steps that are timed.
 PAIRS_COUNTED = 10_000
 # A private-use character, which no reference contains.
 WRONG_WORD = "\uf8fe"
@@ -62,95 +54,82 @@ class Text:
         return [("src", "source", self.tokenizers[0]), ("tgt", "target", self.tokenizers[1])]
 
 
-@dataclass(frozen=True)
-class Unknown:
-    """Words of a text that are not in the vocabulary: tokens (running words) and types (different words)."""
+class Unknown(NamedTuple):
+    """Running words of a text that are not in the vocabulary."""
 
-    num_tokens: int
-    num_unknown_tokens: int
-    num_types: int
-    num_unknown_types: int
+    num_unknown: int
+    num_words: int
 
     @property
     def share(self) -> float:
         """The share of running words that are unknown, from 0 to 1."""
-        return self.num_unknown_tokens / max(self.num_tokens, 1)
-
-    @property
-    def share_of_types(self) -> float:
-        """The share of different words that are unknown, from 0 to 1."""
-        return self.num_unknown_types / max(self.num_types, 1)
+        return self.num_unknown / max(self.num_words, 1)
 
 
-@dataclass(frozen=True)
-class Ceiling:
+class Ceiling(NamedTuple):
     """The score of a model that makes no mistakes, whose translations go through the tokenizer."""
 
     bleu: Score
-    num_lines: int
     num_changed: int
     """Lines that are different after encoding and decoding, apart from spacing."""
 
 
 @dataclass(frozen=True)
-class Lengths:
-    """Lengths of the sentences of one side, in tokens, including EOS."""
+class Vocabulary:
+    """What the vocabularies permit, by the name of a held-out text, such as "test targets" or "test"."""
 
-    mean: float
-    most: int
-    """The 95th percentile."""
-    longest: int
+    unknown: dict[str, Unknown]
+    ceilings: dict[str, Ceiling]
+    num_words: float
+    """Running words per side of the training text."""
 
+    @property
+    def most_unknown(self) -> tuple[float, str]:
+        """The largest share of unknown words, from 0 to 1, and the name of the text."""
+        return max((unknown.share, name) for name, unknown in self.unknown.items())
 
-@dataclass(frozen=True)
-class Padding:
-    """The share of padding in the training batches on each side, from 0 to 1."""
+    @property
+    def lowest_ceiling(self) -> tuple[float, str]:
+        """The lowest BLEU that is permitted, 100 if no line changes, and the name of the split.
 
-    src: float
-    tgt: float
-
-
-def corpus_section(corpus: Corpus) -> CheckSection:
-    """Pairs in each split, what was dropped, and what leaked."""
-    splits = corpus.report.splits
-    lines = aligned(
-        [
-            (name, count(split.pairs), "pairs", f"{origin_of_split(split.origin)}, {', '.join(split.parts)}")
-            for name, split in splits.by_name().items()
-        ]
-    )
-    leaks, has_leaked = leak_sentence(corpus.report)
-    lines += [*cleaning_table(splits.train, {}).splitlines(), leaks]
-    if len(corpus.train) > MOST_TRAINING_PAIRS:
-        lines.append(f"what follows is estimated from {count(MOST_TRAINING_PAIRS)} of the training pairs")
-    sizes = {"validation": splits.validation.pairs, "test": splits.test.pairs}
-    for name, num_pairs in sizes.items():
-        if num_pairs > MOST_EVALUATION_PAIRS:
-            lines.append(f"{count(MOST_EVALUATION_PAIRS)} pairs of the {name} split are examined")
-    warnings = [*warn_of_small_splits(sizes), *warn_of_empty_references(corpus)]
-    return CheckSection("corpus", lines, [*warnings, *([leaks] if has_leaked else [])])
+        Sentences of fewer than four words score below 100 even against themselves.
+        """
+        return min(
+            (ceiling.bleu.value if ceiling.num_changed else 100.0, name)
+            for name, ceiling in self.ceilings.items()
+        )
 
 
-def warn_of_empty_references(corpus: Corpus) -> list[str]:
-    """Warn of held-out pairs without a target, which `mt evaluate` refuses after training."""
-    warnings = []
-    for name, pairs in (("validation", corpus.validation), ("test", corpus.test)):
-        empty = [line for line, text in enumerate(pairs["tgt"], start=1) if not text.strip()]
-        if empty:
-            warnings.append(
-                f"the {name} split cannot be scored, because {counted(len(empty), 'target')} of it "
-                f"{'is' if len(empty) == 1 else 'are'} empty: pair {empty[0]}"
-                f"{' is the first' if len(empty) > 1 else ''}. Add a translation, or remove the pair."
-            )
-    return warnings
+class Lengths(NamedTuple):
+    """Lengths of training sentences in tokens, including EOS, and what `data.max_length` leaves out."""
+
+    src: npt.NDArray[np.integer]
+    """Of a part of the training pairs."""
+    tgt: npt.NDArray[np.integer]
+    dropped: DropCounts
+    """Examined training pairs that are dropped, by reason."""
+    num_pairs: int
+    """Examined training pairs."""
+
+    @property
+    def longest(self) -> int:
+        """The most tokens on a side."""
+        return int(max(self.src.max(), self.tgt.max()))
 
 
-def look_at(corpus: Corpus, config: Config, tokenizers: tuple[Tokenizer, Tokenizer] | None = None) -> Text:
-    """Choose the part to examine, and train the tokenizers on it unless they are given."""
-    train = spread(corpus.train, MOST_TRAINING_PAIRS)
+def look_at(
+    corpus: Corpus,
+    config: Config,
+    tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+    *,
+    most: int | None = None,
+) -> Text:
+    """Choose ``most`` training pairs to examine, and train the tokenizers unless they are given."""
+    large = spread(corpus.train, MOST_TRAINING_PAIRS)
     if tokenizers is None:
         warn_of_tokenizer(config, corpus.train)
-        tokenizers = make_tokenizers(train, config)
+        tokenizers = make_tokenizers(large, config)
+    train = large if most is None else spread(corpus.train, most)
     validation = spread(corpus.validation, MOST_EVALUATION_PAIRS)
     return Text(
         train,
@@ -162,124 +141,37 @@ def look_at(corpus: Corpus, config: Config, tokenizers: tuple[Tokenizer, Tokeniz
     )
 
 
-def sample_section(text: Text) -> CheckSection:
-    """A few pairs, as tokens and decoded again."""
-    lines = []
-    for pair in spread(text.evaluation["validation"], NUM_SAMPLES):
-        for side, name, tokenizer in text.sides:
-            ids = tokenizer.encode(pair[side])
-            lines += aligned(
-                [
-                    (name, pair[side]),
-                    ("tokens", " ".join(tokenizer.tokens(ids))),
-                    ("decoded", tokenizer.decode(ids)),
-                ]
-            )
-    return CheckSection("samples from the validation split", lines)
+def examine_vocabulary(text: Text) -> Vocabulary:
+    """Count unknown words, and score what the vocabulary makes of the references."""
+    return Vocabulary(
+        {
+            f"{split} {name}s": count_unknown(pairs[side], tokenizer)
+            for split, pairs in text.evaluation.items()
+            for side, name, tokenizer in text.sides
+        },
+        {split: find_ceiling(pairs["tgt"], text.tokenizers[1]) for split, pairs in text.evaluation.items()},
+        num_running_words(text.train) * text.scale,
+    )
 
 
-def vocabulary_section(config: Config, text: Text) -> CheckSection:
-    """Vocabulary sizes, unknown words, and the highest score that the vocabulary permits."""
-    unknown = {
-        f"{split} {name}s": count_unknown(pairs[side], tokenizer)
-        for split, pairs in text.evaluation.items()
-        for side, name, tokenizer in text.sides
-    }
-    ceilings = {
-        f"{split} split": find_ceiling(pairs["tgt"], text.tokenizers[1])
-        for split, pairs in text.evaluation.items()
-    }
-    rows = [("unknown words", "of all running words", "of all different words")]
-    for where, found in unknown.items():
-        tokens = f"({count(found.num_unknown_tokens)} of {count(found.num_tokens)})"
-        types = f"({count(found.num_unknown_types)} of {count(found.num_types)})"
-        rows.append((where, f"{percent(found.share)} {tokens}", f"{percent(found.share_of_types)} {types}"))
-    lines = aligned(rows, num_texts=1)
-    signature = ""
-    for where, ceiling in ceilings.items():
-        signature = ceiling.bleu.signature
-        lines.append(
-            f"highest BLEU it permits on the {where}: {ceiling.bleu.value:.2f} "
-            f"({count(ceiling.num_changed)} of {count(ceiling.num_lines)} lines change when decoded again)"
-        )
-    lines.append(f"signature: {signature}")
-    shares = {where: found.share for where, found in unknown.items()}
-    # Sentences of fewer than four words score below 100 even against themselves.
-    permitted = {where: found.bleu.value if found.num_changed else 100.0 for where, found in ceilings.items()}
-    num_words = num_running_words(text.train) * text.scale
-    sizes = " and ".join(f"{count(tokenizer.size)} {name}" for _, name, tokenizer in text.sides)
-    warnings = list(warn_of_vocabulary(shares, permitted, num_words))
-    if config.validation.metric == "bleu" and bleu_is_always_0(text.evaluation["validation"]):
-        warnings.append(
-            "BLEU is 0 for any translation of the validation split, because it counts sequences of four "
-            "words and no target is that long. Set validation.metric=chrf, so that the best checkpoint can "
-            "be found."
-        )
-    return CheckSection(f"vocabulary: {sizes} entries", lines, warnings)
-
-
-def length_section(config: Config, text: Text) -> tuple[EncodedPairs, CheckSection]:
-    """The training pairs, and the lengths of sentences."""
-    max_length = config.data.max_length
-    everything, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
-    pairs, dropped = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
-    rows = [("in tokens, with EOS", "mean", "95 %", "longest", f"beyond {max_length}")]
-    for side, name, _ in text.sides:
-        lengths = getattr(everything, side).lengths
-        found = describe_lengths(lengths)
-        rows.append(
-            (
-                f"training {name}s",
-                f"{found.mean:.1f}",
-                count(found.most),
-                count(found.longest),
-                percent(float(np.mean(lengths > max_length))),
-            )
-        )
+def encode(config: Config, text: Text) -> tuple[EncodedPairs, Lengths]:
+    """The examined training pairs as a run encodes them, and the lengths of sentences."""
+    pairs, dropped = encode_pairs(
+        text.train, *text.tokenizers, max_length=config.data.max_length, shares=text.shares
+    )
     refuse_nothing_left(pairs, dropped, config)
-    validation, left_out = encode_validation(config, text)
-    num_examined = len(text.evaluation["validation"])
-    # The rest of the split may have a loss even if no pair of a sample does.
-    if text.validation_scale == 1:
-        refuse_no_validation_loss(validation, num_examined, config)
-    lines = aligned(rows, num_texts=1)
-    lines += [
-        f"dropped as {reason}: {counted(round(number * text.scale), 'pair')}"
-        for reason, number in dropped.items()
-        if number
-    ]
-    if left_out:
-        about = "" if text.validation_scale == 1 else "about "
-        number = counted(round(left_out * num_examined * text.validation_scale), "pair")
-        lines.append(f"left out of the validation loss: {about}{number} ({percent(left_out)})")
-    longest = max(int(everything.src.lengths.max()), int(everything.tgt.lengths.max()))
-    found_wrong = [
-        *warn_of_lengths(config, dropped["too long"], len(everything), longest),
-        *warn_of_validation_lengths(config, left_out),
-    ]
-    return pairs, CheckSection("lengths", lines, found_wrong)
+    everything, _ = encode_pairs(spread(text.train, PAIRS_COUNTED), *text.tokenizers, max_length=None)
+    return pairs, Lengths(everything.src.lengths, everything.tgt.lengths, dropped, len(text.train))
 
 
-def encode_validation(config: Config, text: Text) -> tuple[EncodedPairs, float]:
-    """The examined validation pairs that have a loss, and the share, from 0 to 1, of those that have none."""
+def share_without_loss(config: Config, text: Text) -> float:
+    """The share of the examined validation pairs, from 0 to 1, without a validation loss."""
     examined = text.evaluation["validation"]
     pairs, _ = encode_pairs(examined, *text.tokenizers, max_length=config.data.max_length)
-    return pairs, (len(examined) - len(pairs)) / len(examined)
-
-
-def batch_section(pairs: EncodedPairs, batches: list[Indices], scale: float) -> CheckSection:
-    """The number of batches, and their padding."""
-    padding = measure_padding(pairs, batches)
-    mean = sum(map(len, batches)) / len(batches)
-    rows = [
-        (
-            "in an epoch",
-            f"{count(len(batches) * scale)} batch{'' if len(batches) == 1 else 'es'}, of "
-            f"{counted(round(mean), 'pair')} on average",
-        ),
-        ("padding", f"{percent(padding.src)} of the source, {percent(padding.tgt)} of the target"),
-    ]
-    return CheckSection("batches", aligned(rows))
+    # The rest of the split may have a loss even if no pair of a sample does.
+    if text.validation_scale == 1:
+        refuse_no_validation_loss(pairs, len(examined), config)
+    return 1 - len(pairs) / len(examined)
 
 
 def spread(pairs: datasets.Dataset, most: int) -> datasets.Dataset:
@@ -313,17 +205,8 @@ def num_running_words(pairs: datasets.Dataset) -> float:
 
 def count_unknown(texts: Sequence[str], tokenizer: Tokenizer) -> Unknown:
     """Count the words of ``texts`` that are UNK to the tokenizer."""
-    num_tokens = num_unknown = 0
-    types: set[str] = set()
-    unknown_types: set[str] = set()
-    for text in texts:
-        ids, words = tokenizer.encode_with_words(text)
-        unknown = [word for token_id, word in zip(ids, words, strict=True) if token_id == UNK_ID]
-        num_tokens += len(ids)
-        num_unknown += len(unknown)
-        types.update(words)
-        unknown_types.update(unknown)
-    return Unknown(num_tokens, num_unknown, len(types), len(unknown_types))
+    ids = list(chain.from_iterable(tokenizer.encode_batch(texts)))
+    return Unknown(ids.count(UNK_ID), len(ids))
 
 
 def bleu_is_always_0(pairs: datasets.Dataset) -> bool:
@@ -344,21 +227,11 @@ def find_ceiling(references: Sequence[str], tokenizer: Tokenizer) -> Ceiling:
         num_changed += normalise_spacing(text) != normalise_spacing(reference)
         # sacreBLEU would split <unk> into three.
         decoded.append(text.replace(UNK, WRONG_WORD) if UNK_ID in ids else text)
-    return Ceiling(score_translations(decoded, references)["bleu"], len(references), num_changed)
+    return Ceiling(score_translations(decoded, references)["bleu"], num_changed)
 
 
-def describe_lengths(lengths: npt.NDArray[np.integer]) -> Lengths:
-    """Mean, 95th percentile and maximum of at least one length."""
-    most = int(np.quantile(lengths, 0.95, method="inverted_cdf"))
-    return Lengths(float(lengths.mean()), most, int(lengths.max()))
-
-
-def measure_padding(pairs: EncodedPairs, batches: Sequence[Indices]) -> Padding:
-    """How much of the padded batches that `collate` makes is padding."""
-
-    def waste(lengths: npt.NDArray[np.integer]) -> float:
-        positions = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
-        tokens = sum(int(lengths[batch].sum()) for batch in batches)
-        return 1 - tokens / positions
-
-    return Padding(waste(pairs.src.lengths), waste(pairs.tgt.lengths))
+def padding_share(lengths: npt.NDArray[np.integer], batches: Sequence[Indices]) -> float:
+    """How much of the padded batches that `collate` makes of one side is padding, from 0 to 1."""
+    positions = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
+    tokens = sum(int(lengths[batch].sum()) for batch in batches)
+    return 1 - tokens / positions
