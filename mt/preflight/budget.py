@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,44 +13,27 @@ from mt.data.batches.alignment import Places, align
 from mt.data.batches.dataset import EncodedPairs, EncodedSentences, encode_pairs
 from mt.data.corpus import Corpus
 from mt.errors import ConfigError
-from mt.preflight.forecast import Pace
-from mt.preflight.rule import (
-    MOST_PASSES,
-    R_DROP_COST,
-    USUAL_BATCH,
-    USUAL_MODEL,
-    Affordable,
-    choose,
-    ema_decay,
-    sensible_passes,
-    warmup_steps,
-)
+from mt.preflight import rule
+from mt.preflight.forecast import MOST_DROPPED, Pace
+from mt.preflight.rule import Affordable, Options
 from mt.preflight.text import PAIRS_COUNTED, Text, look_at
-from mt.preflight.trial import Trial
-from mt.preflight.warnings import MOST_DROPPED
+from mt.preflight.trial import FIXED_SECONDS, Trial
 from mt.training.step import explain_out_of_memory
 
 LOG = logging.getLogger(__name__)
 
-# Importing torch and the libraries, building the model, and converting the best checkpoint at the end.
-FIXED_SECONDS = 8.0
 # A run of fewer steps learns nothing.
 FEWEST_STEPS = 20
 # Validations, with a checkpoint each, take at most this share of the time, if there is more than one.
-VALIDATION_SHARE = 0.05
-MOST_VALIDATIONS = 12
-# How long the usual model is timed, and the run.
+VALIDATION_SHARE, MOST_VALIDATIONS = 0.05, 12
+# How long the usual model is timed.
 GAUGE_STEPS, GAUGE_SECONDS = 8, 1.5
-TIMED_STEPS, TIMED_SECONDS = 40, 5.0
 NICE_MINUTES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may take: minutes from the start of the program to its end, or target tokens.
-
-    If neither is given, minutes are proposed.
-    """
+    """What a run may take: minutes from its start to its end, or target tokens, or what is proposed."""
 
     minutes: float | None = None
     target_tokens: int | None = None
@@ -63,12 +46,10 @@ class Sample:
     config: Config
     text: Text
     pairs: EncodedPairs
-    places: Places | None
-    """The source position of each target token; None without guided alignment."""
     start_seconds: float
     """The time of a run before its first step and after its last."""
-    about_lengths: str
-    """The lengths of the sentences, in words."""
+    places: Places | None = None
+    """The source position of each target token; None without guided alignment."""
 
     @classmethod
     def of(cls, corpus: Corpus, config: Config, load_seconds: float) -> Self:
@@ -84,26 +65,15 @@ class Sample:
         longest = np.maximum(everything.src.lengths, everything.tgt.lengths)
         # "lower", so that a single long line does not count in a small corpus.
         fits_most = int(np.quantile(longest, 0.999, method="lower"))
-        # In a very small corpus, a single pair is a share that `mt check` warns about.
         if np.mean(longest > fits_most) > MOST_DROPPED:
             fits_most = int(longest.max())
-        max_length = max(32, -(-fits_most // 16) * 16)
-        shortest = np.minimum(everything.src.lengths, everything.tgt.lengths)
-        rows = np.flatnonzero((longest <= max_length) & (shortest > 1))
-        src, tgt = ([ids.tolist() for ids in side] for side in everything.select(rows))
-        pairs = EncodedPairs(EncodedSentences.of(src), EncodedSentences.of(tgt))
-        about = (
-            f"Tokens per sentence: {pairs.src.lengths.mean():.1f} source, {pairs.tgt.lengths.mean():.1f} "
-            f"target on average; {np.mean(longest <= fits_most):.1%} of the pairs have at most {fits_most}."
-        )
-        sample = cls(
-            update(config, data={"max_length": max_length}),
-            text,
-            pairs,
-            None,
-            FIXED_SECONDS + load_seconds + encoding - started + encode_seconds,
-            about,
-        )
+        max_length = max(32, 16 * math.ceil(fits_most / 16))
+        has_text = np.minimum(everything.src.lengths, everything.tgt.lengths) > 1
+        kept = everything.select(np.flatnonzero((longest <= max_length) & has_text))
+        src, tgt = (EncodedSentences.of([ids.tolist() for ids in side]) for side in kept)
+        start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds
+        config = update(config, data={"max_length": max_length})
+        sample = cls(config, text, EncodedPairs(src, tgt), start_seconds)
         weight = config.training.guided_alignment
         return sample.aligned(weight) if weight else sample
 
@@ -111,10 +81,9 @@ class Sample:
         """This sample with guided alignment of this weight, which takes its time at the start of the run."""
         started = time.perf_counter()
         places = np.concatenate(list(align(self.pairs)))
-        seconds = (time.perf_counter() - started) * self.text.scale
+        seconds = self.start_seconds + (time.perf_counter() - started) * self.text.scale
         config = update(self.config, training={"guided_alignment": weight})
-        start_seconds = self.start_seconds + seconds
-        return type(self)(config, self.text, self.pairs, places, start_seconds, self.about_lengths)
+        return replace(self, config=config, start_seconds=seconds, places=places)
 
     @property
     def corpus_tokens(self) -> float:
@@ -141,17 +110,17 @@ class Plan:
     @property
     def cost_passes(self) -> float:
         """The passes that would fit into the same time without R-Drop."""
-        return self.num_passes * (R_DROP_COST if self.config.training.r_drop else 1.0)
+        return self.num_passes * (rule.R_DROP_COST if self.config.training.r_drop else 1.0)
 
 
 def gauge(sample: Sample) -> float:
     """Target tokens per second of the usual model on this machine, by which the settings are chosen."""
     LOG.info("timing steps of a small model")
-    batch_tokens = max(USUAL_BATCH, sample.config.data.max_length)
+    batch_tokens = max(rule.USUAL_BATCH, sample.config.data.max_length)
     training = {"batch_tokens": batch_tokens, "muon": True}
-    usual = _with_settings(sample, {"model": USUAL_MODEL.model_dump(), "training": training})
-    with explain_out_of_memory(usual):
-        trial = Trial(usual, sample.text, sample.pairs, sample.places)
+    config = _with_options(sample, {"model": rule.USUAL_MODEL.model_dump(), "training": training})
+    with explain_out_of_memory(config):
+        trial = Trial(config, sample.text, sample.pairs, sample.places)
         return 1 / trial.time_steps(max_steps=GAUGE_STEPS, max_seconds=GAUGE_SECONDS)
 
 
@@ -159,46 +128,35 @@ def measure(config: Config, sample: Sample) -> Pace:
     """Train a new model for some seconds on the first batches of the run, and time all that a run does."""
     LOG.info("timing steps of the proposed run")
     with explain_out_of_memory(config):
-        trial = Trial(config, sample.text, sample.pairs, sample.places)
-        return trial.measure_pace(
-            start_seconds=sample.start_seconds, max_steps=TIMED_STEPS, max_seconds=TIMED_SECONDS
-        )
+        return Trial(config, sample.text, sample.pairs, sample.places).measure_pace(sample.start_seconds)
 
 
-def afford(budget: Budget, sample: Sample) -> tuple[float | None, Affordable]:
-    """The minutes of the run, proposed if the budget is open, and what can be trained in them.
-
-    The minutes are None if the budget is a number of target tokens.
-    """
+def afford(budget: Budget, sample: Sample) -> tuple[Budget, Affordable]:
+    """The budget, in minutes if it was open, and what can be trained in it."""
     if budget.target_tokens is not None:
-        return None, Affordable(budget.target_tokens, in_time=False)
-    rate = gauge(sample)
+        return budget, Affordable(budget.target_tokens, in_time=False)
+    rate, tokens = gauge(sample), sample.corpus_tokens
     minutes = budget.minutes
     if minutes is None:
-        seconds = sensible_passes(sample.corpus_tokens) * sample.corpus_tokens / rate + sample.start_seconds
-        minutes = next((m for m in NICE_MINUTES if 60 * m >= seconds), 60 * math.ceil(seconds / 3600))
-    return minutes, Affordable(rate * max(60 * minutes - sample.start_seconds, 1.0), in_time=True)
+        needed = (rule.sensible_passes(tokens) * tokens / rate + sample.start_seconds) / 60
+        minutes = next((nice for nice in NICE_MINUTES if nice >= needed), 60 * math.ceil(needed / 60))
+    affordable = Affordable(rate * max(60 * minutes - sample.start_seconds, 1.0), in_time=True)
+    return Budget(minutes=minutes), affordable
 
 
-def make_plan(budget: Budget, minutes: float | None, affordable: Affordable, sample: Sample) -> Plan:
+def make_plan(budget: Budget, affordable: Affordable, sample: Sample) -> Plan:
     """Choose the settings of a run, time it, and fix its number of steps."""
-    corpus_tokens = sample.corpus_tokens
-    enough = Affordable(min(affordable.target_tokens, MOST_PASSES * corpus_tokens), affordable.in_time)
-    num_entries, max_length = sample.text.tokenizers[1].size, sample.config.data.max_length
-    config = _with_settings(sample, choose(enough, corpus_tokens, num_entries, max_length))
+    enough = min(affordable.target_tokens, rule.MOST_PASSES * sample.corpus_tokens)
+    options = rule.choose(
+        replace(affordable, target_tokens=enough),
+        sample.corpus_tokens,
+        sample.text.tokenizers[1].size,
+        sample.config.data.max_length,
+    )
+    config = _with_options(sample, options)
     pace = measure(config, sample)
     pause_seconds = pace.validation_seconds + pace.checkpoint_seconds
-    if minutes is not None:
-        num_steps, num_validations = num_steps_within(60 * minutes - pace.start_seconds, pace)
-        least = (pace.start_seconds + pause_seconds + FEWEST_STEPS * pace.step_seconds) / 60
-        if minutes < least:
-            raise ConfigError(
-                f"{minutes:g} minutes are not enough on this machine, where starting takes "
-                f"{pace.start_seconds:.0f} seconds, a validation {pace.validation_seconds:.0f}, and a "
-                f"training step {pace.step_seconds:.2f}. Give at least {math.ceil(10 * least) / 10:g}."
-            )
-    else:
-        assert budget.target_tokens is not None
+    if budget.target_tokens is not None:
         num_steps = math.floor(budget.target_tokens / pace.tokens_per_step)
         if num_steps < FEWEST_STEPS:
             raise ConfigError(
@@ -207,19 +165,30 @@ def make_plan(budget: Budget, minutes: float | None, affordable: Affordable, sam
                 f"{math.ceil(FEWEST_STEPS * pace.tokens_per_step):,}."
             )
         _, num_validations = num_steps_within(num_steps * pace.step_seconds, pace)
-    notes = []
-    most_steps = math.ceil(MOST_PASSES * pace.steps_per_epoch)
+    else:
+        assert budget.minutes is not None
+        num_steps, num_validations = num_steps_within(60 * budget.minutes - pace.start_seconds, pace)
+        least = (pace.start_seconds + pause_seconds + FEWEST_STEPS * pace.step_seconds) / 60
+        if budget.minutes < least:
+            raise ConfigError(
+                f"{budget.minutes:g} minutes are not enough on this machine, where starting takes "
+                f"{pace.start_seconds:.0f} seconds, a validation {pace.validation_seconds:.0f}, and a "
+                f"training step {pace.step_seconds:.2f}. Give at least {math.ceil(10 * least) / 10:g} "
+                "minutes."
+            )
+    most_steps, notes = math.ceil(rule.MOST_PASSES * pace.steps_per_epoch), []
     if num_steps > most_steps:
         num_steps = most_steps
-        notes = [
-            f"The run ends after {MOST_PASSES:,} passes over the corpus, before the budget is used up: more "
-            "passes over the same sentences would not help. Add more sentences."
-        ]
+        notes.append(
+            f"The run ends after {rule.MOST_PASSES:,} passes over the corpus, before the budget is used up: "
+            "more passes over the same sentences would not help. Add more sentences."
+        )
     every = math.ceil(num_steps / num_validations)
+    warmup_steps = rule.warmup_steps(num_steps)
     config = update(
         config,
-        schedule={"kind": "cosine", "total_steps": num_steps, "warmup_steps": warmup_steps(num_steps)},
-        training={"max_steps": num_steps, "ema_decay": ema_decay(num_steps)},
+        schedule={"kind": "cosine", "total_steps": num_steps, "warmup_steps": warmup_steps},
+        training={"max_steps": num_steps, "ema_decay": rule.ema_decay(num_steps)},
         validation={"every_steps": every},
         checkpoint={"every_steps": every},
     )
@@ -244,9 +213,8 @@ def update(config: Config, **sections: dict[str, Any]) -> Config:
     return Config.model_validate(values)
 
 
-def _with_settings(sample: Sample, options: dict[str, dict[str, Any]]) -> Config:
-    """The sample's config with these options, whose schedule any number of steps may still end."""
-    # Any value will do for timing; the number of steps decides the final one.
-    training = options["training"] | {"ema_decay": ema_decay(FEWEST_STEPS)}
+def _with_options(sample: Sample, options: Options) -> Config:
+    """The sample's config with these options; its average will depend on the number of steps."""
     model = options["model"] | {"share_embeddings": sample.config.tokenizer.shared}
+    training = options["training"] | {"ema_decay": rule.ema_decay(FEWEST_STEPS)}
     return update(sample.config, **options | {"model": model, "training": training})

@@ -2,8 +2,8 @@
 
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,51 +15,57 @@ from mt.data.prepare import load_tokenizers, refuse_changed_corpus
 from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
 from mt.display import counted, format_seconds, origin_of_split, size
-from mt.errors import Remedy, RunError
-from mt.preflight import warnings
-from mt.preflight.budget import FIXED_SECONDS, TIMED_STEPS
-from mt.preflight.forecast import Forecast, Pace, forecast
+from mt.preflight.forecast import (
+    Forecast,
+    Pace,
+    forecast,
+    warn_of_disk,
+    warn_of_held_out_pairs,
+    warn_of_lengths,
+    warn_of_metric,
+    warn_of_schedule,
+    warn_of_validation,
+    warn_of_validation_lengths,
+    warn_of_vocabulary,
+)
 from mt.preflight.text import (
     MOST_EVALUATION_PAIRS,
     MOST_TRAINING_PAIRS,
+    Ceiling,
     Lengths,
     Text,
-    Vocabulary,
-    bleu_is_always_0,
+    Unknown,
     encode,
-    examine_vocabulary,
+    find_ceiling,
     look_at,
-    padding_share,
+    num_running_words,
     share_without_loss,
     spread,
+    unknown_words,
 )
-from mt.preflight.trial import FLOAT_BYTES, LargestStep, ModelSize, Trial, measure_size
+from mt.preflight.trial import FIXED_SECONDS, FLOAT_BYTES, LargestStep, ModelSize, Trial, measure_size
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.resume import foresee_resume_point
 from mt.training.schedule import has_ended
 from mt.training.step import explain_out_of_memory
 
-TIMED_SECONDS = 12.0
 NUM_SAMPLES = 3
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A part of the report: a line, and details with their names."""
 
     name: str
     summary: str
-    details: list[tuple[str, str]] = field(default_factory=list)
+    details: Sequence[tuple[str, str]] = ()
 
 
-@dataclass(frozen=True)
-class Conclusion:
-    """What is left to say after the report."""
+class Conclusion(NamedTuple):
+    """What is left to say after the report: whether this run can begin or go on, and warnings."""
 
     verdict: str
-    """Whether this run can begin, or go on."""
-    warnings: list[str] = field(default_factory=list)
+    warnings: Sequence[str] = ()
 
 
 def preflight(config: Config, run: RunDirectory, show: Callable[[Section], object]) -> Conclusion:
@@ -73,17 +79,19 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     store = CheckpointStore(run.checkpoints_dir)
     point = foresee_resume_point(run, store, config)
     if point and (reason := point.why_finished(config)):
-        return _finished(reason, has_schedule_ended=has_ended(point.checkpoint.step, config.schedule))
+        has_no_rate = has_ended(point.checkpoint.step, config.schedule)
+        limit = "that limit and schedule.total_steps in a new run" if has_no_rate else "that limit"
+        return Conclusion(f"This run is finished ({reason}): to train longer, raise {limit}.")
     done = point.values.counters if point else None
     del point  # It has all weights.
     corpus = load_corpus(config.data, config.cleaning)
     if done:
         refuse_changed_corpus(run, corpus)
-    leaks, has_leaked = leak_sentence(corpus.report)
-    show(_corpus_section(corpus, leaks))
+    show(_corpus_section(corpus))
     text = look_at(corpus, config, load_tokenizers(run) if done else None)
-    vocabulary = examine_vocabulary(text)
-    show(_vocabulary_section(text, vocabulary))
+    unknown, references = unknown_words(text), {name: rows["tgt"] for name, rows in text.evaluation.items()}
+    ceilings = {split: find_ceiling(texts, text.tokenizers[1]) for split, texts in references.items()}
+    show(_vocabulary_section(text, unknown, ceilings))
     pairs, lengths = encode(config, text)
     left_out = share_without_loss(config, text)
     show(_length_section(text, lengths, left_out))
@@ -91,54 +99,35 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     start_seconds = FIXED_SECONDS + time.perf_counter() - started
     with explain_out_of_memory(config):
         trial = Trial(config, text, pairs, places)
-        show(_batch_section(config, trial, text.scale))
         model_size = measure_size(config, *text.tokenizers)
         parts = [(name, f"{number:,}") for name, number in model_size.parts.items()]
         show(Section("model", counted(model_size.num_parameters, "parameter"), parts))
         show(_memory_section(trial.take_largest_step(), model_size))
-        pace = trial.measure_pace(
-            start_seconds=start_seconds, max_steps=TIMED_STEPS, max_seconds=TIMED_SECONDS
-        )
+        pace = trial.measure_pace(start_seconds)
     expected = forecast(config, pace)
     show(_time_section(config, pace, expected, done))
     one, free = model_size.saved_bytes, shutil.disk_usage(run.nearest_folder()).free
-    if one > free:
-        raise RunError(
-            f"a checkpoint takes {size(one)}, but only {size(free)} are free where {run.path} will be. "
-            "Free some space.",
-            Remedy.OTHER_RUN,
-        )
     # The ones that are kept, the best, and the one that is being saved, less those that exist.
     needed = max(1, config.checkpoint.keep + 2 - len(store.names())) * one
-    number = [("checkpoints", f"{expected.num_checkpoints:,}, and each new best; {size(one)} each")]
-    show(Section("disk", f"up to {size(needed)} of checkpoints; {size(free)} are free", number))
-    always_0 = bleu_is_always_0(text.evaluation["validation"])
-    r_drop = config.useless_r_drop()
-    found = [
-        *warnings.of_held_out_pairs(config, corpus),
-        *([leaks] if has_leaked else []),
-        *warnings.of_vocabulary(config, vocabulary, bleu_is_always_0=always_0),
-        *warnings.of_lengths(config, lengths),
-        *warnings.of_validation_lengths(config, left_out),
-        *([r_drop] if r_drop else []),
-        *warnings.of_schedule(config, expected),
-        *warnings.of_validation(config, expected),
-        *warnings.of_disk(needed, free, str(run.path)),
+    number = f"{expected.num_checkpoints:,}, and each new best; {size(one)} each"
+    disk = f"up to {size(needed)} of checkpoints; {size(free)} are free"
+    show(Section("disk", disk, [("checkpoints", number)]))
+    warnings = [
+        *warn_of_held_out_pairs(config, corpus),
+        *warn_of_vocabulary(config, unknown, ceilings, num_running_words(text.train) * text.scale),
+        *warn_of_metric(config, text),
+        *warn_of_lengths(config, lengths),
+        *warn_of_validation_lengths(config, left_out),
+        *filter(None, [config.useless_r_drop()]),
+        *warn_of_schedule(config, expected),
+        *warn_of_validation(config, expected),
+        *warn_of_disk(needed, free, str(run.path)),
     ]
     verdict = f"This run can continue from step {done.step:,}." if done else "This run can begin."
-    return Conclusion(verdict, found)
+    return Conclusion(verdict, warnings)
 
 
-def _finished(reason: str, *, has_schedule_ended: bool) -> Conclusion:
-    if has_schedule_ended:
-        return Conclusion(
-            f"This run is finished ({reason}), and its cosine schedule has ended: to train longer, raise "
-            "that limit and schedule.total_steps in a new run."
-        )
-    return Conclusion(f"This run is finished ({reason}): raise that limit to train it further.")
-
-
-def _corpus_section(corpus: Corpus, leaks: str) -> Section:
+def _corpus_section(corpus: Corpus) -> Section:
     splits = corpus.report.splits
     details = [
         (str(name), f"{origin_of_split(split.origin)}, {', '.join(split.parts)}")
@@ -149,27 +138,31 @@ def _corpus_section(corpus: Corpus, leaks: str) -> Section:
         if len(pairs) > most:
             details.append(("examined", f"{most:,} of the {name} pairs, from which the rest is estimated"))
     details += [("cleaning", line) for line in cleaning_table(splits.train, {}).splitlines()]
+    leaks, has_leaked = leak_sentence(corpus.report)
     return Section(
         "corpus",
         f"{counted(len(corpus.train), 'training pair')} and {sum(splits.train.dropped.values()):,} dropped, "
         f"{len(corpus.validation):,} validation, {len(corpus.test):,} test",
-        [*details, ("leaks", leaks)],
+        # Otherwise it is a warning.
+        details if has_leaked else [*details, ("leaks", leaks)],
     )
 
 
-def _vocabulary_section(text: Text, vocabulary: Vocabulary) -> Section:
+def _vocabulary_section(
+    text: Text, unknown: Mapping[str, Unknown], ceilings: Mapping[str, Ceiling]
+) -> Section:
     sizes = " and ".join(f"{tokenizer.size:,} {name}" for _, name, tokenizer in text.sides)
     details = [
-        (where, f"{unknown.num_unknown:,} of {unknown.num_words:,} words unknown")
-        for where, unknown in vocabulary.unknown.items()
+        (where, f"{words.num_unknown:,} of {words.num_words:,} words unknown")
+        for where, words in unknown.items()
     ]
     details += [
         (
             f"{split} BLEU",
-            f"at most {ceiling.bleu.value:.2f}; {counted(ceiling.num_changed, 'line')} of "
+            f"at most {ceiling.value:.2f}; {counted(ceiling.num_changed, 'line')} of "
             f"{len(text.evaluation[split]):,} changed when decoded again ({ceiling.bleu.signature})",
         )
-        for split, ceiling in vocabulary.ceilings.items()
+        for split, ceiling in ceilings.items()
     ]
     for pair in spread(text.evaluation["validation"], NUM_SAMPLES):
         for side, name, tokenizer in text.sides:
@@ -181,8 +174,8 @@ def _vocabulary_section(text: Text, vocabulary: Vocabulary) -> Section:
             ]
     return Section(
         "vocabulary",
-        f"{sizes} entries; up to {vocabulary.most_unknown[0]:.1%} of the held-out words are unknown; BLEU "
-        f"can reach {vocabulary.lowest_ceiling[0]:.2f}",
+        f"{sizes} entries; up to {max(words.share for words in unknown.values()):.1%} of the held-out words "
+        f"are unknown; BLEU can reach {min(ceiling.value for ceiling in ceilings.values()):.2f}",
         details,
     )
 
@@ -205,22 +198,6 @@ def _length_section(text: Text, lengths: Lengths, left_out: float) -> Section:
         details.append(("without loss", f"{about}{counted(number, 'validation pair')} ({left_out:.1%})"))
     return Section(
         "lengths", f"{means} tokens on average, with EOS; {lengths.longest} in the longest sentence", details
-    )
-
-
-def _batch_section(config: Config, trial: Trial, scale: float) -> Section:
-    epoch = trial.batches.epoch(0)
-    batches = list(epoch.batches)
-    num_steps = max(1, round(trial.batches.num_steps(0) * scale))
-    padding = [padding_share(side.lengths, batches) for side in (epoch.pairs.src, epoch.pairs.tgt)]
-    return Section(
-        "batches",
-        f"{counted(num_steps, 'step')} in an epoch, of {config.training.num_micro_batches} x "
-        f"{config.training.batch_tokens:,} tokens",
-        [
-            ("pairs", f"{len(epoch.batches.pairs) / len(batches):.0f} in a batch on average"),
-            ("padding", f"{padding[0]:.1%} of the source, {padding[1]:.1%} of the target"),
-        ],
     )
 
 
@@ -247,15 +224,15 @@ def _memory_section(step: LargestStep, model_size: ModelSize) -> Section:
 def _time_section(config: Config, pace: Pace, run: Forecast, done: Counters | None) -> Section:
     not_compiled = ", not compiled" if config.training.compile else ""
     details = [
+        ("step", f"{config.training.num_micro_batches} x {config.training.batch_tokens:,} tokens"),
+        ("epoch", f"{counted(round(pace.steps_per_epoch), 'step')}; the run has {run.num_epochs:.1f}"),
         ("speed", f"{pace.tokens_per_second:,.0f} target tokens a second, measured{not_compiled}"),
         ("start", format_seconds(pace.start_seconds)),
         (counted(run.num_validations, "validation"), format_seconds(run.validating_seconds)),
     ]
     if done:
         details.append(("done", f"{counted(done.step, 'step')}, in {format_seconds(done.seconds)}"))
+    steps = f"{format_seconds(run.seconds)} for {counted(run.num_steps, 'step')}"
     return Section(
-        "time",
-        f"{'' if run.is_certain else 'at least '}{format_seconds(run.seconds)} for "
-        f"{counted(run.num_steps, 'step')} ({run.num_epochs:.1f} epochs), limited by {run.ended_by}",
-        details,
+        "time", f"{'' if run.is_certain else 'at least '}{steps}, limited by {run.ended_by}", details
     )

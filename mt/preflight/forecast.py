@@ -1,9 +1,27 @@
-"""How long a run will be, given its limits and its pace."""
+"""How long a run will be, given its limits and its pace, and what may not go as intended."""
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mt.config.config import Config
+from mt.data.corpus import Corpus
+from mt.data.corpus_report import leak_sentence
+from mt.display import counted, size
+from mt.preflight.rule import LARGEST_HELD_OUT_FRACTION, words_suffice
+from mt.preflight.text import Ceiling, Lengths, Text, Unknown, bleu_is_always_0
+from mt.training.schedule import learning_rate
+
+FEWEST_PAIRS = 100
+MOST_UNKNOWN = 0.1
+LOWEST_CEILING = 95.0
+MOST_DROPPED = 0.05
+MOST_VALIDATING = 1 / 3
+LARGER_VOCABULARY = (
+    "Use subwords (tokenizer.kind: bpe), lower tokenizer.min_frequency, or raise tokenizer.max_size."
+)
+# The share of the peak learning rate below which a cosine counts as finished.
+HARDLY_ANY = 0.01
 
 
 @dataclass(frozen=True)
@@ -90,3 +108,146 @@ def forecast(config: Config, pace: Pace) -> Forecast:
         pace.start_seconds + num_steps * pace.step_seconds + validating_seconds + saving_seconds,
         validating_seconds,
     )
+
+
+def warn_of_held_out_pairs(config: Config, corpus: Corpus) -> Iterator[str]:
+    """Splits that say little, that `mt evaluate` refuses for a missing target, or that training has seen."""
+    splits = corpus.report.splits
+    for name, pairs, split in (
+        ("validation", corpus.validation, splits.validation),
+        ("test", corpus.test, splits.test),
+    ):
+        if len(pairs) < FEWEST_PAIRS:
+            is_largest = config.data.held_out_fraction >= LARGEST_HELD_OUT_FRACTION
+            can_grow = split.origin == "carved" and not is_largest
+            more = "Add pairs, or raise data.held_out_fraction." if can_grow else "Add pairs."
+            yield (
+                f"the {name} split has {counted(len(pairs), 'pair')}: below {FEWEST_PAIRS}, scores are "
+                f"mostly chance. {more}"
+            )
+        empty = [line for line, text in enumerate(pairs["tgt"], start=1) if not text.strip()]
+        if empty:
+            first = " is the first" if len(empty) > 1 else ""
+            yield (
+                f"the {name} split cannot be scored, because {counted(len(empty), 'target')} of it "
+                f"{'are' if first else 'is'} empty: pair {empty[0]}{first}. Add a translation, or remove the "
+                "pair."
+            )
+    leaks, has_leaked = leak_sentence(corpus.report)
+    if has_leaked:
+        yield leaks
+
+
+def warn_of_vocabulary(
+    config: Config, unknown: Mapping[str, Unknown], ceilings: Mapping[str, Ceiling], num_words: float
+) -> Iterator[str]:
+    """Words that cannot be read or written, and text that is not the same after decoding.
+
+    Not where words can be copied and the rule of `mt init` prefers them to subwords: it depends on the
+    running words per side of the training text, ``num_words``.
+    """
+    where, share = max(((name, words.share) for name, words in unknown.items()), key=lambda item: item[1])
+    if words_suffice(num_words, share, is_short=config.copies_words):
+        return
+    if share > MOST_UNKNOWN:
+        yield f"{share:.1%} of the words in the {where} are unknown. {LARGER_VOCABULARY}"
+    split, bleu = min(((name, score.value) for name, score in ceilings.items()), key=lambda item: item[1])
+    if bleu < LOWEST_CEILING:
+        yield (
+            f"with this vocabulary, a model that makes no mistakes scores {bleu:.2f} BLEU on the {split} "
+            f"split. {LARGER_VOCABULARY}"
+        )
+
+
+def warn_of_metric(config: Config, text: Text) -> Iterator[str]:
+    """A metric that cannot tell a good checkpoint from a bad one."""
+    if config.validation.metric == "bleu" and bleu_is_always_0(text.evaluation["validation"]):
+        yield (
+            "BLEU is 0 for any translation of the validation split, because it counts sequences of four "
+            "words and no target is that long. Set validation.metric=chrf, so that the best checkpoint can "
+            "be found."
+        )
+
+
+def warn_of_lengths(config: Config, lengths: Lengths) -> Iterator[str]:
+    """Pairs that are dropped, and batches that are larger than requested."""
+    max_length, batch_tokens = config.data.max_length, config.training.batch_tokens
+    dropped = lengths.dropped["too long"] / lengths.num_pairs
+    if dropped > MOST_DROPPED:
+        yield (
+            f"data.max_length ({max_length}) drops {dropped:.1%} of the training pairs; the longest sentence "
+            f"has {counted(lengths.longest, 'token')}. Raise it."
+        )
+    if batch_tokens < max_length:
+        yield (
+            f"training.batch_tokens ({batch_tokens}) is smaller than data.max_length ({max_length}): a "
+            "longer pair becomes a batch that is larger than requested. Raise batch_tokens or lower "
+            "max_length."
+        )
+
+
+def warn_of_validation_lengths(config: Config, left_out: float) -> Iterator[str]:
+    """A large share, from 0 to 1, of the validation pairs without a validation loss."""
+    if left_out > MOST_DROPPED:
+        yield (
+            f"{left_out:.1%} of the validation pairs are empty or have more tokens than data.max_length "
+            f"({config.data.max_length}), so they do not count in the validation loss. Raise it, or use "
+            "shorter pairs with text on both sides."
+        )
+
+
+def warn_of_schedule(config: Config, run: Forecast) -> Iterator[str]:
+    """A learning rate that never reaches its peak, or reaches its end too late or too early."""
+    schedule = config.schedule
+    if run.is_certain and schedule.warmup_steps > run.num_steps * run.slack:
+        yield (
+            f"the warm-up (schedule.warmup_steps {schedule.warmup_steps:,}) is not over when the run ends at "
+            f"step {run.num_steps:,}, so the learning rate never reaches its peak. Lower it, or raise "
+            f"{run.ended_by}."
+        )
+    if schedule.kind != "cosine" or schedule.total_steps is None:
+        return
+    total, end = schedule.total_steps, run.num_steps
+    left = learning_rate(end, schedule, d_model=config.model.d_model) / schedule.learning_rate
+    if end > total * run.slack:
+        about = "about" if run.is_certain else "at least"
+        yield (
+            f"the cosine schedule reaches zero at schedule.total_steps ({total:,}), but the run continues to "
+            f"{about} step {end:,} ({run.ended_by}) without learning more. Raise the one or lower the other."
+        )
+    elif run.is_certain and total > end * run.slack and left > HARDLY_ANY:
+        yield (
+            f"the run ends at about step {end:,} ({run.ended_by}), before the cosine schedule reaches zero "
+            f"at schedule.total_steps ({total:,}): the learning rate is still at {left:.0%} of its peak. "
+            "Raise the one or lower the other."
+        )
+
+
+def warn_of_validation(config: Config, run: Forecast) -> Iterator[str]:
+    """Validations that are too few to be useful, or take too much time."""
+    every, patience = config.validation.every_steps, config.validation.patience
+    validations = counted(run.num_validations, "validation")
+    if every > run.num_steps:
+        yield (
+            f"validation.every_steps ({every:,}) is more than the run's {counted(run.num_steps, 'step')}: "
+            "the only validation is at the end, with no best checkpoint to choose. Lower it."
+        )
+    elif run.num_validations > 1 and run.validating_seconds > MOST_VALIDATING * run.seconds:
+        yield (
+            f"{run.validating_seconds / run.seconds:.0%} of the run's time goes into {validations}. Raise "
+            "validation.every_steps, or validate on fewer pairs."
+        )
+    if run.is_certain and patience is not None and patience >= run.num_validations:
+        yield (
+            f"validation.patience ({patience}) can never stop this run, which ends after {validations}. "
+            "Lower it, or lower validation.every_steps."
+        )
+
+
+def warn_of_disk(needed: int, free: int, path: str) -> Iterator[str]:
+    """Checkpoints that will not fit on the disk."""
+    if needed > free:
+        yield (
+            f"the checkpoints to come take up to {size(needed)}, but only {size(free)} are free where {path} "
+            "will be. Free some space, or lower checkpoint.keep."
+        )

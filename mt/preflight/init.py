@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.located_yaml import printable
@@ -15,55 +17,29 @@ from mt.config.write import changed_options, config_to_yaml
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import unsegmented_hint
 from mt.errors import ConfigError, DataError, SplitError
+from mt.preflight import rule
 from mt.preflight.budget import Budget, Plan, Sample, afford, make_plan, update
-from mt.preflight.rule import (
-    ALIGNMENT_OF_CLOSED,
-    ALIGNMENT_OF_FEW,
-    FEW_WORDS,
-    FEWEST_HELD_OUT,
-    LARGEST_HELD_OUT_FRACTION,
-    MOST_HELD_OUT,
-    MOST_UNKNOWN_OF_CLOSED,
-    UNKNOWN_SHARE_OF_FEW,
-    gain_of_doubling,
-    num_subwords,
-    words_suffice,
-)
+from mt.preflight.forecast import warn_of_held_out_pairs, warn_of_validation_lengths
 from mt.preflight.text import (
     PAIRS_COUNTED,
     bleu_is_always_0,
-    count_unknown,
     look_at,
     num_running_words,
     share_without_loss,
     spread,
+    unknown_words,
 )
 from mt.preflight.trial import measure_size
-from mt.preflight.warnings import of_held_out_pairs, of_validation_lengths
 
 # Options written even where they are the default; others only where they are not, or have none.
 ALWAYS = {
-    "data.max_length",
-    "tokenizer.kind",
-    "tokenizer.min_frequency",
-    "tokenizer.max_size",
-    "model.d_model",
-    "model.num_heads",
-    "model.num_encoder_layers",
-    "model.num_decoder_layers",
-    "model.d_ff",
-    "model.dropout",
-    "schedule.kind",
-    "schedule.learning_rate",
-    "schedule.warmup_steps",
-    "schedule.total_steps",
-    "training.precision",
-    "training.batch_tokens",
-    "training.label_smoothing",
-    "training.ema_decay",
-    "training.max_steps",
-    "validation.every_steps",
-    "checkpoint.every_steps",
+    "data": ("max_length",),
+    "tokenizer": ("kind", "min_frequency", "max_size"),
+    "model": ("d_model", "num_heads", "num_encoder_layers", "num_decoder_layers", "d_ff", "dropout"),
+    "schedule": ("kind", "learning_rate", "warmup_steps", "total_steps"),
+    "training": ("precision", "batch_tokens", "label_smoothing", "ema_decay", "max_steps"),
+    "validation": ("every_steps",),
+    "checkpoint": ("every_steps",),
 }
 # Neither minutes nor tokens: a budget is proposed.
 OPEN = Budget()
@@ -75,15 +51,13 @@ class Proposal(NamedTuple):
     yaml: str
     """The commented config, with a summary of the corpus and the run at the top."""
     summary: list[str]
-    """Passes, steps, model, unknown words, and the effect of another budget: a line each."""
+    """Passes, steps, model, unknown words, and the effect of another budget: a line for each."""
 
 
-class _Tokenized(NamedTuple):
-    """A config whose tokenizer is chosen, and the reason, if there is more to say than its name."""
+class Tokenized(NamedTuple):
+    """A config whose tokenizer is chosen, and why, if there is more to say than its name."""
 
     config: Config
-    unknown_share: float
-    """The largest share of unknown running words in a held-out text, from 0 to 1."""
     why: str = ""
 
 
@@ -113,48 +87,46 @@ def propose_config(
     words = _words(corpus, start, num_words, subwords.config.tokenizer.max_size)
     chosen = words or subwords
     sample = Sample.of(corpus, chosen.config, load_seconds)
-    minutes, affordable = afford(budget, sample)
-    if words and words.why and num_words > FEW_WORDS and not affordable.prefers_words(sample.corpus_tokens):
+    budget_in_minutes, affordable = afford(budget, sample)
+    is_for_short_runs = words and words.why and num_words > rule.FEW_WORDS
+    if is_for_short_runs and not affordable.prefers_words(sample.corpus_tokens):
         chosen = subwords
         sample = Sample.of(corpus, chosen.config, load_seconds)
     if chosen is subwords and affordable.aligns_subwords(sample.corpus_tokens):
-        sample = sample.aligned(ALIGNMENT_OF_FEW)
-    plan = make_plan(budget, minutes, affordable, sample)
+        sample = sample.aligned(rule.ALIGNMENT_OF_FEW)
+    plan = make_plan(budget_in_minutes, affordable, sample)
     config, notes = plan.config, [chosen.why] if chosen.why else []
     if bleu_is_always_0(corpus.validation):
         config = update(config, validation={"metric": "chrf"})
         notes.append(
             "Metric: chrF, because BLEU counts sequences of four words and no held-out target is that long."
         )
-    warnings = [
-        *of_held_out_pairs(config, corpus),
-        *of_validation_lengths(config, share_without_loss(config, sample.text)),
-    ]
     others = _about_other_budgets(plan)
-    src_entries, tgt_entries = (f"{tokenizer.size:,}" for tokenizer in sample.text.tokenizers)
+    if budget == OPEN:
+        notes.append("This budget is a proposal for a corpus of this size.")
+    warnings = [
+        *warn_of_held_out_pairs(config, corpus),
+        *warn_of_validation_lengths(config, share_without_loss(config, sample.text)),
+    ]
     head = [
         f"{path}: {len(corpus.train):,} training pairs, "
         f"{len(corpus.validation):,} validation, {len(corpus.test):,} test.",
-        sample.about_lengths,
-        f"Vocabulary: {src_entries} source and {tgt_entries} target entries.",
-        *notes,
+        *_about_text(sample),
         f"The run: {plan.num_steps:,} steps, {plan.num_steps * plan.pace.tokens_per_step:,.0f} target "
         f"tokens, {plan.num_passes:.1f} passes over the corpus, about {plan.minutes:.1f} minutes on this "
-        "machine.",
-        *([f"This budget is a proposal for a corpus of this size. {others}"] if budget == OPEN else []),
+        f"machine. {others}",
+        *notes,
         *plan.notes,
         *(warning[0].upper() + warning[1:] for warning in warnings),
         "Options that are not listed here keep their defaults; mt config lists all options.",
     ]
     # The name of the corpus may contain characters that YAML does not allow, or that would end the comment.
     comment = [line for text in head for line in textwrap.wrap(printable(text), 100)]
+    keys = {f"{section}.{key}" for section, keys in ALWAYS.items() for key in keys} | changed_options(config)
     # One of the two has no effect.
-    unused = "tokenizer.max_size" if config.tokenizer.kind == "word" else "tokenizer.min_frequency"
-    yaml = config_to_yaml(config, keys=(ALWAYS | changed_options(config)) - {unused})
-    return Proposal(
-        "".join(f"# {line}\n" for line in comment) + "\n" + yaml,
-        _summary(plan, sample, chosen.unknown_share, others),
-    )
+    keys.discard("tokenizer.max_size" if config.tokenizer.kind == "word" else "tokenizer.min_frequency")
+    yaml = "".join(f"# {line}\n" for line in comment) + "\n" + config_to_yaml(config, keys=keys)
+    return Proposal(yaml, [*_summary(plan, sample), f"budget   {others}"])
 
 
 def _held_out(data: DataConfig) -> DataConfig:
@@ -163,36 +135,35 @@ def _held_out(data: DataConfig) -> DataConfig:
         corpus = load_corpus(data)
     except SplitError:
         # Larger than the usual one; a still larger one would leave too little to train on.
-        return data.model_copy(update={"held_out_fraction": LARGEST_HELD_OUT_FRACTION})
+        return data.model_copy(update={"held_out_fraction": rule.LARGEST_HELD_OUT_FRACTION})
     splits = corpus.by_name()
     carved = [name for name, split in corpus.report.splits.by_name().items() if split.origin == "carved"]
     if not carved:
         return data
     num_pairs = len(corpus.train) + sum(len(splits[name]) for name in carved)
-    fraction = min(max(data.held_out_fraction, FEWEST_HELD_OUT / num_pairs), MOST_HELD_OUT / num_pairs)
-    fraction = min(LARGEST_HELD_OUT_FRACTION, float(f"{fraction:.2g}"))
-    return data.model_copy(update={"held_out_fraction": fraction})
+    fewest, most = rule.FEWEST_HELD_OUT / num_pairs, rule.MOST_HELD_OUT / num_pairs
+    fraction = float(f"{min(max(data.held_out_fraction, fewest), most):.2g}")
+    return data.model_copy(update={"held_out_fraction": min(rule.LARGEST_HELD_OUT_FRACTION, fraction)})
 
 
-def _subwords(corpus: Corpus, start: Config, num_words: float) -> _Tokenized:
+def _subwords(corpus: Corpus, start: Config, num_words: float) -> Tokenized:
     """BPE, of characters and with one vocabulary for a script without spaces between words."""
     sample = spread(corpus.train, PAIRS_COUNTED)
     hint = unsegmented_hint(start, corpus.train)
     shared = hint is not None or have_common_letters(sample["src"], sample["tgt"])
-    entries = num_subwords(num_words, shared=shared, unsegmented=hint is not None)
-    one = "one vocabulary for both languages" if shared else "a vocabulary for each language"
+    entries = rule.num_subwords(num_words, shared=shared, unsegmented=hint is not None)
     kind, name, why = ("bpe", "BPE", "")
     if hint is not None:
         kind, name, why = ("bpe_metaspace", "BPE of characters", f"; {hint.split('. ')[0]}")
-    return _Tokenized(
+    one = "one vocabulary for both languages" if shared else "a vocabulary for each language"
+    return Tokenized(
         update(start, tokenizer={"kind": kind, "max_size": entries, "shared": shared}),
-        0.0,
         f"Tokenizer: {name} with at most {entries:,} entries for about {num_words:,.0f} running words, "
         f"{one}{why}.",
     )
 
 
-def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -> _Tokenized | None:
+def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -> Tokenized | None:
     """Words if they are few and all known, as in generated text, or if that is best in a short run."""
     if unsegmented_hint(start, corpus.train) is not None:
         return None
@@ -201,22 +172,17 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
     except DataError:
         # No word is frequent, as in lists of names. Anything else will also be wrong with subwords.
         return None
-    unknown = max(
-        count_unknown(pairs[side], tokenizer).share
-        for pairs in text.evaluation.values()
-        for side, _, tokenizer in text.sides
-    )
+    unknown = max(words.share for words in unknown_words(text).values())
     sizes = [tokenizer.size for tokenizer in text.tokenizers]
-    if unknown <= MOST_UNKNOWN_OF_CLOSED and max(sizes) <= num_subwords:
+    if unknown <= rule.MOST_UNKNOWN_OF_CLOSED and max(sizes) <= num_subwords:
         # Costs 2 % of the speed, and lets names and numbers be copied.
-        return _Tokenized(update(start, training={"guided_alignment": ALIGNMENT_OF_CLOSED}), unknown)
-    if not words_suffice(num_words, unknown, is_short=True):
+        return Tokenized(update(start, training={"guided_alignment": rule.ALIGNMENT_OF_CLOSED}))
+    if not rule.words_suffice(num_words, unknown, is_short=True):
         return None
-    alignment = {"guided_alignment": ALIGNMENT_OF_FEW, "unknown_share": UNKNOWN_SHARE_OF_FEW}
-    short = "With so little text" if num_words <= FEW_WORDS else "In so short a run"
-    return _Tokenized(
+    alignment = {"guided_alignment": rule.ALIGNMENT_OF_FEW, "unknown_share": rule.UNKNOWN_SHARE_OF_FEW}
+    short = "With so little text" if num_words <= rule.FEW_WORDS else "In so short a run"
+    return Tokenized(
         update(start, training=alignment),
-        unknown,
         f"Tokenizer: words; up to {unknown:.1%} of those in the held-out text are unknown and will be "
         f"copied. {short} (about {num_words:,.0f} running words), words are learnt faster than subwords.",
     )
@@ -233,9 +199,21 @@ def have_common_letters(src: Sequence[str], tgt: Sequence[str]) -> bool:
     return True
 
 
+def _about_text(sample: Sample) -> list[str]:
+    src, tgt = sample.pairs.src.lengths, sample.pairs.tgt.lengths
+    most = int(np.quantile(np.maximum(src, tgt), 0.999, method="lower"))
+    fitting = float(np.mean(np.maximum(src, tgt) <= most)) * len(sample.pairs) / len(sample.text.train)
+    src_size, tgt_size = (f"{tokenizer.size:,}" for tokenizer in sample.text.tokenizers)
+    return [
+        f"Tokens per sentence: {src.mean():.1f} source, {tgt.mean():.1f} target on average; {fitting:.1%} of "
+        f"the pairs have at most {most}.",
+        f"Vocabulary: {src_size} source and {tgt_size} target entries.",
+    ]
+
+
 def _about_other_budgets(plan: Plan) -> str:
     """The effect of halving and doubling the budget, in BLEU, where that was measured."""
-    less, more = gain_of_doubling(plan.cost_passes / 2), gain_of_doubling(plan.cost_passes)
+    less, more = rule.gain_of_doubling(plan.cost_passes / 2), rule.gain_of_doubling(plan.cost_passes)
     measured = [
         f"{change} about {gain:.1f} BLEU"
         for change, gain in (("halving it cost", less), ("doubling it gained", more))
@@ -246,21 +224,16 @@ def _about_other_budgets(plan: Plan) -> str:
     return f"On 29,000 captions, {' and '.join(measured)}; other corpora differ."
 
 
-def _summary(plan: Plan, sample: Sample, unknown_share: float, others: str) -> list[str]:
-    config = plan.config
-    model = config.model
+def _summary(plan: Plan, sample: Sample) -> list[str]:
+    config, model = plan.config, plan.config.model
     num_parameters = measure_size(config, *sample.text.tokenizers).num_parameters
-    if config.tokenizer.kind == "word":
-        copied = ", and are copied" if config.copies_words else ""
-        unknown = f"up to {unknown_share:.1%} of the words in the held-out text{copied}"
-    else:
-        unknown = "no words, because subwords spell them"
-    layers = f"{model.num_encoder_layers} + {model.num_decoder_layers} layers of width {model.d_model}"
-    r_drop = ", with R-Drop" if config.training.r_drop else ""
+    unknown = max(words.share for words in unknown_words(sample.text).values())
+    copied = ", which are copied" if config.copies_words else ""
     return [
         f"passes   {plan.num_passes:.1f} over the corpus, in about {plan.minutes:.1f} minutes",
-        f"steps    {plan.num_steps:,} of {config.training.batch_tokens:,} tokens{r_drop}",
-        f"model    {num_parameters:,} parameters: {layers}",
-        f"unknown  {unknown}",
-        f"budget   {others}",
+        f"steps    {plan.num_steps:,} of {config.training.batch_tokens:,} tokens"
+        f"{', with R-Drop' if config.training.r_drop else ''}",
+        f"model    {num_parameters:,} parameters: {model.num_encoder_layers} + {model.num_decoder_layers} "
+        f"layers of width {model.d_model}",
+        f"unknown  up to {unknown:.1%} of the words in the held-out text{copied}",
     ]

@@ -15,8 +15,8 @@ from mt.checkpoint.directory import LATEST
 from mt.checkpoint.store import CheckpointStore
 from mt.data.batches.batch import collate
 from mt.device import is_out_of_memory
-from mt.errors import CheckpointError, Remedy, TrainingError
-from mt.inference.loaded_model import LoadedModel, load_model
+from mt.errors import Remedy, TrainingError
+from mt.inference.loaded_model import load_model
 from mt.run_directory import RunDirectory
 from mt.training.bad_batches import BadBatch, read_bad_batch
 from mt.training.loss import Objective
@@ -56,19 +56,18 @@ class Replay:
 def replay(run: RunDirectory, file: Path, *, checkpoint: str | None, device: torch.device) -> Replay:
     """Compute loss and gradient of the batch in ``file`` in float32, without dropout.
 
-    Args:
-        run: The run that the batch is from.
-        file: A file in its folder ``bad_batches``.
-        checkpoint: The checkpoint with the weights: best, latest, or a name. None is the newest one before
-            the skipped step, or the latest if training has removed it.
-        device: Where to compute.
+    Without a ``checkpoint``, which may be best, latest or a name, the weights are those of the newest one
+    before the skipped step, or of the latest if training has removed that.
     """
     store, bad = CheckpointStore(run.checkpoints_dir), read_bad_batch(file)
     before = bad.after_checkpoint if bad.after_checkpoint in store.names() else None
     trained = load_model(run, checkpoint or before or LATEST)
     tokenizers = trained.src_tokenizer, trained.tgt_tokenizer
     bad.check_vocabulary(file, tokenizers[0].size, tokenizers[1].size, trained.config.data.max_length)
-    _take_weights_of_the_step(trained, store)
+    saved = trained.checkpoint
+    if trained.config.training.ema_decay is not None and not saved.average_of:
+        # The model is a moving average of the weights that took the step.
+        trained.model.load_weights(store.load_training_state(saved).weights())
     weights = trained.model.weights().items()
     not_finite: dict[str, str] = {}
     if bad_weight := next((name for name, weight in weights if not _is_finite(weight)), None):
@@ -94,18 +93,6 @@ def replay(run: RunDirectory, file: Path, *, checkpoint: str | None, device: tor
     pairs.sort(key=lambda pair: pair.loss if math.isfinite(pair.loss) else math.inf, reverse=True)
     norm = float(nn.utils.get_total_norm(gradients))
     return Replay(bad, trained.checkpoint.name, loss, norm, not_finite, pairs)
-
-
-def _take_weights_of_the_step(trained: LoadedModel, store: CheckpointStore) -> None:
-    """Take the trained weights from the training state if the model is a moving average of them."""
-    saved = trained.checkpoint
-    if trained.config.training.ema_decay is not None and not saved.average_of:
-        try:
-            trained.model.load_weights(store.load_training_state(saved).weights())
-        except ValueError as error:
-            raise CheckpointError(
-                f"The training state of {saved.folder} belongs to another model: {error}."
-            ) from error
 
 
 @contextmanager

@@ -10,12 +10,8 @@ from mt.config.model import ModelConfig
 
 # Most running words of the training text, and entries of a BPE vocabulary shared by both languages.
 VOCABULARIES = (
-    (100_000, 2000),
-    (250_000, 4000),
-    (2_000_000, 8000),
-    (10_000_000, 12_000),
-    (50_000_000, 16_000),
-    (math.inf, 32_000),
+    *((100_000, 2000), (250_000, 4000), (2_000_000, 8000)),
+    *((10_000_000, 12_000), (50_000_000, 16_000), (math.inf, 32_000)),
 )
 # A vocabulary of one language needs the 256 bytes and the frequent pairs, however small the corpus is. One
 # with an unsegmented script must have room for subwords besides up to two thousand characters.
@@ -33,29 +29,19 @@ ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
 MOST_UNKNOWN_OF_CLOSED, ALIGNMENT_OF_CLOSED = 0.005, 0.1
 # The fewest and the most pairs in a held-out split: more than `mt check` requires, because choosing by a hash
 # is not exact, and no more than a validation has time for.
-FEWEST_HELD_OUT, MOST_HELD_OUT = 140, 1000
-LARGEST_HELD_OUT_FRACTION = 0.15
+FEWEST_HELD_OUT, MOST_HELD_OUT, LARGEST_HELD_OUT_FRACTION = 140, 1000, 0.15
 # The most passes, and target tokens in a pass, for which subwords are aligned.
 PASSES_OF_ALIGNED, TOKENS_OF_ALIGNED = 20, 3_000_000
 # Most passes over the corpus, and dropout: sentences that are seen a few times are not memorised.
 DROPOUTS = ((5, 0.0), (8, 0.1), (12, 0.2), (math.inf, 0.3))
 # R-Drop makes a step this many times as long. It only pays off if the budget still has room for this many
 # passes and target tokens.
-R_DROP_COST = 2.0
-R_DROP_PASSES = 15
-R_DROP_TOKENS = 5_000_000
-R_DROP = 3.0
+R_DROP, R_DROP_COST, R_DROP_PASSES, R_DROP_TOKENS = 3.0, 2.0, 15, 5_000_000
 # The weight decay of Muon runs with more passes than this: without it the matrices grow too large.
-DECAY_PASSES = 8
-DECAY = 0.3
+DECAY, DECAY_PASSES = 0.3, 8
 # Most target tokens of a run, and tokens per batch. On a CPU, many small steps learn fastest, as long as they
 # are not so small that Muon, which takes the same time in every step, dominates.
-BATCHES = (
-    (5_000_000, 1024),
-    (40_000_000, 2048),
-    (200_000_000, 4096),
-    (math.inf, 8192),
-)
+BATCHES = ((5_000_000, 1024), (40_000_000, 2048), (200_000_000, 4096), (math.inf, 8192))
 # A pass over a small corpus still has at least this many steps, as long as batches have this many tokens.
 STEPS_IN_A_PASS, SMALLEST_BATCH = 50, 256
 # The batch size that the learning rates of the shapes are for.
@@ -94,6 +80,12 @@ def _small_model(d_model: int, num_heads: int = 4) -> ModelConfig:
     )
 
 
+def _deep_model(num_heads: int, d_ff: int) -> ModelConfig:
+    return ModelConfig(
+        d_model=512, num_heads=num_heads, d_ff=d_ff, num_encoder_layers=6, num_decoder_layers=6
+    )
+
+
 # The model whose speed decides what a budget can afford.
 USUAL_MODEL = _small_model(256)
 # From small to large: for corpora that are soon memorised, the usual model, a wider one that has to be kept
@@ -102,19 +94,13 @@ SHAPES = (
     Shape(0, 0, _small_model(128), 2.8e-3, muon=True),
     Shape(0, 30_000, USUAL_MODEL, 2.4e-3, muon=True),
     Shape(7.5e6, 250_000, _small_model(384, num_heads=6), 2.2e-3, muon=True, run_passes=16),
-    Shape(
-        120e6,
-        2e6,
-        ModelConfig(d_model=512, num_heads=4, d_ff=1024, num_encoder_layers=6, num_decoder_layers=6),
-        5e-4,
-    ),
-    Shape(
-        400e6,
-        20e6,
-        ModelConfig(d_model=512, num_heads=8, d_ff=2048, num_encoder_layers=6, num_decoder_layers=6),
-        4e-4,
-    ),
+    Shape(120e6, 2e6, _deep_model(num_heads=4, d_ff=1024), 5e-4),
+    Shape(400e6, 20e6, _deep_model(num_heads=8, d_ff=2048), 4e-4),
 )
+
+
+Options = dict[str, dict[str, Any]]
+"""Options of a config, by section."""
 
 
 @dataclass(frozen=True)
@@ -162,16 +148,11 @@ def num_subwords(num_words: float, *, shared: bool, unsegmented: bool = False) -
     return max(least, entries if shared else entries // 2)
 
 
-def choose(
-    budget: Affordable, corpus_tokens: float, num_entries: int, longest: int
-) -> dict[str, dict[str, Any]]:
-    """The options of model, schedule and training for a run, by section.
+def choose(budget: Affordable, corpus_tokens: float, num_entries: int, longest: int) -> Options:
+    """The options of model, schedule and training for a run.
 
-    Args:
-        budget: What the run can afford.
-        corpus_tokens: Target tokens of one pass over the corpus.
-        num_entries: Entries of the target vocabulary.
-        longest: The most tokens in a sentence; batches are at least that large.
+    A pass has ``corpus_tokens`` target tokens, the target vocabulary ``num_entries``, a sentence at most
+    ``longest`` tokens.
     """
     for shape in reversed(SHAPES):
         cost = relative_cost(shape.model, num_entries)

@@ -1,4 +1,4 @@
-"""What a corpus is like as a model will see it: unknown words, the highest score, lengths, padding."""
+"""What a corpus is like as a model will see it: unknown words, the highest score, lengths."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mt.config.config import Config
-from mt.data.batches.dataset import DropCounts, EncodedPairs, encode_pairs
-from mt.data.batches.sampler import Indices, Share
+from mt.data.batches.dataset import EncodedPairs, encode_pairs
+from mt.data.batches.sampler import Share
 from mt.data.corpus import Corpus
 from mt.data.prepare import (
     make_tokenizers,
@@ -25,8 +25,7 @@ from mt.special_tokens import UNK, UNK_ID
 from mt.unsegmented_scripts import split_letters
 
 # At most this many pairs are examined, spread evenly; all rows of the corpus are read and checked anyway.
-MOST_TRAINING_PAIRS = 300_000
-MOST_EVALUATION_PAIRS = 5_000
+MOST_TRAINING_PAIRS, MOST_EVALUATION_PAIRS = 300_000, 5_000
 # This many pairs are enough to count words, letters and lengths, and for the steps that are timed.
 PAIRS_COUNTED = 10_000
 # A private-use character, which no reference contains.
@@ -35,18 +34,17 @@ WRONG_WORD = "\uf8fe"
 
 @dataclass(frozen=True)
 class Text:
-    """The examined part of a corpus, and its tokenizers."""
+    """The examined part of a corpus, and the tokenizers of source and target."""
 
     train: datasets.Dataset
     evaluation: dict[str, datasets.Dataset]
     tokenizers: tuple[Tokenizer, Tokenizer]
-    """The source and the target tokenizer."""
     shares: tuple[Share, ...]
     """The shares of the sources of a mix in the examined training pairs."""
     scale: float
     """The number of training pairs divided by those examined."""
     validation_scale: float
-    """The number of validation pairs divided by those examined."""
+    """Likewise for validation."""
 
     @property
     def sides(self) -> list[tuple[str, str, Tokenizer]]:
@@ -67,46 +65,24 @@ class Unknown(NamedTuple):
 
 
 class Ceiling(NamedTuple):
-    """The score of a model that makes no mistakes, whose translations go through the tokenizer."""
+    """The BLEU of a model that makes no mistakes, whose translations go through the tokenizer."""
 
     bleu: Score
     num_changed: int
     """Lines that are different after encoding and decoding, apart from spacing."""
 
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """What the vocabularies permit, by the name of a held-out text, such as "test targets" or "test"."""
-
-    unknown: dict[str, Unknown]
-    ceilings: dict[str, Ceiling]
-    num_words: float
-    """Running words per side of the training text."""
-
     @property
-    def most_unknown(self) -> tuple[float, str]:
-        """The largest share of unknown words, from 0 to 1, and the name of the text."""
-        return max((unknown.share, name) for name, unknown in self.unknown.items())
-
-    @property
-    def lowest_ceiling(self) -> tuple[float, str]:
-        """The lowest BLEU that is permitted, 100 if no line changes, and the name of the split.
-
-        Sentences of fewer than four words score below 100 even against themselves.
-        """
-        return min(
-            (ceiling.bleu.value if ceiling.num_changed else 100.0, name)
-            for name, ceiling in self.ceilings.items()
-        )
+    def value(self) -> float:
+        """The score; sentences of fewer than four words would be below 100 even against themselves."""
+        return self.bleu.value if self.num_changed else 100.0
 
 
 class Lengths(NamedTuple):
-    """Lengths of training sentences in tokens, including EOS, and what `data.max_length` leaves out."""
+    """Lengths of a part of the training sentences in tokens, with EOS, and what `data.max_length` drops."""
 
     src: npt.NDArray[np.integer]
-    """Of a part of the training pairs."""
     tgt: npt.NDArray[np.integer]
-    dropped: DropCounts
+    dropped: dict[str, int]
     """Examined training pairs that are dropped, by reason."""
     num_pairs: int
     """Examined training pairs."""
@@ -122,14 +98,13 @@ def look_at(
     config: Config,
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
     *,
-    most: int | None = None,
+    most: int = MOST_TRAINING_PAIRS,
 ) -> Text:
     """Choose ``most`` training pairs to examine, and train the tokenizers unless they are given."""
-    large = spread(corpus.train, MOST_TRAINING_PAIRS)
     if tokenizers is None:
         warn_of_tokenizer(config, corpus.train)
-        tokenizers = make_tokenizers(large, config)
-    train = large if most is None else spread(corpus.train, most)
+        tokenizers = make_tokenizers(spread(corpus.train, MOST_TRAINING_PAIRS), config)
+    train = spread(corpus.train, most)
     validation = spread(corpus.validation, MOST_EVALUATION_PAIRS)
     return Text(
         train,
@@ -141,17 +116,13 @@ def look_at(
     )
 
 
-def examine_vocabulary(text: Text) -> Vocabulary:
-    """Count unknown words, and score what the vocabulary makes of the references."""
-    return Vocabulary(
-        {
-            f"{split} {name}s": count_unknown(pairs[side], tokenizer)
-            for split, pairs in text.evaluation.items()
-            for side, name, tokenizer in text.sides
-        },
-        {split: find_ceiling(pairs["tgt"], text.tokenizers[1]) for split, pairs in text.evaluation.items()},
-        num_running_words(text.train) * text.scale,
-    )
+def unknown_words(text: Text) -> dict[str, Unknown]:
+    """The unknown words of each held-out text, by names such as "test targets"."""
+    return {
+        f"{split} {name}s": count_unknown(pairs[side], tokenizer)
+        for split, pairs in text.evaluation.items()
+        for side, name, tokenizer in text.sides
+    }
 
 
 def encode(config: Config, text: Text) -> tuple[EncodedPairs, Lengths]:
@@ -228,10 +199,3 @@ def find_ceiling(references: Sequence[str], tokenizer: Tokenizer) -> Ceiling:
         # sacreBLEU would split <unk> into three.
         decoded.append(text.replace(UNK, WRONG_WORD) if UNK_ID in ids else text)
     return Ceiling(score_translations(decoded, references)["bleu"], num_changed)
-
-
-def padding_share(lengths: npt.NDArray[np.integer], batches: Sequence[Indices]) -> float:
-    """How much of the padded batches that `collate` makes of one side is padding, from 0 to 1."""
-    positions = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
-    tokens = sum(int(lengths[batch].sum()) for batch in batches)
-    return 1 - tokens / positions

@@ -44,15 +44,11 @@ from mt.training.train_state import new_train_state
 from mt.training.validation import validate
 
 FLOAT_BYTES = 4
+# Importing torch and the libraries, building the model, and converting the best checkpoint at the end.
+FIXED_SECONDS = 8.0
+TIMED_STEPS, TIMED_SECONDS = 40, 6.0
 # A part of a checkpoint that is large enough to time how fast it is saved.
 SAVED_PART_BYTES = 2**25
-PARTS = {
-    "src_embedding": "embeddings",
-    "tgt_embedding": "embeddings",
-    "encoder": "encoder",
-    "decoder": "decoder",
-    "output": "output",
-}
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ class ModelSize:
     """How many float32 numbers training keeps for a model."""
 
     parts: dict[str, int]
-    """Parameters by part; shared or tied ones count once, in their first part."""
+    """Parameters by module; shared or tied ones count once, in their first module."""
     num_moments: int
     """The state of the optimizers."""
     num_averages: int
@@ -83,19 +79,19 @@ class LargestStep(NamedTuple):
     shapes: list[tuple[int, int, int]]
     """For each batch, the number of pairs, and the source and target tokens per row."""
     loss: float
-    activations: int | None
-    """Bytes at the peak, without weights, gradients and moments; None if unknown."""
     peak: int | None
-    """Bytes at the peak in total; None if unknown."""
+    """Bytes at the peak of memory; None if unknown."""
+    activations: int | None
+    """What the step has added to reach it."""
 
 
 def measure_size(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> ModelSize:
     """The size of the model that the config describes. Takes no memory."""
     with torch.device("meta"):
         model = build_model(config, src_tokenizer, tgt_tokenizer)
-    parts = Counter(dict.fromkeys(PARTS.values(), 0))
+    parts = Counter[str]()
     for name, parameter in model.named_parameters():
-        parts[PARTS[name.split(".")[0]]] += parameter.numel()
+        parts[name.split(".")[0]] += parameter.numel()
     num_averages = 0 if config.training.ema_decay is None else parts.total()
     return ModelSize(dict(parts), count_moments(model, config.training), num_averages)
 
@@ -153,7 +149,7 @@ class Trial:
         peak = peak_memory(self._device) if can_tell else None
         activations = max(0, peak - before) if peak is not None and before is not None else None
         shapes = [(len(batch.labels), batch.src_ids.size(1), batch.labels.size(1)) for batch in batches]
-        return LargestStep(shapes, result.loss, activations, peak)
+        return LargestStep(shapes, result.loss, peak, activations)
 
     def time_steps(self, *, max_steps: int, max_seconds: float) -> float:
         """Seconds of a step for each of its target tokens, from the first steps of the run.
@@ -220,15 +216,9 @@ class Trial:
         seconds = time.perf_counter() - started
         return seconds_once + (seconds - seconds_once) * len(split) / len(rows)
 
-    def measure_pace(self, *, start_seconds: float, max_steps: int, max_seconds: float) -> Pace:
-        """Time the first steps of the run, the beginning of an epoch, a validation, and a checkpoint.
-
-        Args:
-            start_seconds: What comes before the first step and after the last.
-            max_steps: The most steps that are timed.
-            max_seconds: How long they are timed at most.
-        """
-        token_seconds = self.time_steps(max_steps=max_steps, max_seconds=max_seconds)
+    def measure_pace(self, start_seconds: float) -> Pace:
+        """Time the first steps of the run, the beginning of an epoch, a validation, and a checkpoint."""
+        token_seconds = self.time_steps(max_steps=TIMED_STEPS, max_seconds=TIMED_SECONDS)
         validation_seconds = self.time_validation() * self._text.validation_scale
         started = time.perf_counter()
         num_steps, num_tokens = self.batches.num_steps(1), self.batches.num_target_tokens(1)
