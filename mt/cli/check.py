@@ -55,7 +55,7 @@ def check(
 
     Or, with --batch, examine a batch that training skipped because its loss or gradient was not finite.
 
-    With --config it prints a line on the corpus, the vocabulary, the batches, the model, memory, time
+    With --config it prints a line on the corpus, the vocabulary, the lengths, the model, memory, time
     and disk space, then warnings. It times a few training steps, and writes nothing but the cache.
 
     With --batch it recomputes the batch in float32, without dropout, with the weights of a

@@ -70,8 +70,8 @@ def test_a_good_config(call: Call, tiny_config_file: Path) -> None:
     code, out, err = call("check", "-c", tiny_config_file, "--set", "schedule.warmup_steps=99")
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert [line.split()[0] for line in lines[:9]] == [
-        *("run", "corpus", "vocabulary", "lengths", "batches", "model", "memory", "time", "disk")
+    assert [line.split()[0] for line in lines[:8]] == [
+        *("run", "corpus", "vocabulary", "lengths", "model", "memory", "time", "disk")
     ]
     assert "\nwarning: the warm-up (schedule.warmup_steps 99) is not over when the run ends at step 12" in out
     assert lines[-1] == "This run can begin."

@@ -63,7 +63,7 @@ def words_of(file: Path) -> list[str]:
 def test_figures_by_hand(check: Check, tiny_corpus: Path, tmp_path: Path) -> None:
     report = check()
     assert list(report.sections) == [
-        *("run", "corpus", "vocabulary", "lengths", "batches", "model", "memory", "time", "disk")
+        *("run", "corpus", "vocabulary", "lengths", "model", "memory", "time", "disk")
     ]
     assert report.conclusion.verdict == "This run can begin."
     assert report["corpus"].summary == "160 training pairs and 0 dropped, 12 validation, 22 test"
@@ -175,15 +175,13 @@ def test_an_existing_run_shows_how_much_is_done(
     assert after == pytest.approx(before * (4 - num_saved) / 4, rel=0.05)
     finished = check("training.max_steps=4", "data.path=/nowhere")
     assert list(finished.sections) == ["run"]
-    assert re.search(
-        r"finished \(training.max_steps \(4\) reached\): raise that", finished.conclusion.verdict
-    )
+    assert "(training.max_steps (4) reached): to train longer, raise" in finished.conclusion.verdict
 
 
 def test_a_finished_cosine_needs_a_new_run(check: Check, make_config: MakeConfig, tmp_path: Path) -> None:
     options = "schedule.kind=cosine", "schedule.total_steps=6", "training.max_steps=6"
     run_training(make_config(*options), RunDirectory(tmp_path / "runs" / "tiny"))
-    assert re.search(r"schedule has ended: .* in a new run", check(*options).conclusion.verdict)
+    assert "raise that limit and schedule.total_steps in a new run" in check(*options).conclusion.verdict
 
 
 def test_an_existing_run_is_checked_with_its_own_tokenizers(
@@ -291,13 +289,10 @@ def test_a_diverging_trial_ends_with_a_sentence(check: Check) -> None:
 def test_a_full_disk(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     one = 12 * sum(int(number.replace(",", "")) for _, number in check()["model"].details)
     disk = shutil.disk_usage(".")
-    for free, message in ((4 * one, "the checkpoints to come take up to"), (one - 1, "a checkpoint takes")):
+    for free, is_due in ((4 * one, True), (9 * one, False)):
         monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: disk._replace(free=free))
-        if free >= one:
-            assert any(message in warning for warning in check().conclusion.warnings)
-        else:
-            with pytest.raises(RunError, match=f"{message} .* are free where runs/tiny will be"):
-                check()
+        warnings = check().conclusion.warnings
+        assert any("the checkpoints to come take up to" in warning for warning in warnings) == is_due
 
 
 def test_what_is_known_is_shown_before_what_fails(make_config: MakeConfig, tmp_path: Path) -> None:
@@ -346,7 +341,8 @@ def test_the_steps_of_the_trial_are_steps_of_this_config(
 def test_batches_are_those_of_sentences_with_bpe_dropout(check: Check) -> None:
     bpe = ("tokenizer.kind=bpe", "tokenizer.max_size=400", "data.max_length=200")
     whole, cut = (
-        int(check(*bpe, f"training.bpe_dropout={share}")["batches"].summary.split()[0]) for share in (0, 0.5)
+        int(check(*bpe, f"training.bpe_dropout={share}").detail("time", "epoch").split()[0])
+        for share in (0, 0.5)
     )
     assert cut > whole
 
