@@ -27,7 +27,7 @@ FEWEST_STEPS = 20
 # Validations, with a checkpoint each, take at most this share of the time, if there is more than one.
 VALIDATION_SHARE, MOST_VALIDATIONS = 0.05, 12
 # How long the usual model is timed.
-GAUGE_STEPS, GAUGE_SECONDS = 8, 1.5
+GAUGE_STEPS, GAUGE_SECONDS = 8, 1.0
 NICE_MINUTES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240)
 
 
@@ -107,11 +107,6 @@ class Plan:
         """Passes over the corpus."""
         return self.num_steps / self.pace.steps_per_epoch
 
-    @property
-    def cost_passes(self) -> float:
-        """The passes that would fit into the same time without R-Drop."""
-        return self.num_passes * (rule.R_DROP_COST if self.config.training.r_drop else 1.0)
-
 
 def gauge(sample: Sample) -> float:
     """Target tokens per second of the usual model on this machine, by which the settings are chosen."""
@@ -155,7 +150,6 @@ def make_plan(budget: Budget, affordable: Affordable, sample: Sample) -> Plan:
     )
     config = _with_options(sample, options)
     pace = measure(config, sample)
-    pause_seconds = pace.validation_seconds + pace.checkpoint_seconds
     if budget.target_tokens is not None:
         num_steps = math.floor(budget.target_tokens / pace.tokens_per_step)
         if num_steps < FEWEST_STEPS:
@@ -168,7 +162,7 @@ def make_plan(budget: Budget, affordable: Affordable, sample: Sample) -> Plan:
     else:
         assert budget.minutes is not None
         num_steps, num_validations = num_steps_within(60 * budget.minutes - pace.start_seconds, pace)
-        least = (pace.start_seconds + pause_seconds + FEWEST_STEPS * pace.step_seconds) / 60
+        least = (pace.start_seconds + pace.pause_seconds + FEWEST_STEPS * pace.step_seconds) / 60
         if budget.minutes < least:
             raise ConfigError(
                 f"{budget.minutes:g} minutes are not enough on this machine, where starting takes "
@@ -192,16 +186,15 @@ def make_plan(budget: Budget, affordable: Affordable, sample: Sample) -> Plan:
         validation={"every_steps": every},
         checkpoint={"every_steps": every},
     )
-    seconds = pace.start_seconds + num_steps * pace.step_seconds + num_validations * pause_seconds
+    seconds = pace.start_seconds + num_steps * pace.step_seconds + num_validations * pace.pause_seconds
     return Plan(config, pace, num_steps, seconds / 60, notes)
 
 
 def num_steps_within(seconds: float, pace: Pace) -> tuple[int, int]:
     """The steps of training, and the validations, that fit into ``seconds``; at least one of each."""
-    pause_seconds = pace.validation_seconds + pace.checkpoint_seconds
-    num_pauses = VALIDATION_SHARE * seconds / max(pause_seconds, 1e-9)
+    num_pauses = VALIDATION_SHARE * seconds / max(pace.pause_seconds, 1e-9)
     num_validations = int(min(MOST_VALIDATIONS, max(1.0, num_pauses)))
-    left = seconds - num_validations * pause_seconds
+    left = seconds - num_validations * pace.pause_seconds
     return max(1, math.floor(left / pace.step_seconds)), num_validations
 
 

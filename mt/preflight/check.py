@@ -29,21 +29,20 @@ from mt.preflight.forecast import (
     warn_of_vocabulary,
 )
 from mt.preflight.text import (
-    MOST_EVALUATION_PAIRS,
-    MOST_TRAINING_PAIRS,
     Ceiling,
-    Lengths,
+    Numbers,
     Text,
     Unknown,
     encode,
     find_ceiling,
+    lengths,
     look_at,
     num_running_words,
     share_without_loss,
     spread,
     unknown_words,
 )
-from mt.preflight.trial import FIXED_SECONDS, FLOAT_BYTES, LargestStep, ModelSize, Trial, measure_size
+from mt.preflight.trial import FIXED_SECONDS, FLOAT_BYTES, LargestStep, ModelSize, Trial
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.resume import foresee_resume_point
@@ -92,31 +91,32 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     unknown, references = unknown_words(text), {name: rows["tgt"] for name, rows in text.evaluation.items()}
     ceilings = {split: find_ceiling(texts, text.tokenizers[1]) for split, texts in references.items()}
     show(_vocabulary_section(text, unknown, ceilings))
-    pairs, lengths = encode(config, text)
+    pairs, dropped = encode(config, text)
+    src_lengths, tgt_lengths = lengths(text)
     left_out = share_without_loss(config, text)
-    show(_length_section(text, lengths, left_out))
+    show(_length_section(text, src_lengths, tgt_lengths, dropped, left_out))
     places = aligned_places(pairs) if config.training.guided_alignment else None
     start_seconds = FIXED_SECONDS + time.perf_counter() - started
     with explain_out_of_memory(config):
         trial = Trial(config, text, pairs, places)
-        model_size = measure_size(config, *text.tokenizers)
-        parts = [(name, f"{number:,}") for name, number in model_size.parts.items()]
-        show(Section("model", counted(model_size.num_parameters, "parameter"), parts))
-        show(_memory_section(trial.take_largest_step(), model_size))
+        parts = [(name, f"{number:,}") for name, number in trial.size.parts.items()]
+        show(Section("model", counted(trial.size.num_parameters, "parameter"), parts))
+        show(_memory_section(trial.take_largest_step(), trial.size))
         pace = trial.measure_pace(start_seconds)
     expected = forecast(config, pace)
     show(_time_section(config, pace, expected, done))
-    one, free = model_size.saved_bytes, shutil.disk_usage(run.nearest_folder()).free
+    one, free = trial.size.saved_bytes, shutil.disk_usage(run.nearest_folder()).free
     # The ones that are kept, the best, and the one that is being saved, less those that exist.
     needed = max(1, config.checkpoint.keep + 2 - len(store.names())) * one
     number = f"{expected.num_checkpoints:,}, and each new best; {size(one)} each"
     disk = f"up to {size(needed)} of checkpoints; {size(free)} are free"
     show(Section("disk", disk, [("checkpoints", number)]))
+    longest = int(max(src_lengths.max(), tgt_lengths.max()))
     warnings = [
         *warn_of_held_out_pairs(config, corpus),
         *warn_of_vocabulary(config, unknown, ceilings, num_running_words(text.train) * text.scale),
         *warn_of_metric(config, text),
-        *warn_of_lengths(config, lengths),
+        *warn_of_lengths(config, dropped["too long"] / len(text.train), longest),
         *warn_of_validation_lengths(config, left_out),
         *filter(None, [config.useless_r_drop()]),
         *warn_of_schedule(config, expected),
@@ -133,10 +133,6 @@ def _corpus_section(corpus: Corpus) -> Section:
         (str(name), f"{origin_of_split(split.origin)}, {', '.join(split.parts)}")
         for name, split in splits.by_name().items()
     ]
-    for name, pairs in corpus.by_name().items():
-        most = MOST_TRAINING_PAIRS if name == "train" else MOST_EVALUATION_PAIRS
-        if len(pairs) > most:
-            details.append(("examined", f"{most:,} of the {name} pairs, from which the rest is estimated"))
     details += [("cleaning", line) for line in cleaning_table(splits.train, {}).splitlines()]
     leaks, has_leaked = leak_sentence(corpus.report)
     return Section(
@@ -180,24 +176,26 @@ def _vocabulary_section(
     )
 
 
-def _length_section(text: Text, lengths: Lengths, left_out: float) -> Section:
-    sides = {"source": lengths.src, "target": lengths.tgt}
-    means = " and ".join(f"{side.mean():.1f} {name}" for name, side in sides.items())
+def _length_section(
+    text: Text, src: Numbers, tgt: Numbers, dropped: Mapping[str, int], left_out: float
+) -> Section:
     details = [
-        (f"95 % of {name}s", f"up to {int(np.quantile(side, 0.95, method='inverted_cdf'))} tokens")
-        for name, side in sides.items()
+        (f"95 % of {name}", f"up to {int(np.quantile(side, 0.95, method='inverted_cdf'))} tokens")
+        for name, side in (("sources", src), ("targets", tgt))
     ]
     details += [
         (f"dropped as {reason}", counted(round(number * text.scale), "training pair"))
-        for reason, number in lengths.dropped.items()
+        for reason, number in dropped.items()
         if number
     ]
     if left_out:
         number = round(left_out * len(text.evaluation["validation"]) * text.validation_scale)
-        about = "" if text.validation_scale == 1 else "about "
-        details.append(("without loss", f"{about}{counted(number, 'validation pair')} ({left_out:.1%})"))
+        details.append(("without loss", f"{counted(number, 'validation pair')} ({left_out:.1%})"))
     return Section(
-        "lengths", f"{means} tokens on average, with EOS; {lengths.longest} in the longest sentence", details
+        "lengths",
+        f"{src.mean():.1f} source and {tgt.mean():.1f} target tokens on average, with EOS; "
+        f"{max(src.max(), tgt.max())} in the longest sentence",
+        details,
     )
 
 
@@ -222,11 +220,12 @@ def _memory_section(step: LargestStep, model_size: ModelSize) -> Section:
 
 
 def _time_section(config: Config, pace: Pace, run: Forecast, done: Counters | None) -> Section:
+    speed, epochs = pace.tokens_per_step / pace.step_seconds, run.num_steps / pace.steps_per_epoch
     not_compiled = ", not compiled" if config.training.compile else ""
     details = [
         ("step", f"{config.training.num_micro_batches} x {config.training.batch_tokens:,} tokens"),
-        ("epoch", f"{counted(round(pace.steps_per_epoch), 'step')}; the run has {run.num_epochs:.1f}"),
-        ("speed", f"{pace.tokens_per_second:,.0f} target tokens a second, measured{not_compiled}"),
+        ("epoch", f"{counted(round(pace.steps_per_epoch), 'step')}; {epochs:.1f} in all"),
+        ("speed", f"{speed:,.0f} target tokens a second, measured{not_compiled}"),
         ("start", format_seconds(pace.start_seconds)),
         (counted(run.num_validations, "validation"), format_seconds(run.validating_seconds)),
     ]

@@ -9,7 +9,7 @@ from mt.data.corpus import Corpus
 from mt.data.corpus_report import leak_sentence
 from mt.display import counted, size
 from mt.preflight.rule import LARGEST_HELD_OUT_FRACTION, words_suffice
-from mt.preflight.text import Ceiling, Lengths, Text, Unknown, bleu_is_always_0
+from mt.preflight.text import Ceiling, Text, Unknown, bleu_is_always_0
 from mt.training.schedule import learning_rate
 
 FEWEST_PAIRS = 100
@@ -43,9 +43,9 @@ class Pace:
         return self.target_tokens_per_epoch / self.steps_per_epoch
 
     @property
-    def tokens_per_second(self) -> float:
-        """The speed of training in target tokens, without padding."""
-        return self.tokens_per_step / self.step_seconds
+    def pause_seconds(self) -> float:
+        """The time of a validation with a checkpoint."""
+        return self.validation_seconds + self.checkpoint_seconds
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,6 @@ class Forecast:
     """The config option that ends it."""
     is_certain: bool
     """False if only patience ends it; then this is the earliest end."""
-    num_epochs: float
     num_validations: int
     num_checkpoints: int
     """The checkpoints saved at intervals; each new best is saved as well."""
@@ -90,23 +89,20 @@ def forecast(config: Config, pace: Pace) -> Forecast:
         steps = {"validation.patience": (1 + validation.patience) * validation.every_steps}
     ended_by = min(steps, key=lambda name: steps[name])
     num_steps = max(1, math.ceil(steps[ended_by]))
-    num_epochs = num_steps / pace.steps_per_epoch
     # At intervals, and at the last step.
     num_validations = math.ceil(num_steps / validation.every_steps)
     num_checkpoints = math.ceil(num_steps / config.checkpoint.every_steps)
     if config.checkpoint.every_epochs is not None:
-        num_checkpoints += int(num_epochs / config.checkpoint.every_epochs)
-    validating_seconds = num_validations * pace.validation_seconds
-    saving_seconds = num_checkpoints * pace.checkpoint_seconds
+        num_checkpoints += int(num_steps / pace.steps_per_epoch / config.checkpoint.every_epochs)
+    pauses = num_validations * pace.validation_seconds + num_checkpoints * pace.checkpoint_seconds
     return Forecast(
         num_steps,
         ended_by,
         is_certain,
-        num_epochs,
         num_validations,
         num_checkpoints,
-        pace.start_seconds + num_steps * pace.step_seconds + validating_seconds + saving_seconds,
-        validating_seconds,
+        pace.start_seconds + num_steps * pace.step_seconds + pauses,
+        num_validations * pace.validation_seconds,
     )
 
 
@@ -169,14 +165,13 @@ def warn_of_metric(config: Config, text: Text) -> Iterator[str]:
         )
 
 
-def warn_of_lengths(config: Config, lengths: Lengths) -> Iterator[str]:
-    """Pairs that are dropped, and batches that are larger than requested."""
+def warn_of_lengths(config: Config, dropped: float, longest: int) -> Iterator[str]:
+    """Pairs that are dropped, a share from 0 to 1, and batches that are larger than requested."""
     max_length, batch_tokens = config.data.max_length, config.training.batch_tokens
-    dropped = lengths.dropped["too long"] / lengths.num_pairs
     if dropped > MOST_DROPPED:
         yield (
             f"data.max_length ({max_length}) drops {dropped:.1%} of the training pairs; the longest sentence "
-            f"has {counted(lengths.longest, 'token')}. Raise it."
+            f"has {counted(longest, 'token')}. Raise it."
         )
     if batch_tokens < max_length:
         yield (

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.located_yaml import printable
@@ -54,11 +52,8 @@ class Proposal(NamedTuple):
     """Passes, steps, model, unknown words, and the effect of another budget: a line for each."""
 
 
-class Tokenized(NamedTuple):
-    """A config whose tokenizer is chosen, and why, if there is more to say than its name."""
-
-    config: Config
-    why: str = ""
+Tokenized = tuple[Config, str]
+"""A config whose tokenizer is chosen, and why, if there is more to say than its name."""
 
 
 def propose_config(
@@ -84,18 +79,18 @@ def propose_config(
     start = Config(data=data, training=TrainingConfig(max_steps=1))
     num_words = num_running_words(corpus.train)
     subwords = _subwords(corpus, start, num_words)
-    words = _words(corpus, start, num_words, subwords.config.tokenizer.max_size)
-    chosen = words or subwords
-    sample = Sample.of(corpus, chosen.config, load_seconds)
+    chosen, why = _words(corpus, start, num_words, subwords[0].tokenizer.max_size) or subwords
+    sample = Sample.of(corpus, chosen, load_seconds)
     budget_in_minutes, affordable = afford(budget, sample)
-    is_for_short_runs = words and words.why and num_words > rule.FEW_WORDS
-    if is_for_short_runs and not affordable.prefers_words(sample.corpus_tokens):
-        chosen = subwords
-        sample = Sample.of(corpus, chosen.config, load_seconds)
-    if chosen is subwords and affordable.aligns_subwords(sample.corpus_tokens):
+    has_rare_words = chosen.training.guided_alignment == rule.ALIGNMENT_OF_FEW
+    is_large = has_rare_words and num_words > rule.FEW_WORDS
+    if is_large and not affordable.prefers_words(sample.corpus_tokens):
+        chosen, why = subwords
+        sample = Sample.of(corpus, chosen, load_seconds)
+    if chosen.tokenizer.kind != "word" and affordable.aligns_subwords(sample.corpus_tokens):
         sample = sample.aligned(rule.ALIGNMENT_OF_FEW)
     plan = make_plan(budget_in_minutes, affordable, sample)
-    config, notes = plan.config, [chosen.why] if chosen.why else []
+    config, notes = plan.config, [why] if why else []
     if bleu_is_always_0(corpus.validation):
         config = update(config, validation={"metric": "chrf"})
         notes.append(
@@ -156,7 +151,7 @@ def _subwords(corpus: Corpus, start: Config, num_words: float) -> Tokenized:
     if hint is not None:
         kind, name, why = ("bpe_metaspace", "BPE of characters", f"; {hint.split('. ')[0]}")
     one = "one vocabulary for both languages" if shared else "a vocabulary for each language"
-    return Tokenized(
+    return (
         update(start, tokenizer={"kind": kind, "max_size": entries, "shared": shared}),
         f"Tokenizer: {name} with at most {entries:,} entries for about {num_words:,.0f} running words, "
         f"{one}{why}.",
@@ -176,12 +171,12 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
     sizes = [tokenizer.size for tokenizer in text.tokenizers]
     if unknown <= rule.MOST_UNKNOWN_OF_CLOSED and max(sizes) <= num_subwords:
         # Costs 2 % of the speed, and lets names and numbers be copied.
-        return Tokenized(update(start, training={"guided_alignment": rule.ALIGNMENT_OF_CLOSED}))
+        return update(start, training={"guided_alignment": rule.ALIGNMENT_OF_CLOSED}), ""
     if not rule.words_suffice(num_words, unknown, is_short=True):
         return None
     alignment = {"guided_alignment": rule.ALIGNMENT_OF_FEW, "unknown_share": rule.UNKNOWN_SHARE_OF_FEW}
     short = "With so little text" if num_words <= rule.FEW_WORDS else "In so short a run"
-    return Tokenized(
+    return (
         update(start, training=alignment),
         f"Tokenizer: words; up to {unknown:.1%} of those in the held-out text are unknown and will be "
         f"copied. {short} (about {num_words:,.0f} running words), words are learnt faster than subwords.",
@@ -201,8 +196,7 @@ def have_common_letters(src: Sequence[str], tgt: Sequence[str]) -> bool:
 
 def _about_text(sample: Sample) -> list[str]:
     src, tgt = sample.pairs.src.lengths, sample.pairs.tgt.lengths
-    most = int(np.quantile(np.maximum(src, tgt), 0.999, method="lower"))
-    fitting = float(np.mean(np.maximum(src, tgt) <= most)) * len(sample.pairs) / len(sample.text.train)
+    fitting, most = len(sample.pairs) / len(sample.text.train), max(src.max(), tgt.max())
     src_size, tgt_size = (f"{tokenizer.size:,}" for tokenizer in sample.text.tokenizers)
     return [
         f"Tokens per sentence: {src.mean():.1f} source, {tgt.mean():.1f} target on average; {fitting:.1%} of "
@@ -213,7 +207,9 @@ def _about_text(sample: Sample) -> list[str]:
 
 def _about_other_budgets(plan: Plan) -> str:
     """The effect of halving and doubling the budget, in BLEU, where that was measured."""
-    less, more = rule.gain_of_doubling(plan.cost_passes / 2), rule.gain_of_doubling(plan.cost_passes)
+    # Those that would fit into the same time without R-Drop.
+    passes = plan.num_passes * (rule.R_DROP_COST if plan.config.training.r_drop else 1.0)
+    less, more = rule.gain_of_doubling(passes / 2), rule.gain_of_doubling(passes)
     measured = [
         f"{change} about {gain:.1f} BLEU"
         for change, gain in (("halving it cost", less), ("doubling it gained", more))

@@ -126,10 +126,7 @@ class Affordable:
         return has_few_passes or not self.has_r_drop(corpus_tokens)
 
     def aligns_subwords(self, corpus_tokens: float) -> bool:
-        """Whether guided alignment of subwords pays off.
-
-        It lets a model learn faster, but not better in the end. A large corpus takes long to align.
-        """
+        """Whether guided alignment pays off: a model learns faster with it, but not better in the end."""
         is_short = self.target_tokens <= PASSES_OF_ALIGNED * corpus_tokens
         return is_short and not self.has_r_drop(corpus_tokens) and corpus_tokens <= TOKENS_OF_ALIGNED
 
@@ -149,11 +146,7 @@ def num_subwords(num_words: float, *, shared: bool, unsegmented: bool = False) -
 
 
 def choose(budget: Affordable, corpus_tokens: float, num_entries: int, longest: int) -> Options:
-    """The options of model, schedule and training for a run.
-
-    A pass has ``corpus_tokens`` target tokens, the target vocabulary ``num_entries``, a sentence at most
-    ``longest`` tokens.
-    """
+    """The options of a run; a pass has ``corpus_tokens`` target tokens, a sentence at most ``longest``."""
     for shape in reversed(SHAPES):
         cost = relative_cost(shape.model, num_entries)
         seen = budget.at_cost(cost * R_DROP_COST if shape.run_passes else cost)

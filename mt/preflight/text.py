@@ -24,6 +24,7 @@ from mt.evaluation.scores import Score, score_translations
 from mt.special_tokens import UNK, UNK_ID
 from mt.unsegmented_scripts import split_letters
 
+Numbers = npt.NDArray[np.integer]
 # At most this many pairs are examined, spread evenly; all rows of the corpus are read and checked anyway.
 MOST_TRAINING_PAIRS, MOST_EVALUATION_PAIRS = 300_000, 5_000
 # This many pairs are enough to count words, letters and lengths, and for the steps that are timed.
@@ -77,22 +78,6 @@ class Ceiling(NamedTuple):
         return self.bleu.value if self.num_changed else 100.0
 
 
-class Lengths(NamedTuple):
-    """Lengths of a part of the training sentences in tokens, with EOS, and what `data.max_length` drops."""
-
-    src: npt.NDArray[np.integer]
-    tgt: npt.NDArray[np.integer]
-    dropped: dict[str, int]
-    """Examined training pairs that are dropped, by reason."""
-    num_pairs: int
-    """Examined training pairs."""
-
-    @property
-    def longest(self) -> int:
-        """The most tokens on a side."""
-        return int(max(self.src.max(), self.tgt.max()))
-
-
 def look_at(
     corpus: Corpus,
     config: Config,
@@ -125,14 +110,18 @@ def unknown_words(text: Text) -> dict[str, Unknown]:
     }
 
 
-def encode(config: Config, text: Text) -> tuple[EncodedPairs, Lengths]:
-    """The examined training pairs as a run encodes them, and the lengths of sentences."""
-    pairs, dropped = encode_pairs(
-        text.train, *text.tokenizers, max_length=config.data.max_length, shares=text.shares
-    )
+def encode(config: Config, text: Text) -> tuple[EncodedPairs, dict[str, int]]:
+    """The examined training pairs as a run encodes them, and how many of them are dropped for each reason."""
+    max_length = config.data.max_length
+    pairs, dropped = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
     refuse_nothing_left(pairs, dropped, config)
-    everything, _ = encode_pairs(spread(text.train, PAIRS_COUNTED), *text.tokenizers, max_length=None)
-    return pairs, Lengths(everything.src.lengths, everything.tgt.lengths, dropped, len(text.train))
+    return pairs, dropped
+
+
+def lengths(text: Text) -> tuple[Numbers, Numbers]:
+    """The tokens, with EOS, of sources and targets of a part of the training pairs."""
+    pairs, _ = encode_pairs(spread(text.train, PAIRS_COUNTED), *text.tokenizers, max_length=None)
+    return pairs.src.lengths, pairs.tgt.lengths
 
 
 def share_without_loss(config: Config, text: Text) -> float:

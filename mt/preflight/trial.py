@@ -16,7 +16,7 @@ from mt import display
 from mt.config.config import Config
 from mt.data.batches.alignment import Places
 from mt.data.batches.batch import collate
-from mt.data.batches.dataset import EncodedPairs
+from mt.data.batches.dataset import EncodedPairs, encode_pairs
 from mt.data.batches.sampler import Indices
 from mt.data.batches.stream import training_batches
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -46,7 +46,7 @@ from mt.training.validation import validate
 FLOAT_BYTES = 4
 # Importing torch and the libraries, building the model, and converting the best checkpoint at the end.
 FIXED_SECONDS = 8.0
-TIMED_STEPS, TIMED_SECONDS = 40, 6.0
+TIMED_STEPS, TIMED_SECONDS = 40, 4.0
 # A part of a checkpoint that is large enough to time how fast it is saved.
 SAVED_PART_BYTES = 2**25
 
@@ -80,9 +80,8 @@ class LargestStep(NamedTuple):
     """For each batch, the number of pairs, and the source and target tokens per row."""
     loss: float
     peak: int | None
-    """Bytes at the peak of memory; None if unknown."""
+    """Bytes at the peak of memory, and those that the step has added to reach it; None if unknown."""
     activations: int | None
-    """What the step has added to reach it."""
 
 
 def measure_size(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> ModelSize:
@@ -123,8 +122,9 @@ class Trial:
 
     def __init__(self, config: Config, text: Text, pairs: EncodedPairs, places: Places | None) -> None:
         """Build the model, and the batches of the examined ``pairs``, aligned by ``places``."""
+        self.size = measure_size(config, *text.tokenizers)
         device = choose_device(config.training.device)
-        check_fits(measure_size(config, *text.tokenizers), device)
+        check_fits(self.size, device)
         # As in a run.
         fix_num_threads()
         keep_freed_memory()
@@ -178,12 +178,8 @@ class Trial:
         """
         config, tokenizers, split = self._config, self._text.tokenizers, self._text.evaluation["validation"]
         rows = spread(split, config.validation.batch_sentences)
-        most = config.data.max_length - 1
-        src, tgt = (
-            [ids[:most] for ids in tokenizer.encode_batch(rows[side])]
-            for side, _, tokenizer in self._text.sides
-        )
-        length = max(1, round(float(np.mean([len(ids) for ids in tgt]))))
+        pairs, _ = encode_pairs(rows, *tokenizers, max_length=config.data.max_length)
+        length = round(float(pairs.tgt.lengths.mean())) - 1 if len(pairs) else 1
         ratio = self.batches.epoch(0).pairs.target_ratio
         model, seconds_once = self._train_state.objective.model, 0.0
 
@@ -191,17 +187,20 @@ class Trial:
             nonlocal seconds_once
             started = time.perf_counter()
             translator = ModelTranslator(config, model, *tokenizers, target_ratio=ratio)
-            attention_images(translator, rows)
             seconds_once = time.perf_counter() - started
             exactly = Constraints(min_length=length)
-            return translator.translate(texts, max_length=length, constraints=exactly)
+            translations = translator.translate(texts, max_length=length, constraints=exactly)
+            started = time.perf_counter()
+            attention_images(translator, rows)
+            seconds_once += time.perf_counter() - started
+            return translations
 
         started = time.perf_counter()
         try:
             with self._train_state.evaluation_weights():
                 validate(
                     self._train_state.objective,
-                    [collate(src, tgt)],
+                    [collate(*pairs.select(np.arange(len(pairs))))] if len(pairs) else [],
                     self._train_state.precision,
                     translate=translate,
                     sources=rows["src"],
@@ -228,7 +227,7 @@ class Trial:
             num_tokens * self._text.scale,
             (num_tokens * token_seconds + epoch_seconds) / num_steps,
             validation_seconds,
-            time_saving(measure_size(self._config, *self._text.tokenizers).saved_bytes),
+            time_saving(self.size.saved_bytes),
             start_seconds,
         )
 

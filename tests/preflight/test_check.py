@@ -124,7 +124,7 @@ def test_leaked_pairs_are_warned_of_unless_they_are_removed(
         report = check(f"data.path={corpus}", *options)
         assert any("remove_leaks: true" in warning for warning in report.conclusion.warnings) == is_due
         texts = [*report.conclusion.warnings, *(value for _, value in report["corpus"].details)]
-        assert sum("1 pair (1 exactly)" in text for text in texts) == 1
+        assert sum(" exactly), " in text for text in texts) == 1
 
 
 FITS, EMPTY, TOO_LONG = ("a dog", "ein Hund"), ("", "ein Hund"), ("a dog", "Hund " * 16)
@@ -226,8 +226,9 @@ def test_warnings_that_are_due(check: Check, overrides: list[str], sentence: str
 
 def test_warnings_that_are_not_due(check: Check) -> None:
     report = check("validation.patience=2", "schedule.kind=cosine", "schedule.total_steps=12")
-    # On a slow machine, validations may take too much of so short a run.
-    warnings = [text for text in report.conclusion.warnings if "of the run's time" not in text]
+    # The corpus does have leaks, and on a slow machine, validations may take too much of so short a run.
+    others = ("also in training", "of the run's time")
+    warnings = [text for text in report.conclusion.warnings if not any(other in text for other in others)]
     assert [any(small in text for text in warnings) for small in SMALL] == [True] * len(warnings)
 
 
@@ -265,7 +266,8 @@ def test_what_keeps_training_from_resuming_keeps_the_check_from_passing(
     tmp_path: Path,
 ) -> None:
     corpus = shutil.copytree(tiny_corpus, tmp_path / "corpus")
-    run = RunDirectory(tmp_path / "runs" / "tiny")
+    # In the same words, with the same path.
+    run = RunDirectory(Path("runs/tiny"))
     run_training(make_config("training.max_steps=4", f"data.path={corpus}"), run)
     spoil(run, corpus)
     with pytest.raises(MtError) as checking:

@@ -240,9 +240,11 @@ def test_languages_share_a_vocabulary_if_they_share_their_letters(src: str, tgt:
 
 
 def test_a_shared_vocabulary_shares_the_embeddings(tmp_path: Path) -> None:
-    # Many words are unknown.
-    write_corpus(tmp_path / "corpus", 1000, 20_000)
-    config = proposed_config(tmp_path / "corpus", tmp_path)
+    # A word of three is unknown.
+    write_rows(
+        tmp_path / "train.jsonl", [(f"a {7919 * n} house", f"ein {7919 * n} Haus") for n in range(300)]
+    )
+    config = proposed_config(tmp_path, tmp_path)
     assert (config.tokenizer.kind, config.tokenizer.shared, config.model.share_embeddings) == (
         *("bpe", True, True),
     )
