@@ -24,7 +24,7 @@ from mt.config.load import load_config
 from mt.data.batches.batch import Batch
 from mt.inference.translator import Translator
 from mt.preflight import budget
-from mt.preflight.budget import CorpusSample, Measured
+from mt.preflight.budget import Sample
 from mt.preflight.forecast import Pace
 from mt.run_directory import RunDirectory
 from mt.search.model import TeacherForced
@@ -127,13 +127,11 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def steps_of_a_tenth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """`mt init` times nothing: no model is trained, and what it proposes does not depend on the machine."""
 
-    def measure(
-        config: Config, sample: CorpusSample, *, max_seconds: float, validating: bool = False
-    ) -> Measured:
+    def measure(config: Config, sample: Sample) -> Pace:
         num_steps = sample.corpus_tokens / config.training.batch_tokens
-        speed = 10.0 * config.training.batch_tokens
-        return Measured(Pace(num_steps, sample.corpus_tokens, speed, 0.0, float(validating)), 1.0)
+        return Pace(num_steps, sample.corpus_tokens, 0.1, validation_seconds=1.0, start_seconds=6.0)
 
+    monkeypatch.setattr(budget, "gauge", lambda sample: 10_000.0)
     monkeypatch.setattr(budget, "measure", measure)
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import typer.main
 
-import mt.preflight.budget
 from mt.__main__ import main
 from mt.cli.app import app
+from mt.preflight.trial import Trial
 from mt.run_directory import RunDirectory
 
 ROOT = Path(__file__).parent.parent
@@ -46,7 +46,7 @@ NOT_RUN = {
 }
 # Packages that the commands of a page need beside those of mt.
 EXTRAS = {"docs/export.md": ("ctranslate2", "transformers")}
-# The console blocks of this page, with exactly what they print: tests/cli/test_check_command.py.
+# The console blocks of this page show figures of a machine; tests/cli/test_check_command.py runs such configs.
 PAGE_RUN_ELSEWHERE = "docs/check.md"
 # These begin with a corpus alone, and make the run that they then use.
 PAGES_THAT_TRAIN = ("README.md", "docs/tutorial.md")
@@ -90,7 +90,7 @@ def workspace(
     """A folder where the names in the guides mean something small."""
     monkeypatch.chdir(tmp_path)
     # For `mt init`, which times the steps of models that are not tiny.
-    monkeypatch.setattr(mt.preflight.budget, "MOST_TIMED_STEPS", 2)
+    monkeypatch.setattr(Trial, "time_steps", lambda *_, **__: 1e-4)
     # The files of a run of 200 steps.
     trained.path.rename("runs/en-de")
     for copy in ("runs/a", "runs/b", "runs/c"):

@@ -7,7 +7,7 @@ import typer
 
 from mt.cli.logs import show_logs
 from mt.cli.options import RUNS
-from mt.display import counted
+from mt.display import aligned, counted
 from mt.errors import ConfigError, DataError
 
 
@@ -47,13 +47,16 @@ def check(
             metavar="DEVICE", help="With --batch: auto, cpu, cuda or mps. With --config: training.device is."
         ),
     ] = "auto",
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="With --config: also show details, and some sentences.")
+    ] = False,
 ) -> None:
     """Check before training whether a config works, how good the model can get, and how long it takes.
 
     Or, with --batch, examine a batch that training skipped because its loss or gradient was not finite.
 
-    With --config it shows the corpus, the vocabulary, the batches, the model and its memory, and
-    times a few training steps. It writes nothing but the cache, which training then uses.
+    With --config it prints a line on the corpus, the vocabulary, the lengths, the model, memory, time
+    and disk space, then warnings. It times a few training steps, and writes nothing but the cache.
 
     With --batch it recomputes the batch in float32, without dropout, with the weights of a
     checkpoint. They are the weights of the skipped step only if they were saved just before it.
@@ -67,9 +70,9 @@ def check(
     show_logs()
     if config is not None and batch is None:
         _refuse(context, "checkpoint", "device", goes_with="--batch")
-        _check_config(config, overrides or [], run)
+        _check_config(config, overrides or [], run, verbose=verbose)
     elif batch is not None and config is None:
-        _refuse(context, "overrides", goes_with="--config")
+        _refuse(context, "overrides", "verbose", goes_with="--config")
         _check_batch(batch, run, checkpoint, device)
     else:
         raise ConfigError(
@@ -88,22 +91,22 @@ def _refuse(context: typer.Context, *names: str, goes_with: str) -> None:
             raise ConfigError(f"{option} can only be used with {goes_with}.{instead}")
 
 
-def _check_config(file: Path, overrides: list[str], run: Path | None) -> None:
+def _check_config(file: Path, overrides: list[str], run: Path | None, *, verbose: bool) -> None:
     from mt.config.load import load_config
 
     config = load_config(file, overrides, label="--set")
-    from mt.preflight.check import preflight
+    from mt.preflight.check import Section, preflight
     from mt.run_directory import RunDirectory
 
-    warnings: list[str] = []
-    verdict = ""
-    for section in preflight(config, RunDirectory(run or RUNS / file.stem)):
-        typer.echo("\n  ".join([section.title, *section.lines]) + "\n")
-        warnings += section.warnings
-        verdict = section.verdict
-    for warning in warnings:
+    def show(section: Section) -> None:
+        typer.echo(f"{section.name:<12}{section.summary}")
+        if verbose and section.details:
+            typer.echo("".join(f"    {line}\n" for line in aligned(section.details)))
+
+    conclusion = preflight(config, RunDirectory(run or RUNS / file.stem), show)
+    for warning in conclusion.warnings:
         typer.echo(f"warning: {warning}")
-    typer.echo(verdict)
+    typer.echo(conclusion.verdict)
 
 
 def _check_batch(batch: Path, run: Path | None, checkpoint: str | None, device: str) -> None:
@@ -125,13 +128,8 @@ def _check_batch(batch: Path, run: Path | None, checkpoint: str | None, device: 
         f"loss           {found.loss:.4f} nats per target token\n"
         f"gradient norm  {found.gradient_norm:.4f}"
     )
-    for what, name in (
-        ("weights that are not finite", found.first_bad_weight),
-        ("first output that is not finite", found.first_bad_output),
-        ("first gradient that is not finite", found.first_bad_gradient),
-    ):
-        if name is not None:
-            typer.echo(f"{what}: {name}")
+    for kind, name in found.not_finite.items():
+        typer.echo(f"first {kind} that is not finite: {name}")
     if found.is_sound:
         typer.echo("All values are finite in float32 with these weights.")
     typer.echo(f"\n{counted(len(found.pairs), 'sentence pair')}, by their loss per token:")

@@ -16,7 +16,7 @@ MOST_MINUTES, MOST_TARGET_TOKENS = 10_000_000, 10**15
 
 Minutes = Annotated[
     float | None,
-    typer.Option(metavar="M", help="Minutes for the whole run on this machine, from start to last step."),
+    typer.Option(metavar="M", help="Minutes for the whole run on this machine, from its start to its end."),
 ]
 TargetTokens = Annotated[
     int | None, typer.Option(metavar="N", help="Train on this many target tokens, instead of --minutes.")
@@ -96,7 +96,9 @@ def init(
     from mt.atomic_files import write_output
 
     # Another one may have been written in the meantime.
-    write_output(_new_file(file), _modeline(file) + proposal)
+    write_output(_new_file(file), _modeline(file) + proposal.yaml)
+    for line in proposal.summary:
+        say(line)
     say(f"Wrote {file}. Train with it:  mt train --config {quote(str(file))}")
 
 

@@ -2,86 +2,88 @@
 
 import logging
 import math
-import os
+import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
 
 from mt.config.config import Config
-from mt.data.batches.alignment import Places
-from mt.data.batches.dataset import EncodedPairs
-from mt.data.batches.stream import training_batches
-from mt.device import Precision, choose_device, multiplies_bf16_fast
+from mt.data.batches.alignment import Places, align
+from mt.data.batches.dataset import EncodedPairs, EncodedSentences, encode_pairs
+from mt.data.corpus import Corpus
 from mt.errors import ConfigError
-from mt.inference.loaded_model import build_model
-from mt.preflight.forecast import Pace, warn_of_other_work
-from mt.preflight.rule import (
-    MOST_PASSES,
-    R_DROP_COST,
-    USUAL_BATCH,
-    USUAL_MODEL,
-    choose,
-    ema_decay,
-    relative_cost,
-    sensible_passes,
-    warmup_steps,
-)
-from mt.preflight.text import Text
-from mt.preflight.trial import Trial, measure_pace
-from mt.seeding import seed_everything
+from mt.preflight import rule
+from mt.preflight.forecast import MOST_DROPPED, Pace
+from mt.preflight.rule import Affordable, Options
+from mt.preflight.text import PAIRS_COUNTED, Text, look_at
+from mt.preflight.trial import FIXED_SECONDS, Trial
 from mt.training.step import explain_out_of_memory
 
 LOG = logging.getLogger(__name__)
 
-# A few percent are reserved for what cannot be timed beforehand, such as saving checkpoints.
-AIM = 0.97
-# Importing torch and the libraries, and the first step, which is slower than the others.
-IMPORT_SECONDS = 6.0
 # A run of fewer steps learns nothing.
 FEWEST_STEPS = 20
-# Validations take at most this share of the time, if there is more than one.
-VALIDATION_SHARE = 0.05
-MOST_VALIDATIONS = 12
-# How long steps of one kind are timed; three times as long if they vary.
-MOST_TIMED_STEPS = 100
-MOST_TIMED_SECONDS = 20.0
-LEAST_TIMED_SECONDS = 1.5
-TIMED_SHARE = 0.01
+# Validations, with a checkpoint each, take at most this share of the time, if there is more than one.
+VALIDATION_SHARE, MOST_VALIDATIONS = 0.05, 12
+# How long the usual model is timed.
+GAUGE_STEPS, GAUGE_SECONDS = 8, 1.0
 NICE_MINUTES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may take: minutes from the start of the program to its last step, or target tokens.
-
-    If neither is given, minutes are proposed.
-    """
+    """What a run may take: minutes from its start to its end, or target tokens, or what is proposed."""
 
     minutes: float | None = None
     target_tokens: int | None = None
 
 
 @dataclass(frozen=True)
-class Room:
-    """What a budget has room for on this machine."""
+class Sample:
+    """A part of a corpus as a run with this config will see it."""
 
-    minutes: float | None
-    """None if the budget is a number of target tokens."""
-    target_tokens: float
-    """How many target tokens `USUAL_MODEL` can be trained on."""
-    precision: str
-    """The precision in which it trains fastest."""
-
-
-@dataclass(frozen=True)
-class CorpusSample:
-    """The examined part of a corpus as a run will see it."""
-
+    config: Config
     text: Text
     pairs: EncodedPairs
-    places: Places | None
-    """The source position of each target token; None without guided alignment."""
     start_seconds: float
-    """The time that loading, tokenizers, encoding and aligning take before the first step."""
+    """The time of a run before its first step and after its last."""
+    places: Places | None = None
+    """The source position of each target token; None without guided alignment."""
+
+    @classmethod
+    def of(cls, corpus: Corpus, config: Config, load_seconds: float) -> Self:
+        """Tokenize the corpus, and choose `data.max_length` so that all but one in a thousand pairs fit.
+
+        A corpus of fewer pairs may also lose its longest one, but no more pairs than `mt check` accepts.
+        """
+        started = time.perf_counter()
+        text = look_at(corpus, config, most=PAIRS_COUNTED)
+        encoding = time.perf_counter()
+        everything, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
+        encode_seconds = (time.perf_counter() - encoding) * text.scale
+        longest = np.maximum(everything.src.lengths, everything.tgt.lengths)
+        # "lower", so that a single long line does not count in a small corpus.
+        fits_most = int(np.quantile(longest, 0.999, method="lower"))
+        if np.mean(longest > fits_most) > MOST_DROPPED:
+            fits_most = int(longest.max())
+        max_length = max(32, 16 * math.ceil(fits_most / 16))
+        has_text = np.minimum(everything.src.lengths, everything.tgt.lengths) > 1
+        kept = everything.select(np.flatnonzero((longest <= max_length) & has_text))
+        src, tgt = (EncodedSentences.of([ids.tolist() for ids in side]) for side in kept)
+        start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds
+        config = update(config, data={"max_length": max_length})
+        sample = cls(config, text, EncodedPairs(src, tgt), start_seconds)
+        weight = config.training.guided_alignment
+        return sample.aligned(weight) if weight else sample
+
+    def aligned(self, weight: float) -> Self:
+        """This sample with guided alignment of this weight, which takes its time at the start of the run."""
+        started = time.perf_counter()
+        places = np.concatenate(list(align(self.pairs)))
+        seconds = self.start_seconds + (time.perf_counter() - started) * self.text.scale
+        config = update(self.config, training={"guided_alignment": weight})
+        return replace(self, config=config, start_seconds=seconds, places=places)
 
     @property
     def corpus_tokens(self) -> float:
@@ -90,103 +92,110 @@ class CorpusSample:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """The pace of some timed steps."""
-
-    pace: Pace
-    processor_share: float
-    """The fraction of the time in which the training thread ran on a processor."""
-
-
-@dataclass(frozen=True)
 class Plan:
     """A run that fits into its budget."""
 
     config: Config
-    num_passes: float
-    """Passes over the corpus."""
-    cost_passes: float
-    """The passes that would fit into the same time without R-Drop."""
+    pace: Pace
+    num_steps: int
     minutes: float
-    """From the start of the program to the last step."""
-    target_tokens: float
+    """From the start of the program to its end."""
     notes: list[str]
 
-
-def look_for_room(budget: Budget, config: Config, sample: CorpusSample) -> Room:
-    """Time steps of the usual model, and propose minutes if no budget is given."""
-    usual = update(
-        config,
-        model=USUAL_MODEL.model_dump() | {"share_embeddings": config.tokenizer.shared},
-        training={"batch_tokens": max(USUAL_BATCH, config.data.max_length), "muon": True},
-    )
-    precision, rate = _faster_precision(usual, sample)
-    if budget.target_tokens is not None:
-        return Room(None, budget.target_tokens, precision)
-    minutes = budget.minutes or _sensible_minutes(rate, sample)
-    tokens = rate * max(60 * AIM * minutes - sample.start_seconds - IMPORT_SECONDS, 1.0)
-    return Room(minutes, tokens, precision)
+    @property
+    def num_passes(self) -> float:
+        """Passes over the corpus."""
+        return self.num_steps / self.pace.steps_per_epoch
 
 
-def fit_into(room: Room, config: Config, sample: CorpusSample) -> Plan:
-    """Complete a config whose data and tokenizer are fixed, so that its run ends within the budget.
-
-    The settings are chosen twice: by the pace of the run that was timed for the room, then by their own.
-    """
-    seconds = LEAST_TIMED_SECONDS
-    if room.minutes is not None:
-        seconds = min(MOST_TIMED_SECONDS, max(seconds, TIMED_SHARE * 60 * room.minutes))
-    chosen = _with_settings(config, room, sample)
-    LOG.info("timing steps of the proposed run")
-    measured = measure(chosen, sample, max_seconds=seconds, validating=True)
-    if room.minutes is not None:
-        # The settings were chosen by the pace of another model, tokenizer and batch size.
-        again = _with_settings(config, _room_by(measured.pace, room, chosen, sample), sample)
-        if again != chosen:
-            chosen = again
-            LOG.info("timing steps of the run with settings adjusted to its speed")
-            measured = measure(chosen, sample, max_seconds=seconds, validating=True)
-    notes = [
-        f"{warning[0].upper()}{warning[1:]}"
-        for warning in warn_of_other_work(os.getloadavg()[0], os.cpu_count() or 1, measured.processor_share)
-    ]
-    return _fixed(room, chosen, sample, measured.pace, notes)
-
-
-def measure(
-    config: Config, sample: CorpusSample, *, max_seconds: float, validating: bool = False
-) -> Measured:
-    """Train a new model for some seconds on the first batches of the run, and time its steps.
-
-    Args:
-        config: The run.
-        sample: Its text.
-        max_seconds: How long steps are timed; up to three times as long if they are not equally fast.
-        validating: Whether to also time a validation.
-    """
-    device = choose_device(config.training.device)
-    stream = training_batches(config, sample.pairs, sample.text.tokenizers, sample.places)
-    seed_everything(config.training.seed)
+def gauge(sample: Sample) -> float:
+    """Target tokens per second of the usual model on this machine, by which the settings are chosen."""
+    LOG.info("timing steps of a small model")
+    batch_tokens = max(rule.USUAL_BATCH, sample.config.data.max_length)
+    training = {"batch_tokens": batch_tokens, "muon": True}
+    config = _with_options(sample, {"model": rule.USUAL_MODEL.model_dump(), "training": training})
     with explain_out_of_memory(config):
-        model = build_model(config, *sample.text.tokenizers).to(device)
-        trial = Trial(config, model, Precision(config.training.precision, device))
-        speed, pace = measure_pace(
-            trial,
-            stream,
-            sample.text,
-            max_steps=MOST_TIMED_STEPS,
-            max_seconds=max_seconds,
-            validating=validating,
+        trial = Trial(config, sample.text, sample.pairs, sample.places)
+        return 1 / trial.time_steps(max_steps=GAUGE_STEPS, max_seconds=GAUGE_SECONDS)
+
+
+def measure(config: Config, sample: Sample) -> Pace:
+    """Train a new model for some seconds on the first batches of the run, and time all that a run does."""
+    LOG.info("timing steps of the proposed run")
+    with explain_out_of_memory(config):
+        return Trial(config, sample.text, sample.pairs, sample.places).measure_pace(sample.start_seconds)
+
+
+def afford(budget: Budget, sample: Sample) -> tuple[Budget, Affordable]:
+    """The budget, in minutes if it was open, and what can be trained in it."""
+    if budget.target_tokens is not None:
+        return budget, Affordable(budget.target_tokens, in_time=False)
+    rate, tokens = gauge(sample), sample.corpus_tokens
+    minutes = budget.minutes
+    if minutes is None:
+        needed = (rule.sensible_passes(tokens) * tokens / rate + sample.start_seconds) / 60
+        minutes = next((nice for nice in NICE_MINUTES if nice >= needed), 60 * math.ceil(needed / 60))
+    affordable = Affordable(rate * max(60 * minutes - sample.start_seconds, 1.0), in_time=True)
+    return Budget(minutes=minutes), affordable
+
+
+def make_plan(budget: Budget, affordable: Affordable, sample: Sample) -> Plan:
+    """Choose the settings of a run, time it, and fix its number of steps."""
+    enough = min(affordable.target_tokens, rule.MOST_PASSES * sample.corpus_tokens)
+    options = rule.choose(
+        replace(affordable, target_tokens=enough),
+        sample.corpus_tokens,
+        sample.text.tokenizers[1].size,
+        sample.config.data.max_length,
+    )
+    config = _with_options(sample, options)
+    pace = measure(config, sample)
+    if budget.target_tokens is not None:
+        num_steps = math.floor(budget.target_tokens / pace.tokens_per_step)
+        if num_steps < FEWEST_STEPS:
+            raise ConfigError(
+                f"{budget.target_tokens:,} target tokens are not enough for {FEWEST_STEPS} steps of about "
+                f"{pace.tokens_per_step:.0f} tokens. Give at least "
+                f"{math.ceil(FEWEST_STEPS * pace.tokens_per_step):,}."
+            )
+        _, num_validations = num_steps_within(num_steps * pace.step_seconds, pace)
+    else:
+        assert budget.minutes is not None
+        num_steps, num_validations = num_steps_within(60 * budget.minutes - pace.start_seconds, pace)
+        least = (pace.start_seconds + pace.pause_seconds + FEWEST_STEPS * pace.step_seconds) / 60
+        if budget.minutes < least:
+            raise ConfigError(
+                f"{budget.minutes:g} minutes are not enough on this machine, where starting takes "
+                f"{pace.start_seconds:.0f} seconds, a validation {pace.validation_seconds:.0f}, and a "
+                f"training step {pace.step_seconds:.2f}. Give at least {math.ceil(10 * least) / 10:g} "
+                "minutes."
+            )
+    most_steps, notes = math.ceil(rule.MOST_PASSES * pace.steps_per_epoch), []
+    if num_steps > most_steps:
+        num_steps = most_steps
+        notes.append(
+            f"The run ends after {rule.MOST_PASSES:,} passes over the corpus, before the budget is used up: "
+            "more passes over the same sentences would not help. Add more sentences."
         )
-    return Measured(pace, speed.processor_share)
+    every = math.ceil(num_steps / num_validations)
+    warmup_steps = rule.warmup_steps(num_steps)
+    config = update(
+        config,
+        schedule={"kind": "cosine", "total_steps": num_steps, "warmup_steps": warmup_steps},
+        training={"max_steps": num_steps, "ema_decay": rule.ema_decay(num_steps)},
+        validation={"every_steps": every},
+        checkpoint={"every_steps": every},
+    )
+    seconds = pace.start_seconds + num_steps * pace.step_seconds + num_validations * pace.pause_seconds
+    return Plan(config, pace, num_steps, seconds / 60, notes)
 
 
 def num_steps_within(seconds: float, pace: Pace) -> tuple[int, int]:
     """The steps of training, and the validations, that fit into ``seconds``; at least one of each."""
-    room = VALIDATION_SHARE * seconds / max(pace.validation_seconds, 1e-9)
-    num_validations = int(min(MOST_VALIDATIONS, max(1.0, room)))
-    left = seconds - num_validations * pace.validation_seconds
-    return max(1, math.floor(left / pace.seconds_per_step)), num_validations
+    num_pauses = VALIDATION_SHARE * seconds / max(pace.pause_seconds, 1e-9)
+    num_validations = int(min(MOST_VALIDATIONS, max(1.0, num_pauses)))
+    left = seconds - num_validations * pace.pause_seconds
+    return max(1, math.floor(left / pace.step_seconds)), num_validations
 
 
 def update(config: Config, **sections: dict[str, Any]) -> Config:
@@ -197,103 +206,8 @@ def update(config: Config, **sections: dict[str, Any]) -> Config:
     return Config.model_validate(values)
 
 
-def _faster_precision(config: Config, sample: CorpusSample) -> tuple[str, float]:
-    """The precision in which the config trains faster here, and its target tokens per second."""
-    rates = {}
-    # Elsewhere, auto is float32, or fp16 on GPUs that are made for it.
-    names = ("auto", "float32") if multiplies_bf16_fast(choose_device(config.training.device)) else ("auto",)
-    for name in names:
-        LOG.info("timing steps of a small model%s", "" if name == "auto" else f" in {name}")
-        in_precision = update(config, training={"precision": name})
-        pace = measure(in_precision, sample, max_seconds=LEAST_TIMED_SECONDS).pace
-        rates[name] = pace.target_tokens_per_epoch / pace.seconds_per_step / pace.steps_per_epoch
-    fastest = max(rates, key=lambda name: rates[name])
-    return fastest, rates[fastest]
-
-
-def _sensible_minutes(rate: float, sample: CorpusSample) -> float:
-    """A round number of minutes for the passes that are worth their time."""
-    passes = sensible_passes(sample.corpus_tokens)
-    minutes = (passes * sample.corpus_tokens / rate + sample.start_seconds + IMPORT_SECONDS) / 60
-    return next((nice for nice in NICE_MINUTES if nice >= minutes), 60 * math.ceil(minutes / 60))
-
-
-def _room_by(pace: Pace, room: Room, config: Config, sample: CorpusSample) -> Room:
-    """The room for `USUAL_MODEL` if a config has this pace."""
-    assert room.minutes is not None
-    seconds = 60 * AIM * room.minutes - sample.start_seconds - IMPORT_SECONDS
-    tokens = seconds / pace.seconds_per_step * pace.target_tokens_per_epoch / pace.steps_per_epoch
-    tokens *= R_DROP_COST if config.training.r_drop else 1.0
-    tokens *= relative_cost(config.model, sample.text.tokenizers[1].size)
-    return replace(room, target_tokens=max(tokens, 1.0))
-
-
-def _with_settings(config: Config, room: Room, sample: CorpusSample) -> Config:
-    corpus_tokens = sample.corpus_tokens
-    settings = choose(
-        min(room.target_tokens, MOST_PASSES * corpus_tokens),
-        corpus_tokens,
-        sample.text.tokenizers[1].size,
-        config.data.max_length,
-        in_time=room.minutes is not None,
-    )
-    model = settings.model.model_dump() | {"share_embeddings": config.tokenizer.shared}
-    return update(
-        config,
-        model=model,
-        schedule={"learning_rate": settings.learning_rate},
-        training={
-            "precision": room.precision,
-            "batch_tokens": settings.batch_tokens,
-            "r_drop": settings.r_drop,
-            "muon": settings.muon,
-            "weight_decay": settings.weight_decay,
-            # Any value will do for timing; the number of steps decides the final one.
-            "ema_decay": ema_decay(FEWEST_STEPS),
-        },
-    )
-
-
-def _fixed(room: Room, config: Config, sample: CorpusSample, pace: Pace, notes: list[str]) -> Plan:
-    """The plan with its number of steps, once the pace is known."""
-    starting = sample.start_seconds + IMPORT_SECONDS
-    tokens_per_step = pace.target_tokens_per_epoch / pace.steps_per_epoch
-    if room.minutes is not None:
-        seconds = 60 * AIM * room.minutes - starting
-        num_steps, num_validations = num_steps_within(seconds, pace)
-        least = (starting + pace.validation_seconds + FEWEST_STEPS * pace.seconds_per_step) / (60 * AIM)
-        if room.minutes < least:
-            raise ConfigError(
-                f"{room.minutes:g} minutes are not enough on this machine, where loading takes "
-                f"{starting:.0f} seconds, a validation {pace.validation_seconds:.0f}, and a training step "
-                f"{pace.seconds_per_step:.2f}. Give at least {math.ceil(10 * least) / 10:g} minutes."
-            )
-    else:
-        num_steps = math.floor(room.target_tokens / tokens_per_step)
-        if num_steps < FEWEST_STEPS:
-            raise ConfigError(
-                f"{room.target_tokens:,.0f} target tokens are not enough for {FEWEST_STEPS} steps of about "
-                f"{tokens_per_step:.0f} tokens. Give at least {math.ceil(FEWEST_STEPS * tokens_per_step):,}."
-            )
-        _, num_validations = num_steps_within(num_steps * pace.seconds_per_step, pace)
-    most_steps = math.ceil(MOST_PASSES * pace.steps_per_epoch)
-    if num_steps > most_steps:
-        num_steps = most_steps
-        notes = [
-            *notes,
-            f"The run ends after {MOST_PASSES:,} passes over the corpus, before the budget is used up: more "
-            "passes over the same sentences would not help. Add more sentences.",
-        ]
-    every = math.ceil(num_steps / num_validations)
-    config = update(
-        config,
-        schedule={"kind": "cosine", "total_steps": num_steps, "warmup_steps": warmup_steps(num_steps)},
-        training={"max_steps": num_steps, "ema_decay": ema_decay(num_steps)},
-        validation={"every_steps": every},
-        checkpoint={"every_steps": every},
-    )
-    took = starting + num_steps * pace.seconds_per_step + num_validations * pace.validation_seconds
-    passes = num_steps / pace.steps_per_epoch
-    cost = R_DROP_COST if config.training.r_drop else 1.0
-    tokens = num_steps * tokens_per_step
-    return Plan(config, passes, cost * passes, took / 60, tokens, notes)
+def _with_options(sample: Sample, options: Options) -> Config:
+    """The sample's config with these options; its average will depend on the number of steps."""
+    model = options["model"] | {"share_embeddings": sample.config.tokenizer.shared}
+    training = options["training"] | {"ema_decay": rule.ema_decay(FEWEST_STEPS)}
+    return update(sample.config, **options | {"model": model, "training": training})

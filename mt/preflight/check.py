@@ -1,220 +1,237 @@
-"""`mt check --config`: report before training what a run will be like; only the cache is written."""
+"""`mt check --config`: find out before training what a run will be like; only the cache is written."""
 
-import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-import torch
+import numpy as np
 
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
-from mt.data.batches.stream import BatchStream, Epoch, training_batches
-from mt.data.corpus import load_corpus
+from mt.data.corpus import Corpus, load_corpus
+from mt.data.corpus_report import cleaning_table, leak_sentence
 from mt.data.prepare import load_tokenizers, refuse_changed_corpus
 from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
-from mt.display import aligned, counted, size
-from mt.errors import RunError
-from mt.inference.loaded_model import build_model
+from mt.display import counted, format_seconds, origin_of_split, size
 from mt.preflight.forecast import (
+    Forecast,
     Pace,
     forecast,
     warn_of_disk,
-    warn_of_other_work,
+    warn_of_held_out_pairs,
+    warn_of_lengths,
+    warn_of_metric,
     warn_of_schedule,
     warn_of_validation,
+    warn_of_validation_lengths,
+    warn_of_vocabulary,
 )
-from mt.preflight.layout import CheckSection, between, count, duration
 from mt.preflight.text import (
-    batch_section,
-    corpus_section,
-    length_section,
+    Ceiling,
+    Numbers,
+    Text,
+    Unknown,
+    encode,
+    find_ceiling,
+    lengths,
     look_at,
-    sample_section,
-    vocabulary_section,
+    num_running_words,
+    share_without_loss,
+    spread,
+    unknown_words,
 )
-from mt.preflight.trial import (
-    FLOAT_BYTES,
-    ModelSize,
-    Speed,
-    Trial,
-    largest_batches,
-    measure_pace,
-    measure_size,
-    refuse_too_large,
-)
+from mt.preflight.trial import FIXED_SECONDS, FLOAT_BYTES, LargestStep, ModelSize, Trial
 from mt.run_directory import RunDirectory
-from mt.seeding import seed_everything
 from mt.training.counters import Counters
 from mt.training.resume import foresee_resume_point
 from mt.training.schedule import has_ended
 from mt.training.step import explain_out_of_memory
 
-MOST_TIMED_STEPS = 40
-MOST_TIMED_SECONDS = 12.0
+NUM_SAMPLES = 3
 
 
-def preflight(config: Config, run: RunDirectory) -> Iterator[CheckSection]:
-    """Report, section by section, what training with ``config`` in ``run`` will be like."""
+class Section(NamedTuple):
+    """A part of the report: a line, and details with their names."""
+
+    name: str
+    summary: str
+    details: Sequence[tuple[str, str]] = ()
+
+
+class Conclusion(NamedTuple):
+    """What is left to say after the report: whether this run can begin or go on, and warnings."""
+
+    verdict: str
+    warnings: Sequence[str] = ()
+
+
+def preflight(config: Config, run: RunDirectory, show: Callable[[Section], object]) -> Conclusion:
+    """Find out what training with ``config`` in ``run`` will be like; show each section once it is known."""
+    started = time.perf_counter()
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
-    yield _config_section(config, run, device, precision)
+    exists = "which exists already" if run.exists else "which is new"
+    show(Section("run", f"{run.path}, {exists}, on {device} in {precision.name}"))
     run.refuse_unusable()
-    point = foresee_resume_point(run, CheckpointStore(run.checkpoints_dir), config)
+    store = CheckpointStore(run.checkpoints_dir)
+    point = foresee_resume_point(run, store, config)
     if point and (reason := point.why_finished(config)):
-        verdict = (
-            "This run is finished, and its cosine schedule has ended: to train longer, raise that limit and "
-            "schedule.total_steps in a new run."
-            if has_ended(point.checkpoint.step, config.schedule)
-            else "This run is finished: raise that limit to train it further."
-        )
-        yield CheckSection("the run", [f"finished: {reason}"], verdict=verdict)
-        return
+        has_no_rate = has_ended(point.checkpoint.step, config.schedule)
+        limit = "that limit and schedule.total_steps in a new run" if has_no_rate else "that limit"
+        return Conclusion(f"This run is finished ({reason}): to train longer, raise {limit}.")
     done = point.values.counters if point else None
     del point  # It has all weights.
     corpus = load_corpus(config.data, config.cleaning)
     if done:
         refuse_changed_corpus(run, corpus)
-    yield corpus_section(corpus)
+    show(_corpus_section(corpus))
     text = look_at(corpus, config, load_tokenizers(run) if done else None)
-    yield sample_section(text)
-    yield vocabulary_section(config, text)
-    pairs, lengths = length_section(config, text)
-    yield lengths
+    unknown, references = unknown_words(text), {name: rows["tgt"] for name, rows in text.evaluation.items()}
+    ceilings = {split: find_ceiling(texts, text.tokenizers[1]) for split, texts in references.items()}
+    show(_vocabulary_section(text, unknown, ceilings))
+    pairs, dropped = encode(config, text)
+    src_lengths, tgt_lengths = lengths(text)
+    left_out = share_without_loss(config, text)
+    show(_length_section(text, src_lengths, tgt_lengths, dropped, left_out))
     places = aligned_places(pairs) if config.training.guided_alignment else None
-    stream = training_batches(config, pairs, text.tokenizers, places)
-    epoch = stream.epoch(0)
-    yield batch_section(epoch.pairs, list(epoch.batches), text.scale)
+    start_seconds = FIXED_SECONDS + time.perf_counter() - started
     with explain_out_of_memory(config):
-        model_size = measure_size(config, *text.tokenizers)
-    yield CheckSection(
-        f"model: {count(model_size.num_parameters)} parameters",
-        aligned([(name, count(number)) for name, number in model_size.parts.items()], num_texts=1),
-    )
-    refuse_too_large(model_size, device)
-    seed_everything(config.training.seed)
-    with explain_out_of_memory(config):
-        trial = Trial(config, build_model(config, *text.tokenizers).to(device), precision)
-        largest = _largest_section(trial, stream, epoch, model_size)
-    yield largest
-    with explain_out_of_memory(config):
-        speed, pace = measure_pace(
-            trial, stream, text, max_steps=MOST_TIMED_STEPS, max_seconds=MOST_TIMED_SECONDS
-        )
-    yield _run_section(config, run, speed, pace, model_size, done)
-
-
-def _config_section(
-    config: Config, run: RunDirectory, device: torch.device, precision: Precision
-) -> CheckSection:
-    data, model, schedule, training = config.data, config.model, config.schedule, config.training
-    peak = "" if schedule.kind == "noam" else f" to {schedule.learning_rate:g}"
-    limits = {
-        name: getattr(training, name)
-        for name in ("max_steps", "max_epochs", "max_target_tokens", "max_minutes")
-    } | {"patience": config.validation.patience}
-    rows = [
-        ("corpus", f"{data.path}{f' ({data.name})' if data.name else ''}, from {data.src} to {data.tgt}"),
-        (
-            "model",
-            f"{model.num_encoder_layers} + {model.num_decoder_layers} layers, d_model {model.d_model}, "
-            f"{counted(model.num_heads, 'head')}, d_ff {model.d_ff}, dropout {model.dropout:g}",
-        ),
-        ("learning rate", f"{schedule.kind}, warm-up of {counted(schedule.warmup_steps, 'step')}{peak}"),
-        ("step", f"{training.num_micro_batches} x {training.batch_tokens:,} tokens in {precision.name}"),
-        ("device", str(device)),
-        ("ends at", ", ".join(f"{name} {limit:,}" for name, limit in limits.items() if limit is not None)),
-        ("run", f"{run.path}{', which exists already' if run.exists else ''}"),
-    ]
-    return CheckSection("config", aligned(rows))
-
-
-def _largest_section(trial: Trial, stream: BatchStream, epoch: Epoch, model_size: ModelSize) -> CheckSection:
-    largest = largest_batches(epoch.pairs, list(epoch.batches))
-    step = trial.take_largest_step(stream, largest)
-    src_length, written, seconds = trial.write_longest(epoch.pairs, largest[-1])
-    weights = FLOAT_BYTES * model_size.num_parameters
-    rows = [
-        *(("batch", f"{rows} x {src} source and {tgt} target tokens") for rows, src, tgt in step.shapes),
-        ("step", f"loss {step.result.loss:.2f}, in {duration(step.seconds)}"),
-        (
-            "search",
-            f"{counted(src_length, 'token')} read, {len(written.ids)} written, in {duration(seconds)}",
-        ),
-        ("weights", size(weights)),
-        ("gradients", size(weights)),
-        ("moments", size(FLOAT_BYTES * model_size.num_moments)),
-    ]
-    if model_size.num_averages:
-        rows.append(("average", size(FLOAT_BYTES * model_size.num_averages)))
-    if step.activations is not None and step.peak is not None:
-        rows.append(("activations", f"{size(step.activations)}, measured"))
-        rows.append(("total", f"{size(step.peak)} at the peak, measured"))
-    return CheckSection("the largest batches, and memory", aligned(rows))
-
-
-def _run_section(
-    config: Config,
-    run: RunDirectory,
-    speed: Speed,
-    pace: Pace,
-    model_size: ModelSize,
-    done: Counters | None,
-) -> CheckSection:
+        trial = Trial(config, text, pairs, places)
+        parts = [(name, f"{number:,}") for name, number in trial.size.parts.items()]
+        show(Section("model", counted(trial.size.num_parameters, "parameter"), parts))
+        show(_memory_section(trial.take_largest_step(), trial.size))
+        pace = trial.measure_pace(start_seconds)
     expected = forecast(config, pace)
-    at_least = "" if expected.is_certain else "at least "
-    one = model_size.saved_bytes
+    show(_time_section(config, pace, expected, done))
+    one, free = trial.size.saved_bytes, shutil.disk_usage(run.nearest_folder()).free
     # The ones that are kept, the best, and the one that is being saved, less those that exist.
-    num_saved = len(CheckpointStore(run.checkpoints_dir).names())
-    needed = max(1, config.checkpoint.keep + 2 - num_saved) * one
-    free = _free_disk(run)
-    if one > free:
-        raise RunError(
-            f"a checkpoint takes {size(one)}, but only {size(free)} are free where {run.path} will be. "
-            "Free some space, or use another run directory with --run PATH."
-        )
-    busy = list(warn_of_other_work(os.getloadavg()[0], os.cpu_count() or 1, speed.processor_share))
-    # On an idle machine, the fastest quarter would have been faster still.
-    slowest, fastest = speed.range[0], speed.range[1] / speed.processor_share
-    least, most = (forecast(config, pace.at(each)).seconds for each in (fastest, slowest))
-    not_compiled = ", not compiled" if config.training.compile else ""
-    rows = [
-        *(
-            ("machine", "busy with other work: the longer time includes it, the shorter one does not")
-            for _ in busy
-        ),
-        (
-            "speed",
-            f"{count(speed.tokens_per_second)} target tokens a second, measured on "
-            f"{counted(speed.num_steps, 'step')} in {duration(speed.seconds)}{not_compiled}",
-        ),
-        ("length", f"{counted(expected.num_steps, 'step')}, limited by {expected.ended_by}"),
-        *((("done", f"{counted(done.step, 'step')} of them, in {duration(done.seconds)}"),) if done else ()),
-        ("epochs", f"{expected.num_epochs:.1f}, of {counted(round(pace.steps_per_epoch), 'step')} each"),
-        (
-            "time",
-            f"{at_least}{between(least, most)}; at this speed {duration(expected.training_seconds)} of "
-            f"training and {duration(expected.validating_seconds)} of "
-            f"{counted(expected.num_validations, 'validation')}",
-        ),
-        ("checkpoints", f"{count(expected.num_checkpoints)}, and each new best; {size(one)} each"),
-        (
-            "disk space",
-            f"up to {size(needed)} of {'more ' if num_saved else ''}checkpoints; {size(free)} are free",
-        ),
-    ]
-    r_drop = config.useless_r_drop()
-    found = [
-        *busy,
-        *([r_drop] if r_drop else []),
+    needed = max(1, config.checkpoint.keep + 2 - len(store.names())) * one
+    number = f"{expected.num_checkpoints:,}, and each new best; {size(one)} each"
+    disk = f"up to {size(needed)} of checkpoints; {size(free)} are free"
+    show(Section("disk", disk, [("checkpoints", number)]))
+    longest = int(max(src_lengths.max(), tgt_lengths.max()))
+    warnings = [
+        *warn_of_held_out_pairs(config, corpus),
+        *warn_of_vocabulary(config, unknown, ceilings, num_running_words(text.train) * text.scale),
+        *warn_of_metric(config, text),
+        *warn_of_lengths(config, dropped["too long"] / len(text.train), longest),
+        *warn_of_validation_lengths(config, left_out),
+        *filter(None, [config.useless_r_drop()]),
         *warn_of_schedule(config, expected),
         *warn_of_validation(config, expected),
         *warn_of_disk(needed, free, str(run.path)),
     ]
     verdict = f"This run can continue from step {done.step:,}." if done else "This run can begin."
-    return CheckSection("the run", aligned(rows), found, verdict)
+    return Conclusion(verdict, warnings)
 
 
-def _free_disk(run: RunDirectory) -> int:
-    """Bytes free where the run will be."""
-    return shutil.disk_usage(run.nearest_folder()).free
+def _corpus_section(corpus: Corpus) -> Section:
+    splits = corpus.report.splits
+    details = [
+        (str(name), f"{origin_of_split(split.origin)}, {', '.join(split.parts)}")
+        for name, split in splits.by_name().items()
+    ]
+    details += [("cleaning", line) for line in cleaning_table(splits.train, {}).splitlines()]
+    leaks, has_leaked = leak_sentence(corpus.report)
+    return Section(
+        "corpus",
+        f"{counted(len(corpus.train), 'training pair')} and {sum(splits.train.dropped.values()):,} dropped, "
+        f"{len(corpus.validation):,} validation, {len(corpus.test):,} test",
+        # Otherwise it is a warning.
+        details if has_leaked else [*details, ("leaks", leaks)],
+    )
+
+
+def _vocabulary_section(
+    text: Text, unknown: Mapping[str, Unknown], ceilings: Mapping[str, Ceiling]
+) -> Section:
+    sizes = " and ".join(f"{tokenizer.size:,} {name}" for _, name, tokenizer in text.sides)
+    details = [
+        (where, f"{words.num_unknown:,} of {words.num_words:,} words unknown")
+        for where, words in unknown.items()
+    ]
+    details += [
+        (
+            f"{split} BLEU",
+            f"at most {ceiling.value:.2f}; {counted(ceiling.num_changed, 'line')} of "
+            f"{len(text.evaluation[split]):,} changed when decoded again ({ceiling.bleu.signature})",
+        )
+        for split, ceiling in ceilings.items()
+    ]
+    for pair in spread(text.evaluation["validation"], NUM_SAMPLES):
+        for side, name, tokenizer in text.sides:
+            ids = tokenizer.encode(pair[side])
+            details += [
+                (name, pair[side]),
+                ("tokens", " ".join(tokenizer.tokens(ids))),
+                ("decoded", tokenizer.decode(ids)),
+            ]
+    return Section(
+        "vocabulary",
+        f"{sizes} entries; up to {max(words.share for words in unknown.values()):.1%} of the held-out words "
+        f"are unknown; BLEU can reach {min(ceiling.value for ceiling in ceilings.values()):.2f}",
+        details,
+    )
+
+
+def _length_section(
+    text: Text, src: Numbers, tgt: Numbers, dropped: Mapping[str, int], left_out: float
+) -> Section:
+    details = [
+        (f"95 % of {name}", f"up to {int(np.quantile(side, 0.95, method='inverted_cdf'))} tokens")
+        for name, side in (("sources", src), ("targets", tgt))
+    ]
+    details += [
+        (f"dropped as {reason}", counted(round(number * text.scale), "training pair"))
+        for reason, number in dropped.items()
+        if number
+    ]
+    if left_out:
+        number = round(left_out * len(text.evaluation["validation"]) * text.validation_scale)
+        details.append(("without loss", f"{counted(number, 'validation pair')} ({left_out:.1%})"))
+    return Section(
+        "lengths",
+        f"{src.mean():.1f} source and {tgt.mean():.1f} target tokens on average, with EOS; "
+        f"{max(src.max(), tgt.max())} in the longest sentence",
+        details,
+    )
+
+
+def _memory_section(step: LargestStep, model_size: ModelSize) -> Section:
+    known = {
+        "weights": FLOAT_BYTES * model_size.num_parameters,
+        "gradients": FLOAT_BYTES * model_size.num_parameters,
+        "moments": FLOAT_BYTES * model_size.num_moments,
+        "average": FLOAT_BYTES * model_size.num_averages,
+        "activations": step.activations or 0,
+    }
+    details = [("batch", f"{rows} x {src} source and {tgt} target tokens") for rows, src, tgt in step.shapes]
+    details.append(("loss", f"{step.loss:.2f} before training"))
+    details += [(name, size(num_bytes)) for name, num_bytes in known.items() if num_bytes]
+    return Section(
+        "memory",
+        f"{size(sum(known.values()))}, and activations, which cannot be measured on this device"
+        if step.peak is None
+        else f"{size(step.peak)} at the peak of a step on the largest batches",
+        details,
+    )
+
+
+def _time_section(config: Config, pace: Pace, run: Forecast, done: Counters | None) -> Section:
+    speed, epochs = pace.tokens_per_step / pace.step_seconds, run.num_steps / pace.steps_per_epoch
+    not_compiled = ", not compiled" if config.training.compile else ""
+    details = [
+        ("step", f"{config.training.num_micro_batches} x {config.training.batch_tokens:,} tokens"),
+        ("epoch", f"{counted(round(pace.steps_per_epoch), 'step')}; {epochs:.1f} in all"),
+        ("speed", f"{speed:,.0f} target tokens a second, measured{not_compiled}"),
+        ("start", format_seconds(pace.start_seconds)),
+        (counted(run.num_validations, "validation"), format_seconds(run.validating_seconds)),
+    ]
+    if done:
+        details.append(("done", f"{counted(done.step, 'step')}, in {format_seconds(done.seconds)}"))
+    steps = f"{format_seconds(run.seconds)} for {counted(run.num_steps, 'step')}"
+    return Section(
+        "time", f"{'' if run.is_certain else 'at least '}{steps}, limited by {run.ended_by}", details
+    )

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,31 +15,19 @@ from mt.checkpoint.directory import LATEST
 from mt.checkpoint.store import CheckpointStore
 from mt.data.batches.batch import collate
 from mt.device import is_out_of_memory
-from mt.errors import CheckpointError, TrainingError
-from mt.inference.loaded_model import LoadedModel, load_model
+from mt.errors import Remedy, TrainingError
+from mt.inference.loaded_model import load_model
 from mt.run_directory import RunDirectory
 from mt.training.bad_batches import BadBatch, read_bad_batch
 from mt.training.loss import Objective
 
 
-@dataclass(frozen=True)
-class PairLoss:
-    """One sentence pair of the batch, as the model sees it."""
+class PairLoss(NamedTuple):
+    """One sentence pair of the batch as the model sees it, and its cross-entropy in nats per target token."""
 
     loss: float
-    """Cross-entropy, in nats per target token."""
     src: str
     tgt: str
-
-
-@dataclass
-class Watch:
-    """Names of the first values that are not finite, in the order of computation."""
-
-    output: str | None = None
-    """The innermost module with such an output."""
-    gradient: str | None = None
-    """The parameter with such a gradient."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +39,12 @@ class Replay:
     loss: float
     """Label-smoothed, in nats per target token."""
     gradient_norm: float
-    first_bad_weight: str | None
-    first_bad_output: str | None
-    first_bad_gradient: str | None
-    pairs: list[PairLoss] = field(repr=False)
+    not_finite: dict[str, str]
+    """The first weight, module output and gradient that are not finite, by these names, where there are any.
+
+    Outputs and gradients are in the order of computation, so that the first output is of an innermost module.
+    """
+    pairs: list[PairLoss]
     """Its sentence pairs, by descending loss."""
 
     @property
@@ -65,63 +56,43 @@ class Replay:
 def replay(run: RunDirectory, file: Path, *, checkpoint: str | None, device: torch.device) -> Replay:
     """Compute loss and gradient of the batch in ``file`` in float32, without dropout.
 
-    Args:
-        run: The run that the batch is from.
-        file: A file in its folder ``bad_batches``.
-        checkpoint: The checkpoint with the weights: best, latest, or a name. None is the newest one before
-            the skipped step, or the latest if training has removed it.
-        device: Where to compute.
+    Without a ``checkpoint``, which may be best, latest or a name, the weights are those of the newest one
+    before the skipped step, or of the latest if training has removed that.
     """
-    store = CheckpointStore(run.checkpoints_dir)
-    trained = load_model(run, checkpoint or LATEST)
-    src_tokenizer, tgt_tokenizer, config = trained.src_tokenizer, trained.tgt_tokenizer, trained.config
-    bad = read_bad_batch(
-        file,
-        src_vocab_size=src_tokenizer.size,
-        tgt_vocab_size=tgt_tokenizer.size,
-        max_length=config.data.max_length,
-    )
-    if checkpoint is None and bad.after_checkpoint in store.names():
-        trained = load_model(run, bad.after_checkpoint)
-    _take_weights_of_the_step(trained, store)
+    store, bad = CheckpointStore(run.checkpoints_dir), read_bad_batch(file)
+    before = bad.after_checkpoint if bad.after_checkpoint in store.names() else None
+    trained = load_model(run, checkpoint or before or LATEST)
+    tokenizers = trained.src_tokenizer, trained.tgt_tokenizer
+    bad.check_vocabulary(file, tokenizers[0].size, tokenizers[1].size, trained.config.data.max_length)
+    saved = trained.checkpoint
+    if trained.config.training.ema_decay is not None and not saved.average_of:
+        # The model is a moving average of the weights that took the step.
+        trained.model.load_weights(store.load_training_state(saved).weights())
+    weights = trained.model.weights().items()
+    not_finite: dict[str, str] = {}
+    if bad_weight := next((name for name, weight in weights if not _is_finite(weight)), None):
+        not_finite["weight"] = bad_weight
     with _explain_batch_too_large(bad, device):
         objective = Objective(trained.model).to(device).eval()
         batches = [collate(pairs.src_ids, pairs.tgt_ids).to(device) for pairs in bad.micro_batches]
         num_target_tokens = sum(batch.num_target_tokens for batch in batches)
         loss = 0.0
-        with _watching(objective) as watch:
+        with _watching(objective, not_finite):
             for batch in batches:
-                batch_loss: Tensor = objective(batch, config.training.label_smoothing) / num_target_tokens
-                batch_loss.backward()  # type: ignore[no-untyped-call]
-                loss += float(batch_loss.detach())
+                smoothed = objective(batch, trained.config.training.label_smoothing) / num_target_tokens
+                smoothed.backward()
+                loss += float(smoothed.detach())
         gradients = [parameter.grad for parameter in objective.parameters() if parameter.grad is not None]
         pairs = [
-            PairLoss(_loss(objective, src, tgt, device), src_tokenizer.decode(src), tgt_tokenizer.decode(tgt))
+            PairLoss(
+                _loss(objective, *ids, device), *(t.decode(i) for t, i in zip(tokenizers, ids, strict=True))
+            )
             for micro_batch in bad.micro_batches
-            for src, tgt in zip(micro_batch.src_ids, micro_batch.tgt_ids, strict=True)
+            for ids in zip(micro_batch.src_ids, micro_batch.tgt_ids, strict=True)
         ]
-    return Replay(
-        bad,
-        trained.checkpoint.name,
-        loss,
-        float(nn.utils.get_total_norm(gradients)),
-        next((key for key, weight in trained.model.weights().items() if not _is_finite(weight)), None),
-        watch.output,
-        watch.gradient,
-        sorted(pairs, key=lambda pair: -pair.loss if math.isfinite(pair.loss) else -math.inf),
-    )
-
-
-def _take_weights_of_the_step(trained: LoadedModel, store: CheckpointStore) -> None:
-    """Take the trained weights from the training state if the model is a moving average of them."""
-    saved = trained.checkpoint
-    if trained.config.training.ema_decay is not None and not saved.average_of:
-        try:
-            trained.model.load_weights(store.load_training_state(saved).weights())
-        except ValueError as error:
-            raise CheckpointError(
-                f"The training state of {saved.folder} belongs to another model: {error}."
-            ) from error
+    pairs.sort(key=lambda pair: pair.loss if math.isfinite(pair.loss) else math.inf, reverse=True)
+    norm = float(nn.utils.get_total_norm(gradients))
+    return Replay(bad, trained.checkpoint.name, loss, norm, not_finite, pairs)
 
 
 @contextmanager
@@ -145,33 +116,26 @@ def _loss(objective: Objective, src: list[int], tgt: list[int], device: torch.de
 
 
 @contextmanager
-def _watching(objective: Objective) -> Iterator[Watch]:
-    """Find the first value that is not finite, in the forward and in the backward pass."""
-    watch = Watch()
+def _watching(objective: Objective, not_finite: dict[str, str]) -> Iterator[None]:
+    """Note the first output and the first gradient that are not finite, in the order of computation."""
 
-    def watch_module(name: str, module: nn.Module) -> torch.utils.hooks.RemovableHandle:
-        def look(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-            if watch.output is None and isinstance(output, Tensor) and not _is_finite(output):
-                watch.output = name.removeprefix("model.") or "the loss"
+    def note(kind: str, name: str, value: Any) -> None:
+        if kind not in not_finite and isinstance(value, Tensor) and not _is_finite(value):
+            not_finite[kind] = name.removeprefix("model.") or "the loss"
 
-        return module.register_forward_hook(look)
+    def look_at_output(name: str, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        note("output", name, output)
 
-    def watch_parameter(name: str, parameter: nn.Parameter) -> torch.utils.hooks.RemovableHandle:
-        def look(parameter: Tensor) -> None:
-            if watch.gradient is None and parameter.grad is not None and not _is_finite(parameter.grad):
-                watch.gradient = name.removeprefix("model.")
+    def look_at_gradient(name: str, parameter: Tensor) -> None:
+        note("gradient", name, parameter.grad)
 
-        handle: torch.utils.hooks.RemovableHandle = parameter.register_post_accumulate_grad_hook(look)  # type: ignore[no-untyped-call]
-        return handle
-
-    # A module finishes after its submodules, so that the first one seen is the innermost.
-    handles = [watch_module(*named) for named in objective.named_modules()]
-    handles += [watch_parameter(*named) for named in objective.named_parameters()]
-    try:
-        yield watch
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as hooks:
+        for name, module in objective.named_modules():
+            hooks.enter_context(module.register_forward_hook(partial(look_at_output, name)))
+        for name, parameter in objective.named_parameters():
+            look = partial(look_at_gradient, name)
+            hooks.enter_context(parameter.register_post_accumulate_grad_hook(look))  # type: ignore[no-untyped-call]
+        yield
 
 
 def _is_finite(tensor: Tensor) -> bool:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -9,12 +10,8 @@ from mt.config.model import ModelConfig
 
 # Most running words of the training text, and entries of a BPE vocabulary shared by both languages.
 VOCABULARIES = (
-    (100_000, 2000),
-    (250_000, 4000),
-    (2_000_000, 8000),
-    (10_000_000, 12_000),
-    (50_000_000, 16_000),
-    (math.inf, 32_000),
+    *((100_000, 2000), (250_000, 4000), (2_000_000, 8000)),
+    *((10_000_000, 12_000), (50_000_000, 16_000), (math.inf, 32_000)),
 )
 # A vocabulary of one language needs the 256 bytes and the frequent pairs, however small the corpus is. One
 # with an unsegmented script must have room for subwords besides up to two thousand characters.
@@ -27,27 +24,24 @@ FEW_PASSES, FEW_WORDS_IN_SHORT_RUNS, MOST_UNKNOWN_IN_SHORT_RUNS = 40, 2_000_000,
 # The weight of the alignment loss for so few words, or for subwords, and the share of pairs with a word to be
 # copied.
 ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
+# A word vocabulary counts as closed, as that of generated text, if at most this share of the held-out words
+# is missing from it; the weight of its alignment loss.
+MOST_UNKNOWN_OF_CLOSED, ALIGNMENT_OF_CLOSED = 0.005, 0.1
+# The fewest and the most pairs in a held-out split: more than `mt check` requires, because choosing by a hash
+# is not exact, and no more than a validation has time for.
+FEWEST_HELD_OUT, MOST_HELD_OUT, LARGEST_HELD_OUT_FRACTION = 140, 1000, 0.15
 # The most passes, and target tokens in a pass, for which subwords are aligned.
 PASSES_OF_ALIGNED, TOKENS_OF_ALIGNED = 20, 3_000_000
 # Most passes over the corpus, and dropout: sentences that are seen a few times are not memorised.
 DROPOUTS = ((5, 0.0), (8, 0.1), (12, 0.2), (math.inf, 0.3))
 # R-Drop makes a step this many times as long. It only pays off if the budget still has room for this many
 # passes and target tokens.
-R_DROP_COST = 2.0
-R_DROP_PASSES = 15
-R_DROP_TOKENS = 5_000_000
-R_DROP = 3.0
+R_DROP, R_DROP_COST, R_DROP_PASSES, R_DROP_TOKENS = 3.0, 2.0, 15, 5_000_000
 # The weight decay of Muon runs with more passes than this: without it the matrices grow too large.
-DECAY_PASSES = 8
-DECAY = 0.3
+DECAY, DECAY_PASSES = 0.3, 8
 # Most target tokens of a run, and tokens per batch. On a CPU, many small steps learn fastest, as long as they
 # are not so small that Muon, which takes the same time in every step, dominates.
-BATCHES = (
-    (5_000_000, 1024),
-    (40_000_000, 2048),
-    (200_000_000, 4096),
-    (math.inf, 8192),
-)
+BATCHES = ((5_000_000, 1024), (40_000_000, 2048), (200_000_000, 4096), (math.inf, 8192))
 # A pass over a small corpus still has at least this many steps, as long as batches have this many tokens.
 STEPS_IN_A_PASS, SMALLEST_BATCH = 50, 256
 # The batch size that the learning rates of the shapes are for.
@@ -86,6 +80,12 @@ def _small_model(d_model: int, num_heads: int = 4) -> ModelConfig:
     )
 
 
+def _deep_model(num_heads: int, d_ff: int) -> ModelConfig:
+    return ModelConfig(
+        d_model=512, num_heads=num_heads, d_ff=d_ff, num_encoder_layers=6, num_decoder_layers=6
+    )
+
+
 # The model whose speed decides what a budget can afford.
 USUAL_MODEL = _small_model(256)
 # From small to large: for corpora that are soon memorised, the usual model, a wider one that has to be kept
@@ -94,91 +94,82 @@ SHAPES = (
     Shape(0, 0, _small_model(128), 2.8e-3, muon=True),
     Shape(0, 30_000, USUAL_MODEL, 2.4e-3, muon=True),
     Shape(7.5e6, 250_000, _small_model(384, num_heads=6), 2.2e-3, muon=True, run_passes=16),
-    Shape(
-        120e6,
-        2e6,
-        ModelConfig(d_model=512, num_heads=4, d_ff=1024, num_encoder_layers=6, num_decoder_layers=6),
-        5e-4,
-    ),
-    Shape(
-        400e6,
-        20e6,
-        ModelConfig(d_model=512, num_heads=8, d_ff=2048, num_encoder_layers=6, num_decoder_layers=6),
-        4e-4,
-    ),
+    Shape(120e6, 2e6, _deep_model(num_heads=4, d_ff=1024), 5e-4),
+    Shape(400e6, 20e6, _deep_model(num_heads=8, d_ff=2048), 4e-4),
 )
 
 
+Options = dict[str, dict[str, Any]]
+"""Options of a config, by section."""
+
+
 @dataclass(frozen=True)
-class Settings:
-    """The settings of model and training that the rule chooses."""
+class Affordable:
+    """What a budget pays for, before the settings are chosen."""
 
-    model: ModelConfig
-    learning_rate: float
-    """The peak."""
-    batch_tokens: int
-    r_drop: float
-    muon: bool
-    weight_decay: float
+    target_tokens: float
+    """How many target tokens `USUAL_MODEL` can be trained on without R-Drop."""
+    in_time: bool
+    """Whether the budget is a time, in which a larger model, or one with R-Drop, sees fewer tokens."""
+
+    def at_cost(self, cost: float) -> float:
+        """The target tokens if each takes ``cost`` times as long."""
+        return self.target_tokens / cost if self.in_time else self.target_tokens
+
+    def has_r_drop(self, corpus_tokens: float, cost: float = 1.0) -> bool:
+        """Whether R-Drop pays off for a model of this cost; a pass has ``corpus_tokens`` target tokens."""
+        return self.at_cost(cost * R_DROP_COST) >= max(R_DROP_TOKENS, R_DROP_PASSES * corpus_tokens)
+
+    def prefers_words(self, corpus_tokens: float) -> bool:
+        """Whether so short a run learns more from words than from subwords."""
+        has_few_passes = self.in_time and self.target_tokens <= FEW_PASSES * corpus_tokens
+        return has_few_passes or not self.has_r_drop(corpus_tokens)
+
+    def aligns_subwords(self, corpus_tokens: float) -> bool:
+        """Whether guided alignment pays off: a model learns faster with it, but not better in the end."""
+        is_short = self.target_tokens <= PASSES_OF_ALIGNED * corpus_tokens
+        return is_short and not self.has_r_drop(corpus_tokens) and corpus_tokens <= TOKENS_OF_ALIGNED
 
 
-def num_subwords(num_words: float, *, shared: bool) -> int:
+def words_suffice(num_words: float, unknown_share: float, *, is_short: bool) -> bool:
+    """Whether words are ahead of subwords: the text or the run is short, and not too many are unknown."""
+    if num_words <= FEW_WORDS and unknown_share <= MOST_UNKNOWN_OF_FEW:
+        return True
+    return is_short and num_words <= FEW_WORDS_IN_SHORT_RUNS and unknown_share <= MOST_UNKNOWN_IN_SHORT_RUNS
+
+
+def num_subwords(num_words: float, *, shared: bool, unsegmented: bool = False) -> int:
     """Entries of a BPE vocabulary for training text of ``num_words`` running words on each side."""
     entries = next(entries for most, entries in VOCABULARIES if num_words <= most)
-    return entries if shared else max(FEWEST_ENTRIES, entries // 2)
+    least = FEWEST_ENTRIES_IF_UNSEGMENTED if unsegmented else FEWEST_ENTRIES
+    return max(least, entries if shared else entries // 2)
 
 
-def affords_r_drop(affordable: float, corpus_tokens: float, *, in_time: bool) -> bool:
-    """Whether `USUAL_MODEL` is trained with R-Drop; the arguments are as in `choose`."""
-    tokens = affordable / R_DROP_COST if in_time else affordable
-    return tokens >= max(R_DROP_TOKENS, R_DROP_PASSES * corpus_tokens)
-
-
-def prefers_words(affordable: float, corpus_tokens: float, *, in_time: bool) -> bool:
-    """Whether a short run learns more from words than from subwords; the arguments are as in `choose`."""
-    has_few_passes = in_time and affordable <= FEW_PASSES * corpus_tokens
-    return has_few_passes or not affords_r_drop(affordable, corpus_tokens, in_time=in_time)
-
-
-def aligns_subwords(affordable: float, corpus_tokens: float, *, in_time: bool) -> bool:
-    """Whether guided alignment of subwords pays off; the arguments are as in `choose`.
-
-    It lets a model learn faster, but not better in the end. A large corpus takes long to align.
-    """
-    is_short = affordable <= PASSES_OF_ALIGNED * corpus_tokens
-    with_r_drop = affords_r_drop(affordable, corpus_tokens, in_time=in_time)
-    return is_short and not with_r_drop and corpus_tokens <= TOKENS_OF_ALIGNED
-
-
-def choose(
-    affordable: float, corpus_tokens: float, num_entries: int, longest: int, *, in_time: bool
-) -> Settings:
-    """The settings for a run.
-
-    Args:
-        affordable: Target tokens that `USUAL_MODEL` can be trained on within the budget.
-        corpus_tokens: Target tokens of one pass over the corpus.
-        num_entries: Entries of the target vocabulary.
-        longest: The most tokens in a sentence; batches are at least that large.
-        in_time: Whether the budget is a time, in which a larger model, or one with R-Drop, sees fewer tokens.
-    """
+def choose(budget: Affordable, corpus_tokens: float, num_entries: int, longest: int) -> Options:
+    """The options of a run; a pass has ``corpus_tokens`` target tokens, a sentence at most ``longest``."""
     for shape in reversed(SHAPES):
-        tokens = affordable / (relative_cost(shape.model, num_entries) if in_time else 1.0)
-        seen = tokens / R_DROP_COST if in_time and shape.run_passes else tokens
+        cost = relative_cost(shape.model, num_entries)
+        seen = budget.at_cost(cost * R_DROP_COST if shape.run_passes else cost)
         run_tokens = max(shape.run_tokens, shape.run_passes * corpus_tokens)
         if seen >= run_tokens and corpus_tokens >= shape.corpus_tokens:
             break
-    r_drop = R_DROP if affords_r_drop(tokens, corpus_tokens, in_time=in_time) else 0.0
-    if r_drop and in_time:
-        tokens /= R_DROP_COST
-    dropout = next(share for most, share in DROPOUTS if tokens <= most * corpus_tokens)
-    decay = DECAY if shape.muon and tokens > DECAY_PASSES * corpus_tokens else 0.0
+    with_r_drop = budget.has_r_drop(corpus_tokens, cost)
+    tokens = budget.at_cost(cost * R_DROP_COST if with_r_drop else cost)
     batch_tokens = next(size for most, size in BATCHES if tokens <= most)
     batch_tokens = min(batch_tokens, int(corpus_tokens / STEPS_IN_A_PASS) // 64 * 64)
     batch_tokens = max(SMALLEST_BATCH, longest, batch_tokens)
     peak = shape.learning_rate * (batch_tokens / USUAL_BATCH) ** 0.25
-    model = shape.model.model_copy(update={"dropout": dropout})
-    return Settings(model, float(f"{peak:.2g}"), batch_tokens, r_drop, shape.muon, decay)
+    dropout = next(share for most, share in DROPOUTS if tokens <= most * corpus_tokens)
+    return {
+        "model": shape.model.model_dump() | {"dropout": dropout},
+        "schedule": {"learning_rate": float(f"{peak:.2g}")},
+        "training": {
+            "batch_tokens": batch_tokens,
+            "r_drop": R_DROP if with_r_drop else 0.0,
+            "muon": shape.muon,
+            "weight_decay": DECAY if shape.muon and tokens > DECAY_PASSES * corpus_tokens else 0.0,
+        },
+    }
 
 
 def relative_cost(model: ModelConfig, num_entries: int) -> float:
@@ -187,11 +178,11 @@ def relative_cost(model: ModelConfig, num_entries: int) -> float:
     This is the ratio of their multiplications, with a lower bound because narrow models are not that fast.
     """
 
-    def multiplications(each: ModelConfig) -> int:
-        attention, feed_forward = 4 * each.d_model**2, 2 * each.d_model * each.d_ff
-        encoder = each.num_encoder_layers * (attention + feed_forward)
-        decoder = each.num_decoder_layers * (2 * attention + feed_forward)
-        return encoder + decoder + each.d_model * num_entries
+    def multiplications(shape: ModelConfig) -> int:
+        attention, feed_forward = 4 * shape.d_model**2, 2 * shape.d_model * shape.d_ff
+        encoder = shape.num_encoder_layers * (attention + feed_forward)
+        decoder = shape.num_decoder_layers * (2 * attention + feed_forward)
+        return encoder + decoder + shape.d_model * num_entries
 
     return max(LEAST_COST, multiplications(model) / multiplications(USUAL_MODEL))
 
@@ -217,8 +208,8 @@ def sensible_passes(corpus_tokens: float) -> float:
 
 def gain_of_doubling(passes: float) -> float | None:
     """The BLEU that doubling these passes gained on Multi30k; None if that was not measured."""
-    places, scores = np.array(CURVE).T
-    if passes < places[0] or 2 * passes > places[-1]:
+    measured, scores = np.array(CURVE).T
+    if passes < measured[0] or 2 * passes > measured[-1]:
         return None
-    once, twice = np.interp(np.log2([passes, 2 * passes]), np.log2(places), scores)
+    once, twice = np.interp(np.log2([passes, 2 * passes]), np.log2(measured), scores)
     return float(twice - once)

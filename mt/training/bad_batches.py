@@ -31,16 +31,27 @@ class Pairs:
 
 @dataclass(frozen=True)
 class BadBatch:
-    """The batch of a skipped step."""
+    """The batch of a skipped step, and the newest checkpoint at that step."""
 
     step: int
-    """The number of the step."""
     after_checkpoint: str | None
-    """The newest checkpoint at that step."""
     loss: str
-    """As text, because JSON has no NaN."""
+    """As text, because JSON has no NaN; likewise the norm."""
     gradient_norm: str
     micro_batches: list[Pairs]
+
+    def check_vocabulary(self, file: Path, num_src: int, num_tgt: int, max_length: int) -> None:
+        """Check that a model with vocabularies of these sizes can read the batch in ``file``."""
+        pairs = self.micro_batches
+        sides = [(ids, num_src) for micro_batch in pairs for ids in micro_batch.src_ids]
+        sides += [(ids, num_tgt) for micro_batch in pairs for ids in micro_batch.tgt_ids]
+        are_pairs = pairs and all(0 < len(batch.src_ids) == len(batch.tgt_ids) for batch in pairs)
+        if not are_pairs or not all(
+            len(ids) < max_length and all(0 <= i < size for i in ids) for ids, size in sides
+        ):
+            raise DataError(
+                f"{file} does not belong to this run. Name the run that it comes from.", Remedy.OTHER_RUN
+            )
 
 
 def keep_bad_batch(
@@ -56,36 +67,19 @@ def keep_bad_batch(
     if not file.exists() and sum(1 for _ in file.parent.iterdir()) >= MOST_KEPT:
         LOG.warning("%s is full: the batch of step %d is not saved", file.parent, step)
         return
-    bad = BadBatch(
-        step,
-        after_checkpoint,
-        str(result.loss),
-        str(result.gradient_norm),
-        [Pairs(*batch.sentences()) for batch in micro_batches],
-    )
+    pairs = [Pairs(*batch.sentences()) for batch in micro_batches]
+    bad = BadBatch(step, after_checkpoint, str(result.loss), str(result.gradient_norm), pairs)
     write_text_atomically(file, json.dumps(asdict(bad)) + "\n")
     LOG.warning("the batch of step %d is saved in %s and can be examined", step, file)
 
 
-def read_bad_batch(file: Path, *, src_vocab_size: int, tgt_vocab_size: int, max_length: int) -> BadBatch:
+def read_bad_batch(file: Path) -> BadBatch:
     """Read a file written by `keep_bad_batch`."""
     try:
-        text = read_bytes(file, max_bytes=MAX_BYTES)
+        return TypeAdapter(BadBatch).validate_json(read_bytes(file, max_bytes=MAX_BYTES), strict=True)
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}.") from error
-    try:
-        bad = TypeAdapter(BadBatch).validate_json(text, strict=True)
     except ValidationError as error:
         raise DataError(
             f"{file} is not a batch saved by training. These are in the bad_batches folder of a run."
         ) from error
-    fits = bool(bad.micro_batches)
-    for pairs in bad.micro_batches:
-        fits &= 0 < len(pairs.src_ids) == len(pairs.tgt_ids)
-        for sentences, size in ((pairs.src_ids, src_vocab_size), (pairs.tgt_ids, tgt_vocab_size)):
-            fits &= all(len(ids) < max_length and all(0 <= i < size for i in ids) for ids in sentences)
-    if not fits:
-        raise DataError(
-            f"{file} does not belong to this run. Name the run that it comes from with --run PATH."
-        )
-    return bad

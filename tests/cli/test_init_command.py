@@ -8,6 +8,7 @@ import pytest
 import mt.preflight.init
 from mt.config.load import load_config
 from mt.data.corpus import load_split
+from mt.preflight.init import Proposal
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -17,7 +18,8 @@ pytestmark = pytest.mark.usefixtures("steps_of_a_tenth_of_a_second")
 def test_a_config_is_written_and_can_be_loaded(call: Call, tiny_corpus: Path) -> None:
     code, out, err = call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de")
     assert (code, out) == (0, "")
-    assert err.startswith("timing steps of a small model\n")
+    summary = err.splitlines()[-6:-1]
+    assert [line.split()[0] for line in summary] == ["passes", "steps", "model", "unknown", "budget"]
     assert err.endswith("Wrote en-de.yaml. Train with it:  mt train --config en-de.yaml\n")
     config = load_config(Path("en-de.yaml"))
     assert (config.data.path, config.data.src, config.data.tgt) == (str(tiny_corpus), "en", "de")
@@ -144,9 +146,9 @@ def test_a_config_can_be_written_into_what_is_not_a_file(call: Call, tiny_corpus
 def test_a_config_that_was_written_in_the_meantime_stays(
     call: Call, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def propose(*_: object, **__: object) -> str:
+    def propose(*_: object, **__: object) -> Proposal:
         Path("en-de.yaml").write_text("mine")
-        return "another"
+        return Proposal("another", [])
 
     monkeypatch.setattr(mt.preflight.init, "propose_config", propose)
     code, _, err = call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de")

@@ -1,4 +1,4 @@
-"""The model that `mt check` tries out: its parameters by hand, its batches, its speed, its memory."""
+"""The model that `mt check` and `mt init` try: its parameters by hand, its batches, its time, its memory."""
 
 import subprocess
 import sys
@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import datasets
 import numpy as np
@@ -14,61 +13,35 @@ import pytest
 import torch
 
 import mt.device
+import mt.preflight.trial
 from mt.config.config import Config
 from mt.config.data import TokenizerConfig
-from mt.data.batches.dataset import EncodedPairs, encode_pairs
+from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.sampler import Indices
-from mt.data.batches.stream import BatchStream
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
-from mt.device import Precision, forget_peak, free_memory
+from mt.device import forget_peak, free_memory
 from mt.errors import TrainingError
-from mt.inference.loaded_model import build_model
-from mt.preflight import trial as trial_module
-from mt.preflight.trial import (
-    ModelSize,
-    Speed,
-    Trial,
-    largest_batches,
-    measure_size,
-    refuse_too_large,
-)
+from mt.preflight.text import Text, encode, look_at
+from mt.preflight.trial import ModelSize, Trial, check_fits, largest_batches, measure_size, time_saving
 from mt.run_directory import RunDirectory
-from mt.search.greedy import greedy_search
-from mt.search.hypothesis import Hypothesis, length_limit
-from mt.search.request import SearchRequest
 from mt.training.run import run_training
-from mt.transformer.packed_transformer import PackedTransformer
 
 MakeConfig = Callable[..., Config]
 CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def prepared(make_config: MakeConfig) -> tuple[Config, EncodedPairs, tuple[Tokenizer, Tokenizer]]:
+def text(make_config: MakeConfig) -> Text:
     config = make_config()
-    corpus = load_corpus(config.data)
-    tokenizers = make_tokenizers(corpus.train, config)
-    return config, encode_pairs(corpus.train, *tokenizers, max_length=16)[0], tokenizers
-
-
-def test_it_computes_as_a_run_does(
-    prepared: tuple[Config, EncodedPairs, tuple[Tokenizer, Tokenizer]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[str] = []
-    for name in ("fix_num_threads", "keep_freed_memory"):
-        monkeypatch.setattr(trial_module, name, lambda name=name: calls.append(name))
-    config, _, tokenizers = prepared
-    Trial(config, build_model(config, *tokenizers), Precision("float32", CPU))
-    assert calls == ["fix_num_threads", "keep_freed_memory"]
+    return look_at(load_corpus(config.data), config)
 
 
 @pytest.fixture
-def trial(prepared: tuple[Config, EncodedPairs, tuple[Tokenizer, Tokenizer]]) -> Trial:
-    config, _, tokenizers = prepared
-    return Trial(config, build_model(config, *tokenizers), Precision("float32", CPU))
+def trial(make_config: MakeConfig, text: Text) -> Trial:
+    return Trial(make_config(), text, encode(make_config(), text)[0], None)
 
 
 def indices(*numbers: int) -> Indices:
@@ -76,8 +49,8 @@ def indices(*numbers: int) -> Indices:
 
 
 def tokenizer_of(num_words: int) -> Tokenizer:
-    text = " ".join(f"w{number}" for number in range(num_words))
-    return train_tokenizer([text], TokenizerConfig(min_frequency=1))
+    words = " ".join(f"w{number}" for number in range(num_words))
+    return train_tokenizer([words], TokenizerConfig(min_frequency=1))
 
 
 def test_parameters_by_hand(make_config: MakeConfig) -> None:
@@ -88,139 +61,89 @@ def test_parameters_by_hand(make_config: MakeConfig) -> None:
     norm = 2 * d
     # One layer each; norm_first, which adds a norm at the end of each stack; four special tokens.
     expected = {
-        "embeddings": 10 * d + 20 * d,
+        "src_embedding": 10 * d,
+        "tgt_embedding": 20 * d,
         "encoder": attention + feed_forward + 2 * norm + norm,
         "decoder": 2 * attention + feed_forward + 3 * norm + norm,
-        "output": 0,
     }
     assert measure_size(make_config(), src, tgt).parts == expected
     untied = measure_size(make_config("model.tie_output=false"), src, tgt).parts
     assert untied == expected | {"output": 20 * d}
     shared = make_config("model.share_embeddings=true", "tokenizer.shared=true")
-    assert measure_size(shared, tgt, tgt).parts == expected | {"embeddings": 20 * d}
+    assert sum(measure_size(shared, tgt, tgt).parts.values()) == sum(expected.values()) - 10 * d
 
 
-def test_the_batches_to_be_afraid_of() -> None:
+def test_the_largest_batches() -> None:
     src, tgt = (["w " * (length - 1) for length in lengths] for lengths in ([3, 4, 9, 2], [3, 3, 2, 5]))
     words = train_tokenizer(["w"], TokenizerConfig(min_frequency=1))
-    text = datasets.Dataset.from_dict({"src": src, "tgt": tgt})
-    pairs, _ = encode_pairs(text, words, words, max_length=None)
+    pairs, _ = encode_pairs(
+        datasets.Dataset.from_dict({"src": src, "tgt": tgt}), words, words, max_length=None
+    )
     batches = [indices(2), indices(0, 1), indices(3)]
     # 2 x (4 + 3) positions are more than 1 x (9 + 2), and 9 is the longest sentence.
     assert [batch.tolist() for batch in largest_batches(pairs, batches)] == [[0, 1], [2]]
     assert [batch.tolist() for batch in largest_batches(pairs, batches[:1])] == [[2]]
-    # As long as the longest of all, so that a second batch would tell nothing more.
+    # As long as the longest of all, so that a second batch would show nothing more.
     assert [batch.tolist() for batch in largest_batches(pairs, [indices(3, 2), indices(2)])] == [[3, 2]]
 
 
-def test_the_largest_step_is_a_real_one(
-    trial: Trial, prepared: tuple[Config, EncodedPairs, tuple[Tokenizer, Tokenizer]]
-) -> None:
-    config, pairs, (_, tgt_tokenizer) = prepared
-    batch = indices(*range(10))
-    stream = BatchStream(pairs, batch_tokens=100, num_micro_batches=1, seed=config.training.seed)
-    before = [parameter.clone() for parameter in trial.model.parameters()]
-    step = trial.take_largest_step(stream, [batch])
-    assert step.shapes == [(10, int(pairs.src.lengths[:10].max()), int(pairs.tgt.lengths[:10].max()))]
-    assert step.result.updated
-    assert step.result.num_target_tokens == pairs.tgt.lengths[:10].sum()
+def test_the_largest_step_is_a_real_one(trial: Trial, text: Text) -> None:
+    step = trial.take_largest_step()
+    pairs = trial.batches.epoch(0).pairs
+    rows, src, tgt = step.shapes[-1]
+    assert max(src, tgt) == max(pairs.src.lengths.max(), pairs.tgt.lengths.max())
+    assert 0 < rows <= len(pairs)
     # Nothing has been learnt yet: all words are about as likely.
-    assert step.result.loss == pytest.approx(np.log(tgt_tokenizer.size), rel=0.3)
-    assert any(not torch.equal(a, b) for a, b in zip(before, trial.model.parameters(), strict=True))
+    assert step.loss == pytest.approx(np.log(text.tokenizers[1].size), rel=0.3)
 
 
-def test_speed_counts_the_tokens_of_the_steps_after_the_first_ones(
-    trial: Trial,
-    prepared: tuple[Config, EncodedPairs, tuple[Tokenizer, Tokenizer]],
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_time_of_a_token_is_that_of_the_steps_after_the_first_ones(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, pairs, _ = prepared
-    stream = BatchStream(pairs, batch_tokens=100, num_micro_batches=2, seed=config.training.seed)
     epoch, batch, tokens = 0, 0, []
     for _ in range(6):
-        batches, epoch, batch = stream.take(epoch, batch)
-        tokens.append(sum(int((batch.labels != 0).sum()) for batch in batches))
-    ticks = iter(range(1000))
-    monkeypatch.setattr(time, "perf_counter", lambda: 2.0 * next(ticks))
-    monkeypatch.setattr(Speed, "is_steady", True)
-    speed = trial.measure_speed(stream, max_steps=4, max_seconds=1000)
-    assert speed.step_target_tokens == tokens[2:]
-    # The clock, two seconds on at each look, is looked at between steps.
-    assert list(speed.step_seconds) == [2.0, 2.0, 2.0, 2.0]
-    assert speed.tokens_per_second == sum(tokens[2:]) / 8
+        batches, epoch, batch = trial.batches.take(epoch, batch)
+        tokens.append(sum(int((each.labels != 0).sum()) for each in batches))
+    taken: list[object] = []
+    take = trial.batches.take
+
+    def noted(*position: int) -> object:
+        taken.append(position)
+        return take(*position)
+
+    monkeypatch.setattr(trial.batches, "take", noted)
+    # The clock shows the number of steps.
+    monkeypatch.setattr(time, "perf_counter", lambda: float(len(taken)))
+    # Two steps are not counted, and four are.
+    assert trial.time_steps(max_steps=4, max_seconds=1000) == 4 / sum(tokens[2:])
+    taken.clear()
     # However slow they are, one is not counted.
-    assert trial.measure_speed(stream, max_steps=1, max_seconds=1).step_target_tokens == tokens[1:2]
-    assert trial.measure_speed(stream, max_steps=3, max_seconds=1).num_steps == 1
-    # Where steps vary it takes longer, but not for ever.
-    monkeypatch.setattr(Speed, "is_steady", False)
-    assert trial.measure_speed(stream, max_steps=3, max_seconds=1000).num_steps == 9
-    assert trial.measure_speed(stream, max_steps=1000, max_seconds=6).num_steps == 9
+    assert trial.time_steps(max_steps=100, max_seconds=1) == 1 / tokens[1]
+    taken.clear()
+    assert trial.time_steps(max_steps=100, max_seconds=4) == 4 / sum(tokens[2:])
 
 
-def test_how_much_speed_varies_by_hand() -> None:
-    steady = Speed([10] * 8, [1, 2] * 4, None)
-    assert steady.range == (20 / 3, 20 / 3)
-    assert steady.is_steady
-    assert steady.processor_share == 1
-    # The third quarter is half as fast as the others.
-    varying = Speed([10] * 8, [1, 1, 1, 1, 2, 2, 1, 1], 5.0)
-    assert varying.range == (5, 10)
-    assert not varying.is_steady
-    assert varying.processor_share == 0.5
-    # Of three steps nobody can tell.
-    assert not Speed([10] * 3, [1] * 3, None).is_steady
-    assert Speed([10], [2], None).range == (5, 5)
+def test_the_pace_of_a_part_is_scaled_to_the_whole(make_config: MakeConfig, text: Text) -> None:
+    config = make_config()
+    part = replace(text, scale=2.0, validation_scale=3.0)
+    paces = [
+        Trial(config, examined, encode(config, text)[0], None).measure_pace(5.0) for examined in (text, part)
+    ]
+    whole, scaled = paces
+    assert scaled.steps_per_epoch == 2 * whole.steps_per_epoch
+    assert scaled.target_tokens_per_epoch == 2 * whole.target_tokens_per_epoch
+    assert min(whole.step_seconds, whole.validation_seconds, whole.checkpoint_seconds) > 0
+    assert whole.start_seconds == 5.0
 
 
-def test_search_and_validation_are_tried(
-    trial: Trial, prepared: tuple[Config, EncodedPairs, tuple[Tokenizer, Tokenizer]]
-) -> None:
-    config, pairs, tokenizers = prepared
-    length, written, seconds = trial.write_longest(pairs, indices(*range(len(pairs))))
-    assert length == pairs.src.lengths.max()
-    assert len(written.ids) <= length_limit(length, config.data.max_length)
-    assert seconds > 0
-    validation = load_corpus(config.data).validation
-    assert trial.measure_validation(validation, tokenizers) > 0
-
-
-def test_a_validation_is_expected_to_take_as_long_for_each_token_as_its_middle(
-    trial: Trial,
-    prepared: tuple[Config, EncodedPairs, tuple[Tokenizer, Tokenizer]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # Eight of twelve sentences are timed, of 3 tokens with EOS; the two longest have 9.
-    lengths = [2] * 10 + [8, 8]
-    texts = [" ".join(["milk"] * length) for length in lengths]
-    monkeypatch.setattr(trial_module, "time", SimpleNamespace(perf_counter=iter((10.0, 10.5, 12.5)).__next__))
-    seconds = trial.measure_validation(datasets.Dataset.from_dict({"src": texts, "tgt": texts}), prepared[2])
-    # Packing the weights takes half a second, whatever the number of sentences.
-    assert seconds == pytest.approx(0.5 + 2 * (10 * 3 + 2 * 9) / (8 * 3))
-
-
-def test_a_full_memory_halves_the_search(
-    trial: Trial,
-    prepared: tuple[Config, EncodedPairs, tuple[Tokenizer, Tokenizer]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    config, _, tokenizers = prepared
-    widths = []
-
-    def cramped(model: PackedTransformer, request: SearchRequest) -> list[Hypothesis]:
-        widths.append(len(request.limits))
-        if len(request.limits) > 3:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        return greedy_search(model, request)
-
-    monkeypatch.setattr(trial_module, "greedy_search", cramped)
-    trial.measure_validation(load_corpus(config.data).validation, tokenizers)
-    assert widths == [8, 4, 2, 2, 4, 2, 2]
+def test_saving_takes_longer_for_larger_checkpoints() -> None:
+    assert time_saving(2**30) > time_saving(2**20) > 0
 
 
 @pytest.mark.parametrize(
     "options", [(), ("training.ema_decay=0.9",), ("training.ema_decay=0.9", "training.muon=true")]
 )
-def test_what_is_saved_takes_as_much_as_a_real_checkpoint(
+def test_the_size_is_that_of_a_real_checkpoint(
     options: tuple[str, ...], make_config: MakeConfig, tmp_path: Path
 ) -> None:
     # Large enough for one moment of the matrices to be more than what is small.
@@ -236,26 +159,26 @@ def test_what_is_saved_takes_as_much_as_a_real_checkpoint(
 def test_a_model_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = ModelSize({"encoder": 600, "decoder": 400}, num_moments=2_000, num_averages=0)
     averaged = replace(plain, num_averages=1_000)
-    refuse_too_large(averaged, CPU)
+    check_fits(averaged, CPU)
     # Weights, gradients and two moments, of four bytes each, fit, and an average of the weights does not.
-    monkeypatch.setattr(trial_module, "free_memory", lambda device: 19_999)
-    refuse_too_large(plain, CPU)
+    monkeypatch.setattr(mt.preflight.trial, "free_memory", lambda device: 19_999)
+    check_fits(plain, CPU)
     what = r"1,000 parameters with their gradients, moments and moving average .* Lower model\.d_model"
     with pytest.raises(TrainingError, match=what):
-        refuse_too_large(averaged, CPU)
-    monkeypatch.setattr(trial_module, "free_memory", lambda device: None)
-    refuse_too_large(replace(averaged, num_moments=10**15), CPU)
+        check_fits(averaged, CPU)
+    monkeypatch.setattr(mt.preflight.trial, "free_memory", lambda device: None)
+    check_fits(replace(averaged, num_moments=10**15), CPU)
 
 
 def test_free_memory_respects_the_limit_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
     size = ModelSize({"encoder": 10_000}, num_moments=20_000, num_averages=0)
     for left in (None, 160_000):
         monkeypatch.setattr(mt.device, "_left_by_memory_limits", lambda left=left: left)
-        refuse_too_large(size, CPU)
+        check_fits(size, CPU)
     monkeypatch.setattr(mt.device, "_left_by_memory_limits", lambda: 159_999)
     assert free_memory(CPU) == 159_999
     with pytest.raises(TrainingError, match="10,000 parameters"):
-        refuse_too_large(size, CPU)
+        check_fits(size, CPU)
 
 
 @pytest.mark.skipif(not forget_peak(CPU), reason="for Linux, which counts the peak of a process")

@@ -1,0 +1,152 @@
+"""What is counted in a text, and the length of a run, against counts made by hand."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import datasets
+import pytest
+import sacrebleu
+
+from mt.config.config import Config
+from mt.config.data import TokenizerConfig
+from mt.data.batches.stream import training_batches
+from mt.data.corpus import load_corpus
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.tokenizers.train import train_tokenizer
+from mt.preflight.forecast import Pace, forecast, warn_of_schedule
+from mt.preflight.text import (
+    Unknown,
+    count_unknown,
+    encode,
+    find_ceiling,
+    look_at,
+    num_running_words,
+    spread,
+)
+
+MakeConfig = Callable[..., Config]
+# An epoch of 50 steps of 100 tokens, half a second a step.
+PACE = Pace(50, 5000, 0.5, validation_seconds=3, checkpoint_seconds=1, start_seconds=10)
+
+
+def tokenizer_of(text: str) -> Tokenizer:
+    return train_tokenizer([text], TokenizerConfig(min_frequency=1))
+
+
+def test_unknown_words() -> None:
+    tokenizer = tokenizer_of("a dog sees a cat .")
+    # a zebra sees a dog | the zebra .
+    unknown = count_unknown(["a zebra sees a dog", "the zebra ."], tokenizer)
+    assert unknown == Unknown(num_unknown=3, num_words=8)
+    assert unknown.share == 3 / 8
+    assert count_unknown(["", ""], tokenizer).share == 0
+
+
+def test_the_ceiling_by_the_formula_of_bleu() -> None:
+    tokenizer = tokenizer_of("one two three four five six seven")
+    ceiling = find_ceiling(["one two three four five six seven eight"], tokenizer)
+    # 7 of 8 words are right, 6 of 7 bigrams, 5 of 6 trigrams, 4 of 5 runs of four; no brevity.
+    assert ceiling.bleu.value == pytest.approx(100 * (7 / 8 * 6 / 7 * 5 / 6 * 4 / 5) ** 0.25)
+    assert "version:" in ceiling.bleu.signature
+    assert ceiling.num_changed == 1
+
+
+def test_the_ceiling_is_that_of_the_text_with_wrong_words() -> None:
+    references = ["Ein Hund sieht  das Haus heute.", "Ein Zebra sieht das Haus im Wald."]
+    tokenizer = tokenizer_of("Ein Hund sieht das Haus heute im Wald.")
+    wrong = [references[0], references[1].replace("Zebra", "xyz")]
+    ceiling = find_ceiling(references, tokenizer)
+    assert ceiling.num_changed == 1
+    assert ceiling.bleu.value == pytest.approx(sacrebleu.corpus_bleu(wrong, [references]).score)
+
+
+def test_a_vocabulary_with_every_word_permits_everything() -> None:
+    text = 'Sie sagte: "Das ist gut!" (wirklich?)'
+    ceiling = find_ceiling([text], tokenizer_of(text))
+    assert ceiling.bleu.value == pytest.approx(100)
+    assert ceiling.num_changed == 0
+
+
+def test_examined_pairs_are_spread_evenly() -> None:
+    pairs = datasets.Dataset.from_dict({"src": list(map(str, range(10)))})
+    assert spread(pairs, 10) is pairs
+    assert spread(pairs, 5)["src"][:] == ["0", "2", "4", "6", "8"]
+    assert spread(pairs, 3)["src"][:] == ["0", "3", "6"]
+
+
+def test_running_words() -> None:
+    # Two or four words, and three: on an average side, 2.5 or 3.5.
+    sources = ["a b"] * 50 + ["a b c d"] * 50
+    assert num_running_words(datasets.Dataset.from_dict({"src": sources, "tgt": ["e f g"] * 100})) == 300
+    # Each character counts where nothing separates words.
+    assert num_running_words(datasets.Dataset.from_dict({"src": ["a b c d e"], "tgt": ["两只狗"]})) == 4
+
+
+def test_an_epoch_of_a_mix_is_estimated_from_a_part(make_config: MakeConfig, tmp_path: Path) -> None:
+    (tmp_path / "more.jsonl").write_text('{"en": "x y", "de": "y x"}\n' * 30)
+    config = make_config(f"data.mix={tmp_path / 'more.jsonl'} weight=20", "training.batch_tokens=20")
+    corpus, num_steps = load_corpus(config.data), []
+    for most in (300_000, 80):
+        text = look_at(corpus, config, most=most)
+        pairs, _ = encode(config, text)
+        num_steps.append(training_batches(config, pairs, text.tokenizers, None).num_steps(0) * text.scale)
+    assert num_steps[1] == pytest.approx(num_steps[0], rel=0.1)
+
+
+def test_a_run_by_arithmetic(make_config: MakeConfig) -> None:
+    config = make_config("training.max_steps=120", "validation.every_steps=50", "checkpoint.every_steps=40")
+    run = forecast(config, PACE)
+    assert (run.num_steps, run.ended_by) == (120, "training.max_steps")
+    # Validated at 50, 100 and 120; saved at 40, 80 and 120.
+    assert (run.num_validations, run.num_checkpoints) == (3, 3)
+    assert (run.validating_seconds, run.seconds) == (9, 10 + 60 + 9 + 3)
+
+
+@pytest.mark.parametrize(
+    ("limits", "num_steps", "ended_by", "slack"),
+    [
+        (["max_epochs=3"], 150, "training.max_epochs", 1.05),
+        (["max_steps=140", "max_epochs=3"], 140, "training.max_steps", 1),
+        # 9,950 tokens are 99.5 steps.
+        (["max_target_tokens=9950"], 100, "training.max_target_tokens", 1.05),
+        (["max_steps=1000", "max_target_tokens=200"], 2, "training.max_target_tokens", 1.05),
+        # A validation of 3 seconds every 4 steps.
+        (["max_minutes=1"], 48, "training.max_minutes", 2),
+    ],
+)
+def test_the_limit_that_is_met_first(
+    make_config: MakeConfig, limits: list[str], num_steps: int, ended_by: str, slack: float
+) -> None:
+    run = forecast(make_config("training.max_steps=null", *(f"training.{limit}" for limit in limits)), PACE)
+    assert (run.num_steps, run.ended_by, run.is_certain, run.slack) == (num_steps, ended_by, True, slack)
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        (
+            ["schedule.kind=cosine", "schedule.total_steps=39"],
+            "(39), but the run continues to at least step 40",
+        ),
+        # It may last longer, until a longer warm-up is over and a longer cosine has reached zero.
+        (["schedule.kind=cosine", "schedule.total_steps=400"], None),
+        (["schedule.warmup_steps=41"], None),
+    ],
+)
+def test_patience_alone_gives_the_earliest_end(
+    make_config: MakeConfig, options: list[str], warning: str | None
+) -> None:
+    patience = ("training.max_steps=null", "validation.patience=3", "validation.every_steps=10")
+    config = make_config(*patience, *options)
+    run = forecast(config, PACE)
+    # The first validation is a gain, the three after it may be none.
+    assert (run.num_steps, run.ended_by, run.is_certain) == (40, "validation.patience", False)
+    warnings = list(warn_of_schedule(config, run))
+    assert len(warnings) == (warning is not None)
+    assert all(warning in text for text in warnings if warning)
+
+
+@pytest.mark.parametrize("every", [1, 7, 40, 200, 1000])
+def test_the_number_of_validations_against_counting(make_config: MakeConfig, every: int) -> None:
+    run = forecast(make_config("training.max_steps=120", f"validation.every_steps={every}"), PACE)
+    assert run.num_validations == len([s for s in range(1, 121) if s % every == 0 or s == 120])
