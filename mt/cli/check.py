@@ -6,21 +6,17 @@ from typing import Annotated
 import typer
 
 from mt.cli.logs import show_logs
-from mt.cli.options import RUNS
+from mt.cli.options import RUNS, OverridesOption, check_needs
 from mt.display import counted
 from mt.errors import ConfigError, DataError
 
 
 def check(
-    context: typer.Context,
     config: Annotated[
         Path | None,
         typer.Option("--config", "-c", metavar="FILE", help="The config file to check."),
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="With --config: override an option; repeatable."),
-    ] = None,
+    overrides: OverridesOption = None,
     batch: Annotated[
         Path | None,
         typer.Option("--batch", metavar="FILE", help="A batch from the bad_batches folder of a run."),
@@ -42,11 +38,9 @@ def check(
         ),
     ] = None,
     device: Annotated[
-        str,
-        typer.Option(
-            metavar="DEVICE", help="With --batch: auto, cpu, cuda or mps. With --config: training.device is."
-        ),
-    ] = "auto",
+        str | None,
+        typer.Option(metavar="DEVICE", help="With --batch: auto, cpu, cuda or mps. Default: auto."),
+    ] = None,
 ) -> None:
     """Check before training whether a config works, how good the model can get, and how long it takes.
 
@@ -65,27 +59,18 @@ def check(
     130  stopped by Ctrl-C.
     """
     show_logs()
-    if config is not None and batch is None:
-        _refuse(context, "checkpoint", "device", goes_with="--batch")
-        _check_config(config, overrides or [], run)
-    elif batch is not None and config is None:
-        _refuse(context, "overrides", goes_with="--config")
-        _check_batch(batch, run, checkpoint, device)
-    else:
+    if (config is None) == (batch is None):
         raise ConfigError(
             "give either --config FILE, to check a run before it begins, or --batch FILE, to examine a "
             "skipped batch."
         )
-
-
-def _refuse(context: typer.Context, *names: str, goes_with: str) -> None:
-    """Refuse options that would have no effect."""
-    for name in names:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            option = "--set" if name == "overrides" else f"--{name}"
-            instead = " With --config, use --set training.device=..." if name == "device" else ""
-            raise ConfigError(f"{option} can only be used with {goes_with}.{instead}")
+    check_needs("--batch", batch is not None, checkpoint=checkpoint)
+    check_needs("--batch: for --config use --set training.device=...", batch is not None, device=device)
+    check_needs("--config", config is not None, set=overrides)
+    if config is not None:
+        _check_config(config, overrides or [], run)
+    elif batch is not None:
+        _check_batch(batch, run, checkpoint, device or "auto")
 
 
 def _check_config(file: Path, overrides: list[str], run: Path | None) -> None:

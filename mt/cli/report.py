@@ -11,13 +11,7 @@ import typer
 
 import mt
 from mt.cli.logs import say, show_logs
-from mt.cli.options import (
-    CheckpointOption,
-    DeviceOption,
-    RunOption,
-    find_run,
-)
-from mt.cli.outputs import refuse_missing_folder, refuse_overwriting
+from mt.cli.options import CheckpointOption, DeviceOption, RunOption, check_output, find_run
 from mt.errors import MtError
 
 if TYPE_CHECKING:
@@ -64,9 +58,8 @@ def report(
     whole validation split, its translations are shown and no new ones are made.
     """
     show_logs()
-    refuse_missing_folder(out)
     found = find_run(run)
-    refuse_overwriting(out, found.path)
+    check_output(out, found.path)
     from mt.atomic_files import write_output
     from mt.checkpoint.store import CheckpointStore
     from mt.device import choose_device

@@ -16,8 +16,6 @@ from mt.config.load import recipe_files
 Call = Callable[..., tuple[int, str, str]]
 Complete = Callable[[str], list[str]]
 
-HEAVY = {"torch", "datasets", "tokenizers", "tensorboard", "numpy", "sacrebleu"}
-
 
 @pytest.fixture
 def runs() -> None:
@@ -76,19 +74,6 @@ def test_other_shells(shell: str, call: Call, monkeypatch: pytest.MonkeyPatch) -
     assert code == 0
     assert "quickstart" in out
     assert "primer" not in out
-
-
-@pytest.mark.parametrize("line", ["mt tr", "mt translate --run ", "mt init --recipe ", "mt config sched"])
-def test_completing_waits_for_no_library_that_trains(
-    line: str, start: Callable[..., "subprocess.Popen[str]"]
-) -> None:
-    given = {"_MT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    process = start(python=("-X", "importtime"), **given)
-    _, err = process.communicate()
-    assert process.returncode == 0
-    packages = {each.rsplit("|", 1)[1].strip().split(".")[0] for each in err.splitlines() if "|" in each}
-    assert "typer" in packages
-    assert not HEAVY & packages
 
 
 @pytest.mark.usefixtures("runs")
