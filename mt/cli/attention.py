@@ -33,15 +33,11 @@ def attention(
     target: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="TEXT",
-            help="Use this translation instead of the model's own; give one for each sentence.",
+            metavar="TEXT", help="Use this translation, not the model's own; one for each sentence."
         ),
     ] = None,
     target_column: Annotated[
-        bool,
-        typer.Option(
-            "--target-column", help="Read lines of source<TAB>translation, and use that translation."
-        ),
+        bool, typer.Option("--target-column", help="Read lines of source<TAB>translation, and use these.")
     ] = False,
     out: Annotated[
         Path | None,
@@ -60,10 +56,7 @@ def attention(
     layer: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            metavar="N",
-            help="The decoder layer used for the alignment, or the layer of a picture. Default: the one "
-            "that aligns best.",
+            min=1, metavar="N", help="The layer for alignment or picture. Default: the one that aligns best."
         ),
     ] = None,
     kind: Annotated[
@@ -183,12 +176,10 @@ def _heads(text: str) -> "Heads":
 
 
 def _how_aligned(layer: "AlignmentLayer") -> str:
-    agreement = (
-        ""
-        if layer.agreement is None
-        else f"; it agrees with what the predictions depend on for {layer.agreement:.0%} of the tokens"
-    )
-    return f"alignment: decoder layer {layer.index + 1}, mean of the heads{agreement}"
+    text = f"alignment: decoder layer {layer.index + 1}, mean of the heads"
+    if layer.agreement is None:
+        return text
+    return f"{text}; it agrees with what the predictions depend on for {layer.agreement:.0%} of the tokens"
 
 
 def _write(content: bytes | Iterable[str], out: Path | None) -> None:

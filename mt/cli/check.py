@@ -13,8 +13,7 @@ from mt.errors import ConfigError, DataError
 
 def check(
     config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="The config file to check."),
+        Path | None, typer.Option("--config", "-c", metavar="FILE", help="The config file to check.")
     ] = None,
     overrides: OverridesOption = None,
     batch: Annotated[
@@ -23,18 +22,13 @@ def check(
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option(
-            "--run",
-            metavar="PATH",
-            help="The run directory. Default: runs/NAME for NAME.yaml, or the run that the batch belongs to.",
-        ),
+        typer.Option("--run", metavar="PATH", help="Default: runs/NAME for NAME.yaml, or the batch's run."),
     ] = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="With --batch: best, latest, or the name of a checkpoint. Default: the one before the "
-            "skipped step, or the latest if that is gone.",
+            help="With --batch: best, latest, or a name. Default: the one before the step, or the latest.",
         ),
     ] = None,
     device: Annotated[

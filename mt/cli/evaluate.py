@@ -28,11 +28,7 @@ def evaluate(
     length_normalization: options.LengthNormalizationOption = "gnmt",
     checkpoint: options.CheckpointOption = "best",
     literature: Annotated[
-        bool,
-        typer.Option(
-            "--literature",
-            help="Also report BLEU on lower-cased, punctuation-normalised, Moses-tokenised text.",
-        ),
+        bool, typer.Option("--literature", help="Also report BLEU on lower-cased, Moses-tokenised text.")
     ] = False,
     scores_only: Annotated[
         bool, typer.Option("--scores-only", help="Leave out the counts of words and both tables.")

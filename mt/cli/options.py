@@ -64,11 +64,7 @@ FileOption = Annotated[
 ]
 BeamOption = Annotated[
     int,
-    beam_option(
-        min=1,
-        max=LARGEST_BEAM,
-        help="Beam size: how many partial translations to keep; 1 is greedy search.",
-    ),
+    beam_option(min=1, max=LARGEST_BEAM, help="How many partial translations to keep; 1 is greedy search."),
 ]
 LengthPenaltyOption = Annotated[
     float,
@@ -108,7 +104,7 @@ PrecisionOption = Annotated[
     Literal["auto", "float32", "bf16", "fp16", "int8"],
     typer.Option(
         help="The precision of matrix products; auto is 16 bits on a GPU, and on a CPU int8 if the run was "
-        "found to lose no quality by it, else float32.",
+        "found to lose no quality by it, else float32."
     ),
 ]
 EngineOption = Annotated[

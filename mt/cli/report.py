@@ -36,16 +36,12 @@ def report(
     sentences: Annotated[
         int,
         typer.Option(
-            min=0,
-            metavar="N",
-            help="Translate N validation sentences to show the best and worst; 0 for none.",
+            min=0, metavar="N", help="Translate N validation sentences, and show the best and worst."
         ),
     ] = 200,
     attention: Annotated[
         int,
-        typer.Option(
-            min=0, max=10, metavar="N", help="Show what the model attends to in N of those shown; 0 for none."
-        ),
+        typer.Option(min=0, max=10, metavar="N", help="Show what the model attends to in N of those shown."),
     ] = 3,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",

@@ -33,15 +33,13 @@ def train(
         typer.Option(metavar="TIME", help="Save and stop after 90s, 45m, 3h50m or 1d2h, with exit code 75."),
     ] = None,
     restart: Annotated[
-        bool,
-        typer.Option("--restart", help="Move an existing run aside and start over, every time it is given."),
+        bool, typer.Option("--restart", help="Move an existing run aside and start over.")
     ] = False,
     from_checkpoint: Annotated[
         Path | None,
         typer.Option(
-            "--from-checkpoint",
             metavar="PATH",
-            help="Start a new --run that continues from an older checkpoint of another run, such as "
+            help="Start a new --run that continues from an older checkpoint, such as "
             "runs/x/checkpoints/step_0002000.",
         ),
     ] = None,
@@ -72,7 +70,7 @@ def train(
     with _said_once_a_machine():
         loaded = load_config(config, overrides or [], label="--set")
     if run is None:
-        _refuse_config_of_run(config)
+        _check_is_of_no_run(config)
     directory = as_run(run or RUNS / config.stem)
     if processes.is_first():
         directory.refuse_second_writer()
@@ -98,7 +96,7 @@ def _seconds(text: str) -> float:
     return float(seconds)
 
 
-def _refuse_config_of_run(file: Path) -> None:
+def _check_is_of_no_run(file: Path) -> None:
     """Check that the config is not that of a run, which would begin another run named after the file."""
     if file.name == "config.yaml" and (file.parent / "checkpoints").is_dir():
         raise ConfigError(
@@ -119,29 +117,22 @@ def _said_once_a_machine() -> Iterator[None]:
 
 
 def _what_to_do_next(outcome: "Outcome", run: "RunDirectory", config: "Config", flag: str | None) -> str:
-    """What to do next; the log says how the run ended.
-
-    Args:
-        outcome: How it ended.
-        run: The run.
-        config: Its config.
-        flag: The option with which it was started that does not resume it.
-    """
+    """What to do next; ``flag`` is the option with which the run was started and which does not resume it."""
     from mt.training.schedule import has_ended
 
     if outcome.finished is None:
-        return (
-            f"The same command{f' without {flag}' if flag and outcome.was_started else ''} resumes the run."
-        )
+        without = f" without {flag}" if flag and outcome.was_started else ""
+        return f"The same command{without} resumes the run."
     if outcome.was_finished:
-        further = "to train it further, raise that limit"
+        further = "To train it further, raise that limit"
+        other = " and leave out --from-checkpoint" if flag else "; to start over, add --restart"
         if has_ended(outcome.counters.step, config.schedule):
             further = (
-                "its cosine schedule has ended as well: to train longer, raise that limit and "
+                "Its cosine schedule has ended as well: to train longer, raise that limit and "
                 "schedule.total_steps in another run with --run PATH"
             )
-        other = ", and leave out --from-checkpoint" if flag else ", or start over with --restart"
-        return f"{run.path} is finished: {outcome.finished}; {further}{other}."
+            other = "" if flag else ", or start over with --restart"
+        return f"{run.path} is finished: {outcome.finished}. {further}{other}."
     path = quote(str(run.path))
     return (
         f'Translate with it:  mt translate --run {path} "..."\n'

@@ -58,18 +58,11 @@ def translate(
         ),
     ] = None,
     sample: Annotated[
-        bool,
-        sampling_option(
-            "--sample", help="Sample translations by their probability, instead of searching for the best."
-        ),
+        bool, sampling_option("--sample", help="Sample at random instead of searching for the best.")
     ] = False,
     temperature: Annotated[
         float,
-        sampling_option(
-            min=0.01,
-            max=100.0,
-            help="Divide the logits by this: below 1, likely tokens become more likely; above 1, less.",
-        ),
+        sampling_option(min=0.01, max=100.0, help="Divide the logits by this: below 1, likely tokens gain."),
     ] = 1.0,
     top_k: Annotated[
         int, sampling_option(min=0, metavar="K", help="Sample from the K most probable tokens; 0 is all.")
@@ -77,11 +70,7 @@ def translate(
     top_p: Annotated[
         float,
         sampling_option(
-            min=0.001,
-            max=1.0,
-            metavar="P",
-            help="Sample from the smallest set of most probable tokens with total probability P; 1 samples "
-            "from all.",
+            min=0.001, max=1.0, metavar="P", help="Sample from the most probable tokens that make up P."
         ),
     ] = 1.0,
     seed: Annotated[
@@ -102,22 +91,15 @@ def translate(
         str | None, output_option(metavar="TEXT", help="Begin each translation with this text.")
     ] = None,
     prefix_column: Annotated[
-        bool,
-        output_option(
-            "--prefix-column",
-            help="Read lines of source<TAB>prefix, and begin each translation with its prefix.",
-        ),
+        bool, output_option("--prefix-column", help="Read lines of source<TAB>prefix of the translation.")
     ] = False,
     keep_unk: Annotated[
-        bool,
-        output_option(
-            "--keep-unk", help="Allow <unk> in the translation for words that the model does not know."
-        ),
+        bool, output_option("--keep-unk", help="Allow <unk> for words that the model does not know.")
     ] = False,
     dictionary: Annotated[
         Path | None,
         output_option(
-            metavar="FILE", help="Translate words as listed in this file, in lines of source<TAB>target."
+            metavar="FILE", help="Translate words as this file says, in lines of source<TAB>target."
         ),
     ] = None,
     checkpoint: options.CheckpointOption = "best",
