@@ -2,8 +2,6 @@
 
 import math
 import os
-import re
-import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +15,6 @@ from mt.training.loss import Objective
 from mt.training.progress import Progress
 
 Call = Callable[..., tuple[int, str, str]]
-
-ROOT = Path(__file__).parent.parent.parent
-PAGE = (ROOT / "docs/check.md").read_text(encoding="utf-8")
-SHOWN = re.findall(r"```console\n\$ (mt check .*?)\n(.*?)```", PAGE, re.DOTALL)
-BAD = [(command, shown) for command, shown in SHOWN if shown.startswith("mt: ")]
 
 
 def test_a_kept_batch_is_looked_into(call: Call, tiny_config_file: Path) -> None:
@@ -105,33 +98,6 @@ def test_one_thing_is_checked_at_a_time(call: Call, arguments: list[str], says: 
     assert (code, out) == (2, "")
     assert err.startswith(f"mt: {says}")
     assert err.count("\n") == 1
-
-
-@pytest.fixture
-def corpora_of_the_page() -> None:
-    """What docs/check.md tries its bad configs on, in the working folder."""
-    my = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    assert my is not None
-    files = {
-        "my.yaml": my[1],
-        "typo.yaml": my[1] + "modle:\n  d_model: 128\n",
-        "corpora/columns/train.jsonl": '{"en": "A dog.", "de": "Ein Hund."}\n',
-        "corpora/misaligned/train.en": "one\ntwo\nthree\n",
-        "corpora/misaligned/train.de": "eins\nzwei\n",
-        "corpora/broken/train.jsonl": '{"en": "A dog.", "de": "Ein Hund."}\n{"en": "A cat.", "de"\n',
-        "corpora/small/train.en": "A dog.\nA cat.\n",
-        "corpora/small/train.de": "Ein Hund.\nEine Katze.\n",
-    }
-    for name, text in files.items():
-        Path(name).parent.mkdir(parents=True, exist_ok=True)
-        Path(name).write_text(text)
-
-
-@pytest.mark.parametrize(("command", "shown"), BAD, ids=[command[9:] for command, _ in BAD])
-@pytest.mark.usefixtures("corpora_of_the_page")
-def test_bad_configs_are_answered_as_the_page_shows(call: Call, command: str, shown: str) -> None:
-    code, _, err = call(*shlex.split(command)[1:])
-    assert (code, err) == (2, shown)
 
 
 def test_time_that_is_up_is_answered_with_75(call: Call, tiny_config_file: Path) -> None:

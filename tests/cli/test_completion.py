@@ -65,17 +65,6 @@ def test_recipes_and_options(complete: Complete) -> None:
     assert complete("mt config sched") == ["schedule", *(f"schedule.{key}" for key in SECTIONS["schedule"])]
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells(shell: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_MT_COMPLETE", f"complete_{shell}")
-    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "mt init --recipe quick")
-    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
-    code, out, _ = call()
-    assert code == 0
-    assert "quickstart" in out
-    assert "primer" not in out
-
-
 @pytest.mark.usefixtures("runs")
 def test_bash_takes_what_is_installed(tmp_path: Path) -> None:
     # `mt` on the path, as pip installs it; the home is empty.
